@@ -1,0 +1,37 @@
+# Everything the build takes from the machine. Each package is in Debian and Ubuntu; tools/setup.sh installs them.
+
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(libzip MODULE REQUIRED)
+find_path(PROTOZERO_INCLUDE_DIR protozero/pbf_writer.hpp REQUIRED)
+if(OPBRIDGE_BUILD_CLI)
+  find_package(CLI11 REQUIRED)
+endif()
+
+# The repository's own virtual environment goes before the machine's Python.
+set(venv_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
+if(NOT Python_EXECUTABLE AND EXISTS ${venv_python})
+  set(Python_EXECUTABLE ${venv_python})
+endif()
+if(OPBRIDGE_BUILD_PYTHON)
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter Development.Module)
+else()
+  find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
+endif()
+
+# ONNX Runtime is opened at run time; only its C API header is needed here. No wheel ships it.
+find_path(OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR onnxruntime_c_api.h
+          HINTS ${PROJECT_SOURCE_DIR}/build/deps/onnxruntime/usr/include
+          PATH_SUFFIXES onnxruntime onnxruntime/core/session
+          DOC "Folder that holds onnxruntime_c_api.h")
+
+# Torch's headers come from the torch that is installed, found without importing it. -I looks past the environment
+# that pip isolates builds in, so that `pip install .` sees the same torch and never downloads another.
+if(NOT DEFINED OPBRIDGE_TORCH_DIR)
+  execute_process(
+    COMMAND ${Python_EXECUTABLE} -I -c
+            "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '', end='')"
+    OUTPUT_VARIABLE torch_dir COMMAND_ERROR_IS_FATAL ANY)
+  set(OPBRIDGE_TORCH_DIR "${torch_dir}" CACHE PATH "Folder of the installed torch package; empty builds without torch")
+endif()

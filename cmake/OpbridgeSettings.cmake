@@ -1,0 +1,32 @@
+# Compiler settings that hold for every target of the project.
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>)
+
+if(OPBRIDGE_SANITIZE)
+  add_compile_options(-fsanitize=${OPBRIDGE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${OPBRIDGE_SANITIZE})
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+# Where Python modules and operator libraries are built: a package directory that PYTHONPATH can name.
+if(OPBRIDGE_PYTHON_IN_TREE)
+  set(OPBRIDGE_PACKAGE_DIR ${PROJECT_SOURCE_DIR}/python/opbridge)
+else()
+  set(OPBRIDGE_PACKAGE_DIR ${PROJECT_BINARY_DIR}/python/opbridge)
+endif()
+set(OPBRIDGE_GENERATED_DIR ${PROJECT_BINARY_DIR}/generated)
