@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 
 namespace opbridge {
 
@@ -127,6 +128,29 @@ constexpr bool is_integral(ElementType type) {
 
 constexpr bool is_complex(ElementType type) {
   return detail::row_of(type).kind == detail::ElementKind::complex;
+}
+
+// The element type of the C++ type T: bool, an integer of 8 to 64 bits, float or double.
+template <class T>
+constexpr ElementType element_type_of() {
+  static_assert(std::is_same_v<T, bool> || std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                    (std::is_integral_v<T> && sizeof(T) <= 8),
+                "no element type for this C++ type");
+  if constexpr (std::is_same_v<T, bool>) {
+    return ElementType::boolean;
+  } else if constexpr (std::is_same_v<T, float>) {
+    return ElementType::float32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return ElementType::float64;
+  } else if constexpr (sizeof(T) == 1) {
+    return std::is_signed_v<T> ? ElementType::int8 : ElementType::uint8;
+  } else if constexpr (sizeof(T) == 2) {
+    return std::is_signed_v<T> ? ElementType::int16 : ElementType::uint16;
+  } else if constexpr (sizeof(T) == 4) {
+    return std::is_signed_v<T> ? ElementType::int32 : ElementType::uint32;
+  } else {
+    return std::is_signed_v<T> ? ElementType::int64 : ElementType::uint64;
+  }
 }
 
 // Reads what name() or onnx_name() writes: "float32" and "float", "float8_e4m3fn" and "float8e4m3fn". Nothing

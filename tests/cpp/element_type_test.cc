@@ -51,6 +51,16 @@ TEST(ElementType, Kinds) {
   EXPECT_FALSE(is_integral(ElementType::string));
 }
 
+TEST(ElementType, OfCppTypes) {
+  static_assert(element_type_of<bool>() == ElementType::boolean);
+  static_assert(element_type_of<float>() == ElementType::float32);
+  static_assert(element_type_of<double>() == ElementType::float64);
+  static_assert(element_type_of<std::int64_t>() == ElementType::int64);
+  static_assert(element_type_of<long long>() == ElementType::int64);
+  static_assert(element_type_of<std::uint8_t>() == ElementType::uint8);
+  static_assert(element_type_of<std::int16_t>() == ElementType::int16);
+}
+
 TEST(ElementType, NumberNewerThanTheHeader) {
   const auto type = static_cast<ElementType>(200);
   EXPECT_EQ(name(type), "unknown");
