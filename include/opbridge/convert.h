@@ -1,0 +1,83 @@
+// From a PyTorch program to an ONNX file: the whole pipeline, and its stages one by one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "opbridge/ir.h"
+#include "opbridge/registry.h"
+
+namespace opbridge {
+
+inline constexpr int lowest_opset = 9;
+// The newest opset that the oldest supported ONNX Runtime (1.20) loads.
+inline constexpr int default_opset = 21;
+
+enum class ExternalData {
+  automatic,  // beside the model where it would pass 2 GB, otherwise inside
+  always,
+  never,  // Error(unsupported) where the model would pass 2 GB
+};
+
+struct ConvertOptions {
+  int opset = default_opset;
+  std::map<std::string, int>
+      custom_opsets;  // domain → version written to the model; 1 for a domain not named here
+  ExternalData external_data = ExternalData::automatic;
+  bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
+  bool simplify = true;
+  std::vector<std::string> input_names;  // in order; empty: the program's own
+  std::vector<std::string> output_names;
+};
+
+// Functions (ONNX FunctionProto, serialized) that nodes of the model call, by domain and name.
+struct OnnxFunction {
+  std::string domain;
+  std::string name;
+  std::string bytes;
+};
+
+struct OnnxModel {
+  ir::Graph graph;
+  int opset = default_opset;
+  std::map<std::string, int> opset_imports;  // all domains in use, "" included
+  std::vector<OnnxFunction> functions;
+};
+
+// In-place and view operators become pure ones; nodes whose results nobody uses disappear.
+// Throws Error(unsupported) where a mutation could not be kept.
+ir::Graph functionalize(ir::Graph graph);
+
+// Calls the symbolic function of every node. All nodes that have none are gathered into one
+// Error(unsupported), which tells how often and where each occurs, which link is missing, and shows a
+// skeleton of the symbolic function.
+OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const ConvertOptions& options);
+
+// Constant folding, common subexpressions, identities, dead code. Values that the graph outputs keep their
+// names.
+void simplify(ir::Graph& graph, int opset);
+
+struct WriteReport {
+  uint64_t model_bytes = 0;
+  uint64_t external_bytes = 0;
+  std::filesystem::path external_file;  // empty where all is in one file
+};
+
+// Writes to a temporary file beside `path` and renames it, so that a failure leaves `path` as it was.
+WriteReport write_onnx(const OnnxModel& model, const std::filesystem::path& path,
+                       const ConvertOptions& options);
+
+// functionalize → lower → simplify.
+OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
+
+// `.pt2` → `.onnx`, with the bundled mappings or the given ones.
+WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
+                    const ConvertOptions& options = {});
+WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
+                    const ConvertOptions& options, const SymbolicRegistry& registry);
+
+}  // namespace opbridge

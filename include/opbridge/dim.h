@@ -1,0 +1,85 @@
+// A dimension of a tensor: an integer, or an integer expression over named symbols.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace opbridge {
+
+// An immutable integer expression. Operators of two or more operands (`add`, `mul`, `min`, `max`) hold them
+// all; `floor_div`, `mod`, `pow` and `true_div` hold exactly two. Division and modulo round towards minus
+// infinity, as in Python.
+struct Expr {
+  enum class Kind : uint8_t {
+    integer,
+    symbol,
+    add,
+    mul,
+    floor_div,
+    mod,
+    min,
+    max,
+    pow,
+    true_div,
+    floor,
+    ceil
+  };
+
+  Kind kind;
+  int64_t value = 0;  // of an integer
+  std::string name;   // of a symbol
+  std::vector<std::shared_ptr<const Expr>> operands;
+};
+
+using ExprPtr = std::shared_ptr<const Expr>;
+
+class Dim {
+ public:
+  Dim() = default;
+  Dim(int64_t value) : value_(value) {}  // NOLINT: a Dim is an integer in the common case
+  explicit Dim(ExprPtr expr);            // folds to an integer where the expression is one
+
+  static Dim symbol(std::string name);
+
+  // Reads the forms in which PyTorch writes its sizes: `12`, `s77`, `2*s77 + 1`, `(s0//2)`, `Max(1, u0)`,
+  // `Mod(s0, 2)`, and sympy's constructor form `Add(Symbol('s0', integer=True), Integer(1))`. Throws
+  // Error(invalid_file) for text that it cannot read.
+  static Dim parse(std::string_view text);
+
+  bool is_static() const { return expr_ == nullptr; }
+  int64_t value() const;  // throws Error(internal) unless is_static()
+  bool is(int64_t value) const { return is_static() && value_ == value; }
+  const ExprPtr& expr() const { return expr_; }  // null where static
+
+  // The canonical text; equal expressions that are written alike have equal texts.
+  std::string str() const;
+
+  // The same expression with symbols renamed; `rename` returns the new name of a symbol.
+  Dim renamed(const std::function<std::string(const std::string&)>& rename) const;
+
+  // The value once each symbol has one.
+  int64_t evaluate(const std::function<int64_t(const std::string&)>& value_of_symbol) const;
+
+  // The names of all symbols, each once, in order of appearance.
+  std::vector<std::string> symbols() const;
+
+  friend bool operator==(const Dim& a, const Dim& b);
+
+ private:
+  int64_t value_ = 0;
+  ExprPtr expr_;
+};
+
+Dim operator+(const Dim& a, const Dim& b);
+Dim operator-(const Dim& a, const Dim& b);
+Dim operator*(const Dim& a, const Dim& b);
+Dim floor_div(const Dim& a, const Dim& b);
+Dim mod(const Dim& a, const Dim& b);
+Dim min(const Dim& a, const Dim& b);
+Dim max(const Dim& a, const Dim& b);
+
+}  // namespace opbridge

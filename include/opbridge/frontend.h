@@ -1,0 +1,46 @@
+// How a PyTorch program enters: from a `.pt2` file, or node by node from a running Python.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "opbridge/ir.h"
+#include "opbridge/schema.h"
+
+namespace opbridge {
+
+// Reads what torch.export.save wrote (schema versions 8.x). Weights are borrowed from the mapped file, which
+// the graph keeps alive; pickled entries are never opened. Throws Error(invalid_file) for a missing,
+// truncated, foreign or newer file.
+ir::Graph load_exported_program(const std::filesystem::path& path);
+
+// Builds a torch-level graph call by call. Values are handed out as pointers that stay valid with the graph.
+//
+//   ProgramBuilder b;
+//   ir::Value* x = b.input("x", type);
+//   ir::Value* w = b.weight("linear.weight", weight);
+//   ir::Node* n = b.call("aten::linear", {{"input", x}, {"weight", w}}, source);
+//   b.output(b.result(n, "y", type));
+//   ir::Graph graph = std::move(b).finish();
+class ProgramBuilder {
+ public:
+  ir::Value* input(std::string name, ir::Type type);
+  // Weights that share their bytes, dims and element type become one initializer, named by the first of them.
+  ir::Value* weight(std::string name, ir::Weight weight);
+  ir::Node* call(std::string op, std::vector<ir::Attribute> arguments, ir::Source source = {});
+  ir::Value* result(ir::Node* node, std::string name, ir::Type type);
+  void output(ir::Value* value, std::string name = {});
+  // Checks the SSA invariants.
+  ir::Graph finish() &&;
+
+ private:
+  ir::Graph graph_;
+  std::unordered_map<const void*, std::vector<ir::Value*>> weights_;
+};
+
+}  // namespace opbridge

@@ -1,0 +1,187 @@
+// The intermediate representation: one graph type for PyTorch's operators (`aten::conv2d`) and for ONNX's
+// (`Conv`).
+//
+// A graph is in static single assignment form: each value is a graph input, an initializer, or the output of
+// one node, and nodes stand in an order in which every value is made before it is used. A subgraph (the body
+// of an If or a Loop) may use the values of the graphs around it.
+//
+// A torch-level node keeps all its arguments, tensors and others alike, as named `attributes`, named and
+// ordered as in the operator's schema; arguments left at their default may be missing. An ONNX node keeps
+// tensors in `inputs` (null for an omitted optional input) and the rest in `attributes`.
+#pragma once
+
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "opbridge/dim.h"
+#include "opbridge/element_type.h"
+#include "opbridge/error.h"
+
+namespace opbridge::ir {
+
+struct Node;
+class Graph;
+
+struct TensorType {
+  ElementType element_type = ElementType::undefined;
+  std::optional<std::vector<Dim>> dims;  // missing where even the rank is unknown
+
+  bool ranked() const { return dims.has_value(); }
+  size_t rank() const { return dims.value().size(); }
+  bool is_static() const;  // ranked, and every dim is an integer
+  std::string str() const;
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+
+// A list of tensors (`Tensor[]`): one value whose elements are made by the same node.
+struct ListType {
+  std::vector<TensorType> elements;
+  friend bool operator==(const ListType&, const ListType&) = default;
+};
+
+// A Python number whose value is not known before the model runs (SymInt, SymFloat, SymBool): `symbol` names
+// it.
+struct ScalarType {
+  ElementType element_type = ElementType::int64;  // int64, float64 or boolean
+  Dim value;                                      // for integers: the expression it equals
+  friend bool operator==(const ScalarType&, const ScalarType&) = default;
+};
+
+using Type = std::variant<TensorType, ListType, ScalarType>;
+
+// The bytes of a constant tensor: row-major, contiguous, little-endian. The bytes are borrowed; `owner` keeps
+// them alive (a mapped file, a Python tensor, a buffer). Element types under a byte are packed as ONNX's
+// raw_data is.
+struct Weight {
+  ElementType element_type = ElementType::undefined;
+  std::vector<int64_t> dims;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+
+  int64_t element_count() const;
+  // An owned copy of `values` with the given dims; T is a fixed-width arithmetic type.
+  template <class T>
+  static Weight of(std::span<const T> values, std::vector<int64_t> dims);
+  template <class T>
+  std::span<const T> as() const;  // throws Error(internal) unless T matches element_type
+};
+
+struct Value {
+  std::string name;
+  Type type;
+  Node* producer = nullptr;        // null for inputs and initializers
+  const Weight* weight = nullptr;  // of an initializer
+
+  const TensorType& tensor_type() const;  // throws Error(internal) unless it is a tensor
+};
+
+// Device, Layout, MemoryFormat, Generator: carried for completeness, without meaning in ONNX.
+struct Opaque {
+  std::string text;
+  friend bool operator==(const Opaque&, const Opaque&) = default;
+};
+
+using GraphPtr = std::shared_ptr<Graph>;
+
+using AttributeValue = std::variant<std::monostate,  // None
+                                    bool, int64_t, double, std::complex<double>, std::string, Dim,
+                                    ElementType, Opaque, Value*, std::vector<bool>, std::vector<int64_t>,
+                                    std::vector<double>, std::vector<std::string>, std::vector<Dim>,
+                                    std::vector<Value*>,  // null elements where the list holds None
+                                    std::shared_ptr<const Weight>, std::vector<std::shared_ptr<const Weight>>,
+                                    GraphPtr, std::vector<GraphPtr>>;
+
+struct Attribute {
+  std::string name;
+  AttributeValue value;
+};
+
+// Where in the user's program a node comes from.
+struct Source {
+  std::string scope;  // path of the module, "layer1.0.conv1"; empty at the root
+  std::string line;   // "model.py:12 in forward: return self.conv(x)"; empty where unknown
+};
+
+struct Node {
+  std::string op;  // "aten::conv2d", "aten::add.Tensor"; ONNX: "Conv", "com.example::Foo"
+  std::string name;
+  std::vector<Value*> inputs;
+  std::vector<Attribute> attributes;
+  std::vector<Value*> outputs;
+  Source source;
+
+  const AttributeValue* find(std::string_view attribute) const;  // null where missing
+  void set(std::string_view attribute, AttributeValue value);
+
+  // Calls `visit` for each use of a value, in order; it may assign through the reference. Null entries are
+  // left out, and so are the uses inside subgraphs.
+  void for_each_use(const std::function<void(Value*&)>& visit);
+};
+
+class Graph {
+ public:
+  Graph() = default;
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  std::string name = "main";
+  std::vector<Value*> inputs;
+  std::vector<Value*> outputs;
+  std::vector<Value*> initializers;
+  std::vector<Node*> nodes;  // in execution order
+
+  Value* add_value(std::string name, Type type);
+  Value* add_input(std::string name, Type type);
+  // `weight` becomes the graph's own (its bytes stay borrowed).
+  Value* add_initializer(std::string name, Weight weight);
+  // Makes a node without outputs; the caller appends it to `nodes`, here or in another order.
+  Node* make_node(std::string op);
+  Node* add_node(std::string op);  // makes and appends
+  Value* add_output_of(Node* node, std::string name, Type type);
+
+ private:
+  // Deques: addresses stay as they are while the graph grows.
+  std::deque<Value> values_;
+  std::deque<Node> nodes_storage_;
+  std::deque<Weight> weights_;
+};
+
+// Readable text, one node a line.
+std::string print(const Graph& graph);
+
+// Throws Error(internal) with the offending node where the SSA invariants of the head comment do not hold.
+void verify(const Graph& graph);
+
+// Calls `visit` for the nodes of the graph and of all its subgraphs, outer before inner.
+void for_each_node(Graph& graph, const std::function<void(Graph&, Node&)>& visit);
+
+template <class T>
+Weight Weight::of(std::span<const T> values, std::vector<int64_t> dims) {
+  auto copy =
+      std::make_shared<std::vector<std::byte>>(std::as_bytes(values).begin(), std::as_bytes(values).end());
+  std::span<const std::byte> bytes(*copy);
+  return Weight{element_type_of<T>(), std::move(dims), bytes, std::move(copy)};
+}
+
+template <class T>
+std::span<const T> Weight::as() const {
+  if (element_type != element_type_of<T>()) {
+    throw Error(ErrorCode::internal,
+                "weight of " + std::string(opbridge::name(element_type)) + " read as another type");
+  }
+  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
+
+}  // namespace opbridge::ir

@@ -1,0 +1,266 @@
+// What a symbolic function is written with: `GraphBuilder`, the `g` of `g.op`, and the C++ types of its
+// parameters.
+//
+//   schema type            parameter type              remarks
+//   Tensor                 Value
+//   Tensor?                std::optional<Value>
+//   Tensor[]               std::vector<Value>
+//   Tensor?[]              std::vector<std::optional<Value>>
+//   Scalar                 Scalar                      Scalar? std::optional<Scalar>
+//   int, SymInt            int64_t or Dim              int64_t refuses a size that is symbolic
+//   int[], SymInt[]        std::vector<int64_t> or std::vector<Dim>; optional lists in std::optional
+//   float, bool, str       double, bool, std::string   and std::optional, std::vector of them
+//   ScalarType             ElementType                 ScalarType? std::optional<ElementType>
+//   Device, Layout, …      Ignored                     any schema type can be taken as Ignored
+//
+// The function returns a Value, std::vector<Value>, or a std::array of Values: one for each return of the
+// schema; an absent Value for an output that ONNX cannot give.
+#pragma once
+
+#include <array>
+#include <complex>
+#include <concepts>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "opbridge/ir.h"
+#include "opbridge/schema.h"
+
+namespace opbridge {
+
+// A handle to an ONNX value that is being built. Cheap to copy; empty where default-constructed.
+class Value {
+ public:
+  Value() = default;
+  Value(ir::Value* value) : value_(value) {}  // NOLINT: a handle
+  explicit operator bool() const { return value_ != nullptr; }
+  ir::Value* get() const { return value_; }
+
+  const ir::TensorType& type() const { return value_->tensor_type(); }
+  ElementType element_type() const { return type().element_type; }
+  bool ranked() const { return type().ranked(); }
+  int64_t rank() const;                                        // throws Error(unsupported) where unknown
+  const std::vector<Dim>& dims() const;                        // throws Error(unsupported) where unknown
+  const Dim& dim(int64_t axis) const;                          // negative axes count from the end
+  const ir::Weight* weight() const { return value_->weight; }  // null unless a constant
+  friend bool operator==(Value, Value) = default;
+
+ private:
+  ir::Value* value_ = nullptr;
+};
+
+// A Python number: bool, int, float, complex, or an integer known only when the model runs.
+class Scalar {
+ public:
+  Scalar(bool v) : value_(v) {}  // NOLINT
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) Scalar(T v) : value_(static_cast<int64_t>(v)) {}  // NOLINT
+  Scalar(double v) : value_(v) {}                                                    // NOLINT
+  Scalar(std::complex<double> v) : value_(v) {}                                      // NOLINT
+  Scalar(Dim v);                                                                     // NOLINT
+  Scalar(Value v) : value_(v) {}  // NOLINT: a 0-d tensor (SymFloat, SymBool)
+
+  bool is_bool() const { return std::holds_alternative<bool>(value_); }
+  bool is_integral() const;  // bool, int or symbolic int
+  bool is_floating() const;
+  bool is_complex() const { return std::holds_alternative<std::complex<double>>(value_); }
+  bool is_static() const;
+  double to_double() const;  // throws Error(unsupported) where symbolic or complex
+  int64_t to_int() const;    // throws Error(unsupported) where symbolic or not integral
+  std::complex<double> to_complex() const;
+  const std::variant<bool, int64_t, double, std::complex<double>, Dim, Value>& get() const { return value_; }
+
+ private:
+  std::variant<bool, int64_t, double, std::complex<double>, Dim, Value> value_;
+};
+
+struct Ignored {};
+
+// A named attribute of the node being made: `attr("axis", 1)`.
+struct Attr {
+  std::string name;
+  ir::AttributeValue value;
+};
+template <std::integral T>
+Attr attr(std::string name, T value) {
+  return {std::move(name), static_cast<int64_t>(value)};
+}
+inline Attr attr(std::string name, double value) { return {std::move(name), value}; }
+inline Attr attr(std::string name, const char* value) { return {std::move(name), std::string(value)}; }
+inline Attr attr(std::string name, std::string value) { return {std::move(name), std::move(value)}; }
+inline Attr attr(std::string name, ElementType value) {
+  return {std::move(name), static_cast<int64_t>(value)};
+}
+inline Attr attr(std::string name, std::vector<int64_t> value) { return {std::move(name), std::move(value)}; }
+inline Attr attr(std::string name, std::vector<double> value) { return {std::move(name), std::move(value)}; }
+inline Attr attr(std::string name, std::vector<std::string> value) {
+  return {std::move(name), std::move(value)};
+}
+inline Attr attr(std::string name, ir::GraphPtr value) { return {std::move(name), std::move(value)}; }
+inline Attr attr(std::string name, ir::Weight value) {
+  return {std::move(name), std::make_shared<const ir::Weight>(std::move(value))};
+}
+
+// What `g.op` takes after the operator's name, in any order of kinds: inputs by position, attributes by name.
+// An empty Value or std::nullopt is an omitted optional input; a vector is the run of a variadic input.
+class Operand {
+ public:
+  Operand(Value value) : item_(value) {}                                   // NOLINT
+  Operand(std::optional<Value> value) : item_(value.value_or(Value())) {}  // NOLINT
+  Operand(std::nullopt_t) : item_(Value()) {}                              // NOLINT
+  Operand(std::vector<Value> values) : item_(std::move(values)) {}         // NOLINT
+  Operand(Attr attribute) : item_(std::move(attribute)) {}                 // NOLINT
+  const std::variant<Value, std::vector<Value>, Attr>& item() const { return item_; }
+
+ private:
+  std::variant<Value, std::vector<Value>, Attr> item_;
+};
+
+class SymbolicRegistry;
+
+// Builds the ONNX graph. `op` checks name, inputs, attributes and element types against the ONNX schema in
+// force at `opset()`; it cannot make a wrong node: it throws Error(invalid_node), which names the symbolic
+// function, the line of the user's model and what ONNX expects. An operator with a namespace
+// ("custom::deform_conv2d") is a custom operator and exempt.
+class GraphBuilder {
+ public:
+  GraphBuilder(ir::Graph& graph, int opset);
+  GraphBuilder(const GraphBuilder&) = delete;
+  GraphBuilder& operator=(const GraphBuilder&) = delete;
+
+  int opset() const { return opset_; }
+  ir::Graph& graph() { return *graph_; }
+
+  // -- nodes
+  // ------------------------------------------------------------------------------------------------------------
+  // A node with one output: `g.op("Gemm", x, w, bias, attr("transB", 1))`.
+  template <class... Operands>
+  Value op(std::string_view name, Operands&&... operands) {
+    return op_list(name, 1, {Operand(std::forward<Operands>(operands))...}).front();
+  }
+  // A node with `outputs` outputs: `auto [values, indices] = g.ops<2>("TopK", x, k)`.
+  template <size_t outputs, class... Operands>
+  std::array<Value, outputs> ops(std::string_view name, Operands&&... operands) {
+    std::vector<Value> made = op_list(name, outputs, {Operand(std::forward<Operands>(operands))...});
+    std::array<Value, outputs> result;
+    std::copy(made.begin(), made.end(), result.begin());
+    return result;
+  }
+  std::vector<Value> op_list(std::string_view name, size_t outputs, std::vector<Operand> operands);
+
+  // A body for If, Loop or Scan. `build` makes its nodes with the builder it is given, and returns its
+  // outputs; it may use values from outside. `inputs` are the types of the body's own inputs, passed as
+  // `build`'s second argument.
+  ir::GraphPtr subgraph(std::string name, std::vector<ir::TensorType> inputs,
+                        const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build);
+
+  // -- constants
+  // --------------------------------------------------------------------------------------------------------
+  Value constant(ir::Weight weight);                    // an initializer
+  Value scalar(const Scalar& value, ElementType type);  // 0-d
+  Value scalar_like(Value like, const Scalar& value) { return scalar(value, like.element_type()); }
+  Value ints(std::span<const int64_t> values);  // 1-d int64
+  Value ints(std::initializer_list<int64_t> values) { return ints(std::span(values.begin(), values.size())); }
+
+  // -- sizes
+  // ------------------------------------------------------------------------------------------------------------
+  Value size(const Dim& dim);              // 0-d int64: a constant, or computed when the model runs
+  Value sizes(std::span<const Dim> dims);  // 1-d int64
+  Value sizes(std::initializer_list<Dim> dims) { return sizes(std::span(dims.begin(), dims.size())); }
+  Value shape_of(Value value);              // 1-d int64; a constant where all dims are known
+  Value dim_of(Value value, int64_t axis);  // 0-d int64
+  // Lets `size` compute `symbol` as the given 0-d int64 value from here on; the first binding of a symbol
+  // stays.
+  void bind_symbol(const std::string& symbol, Value value);
+  bool is_bound(const std::string& symbol) const;
+
+  // -- operators whose form changed between opsets, and everyday ones; each adds no node where it would do
+  // nothing ----------
+  Value cast(Value value, ElementType to);
+  Value reshape(Value value, std::span<const Dim> dims);
+  Value reshape(Value value, std::initializer_list<Dim> dims) {
+    return reshape(value, std::span(dims.begin(), dims.size()));
+  }
+  Value transpose(Value value, std::vector<int64_t> permutation);
+  Value unsqueeze(Value value, std::vector<int64_t> axes);  // axes of the result
+  Value squeeze(Value value, std::vector<int64_t> axes);
+  Value expand(Value value, std::span<const Dim> dims);  // dims of the result, no -1
+  Value concat(std::vector<Value> values, int64_t axis);
+  Value slice(Value value, int64_t axis, Value start, Value end,
+              int64_t step = 1);  // start, end: 0-d or 1-d int64
+  Value slice(Value value, int64_t axis, int64_t start, int64_t end, int64_t step = 1);
+  Value gather(Value value, Value indices, int64_t axis) {
+    return op("Gather", value, indices, attr("axis", axis));
+  }
+  std::vector<Value> split(Value value, int64_t axis, std::span<const Dim> sizes);
+  // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset wants. Empty axes: all of them.
+  Value reduce(std::string_view name, Value value, std::vector<int64_t> axes, bool keepdims);
+
+  // -- the call that is being lowered
+  // ---------------------------------------------------------------------------------------- PyTorch's own
+  // type of the call's outputs, as captured.
+  size_t result_count() const;
+  const ir::TensorType& result(size_t index = 0) const;
+  const ir::Node* call() const { return call_; }
+
+  // Throws Error(unsupported): "aten::foo: REASON", with the line of the user's model.
+  [[noreturn]] void refuse(const std::string& reason) const;
+
+  // For the lowering stage: nodes made from now on belong to `call` and to the symbolic function `symbolic`
+  // (names for errors).
+  void set_call(const ir::Node* call, std::string symbolic);
+
+ private:
+  [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
+  Value computed(const ExprPtr& expr);
+  std::string unique_name(const std::string& stem);
+
+  ir::Graph* graph_;
+  GraphBuilder* parent_ = nullptr;
+  int opset_;
+  const ir::Node* call_ = nullptr;
+  std::string symbolic_;
+  struct State;
+  std::shared_ptr<State> state_;  // shared with the builders of subgraphs: names, constants, symbols
+};
+
+// `dim` in [-rank, rank) made non-negative; throws Error(invalid_argument) outside. A 0-d tensor counts as
+// rank 1, as in PyTorch.
+int64_t wrap_axis(int64_t axis, int64_t rank);
+std::vector<int64_t> wrap_axes(std::span<const int64_t> axes, int64_t rank);
+
+// PyTorch's promotion of two tensor or scalar operands (torch.result_type).
+struct PromotionOperand {
+  ElementType element_type;
+  enum class Category : uint8_t { tensor, zero_dim_tensor, number } category;
+};
+ElementType promote(std::span<const PromotionOperand> operands,
+                    ElementType default_float = ElementType::float32);
+
+using BoundArguments = std::span<const ir::AttributeValue* const>;
+// Values that the lowering stage has made for torch-level values; `arguments` hold torch-level ones.
+class ValueMap {
+ public:
+  virtual ~ValueMap() = default;
+  virtual Value operator[](const ir::Value* torch_value) const = 0;
+};
+
+struct SymbolicCall {
+  GraphBuilder& g;
+  BoundArguments arguments;
+  const ValueMap& values;
+  const ir::Node& node;
+};
+using SymbolicFunction = std::function<std::vector<Value>(const SymbolicCall&)>;
+
+}  // namespace opbridge
+
+#include "opbridge/symbolic_signature.h"
