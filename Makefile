@@ -1,0 +1,44 @@
+# make demo and make test set up what is missing and need nothing but git, make and python3. See HACKING.md.
+
+PRESET ?= release
+VENV := .venv/bin
+RUN := PYTHONPATH=python $(VENV)/python
+
+cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc')
+
+.PHONY: demo test build setup bench lint tidy format clean
+
+demo: build
+	$(RUN) examples/demo.py
+
+test: build
+	ctest --preset $(PRESET)
+	$(RUN) -m pytest tests/python
+
+build: setup
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET)
+
+setup:
+	@tools/setup.sh
+
+bench: build
+	$(RUN) benchmarks/run.py
+
+lint: setup
+	$(VENV)/clang-format --dry-run --Werror $(cpp_files)
+	$(VENV)/ruff format --check
+	$(VENV)/ruff check
+	$(VENV)/mypy
+
+# Slow, hence not part of lint. Debian's package clang-tidy brings the command.
+tidy: build
+	run-clang-tidy -quiet -p build/$(PRESET) '/(src|python|operators)/'
+
+format: setup
+	$(VENV)/clang-format -i $(cpp_files)
+	$(VENV)/ruff format
+	$(VENV)/ruff check --fix
+
+clean:
+	rm -rf build python/opbridge/*.so

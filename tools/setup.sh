@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Brings a Debian or Ubuntu machine to where opbridge builds: compiler and libraries by apt, ONNX Runtime's headers,
+# and .venv with torch by pip. Says what it is about to install, and installs only what is missing.
+#
+#   TORCH    what pip is to install as torch, for instance "torch==2.13.0"; kept for later runs (default "torch torchvision")
+#   PYTHON   the interpreter that .venv is made with (default python3)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+stamp=.venv/opbridge-requirements.txt  # what pip last brought about, the choice of torch in the first line
+
+say() { echo "opbridge: $*"; }
+stop() { say "$*" >&2; exit 1; }
+
+missing_packages() {
+  local wanted=(g++ cmake ninja-build libprotozero-dev libsimdjson-dev libfmt-dev libcli11-dev libzip-dev
+                libgtest-dev libbenchmark-dev libeigen3-dev)
+  [[ -x .venv/bin/python ]] && python=.venv/bin/python
+  "$python" -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
+  "$python" -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null ||
+    wanted+=(python3-dev)
+  comm -23 <(printf '%s\n' "${wanted[@]}" | sort) \
+    <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${wanted[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort)
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || stop "set-up knows Debian and Ubuntu only; HACKING.md lists what to install elsewhere"
+  local packages as_root=()
+  mapfile -t packages < <(missing_packages)
+  (( ${#packages[@]} )) || return 0
+  local install="apt-get install -y --no-install-recommends ${packages[*]}"
+  if (( EUID )); then
+    sudo -n true 2>/dev/null || stop "packages are missing and root is needed; run: sudo $install"
+    as_root=(sudo -n)
+  fi
+  say "apt installs: ${packages[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install
+}
+
+install_python() {
+  local torch=${TORCH:-}
+  [[ -n $torch || ! -e $stamp ]] || torch=$(head -n 1 "$stamp")
+  torch=${torch:-torch torchvision}
+  local wanted
+  wanted=$(echo "$torch"; cat tools/requirements.txt)
+  [[ -e $stamp && $(<"$stamp") == "$wanted" ]] && return 0
+
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || stop "$python is older than Python 3.10; set PYTHON"
+  say "pip installs into .venv, where missing: $torch $(grep -v '^#' tools/requirements.txt | xargs)"
+  [[ -x .venv/bin/pip ]] || "$python" -m venv .venv
+  rm -f "$stamp"
+  .venv/bin/pip install $torch -r tools/requirements.txt
+  [[ $torch == *torchvision* ]] || match_torchvision
+  echo "$wanted" >"$stamp"
+}
+
+# A torchvision works with one torch alone. Where pip knows none for the torch just chosen, none may stay either.
+match_torchvision() {
+  local installed
+  installed=$(.venv/bin/python -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))')
+  if ! .venv/bin/pip install --quiet "$installed" "torchvision>=0.20"; then
+    say "pip finds no torchvision for $installed: what needs torchvision is left out"
+    .venv/bin/pip uninstall --quiet -y torchvision
+  fi
+}
+
+install_packages
+tools/fetch_onnxruntime_headers.sh
+install_python
