@@ -1,0 +1,56 @@
+#include "onnx/closest_names.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace opbridge {
+namespace {
+
+constexpr std::size_t kMostNames = 3;
+constexpr std::size_t kLongestWord = 100;  // operators' names are shorter, and the time grows with the square
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool same(char a, char b) { return lower(a) == lower(b); }
+
+// The number of edits between the words (the "optimal string alignment" distance), by the rows of the usual
+// matrix.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::swap(before, last);
+    std::swap(last, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]);
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::vector<std::string_view> closest_names(std::string_view word,
+                                            std::span<const std::string_view> candidates) {
+  if (word.empty() || word.size() > kLongestWord) return {};
+  const std::size_t most_edits = std::max<std::size_t>(1, word.size() / 3);
+  std::vector<std::pair<std::size_t, std::string_view>> found;
+  for (std::string_view candidate : candidates) {
+    const std::size_t difference =
+        candidate.size() > word.size() ? candidate.size() - word.size() : word.size() - candidate.size();
+    if (difference > most_edits) continue;
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance <= most_edits && distance < candidate.size()) found.emplace_back(distance, candidate);
+  }
+  std::ranges::sort(found);
+  if (found.size() > kMostNames) found.resize(kMostNames);
+  std::vector<std::string_view> names;
+  for (const auto& [distance, name] : found) names.push_back(name);
+  return names;
+}
+
+}  // namespace opbridge

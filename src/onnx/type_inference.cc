@@ -1,0 +1,147 @@
+#include "onnx/type_inference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace opbridge::onnx {
+namespace {
+
+// What decides an output's type where neither its inputs nor the attribute do: the attribute's default in the
+// signature, another input, or a type that the operator's text names.
+struct TypeRule {
+  std::string_view op;
+  std::string_view attribute;
+  int as_input = -1;
+  ElementType otherwise = ElementType::undefined;
+  std::size_t output = 0;
+};
+
+constexpr TypeRule kTypeRules[] = {
+    {.op = "Bernoulli", .attribute = "dtype", .as_input = 0},
+    {.op = "BitCast", .attribute = "to"},
+    {.op = "BlackmanWindow", .attribute = "output_datatype"},
+    {.op = "Cast", .attribute = "to"},
+    {.op = "Constant", .attribute = "value"},
+    {.op = "ConstantOfShape", .attribute = "value", .otherwise = ElementType::float32},
+    {.op = "DequantizeLinear", .attribute = "output_dtype", .as_input = 1},
+    {.op = "EyeLike", .attribute = "dtype", .as_input = 0},
+    {.op = "HammingWindow", .attribute = "output_datatype"},
+    {.op = "HannWindow", .attribute = "output_datatype"},
+    {.op = "LayerNormalization", .attribute = "stash_type", .output = 1},
+    {.op = "MelWeightMatrix", .attribute = "output_datatype"},
+    {.op = "Multinomial", .attribute = "dtype"},
+    {.op = "QuantizeLinear", .attribute = "output_dtype", .otherwise = ElementType::uint8},
+    {.op = "RandomNormal", .attribute = "dtype"},
+    {.op = "RandomNormalLike", .attribute = "dtype", .as_input = 0},
+    {.op = "RandomUniform", .attribute = "dtype"},
+    {.op = "RandomUniformLike", .attribute = "dtype", .as_input = 0},
+};
+
+const TypeRule* rule_of(const OpSchema& schema) {
+  if (!schema.domain().empty()) return nullptr;
+  const auto* found = std::ranges::find(kTypeRules, schema.name(), &TypeRule::op);
+  return found == std::end(kTypeRules) ? nullptr : found;
+}
+
+const AttributeSchema* attribute_of(const OpSchema& schema, const TypeRule& rule) {
+  const AttributeSchema* attribute = schema.attribute(rule.attribute);
+  const bool says_type = attribute != nullptr &&
+                         (attribute->kind == AttributeKind::int_ || attribute->kind == AttributeKind::tensor);
+  return says_type ? attribute : nullptr;
+}
+
+ElementType default_of(const OpSchema& schema, const TypeRule& rule) {
+  const AttributeSchema* attribute = attribute_of(schema, rule);
+  const auto values = attribute == nullptr ? std::span<const std::int64_t>() : attribute->default_ints();
+  return values.empty() ? ElementType::undefined : static_cast<ElementType>(values.front());
+}
+
+}  // namespace
+
+TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
+                       std::optional<ElementType> type_attribute) {
+  TypeResolution result(schema);
+  std::array<std::optional<std::size_t>, OpSchema::kMostTypes> bound_by;
+
+  // Binds a variable to what `input` is, or to what the attribute says where `input` is missing.
+  const auto bind = [&](std::size_t variable, ElementType type, std::optional<std::size_t> input) {
+    auto& bound = result.variables_.at(variable);
+    const TypeSet allowed = schema.types()[variable].allowed;
+    if (!allowed.contains(type)) {
+      result.conflict_ = TypeConflict{variable, input, type, allowed, std::nullopt};
+    } else if (bound && *bound != type) {
+      result.conflict_ = TypeConflict{variable, input, type, TypeSet::of(*bound), bound_by.at(variable)};
+    } else if (!bound) {
+      bound = type;
+      bound_by.at(variable) = input;
+    }
+    return !result.conflict_;
+  };
+
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const FormalParameter* formal = schema.input(i);
+    if (formal == nullptr) break;
+    if (!inputs[i]) continue;
+    if (formal->option == ParameterOption::variadic && !formal->homogeneous) {
+      const TypeSet allowed = schema.types()[formal->type].allowed;
+      if (!allowed.contains(*inputs[i])) {
+        result.conflict_ = TypeConflict{formal->type, i, *inputs[i], allowed, std::nullopt};
+        return result;
+      }
+    } else if (!bind(formal->type, *inputs[i], i)) {
+      return result;
+    }
+  }
+
+  const TypeRule* rule = rule_of(schema);
+  if (rule == nullptr) return result;
+  const std::size_t variable = schema.output(rule->output)->type;
+  if (type_attribute.value_or(ElementType::undefined) != ElementType::undefined) {
+    bind(variable, *type_attribute, std::nullopt);
+  } else if (!result.variables_.at(variable)) {
+    const auto source = static_cast<std::size_t>(rule->as_input);
+    if (rule->as_input >= 0) {
+      if (source < inputs.size() && inputs[source]) bind(variable, *inputs[source], source);
+    } else if (rule->otherwise != ElementType::undefined) {
+      bind(variable, rule->otherwise, std::nullopt);
+    } else if (const ElementType type = default_of(schema, *rule); type != ElementType::undefined) {
+      bind(variable, type, std::nullopt);
+    }
+  }
+  return result;
+}
+
+std::optional<ElementType> TypeResolution::output(std::size_t index) const {
+  const FormalParameter* formal = schema_->output(index);
+  if (formal == nullptr) return std::nullopt;
+  const bool mixed = formal->option == ParameterOption::variadic && !formal->homogeneous;
+  if (!mixed && variables_.at(formal->type)) return variables_.at(formal->type);
+  return schema_->types()[formal->type].allowed.only();
+}
+
+std::string_view type_attribute_of(const OpSchema& schema) {
+  const TypeRule* rule = rule_of(schema);
+  const AttributeSchema* attribute = rule == nullptr ? nullptr : attribute_of(schema, *rule);
+  return attribute == nullptr ? std::string_view() : attribute->name();
+}
+
+std::string describe(const OpSchema& schema, const TypeConflict& conflict) {
+  const TypeParameter& variable = schema.types()[conflict.variable];
+  const auto input_text = [&](std::size_t index) {
+    return fmt::format("input {} ({})", index, schema.input(index)->name());
+  };
+  const std::string subject =
+      conflict.input ? input_text(*conflict.input) : fmt::format("attribute {}", type_attribute_of(schema));
+  const std::string found = fmt::format("{} is {}", subject, onnx_name(conflict.found));
+  if (conflict.as_input) {
+    return fmt::format("{}, but {} is {} as in {}", found, variable.name(), conflict.expected.str(),
+                       input_text(*conflict.as_input));
+  }
+  const bool spelled_out = variable.name().find('(') != std::string_view::npos;
+  return spelled_out
+             ? fmt::format("{}, but must be {}", found, conflict.expected.str())
+             : fmt::format("{}, but {} is one of {}", found, variable.name(), conflict.expected.str());
+}
+
+}  // namespace opbridge::onnx
