@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Write the ONNX operator schemas of the installed onnx package as constexpr C++ tables.
 
-The output is included by src/onnx/schema_table.cc, whose header declares the row types. Rows refer to each other by
-index, never by pointer, so that the tables need no relocation. Equal strings, type sets and runs of rows are stored
-once: consecutive versions of an operator share most of theirs.
+The output is included by src/onnx/schema_table.cc, whose header declares the row types. Rows refer to each
+other by index, never by pointer, so that the tables need no relocation. Equal strings and equal runs of rows
+are stored once: consecutive versions of an operator share most of theirs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def type_bit(type_str: str) -> int:
     """The bit of a type such as "tensor(float)" in a TypeSet."""
     kind, _, rest = type_str.partition("(")
     if kind == "tensor":
-        return 1 << TensorProto.DataType.Value(rest.rstrip(")").upper())
+        return 1 << int(TensorProto.DataType.Value(rest.rstrip(")").upper()))
     if kind not in NON_TENSOR_BITS:
         raise SystemExit(f"gen_onnx_schemas.py: a type of an unknown kind: {type_str}")
     return 1 << NON_TENSOR_BITS[kind]
@@ -132,21 +132,20 @@ class Generator:
         )
 
     def add_default(self, default: AttributeProto) -> str:
-        value = helper.get_attribute_value(default) if default.type else None
+        value: Any = helper.get_attribute_value(default) if default.type else []
+        values = value if isinstance(value, Sequence) and not isinstance(value, bytes) else [value]
         if default.type in (AttributeProto.INT, AttributeProto.INTS):
-            return self.ints.add(int_literal(v) for v in (value if default.type == AttributeProto.INTS else [value]))
+            return self.ints.add(map(int_literal, values))
         if default.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):
-            values = value if default.type == AttributeProto.FLOATS else [value]
-            return self.floats.add(float_literal(v) for v in values)
+            return self.floats.add(map(float_literal, values))
         if default.type in (AttributeProto.STRING, AttributeProto.STRINGS):
-            values = value if default.type == AttributeProto.STRINGS else [value]
-            return self.strings.add(self.text.add(v) for v in values)
+            return self.strings.add(map(self.text.add, values))
         return "{0,0}"  # no default, or one (a tensor, a graph) that the table leaves out
 
     def add_attribute(self, attribute: Any) -> str:
         default = attribute.default_value
         return (
-            f"{{{self.text.add(attribute.name)},{KINDS[int(attribute.type)]},{boolean(attribute.required)},"
+            f"{{{self.text.add(attribute.name)},{KINDS[attribute.type.value]},{boolean(attribute.required)},"
             f"{boolean(default.type != AttributeProto.UNDEFINED)},{self.add_default(default)}}}"
         )
 
@@ -179,21 +178,24 @@ class Generator:
             first = len(self.schemas.rows)
             for schema in versions:
                 self.add_schema(schema, domain_index)
-            self.operators.rows.append(f"{{{self.text.add(name)},{{{first},{len(self.schemas.rows) - first}}}}}")
+            count = len(self.schemas.rows) - first
+            self.operators.rows.append(f"{{{self.text.add(name)},{{{first},{count}}}}}")
         operators = f"{{{first_operator},{len(self.operators.rows) - first_operator}}}"
-        versions_row = self.ir_versions.add(str(ir_version(domain, opset)) for opset in range(1, newest + 1))
-        self.domains.rows.append(f"{{{self.text.add(domain)},{newest},{operators},{versions_row}}}")
+        ir_versions = self.ir_versions.add(str(ir_version(domain, opset)) for opset in range(1, newest + 1))
+        self.domains.rows.append(f"{{{self.text.add(domain)},{newest},{operators},{ir_versions}}}")
 
     def run(self) -> str:
-        schemas = sorted(defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version))
+        everything = defs.get_all_schemas_with_history()
+        schemas = sorted(everything, key=lambda s: (s.domain, s.name, s.since_version))
         for domain, group in groupby(schemas, key=lambda s: s.domain):
             self.add_domain(domain, list(group))
-        tables = [self.types, self.formals, self.ints, self.floats, self.strings, self.attributes, self.schemas]
-        tables += [self.operators, self.ir_versions, self.domains]
+        tables = [self.types, self.formals, self.ints, self.floats, self.strings, self.attributes]
+        tables += [self.schemas, self.operators, self.ir_versions, self.domains]
         return (
-            f"// Written by tools/gen_onnx_schemas.py from onnx {onnx.__version__}.\n"
+            "// Written by tools/gen_onnx_schemas.py.\n\n"
             f'constexpr std::string_view kOnnxVersion = "{onnx.__version__}";\n\n'
-            f"constexpr char kText[] =\n{self.text.literal()};\n\n" + "\n".join(t.definition() for t in tables)
+            f"constexpr char kText[] =\n{self.text.literal()};\n\n"
+            + "\n".join(t.definition() for t in tables)
         )
 
 
@@ -220,8 +222,8 @@ def write_if_changed(path: Path, content: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("output", type=Path, help="the .inc file to write; left alone where it would not change")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("output", type=Path, help="the file to write; left alone where it would not change")
     write_if_changed(parser.parse_args().output, Generator().run())
     return 0
 
