@@ -34,6 +34,7 @@ class ProgramBuilder {
   ir::Value* weight(std::string name, ir::Weight weight);
   ir::Node* call(std::string op, std::vector<ir::Attribute> arguments, ir::Source source = {});
   ir::Value* result(ir::Node* node, std::string name, ir::Type type);
+  // Renames the value where a node makes it and it is no output yet; inputs and weights keep their names.
   void output(ir::Value* value, std::string name = {});
   // Checks the SSA invariants.
   ir::Graph finish() &&;

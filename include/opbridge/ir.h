@@ -160,6 +160,8 @@ class Graph {
 
 // Readable text, one node a line.
 std::string print(const Graph& graph);
+// The same of one attribute: `None`, `True`, `1.0`, `"mean"`, `[1, 2*s0]`, `%x`.
+std::string str(const AttributeValue& value);
 
 // Throws Error(internal) with the offending node where the SSA invariants of the head comment do not hold.
 void verify(const Graph& graph);

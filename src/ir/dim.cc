@@ -1,0 +1,166 @@
+#include "opbridge/dim.h"
+
+#include <algorithm>
+
+#include "ir/dim_expr.h"
+#include "opbridge/error.h"
+
+namespace opbridge {
+namespace {
+
+using Kind = Expr::Kind;
+
+ExprPtr expr_of(const Dim& dim) { return dim.is_static() ? dim_expr::integer(dim.value()) : dim.expr(); }
+
+// Python's precedences, of what stands without parentheses of its own.
+enum class Binds : uint8_t { sum, product, power, atom };
+
+std::string text_of(const Expr& expr, Binds around);
+
+std::string join(const Expr& expr, std::string_view separator, Binds around) {
+  std::string text;
+  for (const ExprPtr& operand : expr.operands) {
+    if (!text.empty()) text += separator;
+    text += text_of(*operand, around);
+  }
+  return text;
+}
+
+std::string sum_text(const Expr& expr) {
+  std::string text;
+  for (const ExprPtr& operand : expr.operands) {
+    std::string term = text_of(*operand, Binds::sum);
+    if (text.empty()) {
+      text = std::move(term);
+    } else if (term.front() == '-') {
+      text += " - " + term.substr(1);
+    } else {
+      text += " + " + term;
+    }
+  }
+  return text;
+}
+
+// -s0 rather than -1*s0. Factors that are quotients get parentheses: `*` and `//` bind alike.
+std::string product_text(const Expr& expr) {
+  std::string text = join(expr, "*", Binds::power);
+  if (expr.operands.front()->kind == Kind::integer && expr.operands.front()->value == -1) text.erase(1, 2);
+  return text;
+}
+
+// The text, in parentheses where it binds weaker than what is `around` it.
+std::string text_of(const Expr& expr, Binds around) {
+  Binds own = Binds::atom;
+  std::string text;
+  switch (expr.kind) {
+    case Kind::integer:
+      own = expr.value < 0 ? Binds::power : Binds::atom;
+      text = std::to_string(expr.value);
+      break;
+    case Kind::symbol:
+      text = expr.name;
+      break;
+    case Kind::add:
+      own = Binds::sum;
+      text = sum_text(expr);
+      break;
+    case Kind::mul:
+      own = Binds::product;
+      text = product_text(expr);
+      break;
+    case Kind::floor_div:
+    case Kind::true_div:
+      own = Binds::product;
+      text = text_of(*expr.operands[0], Binds::power) + (expr.kind == Kind::floor_div ? "//" : "/") +
+             text_of(*expr.operands[1], Binds::power);
+      break;
+    case Kind::pow:
+      own = Binds::power;
+      text = text_of(*expr.operands[0], Binds::atom) + "**" + text_of(*expr.operands[1], Binds::atom);
+      break;
+    case Kind::mod:
+      text = "Mod(" + join(expr, ", ", Binds::sum) + ")";
+      break;
+    case Kind::min:
+      text = "Min(" + join(expr, ", ", Binds::sum) + ")";
+      break;
+    case Kind::max:
+      text = "Max(" + join(expr, ", ", Binds::sum) + ")";
+      break;
+    case Kind::floor:
+      text = "floor(" + join(expr, ", ", Binds::sum) + ")";
+      break;
+    case Kind::ceil:
+      text = "ceiling(" + join(expr, ", ", Binds::sum) + ")";
+      break;
+  }
+  return own < around ? "(" + text + ")" : text;
+}
+
+void gather_symbols(const Expr& expr, std::vector<std::string>& names) {
+  if (expr.kind == Kind::symbol && std::ranges::find(names, expr.name) == names.end()) {
+    names.push_back(expr.name);
+  }
+  for (const ExprPtr& operand : expr.operands) gather_symbols(*operand, names);
+}
+
+}  // namespace
+
+Dim::Dim(ExprPtr expr) {
+  if (expr == nullptr) throw Error(ErrorCode::internal, "a dimension was made of no expression");
+  expr = dim_expr::substitute(*expr, dim_expr::symbol);
+  if (expr->kind == Kind::integer) {
+    value_ = expr->value;
+  } else {
+    expr_ = std::move(expr);
+  }
+}
+
+Dim Dim::symbol(std::string name) { return Dim(dim_expr::symbol(std::move(name))); }
+
+int64_t Dim::value() const {
+  if (!is_static()) throw Error(ErrorCode::internal, "the dimension " + str() + " was read as an integer");
+  return value_;
+}
+
+std::string Dim::str() const { return is_static() ? std::to_string(value_) : text_of(*expr_, Binds::sum); }
+
+Dim Dim::renamed(const std::function<std::string(const std::string&)>& rename) const {
+  if (is_static()) return *this;
+  return Dim(
+      dim_expr::substitute(*expr_, [&](const std::string& name) { return dim_expr::symbol(rename(name)); }));
+}
+
+int64_t Dim::evaluate(const std::function<int64_t(const std::string&)>& value_of_symbol) const {
+  if (is_static()) return value_;
+  const Dim result(dim_expr::substitute(
+      *expr_, [&](const std::string& name) { return dim_expr::integer(value_of_symbol(name)); }));
+  if (!result.is_static()) {
+    throw Error(ErrorCode::invalid_argument, "the dimension " + str() + " is " + result.str() +
+                                                 " for the given sizes, which is no integer");
+  }
+  return result.value_;
+}
+
+std::vector<std::string> Dim::symbols() const {
+  std::vector<std::string> names;
+  if (!is_static()) gather_symbols(*expr_, names);
+  return names;
+}
+
+bool operator==(const Dim& a, const Dim& b) {
+  if (a.is_static() || b.is_static()) return a.is_static() && b.is_static() && a.value_ == b.value_;
+  return dim_expr::compare(*a.expr_, *b.expr_) == 0;
+}
+
+Dim operator+(const Dim& a, const Dim& b) { return Dim(dim_expr::add({expr_of(a), expr_of(b)})); }
+Dim operator-(const Dim& a, const Dim& b) {
+  return Dim(dim_expr::add({expr_of(a), dim_expr::negate(expr_of(b))}));
+}
+Dim operator*(const Dim& a, const Dim& b) { return Dim(dim_expr::mul({expr_of(a), expr_of(b)})); }
+Dim floor_div(const Dim& a, const Dim& b) { return Dim(dim_expr::floor_div(expr_of(a), expr_of(b))); }
+Dim mod(const Dim& a, const Dim& b) { return Dim(dim_expr::mod(expr_of(a), expr_of(b))); }
+Dim min(const Dim& a, const Dim& b) { return Dim(dim_expr::min({expr_of(a), expr_of(b)})); }
+Dim max(const Dim& a, const Dim& b) { return Dim(dim_expr::max({expr_of(a), expr_of(b)})); }
+
+}  // namespace opbridge

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "opbridge/ir.h"
+
+namespace opbridge::ir {
+namespace {
+
+// Walks a graph in execution order and keeps the values that are made so far. A subgraph sees those of the
+// graphs around it; what it makes itself is out of sight again once it has been walked.
+class Verifier {
+ public:
+  void check(const Graph& graph) {
+    graph_ = &graph;
+    for (const Value* input : graph.inputs) define_source(input, "input");
+    for (const Value* initializer : graph.initializers) {
+      define_source(initializer, "initializer");
+      check_weight(*initializer);
+    }
+    for (Node* node : graph.nodes) {
+      if (node == nullptr) fail("a node is null");
+      check_node(*node);
+    }
+    for (const Value* output : graph.outputs) check_use(output, "the graph's outputs");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorCode::internal, fmt::format("graph {} is malformed: {}", graph_->name, what));
+  }
+
+  static std::string label(const Node& node) {
+    std::string text = "node " + node.op;
+    if (!node.name.empty()) text += " (" + node.name + ")";
+    return text;
+  }
+
+  void define(const Value* value, const std::string& where) {
+    if (value == nullptr) fail(where + " makes a null value");
+    if (!visible_.insert(value).second) fail(fmt::format("%{} is made twice, by {}", value->name, where));
+    made_.push_back(value);
+  }
+
+  void define_source(const Value* value, const char* role) {
+    define(value, fmt::format("the graph's {}s", role));
+    if (value->producer != nullptr) {
+      fail(fmt::format("{} %{} is also the output of {}", role, value->name, label(*value->producer)));
+    }
+    if ((value->weight != nullptr) != (std::string_view(role) == "initializer")) {
+      fail(fmt::format("{} %{} {}", role, value->name,
+                       value->weight == nullptr ? "has no weight" : "has a weight"));
+    }
+  }
+
+  void check_weight(const Value& initializer) const {
+    const Weight& weight = *initializer.weight;
+    if (bits_of(weight.element_type) == 0) return;
+    const uint64_t expected =
+        storage_bytes(weight.element_type, static_cast<uint64_t>(weight.element_count()));
+    if (weight.bytes.size() != expected) {
+      fail(fmt::format("initializer %{} is {}, {} bytes, and holds {}", initializer.name,
+                       initializer.tensor_type().str(), expected, weight.bytes.size()));
+    }
+  }
+
+  void check_use(const Value* value, const std::string& where) const {
+    if (value == nullptr) fail(where + " hold a null value");
+    if (!visible_.contains(value))
+      fail(fmt::format("%{} is used by {} before it is made", value->name, where));
+  }
+
+  void check_node(Node& node) {
+    if (node.op.empty()) fail("node " + node.name + " has no operator");
+    if (!nodes_.insert(&node).second) fail(label(node) + " stands twice");
+    node.for_each_use([&](Value*& value) { check_use(value, label(node)); });
+    for (const Attribute& attribute : node.attributes) {
+      if (const auto* body = std::get_if<GraphPtr>(&attribute.value)) {
+        check_body(*body, node);
+      } else if (const auto* bodies = std::get_if<std::vector<GraphPtr>>(&attribute.value)) {
+        for (const GraphPtr& each : *bodies) check_body(each, node);
+      }
+    }
+    for (const Value* output : node.outputs) {
+      define(output, label(node));
+      if (output->producer != &node) {
+        fail(fmt::format("%{} is an output of {}, which it does not name as its producer", output->name,
+                         label(node)));
+      }
+    }
+  }
+
+  void check_body(const GraphPtr& body, const Node& node) {
+    if (body == nullptr) fail(label(node) + " has a null subgraph");
+    const Graph* outer = graph_;
+    const size_t before = made_.size();
+    check(*body);
+    while (made_.size() > before) {
+      visible_.erase(made_.back());
+      made_.pop_back();
+    }
+    graph_ = outer;
+  }
+
+  const Graph* graph_ = nullptr;
+  std::unordered_set<const Value*> visible_;
+  std::vector<const Value*> made_;  // the visible ones in order
+  std::unordered_set<const Node*> nodes_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph) { Verifier().check(graph); }
+
+}  // namespace opbridge::ir
