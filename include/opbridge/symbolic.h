@@ -17,6 +17,7 @@
 // schema; an absent Value for an output that ONNX cannot give.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <complex>
 #include <concepts>
@@ -27,6 +28,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -139,8 +141,6 @@ class GraphBuilder {
   int opset() const { return opset_; }
   ir::Graph& graph() { return *graph_; }
 
-  // -- nodes
-  // ------------------------------------------------------------------------------------------------------------
   // A node with one output: `g.op("Gemm", x, w, bias, attr("transB", 1))`.
   template <class... Operands>
   Value op(std::string_view name, Operands&&... operands) {
@@ -162,16 +162,22 @@ class GraphBuilder {
   ir::GraphPtr subgraph(std::string name, std::vector<ir::TensorType> inputs,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build);
 
-  // -- constants
-  // --------------------------------------------------------------------------------------------------------
+  // Makes the name known as taken, so that no node or value is given it.
+  void reserve_name(const std::string& name);
+
+  // Constants.
   Value constant(ir::Weight weight);                    // an initializer
   Value scalar(const Scalar& value, ElementType type);  // 0-d
   Value scalar_like(Value like, const Scalar& value) { return scalar(value, like.element_type()); }
+  // A Python number among tensors: 0-d, of its own element type (bool, int64, float64, complex128) until it
+  // meets a tensor's in a type variable of ONNX's schema; then it takes that type where no value is lost.
+  Value number(const Scalar& value);
+  Value number(ir::Weight weight);
+  bool is_number(Value value) const;
   Value ints(std::span<const int64_t> values);  // 1-d int64
   Value ints(std::initializer_list<int64_t> values) { return ints(std::span(values.begin(), values.size())); }
 
-  // -- sizes
-  // ------------------------------------------------------------------------------------------------------------
+  // Sizes.
   Value size(const Dim& dim);              // 0-d int64: a constant, or computed when the model runs
   Value sizes(std::span<const Dim> dims);  // 1-d int64
   Value sizes(std::initializer_list<Dim> dims) { return sizes(std::span(dims.begin(), dims.size())); }
@@ -180,10 +186,12 @@ class GraphBuilder {
   // Lets `size` compute `symbol` as the given 0-d int64 value from here on; the first binding of a symbol
   // stays.
   void bind_symbol(const std::string& symbol, Value value);
-  bool is_bound(const std::string& symbol) const;
+  // The same for every symbol that is, alone or in a linear form such as `2*s + 1`, a dim of `value`;
+  // computed when first asked for.
+  void bind_dims(Value value);
 
-  // -- operators whose form changed between opsets, and everyday ones; each adds no node where it would do
-  // nothing ----------
+  // Operators whose form changed between opsets, and everyday ones; each adds no node where it would do
+  // nothing.
   Value cast(Value value, ElementType to);
   Value reshape(Value value, std::span<const Dim> dims);
   Value reshape(Value value, std::initializer_list<Dim> dims) {
@@ -204,9 +212,7 @@ class GraphBuilder {
   // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset wants. Empty axes: all of them.
   Value reduce(std::string_view name, Value value, std::vector<int64_t> axes, bool keepdims);
 
-  // -- the call that is being lowered
-  // ---------------------------------------------------------------------------------------- PyTorch's own
-  // type of the call's outputs, as captured.
+  // The call that is being lowered: PyTorch's own types of its outputs, as captured.
   size_t result_count() const;
   const ir::TensorType& result(size_t index = 0) const;
   const ir::Node* call() const { return call_; }
@@ -219,12 +225,29 @@ class GraphBuilder {
   void set_call(const ir::Node* call, std::string symbolic);
 
  private:
+  struct DimSource {
+    Value tensor;
+    int64_t axis;
+    int64_t factor;  // dim = factor * symbol + offset
+    int64_t offset;
+  };
+  GraphBuilder(GraphBuilder& parent, ir::Graph& body);
+
+  std::vector<Value> append(std::string op, std::vector<Value> inputs, std::vector<ir::Attribute> attributes,
+                            std::vector<ir::TensorType> outputs);
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
-  Value computed(const ExprPtr& expr);
+  std::string where() const;
   std::string unique_name(const std::string& stem);
+  // Sizes are computed as 1-d tensors of one element, the form in which shapes are concatenated.
+  Value size_1d(const Dim& dim);
+  Value computed_1d(const Expr& expr);
+  Value symbol_1d(const std::string& symbol);
+  Value known_1d(const std::string& text) const;
 
   ir::Graph* graph_;
   GraphBuilder* parent_ = nullptr;
+  std::unordered_map<std::string, Value> sizes_;  // text of an expression → its value in this graph
+  std::unordered_map<std::string, DimSource> dim_sources_;  // symbol → where to read it
   int opset_;
   const ir::Node* call_ = nullptr;
   std::string symbolic_;

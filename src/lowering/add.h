@@ -1,0 +1,15 @@
+// Registration of the bundled mappings.
+#pragma once
+
+#include "lowering/families.h"
+
+namespace opbridge::lowering {
+
+// `add(registry)("aten::asinh(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) { … });`
+inline auto add(SymbolicRegistry& registry) {
+  return [&registry](std::string_view schema, OpsetRule rule, auto function) {
+    registry.add(schema, rule, std::move(function), Origin::bundled);
+  };
+}
+
+}  // namespace opbridge::lowering

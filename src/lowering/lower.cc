@@ -1,0 +1,185 @@
+// Stage: torch-level graph → ONNX graph, by the symbolic function of each node.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "lowering/missing.h"
+#include "opbridge/convert.h"
+
+namespace opbridge {
+namespace {
+
+ir::TensorType tensor_type_of(const ir::Value& value) {
+  if (const auto* scalar = std::get_if<ir::ScalarType>(&value.type))
+    return {scalar->element_type, std::vector<Dim>{}};
+  return value.tensor_type();
+}
+
+class Lowering final : public ValueMap {
+ public:
+  Lowering(const ir::Graph& source, const SymbolicRegistry& registry, const ConvertOptions& options)
+      : source_(source),
+        registry_(registry),
+        options_(options),
+        g_(model_.graph, options.opset),
+        report_(registry, options.opset) {
+    model_.opset = options.opset;
+    model_.graph.name = source.name;
+  }
+
+  OnnxModel run() {
+    declare_inputs();
+    for (const ir::Node* node : source_.nodes) lower_node(*node);
+    if (!report_.empty()) report_.raise();
+    declare_outputs();
+    return std::move(model_);
+  }
+
+  Value operator[](const ir::Value* value) const override {
+    const auto found = values_.find(value);
+    if (found == values_.end())
+      throw Error(ErrorCode::internal, "value " + value->name + " is used before it is made");
+    return found->second;
+  }
+
+ private:
+  void declare_inputs() {
+    // First of all the names that the user knows the model by; then nothing that is made later takes them.
+    for (size_t i = 0; i < source_.inputs.size(); ++i) {
+      const ir::Value& input = *source_.inputs[i];
+      const std::string& name = i < options_.input_names.size() ? options_.input_names[i] : input.name;
+      g_.reserve_name(name);
+      values_[&input] = model_.graph.add_input(name, tensor_type_of(input));
+    }
+    for (size_t i = 0; i < source_.outputs.size(); ++i) g_.reserve_name(output_name(i));
+    for (const ir::Value* weight : source_.initializers) {
+      g_.reserve_name(weight->name);
+      values_[weight] = model_.graph.add_initializer(weight->name, *weight->weight);
+    }
+    for (const ir::Value* input : source_.inputs) bind_symbols(*input);
+  }
+
+  void bind_symbols(const ir::Value& value) {
+    if (const auto* scalar = std::get_if<ir::ScalarType>(&value.type)) {
+      const ExprPtr& expr = scalar->value.expr();
+      if (expr && expr->kind == Expr::Kind::symbol) g_.bind_symbol(expr->name, values_.at(&value));
+    } else {
+      g_.bind_dims(values_.at(&value));
+    }
+  }
+
+  void lower_node(const ir::Node& node) {
+    const Symbolic* symbolic = registry_.find(node.op, options_.opset);
+    if (!symbolic) {
+      report_.add_missing(node);
+      return give_up(node);
+    }
+    g_.set_call(&node, symbolic->key);
+    try {
+      std::vector<const ir::AttributeValue*> arguments;
+      if (symbolic->schema) {
+        arguments = bind(*symbolic->schema, node);
+      } else {
+        for (const ir::Attribute& attribute : node.attributes) arguments.push_back(&attribute.value);
+      }
+      accept(node, symbolic->function(SymbolicCall{g_, arguments, *this, node}));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::internal) throw;
+      report_.add_refused(node, error);
+      give_up(node);
+    }
+    g_.set_call(nullptr, {});
+  }
+
+  void accept(const ir::Node& node, const std::vector<Value>& results) {
+    if (results.size() != node.outputs.size()) {
+      g_.refuse(fmt::format("the mapping returns {} values, PyTorch returns {}", results.size(),
+                            node.outputs.size()));
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      const ir::Value& expected = *node.outputs[i];
+      if (!results[i]) continue;  // ONNX cannot give it; whoever uses it fails
+      const ir::TensorType type = tensor_type_of(expected);
+      ir::TensorType& made = std::get<ir::TensorType>(results[i].get()->type);
+      if (type.element_type == ElementType::undefined) {
+        values_[&expected] = results[i];
+        continue;
+      }
+      if (made.element_type == ElementType::undefined) made.element_type = type.element_type;
+      Value result = results[i];
+      if (made.element_type != type.element_type) {
+        // The mapping of a user who works in another type than PyTorch would be silently wrong further on.
+        g_.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", name(made.element_type),
+                              name(type.element_type)));
+      }
+      if (type.ranked() && result.get()->producer) made.dims = type.dims;
+      values_[&expected] = result;
+      bind_symbols(expected);
+    }
+  }
+
+  // So that the other nodes can be looked at too: the error is raised in the end.
+  void give_up(const ir::Node& node) {
+    for (const ir::Value* output : node.outputs) {
+      if (!values_.contains(output))
+        values_[output] = model_.graph.add_value(output->name, tensor_type_of(*output));
+      bind_symbols(*output);
+    }
+  }
+
+  const std::string& output_name(size_t index) const {
+    return index < options_.output_names.size() ? options_.output_names[index] : source_.outputs[index]->name;
+  }
+
+  void declare_outputs() {
+    for (size_t i = 0; i < source_.outputs.size(); ++i) {
+      Value value = (*this)[source_.outputs[i]];
+      const bool taken = std::ranges::find(model_.graph.outputs, value.get()) != model_.graph.outputs.end();
+      if (!value.get()->producer || taken) {
+        const ir::Type type = value.get()->type;
+        value = g_.op("Identity", value);
+        value.get()->type = type;
+      }
+      value.get()->name = output_name(i);
+      model_.graph.outputs.push_back(value.get());
+    }
+  }
+
+  const ir::Graph& source_;
+  const SymbolicRegistry& registry_;
+  const ConvertOptions& options_;
+  OnnxModel model_;
+  GraphBuilder g_;
+  MissingReport report_;
+  std::unordered_map<const ir::Value*, Value> values_;
+};
+
+// Every domain that a node is of, with its version.
+std::map<std::string, int> opset_imports(OnnxModel& model, const ConvertOptions& options) {
+  std::map<std::string, int> imports{{"", options.opset}};
+  auto add = [&](const std::string& domain) {
+    const auto chosen = options.custom_opsets.find(domain);
+    imports.try_emplace(domain, chosen == options.custom_opsets.end() ? 1 : chosen->second);
+  };
+  ir::for_each_node(model.graph, [&](ir::Graph&, ir::Node& node) {
+    const size_t end = node.op.rfind("::");
+    if (end != std::string::npos) add(node.op.substr(0, end));
+  });
+  for (const OnnxFunction& function : model.functions) add(function.domain);
+  return imports;
+}
+
+}  // namespace
+
+OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  if (options.opset < lowest_opset) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("opset {} is too low; the lowest is {}", options.opset, lowest_opset));
+  }
+  OnnxModel model = Lowering(graph, registry, options).run();
+  model.opset_imports = opset_imports(model, options);
+  return model;
+}
+
+}  // namespace opbridge

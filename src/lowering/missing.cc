@@ -1,0 +1,104 @@
+#include "lowering/missing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace opbridge {
+namespace {
+
+constexpr size_t kMostPlaces = 5;
+
+void add_place(std::vector<std::string>& places, const ir::Node& node) {
+  std::string place = node.source.line.empty() ? node.source.scope : node.source.line;
+  if (place.empty()) place = node.name.empty() ? "(place unknown)" : node.name;
+  if (std::ranges::find(places, place) == places.end()) places.push_back(std::move(place));
+}
+
+std::string places_text(const std::vector<std::string>& places) {
+  std::string text;
+  for (size_t i = 0; i < std::min(places.size(), kMostPlaces); ++i) text += "      at " + places[i] + "\n";
+  if (places.size() > kMostPlaces)
+    text += fmt::format("      and {} more places\n", places.size() - kMostPlaces);
+  return text;
+}
+
+bool is_tensor(const ir::AttributeValue& value) {
+  return std::holds_alternative<ir::Value*>(value) || std::holds_alternative<std::vector<ir::Value*>>(value);
+}
+
+// A symbolic function to paste and fill in.
+std::string skeleton(const ir::Node& node, int opset) {
+  const size_t dot = node.op.find('.', node.op.find("::"));
+  const std::string name = node.op.substr(0, dot);
+  std::string function = name.substr(name.find("::") + 2);
+  std::ranges::replace_if(
+      function, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  std::vector<std::string> parameters{"g"}, tensors;
+  for (const ir::Attribute& attribute : node.attributes) {
+    parameters.push_back(attribute.name);
+    if (is_tensor(attribute.value)) tensors.push_back(attribute.name);
+  }
+  std::string call = fmt::format("\"my_domain::{}\"", function);
+  for (const std::string& tensor : tensors) call += ", " + tensor;
+  return fmt::format(
+      "      @opbridge.symbolic(\"{}\", opset={})\n      def {}({}):\n          return g.op({})\n", node.op,
+      opset, function, fmt::join(parameters, ", "), call);
+}
+
+}  // namespace
+
+void MissingReport::add_missing(const ir::Node& node) {
+  auto entry = std::ranges::find(missing_, node.op, &std::pair<std::string, Missing>::first);
+  if (entry == missing_.end()) entry = missing_.insert(missing_.end(), {node.op, Missing{&node, {}, 0}});
+  ++entry->second.count;
+  add_place(entry->second.places, node);
+}
+
+void MissingReport::add_refused(const ir::Node& node, const Error& error) {
+  auto entry = std::ranges::find(refused_, error.message(), &Refused::message);
+  if (entry == refused_.end())
+    entry = refused_.insert(refused_.end(), {error.message(), {}, 0, error.code()});
+  ++entry->count;
+  add_place(entry->places, node);
+}
+
+void MissingReport::raise() const {
+  std::string text;
+  if (!missing_.empty()) {
+    text += fmt::format(
+        "{} operator{} of this model {} no mapping to ONNX opset {} (the second link is missing):\n",
+        missing_.size(), missing_.size() == 1 ? "" : "s", missing_.size() == 1 ? "has" : "have", opset_);
+    for (const auto& [op, missing] : missing_) {
+      text += fmt::format("\n  {}  ({} call{})\n", op, missing.count, missing.count == 1 ? "" : "s") +
+              places_text(missing.places);
+      if (std::optional<int> first = registry_.first_opset(op)) {
+        text += fmt::format(
+            "    It has a mapping from opset {} on; export with opset_version={}, or register one for {}:\n",
+            *first, *first, opset_);
+      } else {
+        text += "    Register one before the export:\n";
+      }
+      text += skeleton(*missing.example, opset_);
+    }
+  }
+  if (!refused_.empty()) {
+    if (!text.empty()) text += "\n";
+    if (refused_.size() > 1 || !missing_.empty()) {
+      text += fmt::format("{} mapping{} cannot be applied:\n\n", refused_.size(),
+                          refused_.size() == 1 ? "" : "s");
+    }
+    for (const Refused& refused : refused_) {
+      text +=
+          fmt::format("  {}  ({} call{})\n", refused.message, refused.count, refused.count == 1 ? "" : "s") +
+          places_text(refused.places);
+    }
+  }
+  while (text.ends_with('\n')) text.pop_back();
+  const bool only_invalid = missing_.empty() && std::ranges::all_of(refused_, [](const Refused& r) {
+                              return r.code == ErrorCode::invalid_node;
+                            });
+  throw Error(only_invalid ? ErrorCode::invalid_node : ErrorCode::unsupported, text);
+}
+
+}  // namespace opbridge

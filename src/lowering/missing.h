@@ -1,0 +1,39 @@
+// The one error for all that a model needs and opbridge cannot map.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "opbridge/registry.h"
+
+namespace opbridge {
+
+class MissingReport {
+ public:
+  explicit MissingReport(const SymbolicRegistry& registry, int opset) : registry_(registry), opset_(opset) {}
+
+  void add_missing(const ir::Node& node);
+  void add_refused(const ir::Node& node, const Error& error);
+  bool empty() const { return missing_.empty() && refused_.empty(); }
+  // Throws Error(unsupported), or Error(invalid_node) where every entry is one.
+  [[noreturn]] void raise() const;
+
+ private:
+  struct Missing {
+    const ir::Node* example;
+    std::vector<std::string> places;
+    size_t count = 0;
+  };
+  struct Refused {
+    std::string message;
+    std::vector<std::string> places;
+    size_t count = 0;
+    ErrorCode code;
+  };
+  const SymbolicRegistry& registry_;
+  int opset_;
+  std::vector<std::pair<std::string, Missing>> missing_;  // by operator, in order of appearance
+  std::vector<Refused> refused_;
+};
+
+}  // namespace opbridge

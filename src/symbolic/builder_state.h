@@ -1,0 +1,21 @@
+// What a GraphBuilder and the builders of its subgraphs share.
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge {
+
+struct GraphBuilder::State {
+  ir::Graph* root = nullptr;                        // constants live here, for all subgraphs
+  std::unordered_map<std::string, int> used_names;  // name → how often it was asked for
+  std::map<std::string, Value> small_constants;     // type, dims and bytes → the one initializer
+  // Constants that stand for a Python number: they take the element type of what they meet.
+  std::unordered_set<const ir::Value*> numbers;
+};
+
+}  // namespace opbridge

@@ -1,0 +1,204 @@
+#include "symbolic/constants.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace opbridge {
+namespace {
+
+uint16_t to_bfloat16(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if (std::isnan(value)) return 0x7fc0;
+  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
+}
+
+float from_bfloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+// IEEE 754 binary16, to nearest, ties to even.
+uint16_t to_float16(double value) {
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const double magnitude = std::abs(value);
+  if (std::isnan(value)) return sign | 0x7e00;
+  if (magnitude >= 65520.0) return sign | 0x7c00;
+  int exponent;
+  std::frexp(magnitude, &exponent);
+  const int scale = std::max(exponent - 11, -24);  // exponent of the last bit of the significand
+  const auto significand = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -scale)));
+  // A normal number's hidden bit adds one to the exponent field; a carry out of rounding adds another,
+  // rightly.
+  const uint32_t field = scale == -24 ? 0 : static_cast<uint32_t>(scale + 24);
+  return sign | static_cast<uint16_t>((field << 10) + significand);
+}
+
+float from_float16(uint16_t bits) {
+  const int exponent = (bits >> 10) & 0x1f;
+  const int significand = bits & 0x3ff;
+  float magnitude;
+  if (exponent == 31) {
+    magnitude = significand ? NAN : INFINITY;
+  } else {
+    magnitude = exponent == 0 ? std::ldexp(static_cast<float>(significand), -24)
+                              : std::ldexp(static_cast<float>(significand + 1024), exponent - 25);
+  }
+  return bits & 0x8000 ? -magnitude : magnitude;
+}
+
+// One element in the widest type of its kind: int64 for integers and bool, double for floating point.
+struct Element {
+  bool integral;
+  int64_t integer = 0;
+  double floating = 0;
+};
+
+template <class T>
+T load(const std::byte* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
+
+std::optional<Element> load_element(ElementType type, const std::byte* bytes) {
+  auto integer = [](int64_t value) { return Element{true, value, static_cast<double>(value)}; };
+  auto floating = [](double value) { return Element{false, 0, value}; };
+  switch (type) {
+    case ElementType::boolean:
+      return integer(load<uint8_t>(bytes) != 0);
+    case ElementType::uint8:
+      return integer(load<uint8_t>(bytes));
+    case ElementType::int8:
+      return integer(load<int8_t>(bytes));
+    case ElementType::uint16:
+      return integer(load<uint16_t>(bytes));
+    case ElementType::int16:
+      return integer(load<int16_t>(bytes));
+    case ElementType::uint32:
+      return integer(load<uint32_t>(bytes));
+    case ElementType::int32:
+      return integer(load<int32_t>(bytes));
+    case ElementType::int64:
+      return integer(load<int64_t>(bytes));
+    case ElementType::float16:
+      return floating(from_float16(load<uint16_t>(bytes)));
+    case ElementType::bfloat16:
+      return floating(from_bfloat16(load<uint16_t>(bytes)));
+    case ElementType::float32:
+      return floating(load<float>(bytes));
+    case ElementType::float64:
+      return floating(load<double>(bytes));
+    default:
+      return std::nullopt;
+  }
+}
+
+template <class T>
+void store(std::byte* bytes, T value) {
+  std::memcpy(bytes, &value, sizeof(T));
+}
+
+template <class T>
+void store_integer(std::byte* bytes, const Element& element) {
+  // Through int64: a float beyond its range has no defined integer, and neither has it in ONNX.
+  const bool fits = std::abs(element.floating) < 0x1p63;
+  const int64_t value = element.integral ? element.integer
+                        : fits           ? static_cast<int64_t>(element.floating)
+                                         : INT64_MIN;
+  store(bytes, static_cast<T>(value));
+}
+
+bool store_element(ElementType type, const Element& element, std::byte* bytes) {
+  switch (type) {
+    case ElementType::boolean:
+      store<uint8_t>(bytes, element.integral ? element.integer != 0 : element.floating != 0);
+      break;
+    case ElementType::uint8:
+      store_integer<uint8_t>(bytes, element);
+      break;
+    case ElementType::int8:
+      store_integer<int8_t>(bytes, element);
+      break;
+    case ElementType::uint16:
+      store_integer<uint16_t>(bytes, element);
+      break;
+    case ElementType::int16:
+      store_integer<int16_t>(bytes, element);
+      break;
+    case ElementType::uint32:
+      store_integer<uint32_t>(bytes, element);
+      break;
+    case ElementType::int32:
+      store_integer<int32_t>(bytes, element);
+      break;
+    case ElementType::int64:
+      store_integer<int64_t>(bytes, element);
+      break;
+    case ElementType::float16:
+      store(bytes, to_float16(element.floating));
+      break;
+    case ElementType::bfloat16:
+      store(bytes, to_bfloat16(static_cast<float>(element.floating)));
+      break;
+    case ElementType::float32:
+      store(bytes, static_cast<float>(element.floating));
+      break;
+    case ElementType::float64:
+      store(bytes, element.floating);
+      break;
+    default:
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+ir::Weight owned_weight(ElementType type, std::vector<int64_t> dims, std::vector<std::byte> bytes) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return ir::Weight{type, std::move(dims), std::span(*owner), owner};
+}
+
+ir::Weight scalar_weight(const Scalar& value, ElementType type) {
+  std::vector<std::byte> bytes(is_complex(type) ? size_of(type) : 8);
+  bool stored = true;
+  if (is_complex(type)) {
+    const std::complex<double> number = value.to_complex();
+    if (type == ElementType::complex64) {
+      store(bytes.data(), std::complex<float>(number));
+    } else {
+      store(bytes.data(), number);
+    }
+  } else {
+    const bool floating = std::holds_alternative<double>(value.get());
+    const Element element =
+        floating ? Element{false, 0, value.to_double()} : Element{true, value.to_int(), value.to_double()};
+    stored = store_element(type, element, bytes.data());
+  }
+  if (!stored) {
+    throw Error(ErrorCode::unsupported,
+                "a constant of element type " + std::string(name(type)) + " cannot be made from a number");
+  }
+  bytes.resize(size_of(type));
+  return owned_weight(type, {}, std::move(bytes));
+}
+
+std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType type) {
+  if (weight.element_type == type) return weight;
+  const size_t from = size_of(weight.element_type), to = size_of(type);
+  if (from == 0 || to == 0) return std::nullopt;
+  const size_t count = weight.bytes.size() / from;
+  std::vector<std::byte> converted(count * to);
+  for (size_t i = 0; i < count; ++i) {
+    std::optional<Element> element = load_element(weight.element_type, weight.bytes.data() + i * from);
+    if (!element || !store_element(type, *element, converted.data() + i * to)) return std::nullopt;
+  }
+  return owned_weight(type, weight.dims, std::move(converted));
+}
+
+bool converts_exactly(const ir::Weight& weight, ElementType type) {
+  const std::optional<ir::Weight> there = convert_weight(weight, type);
+  if (!there) return false;
+  const std::optional<ir::Weight> back = convert_weight(*there, weight.element_type);
+  return back && std::equal(back->bytes.begin(), back->bytes.end(), weight.bytes.begin(), weight.bytes.end());
+}
+
+}  // namespace opbridge

@@ -1,0 +1,22 @@
+// Constant tensors made while lowering.
+#pragma once
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge {
+
+// A weight that owns its bytes.
+ir::Weight owned_weight(ElementType type, std::vector<int64_t> dims, std::vector<std::byte> bytes);
+
+// A 0-d tensor. Throws Error(unsupported) where `value` is known only at run time or has no equal in `type`
+// (complex into real).
+ir::Weight scalar_weight(const Scalar& value, ElementType type);
+
+// The elements of `weight` converted as Cast does (float to integer truncates; to bool: unequal zero).
+// Missing where opbridge does not convert these types.
+std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType type);
+
+// Whether converting to `type` keeps every element's value.
+bool converts_exactly(const ir::Weight& weight, ElementType type);
+
+}  // namespace opbridge

@@ -1,0 +1,306 @@
+#include <fmt/format.h>
+
+#include "onnx/schema_table.h"
+#include "onnx/type_inference.h"
+#include "symbolic/builder_state.h"
+#include "symbolic/constants.h"
+#include "symbolic/shape_inference.h"
+
+namespace opbridge {
+namespace {
+
+struct KindOf {
+  using Kind = onnx::AttributeKind;
+  Kind operator()(bool) const { return Kind::int_; }
+  Kind operator()(int64_t) const { return Kind::int_; }
+  Kind operator()(ElementType) const { return Kind::int_; }
+  Kind operator()(double) const { return Kind::float_; }
+  Kind operator()(const std::string&) const { return Kind::string; }
+  Kind operator()(const std::vector<int64_t>&) const { return Kind::ints; }
+  Kind operator()(const std::vector<double>&) const { return Kind::floats; }
+  Kind operator()(const std::vector<std::string>&) const { return Kind::strings; }
+  Kind operator()(const std::shared_ptr<const ir::Weight>&) const { return Kind::tensor; }
+  Kind operator()(const std::vector<std::shared_ptr<const ir::Weight>>&) const { return Kind::tensors; }
+  Kind operator()(const ir::GraphPtr&) const { return Kind::graph; }
+  Kind operator()(const std::vector<ir::GraphPtr>&) const { return Kind::graphs; }
+  template <class Other>
+  Kind operator()(const Other&) const {
+    return Kind::undefined;
+  }
+};
+
+// An int where a float is expected, and an empty list of the other kind, are what they were meant to be.
+void adapt_kind(ir::AttributeValue& value, onnx::AttributeKind expected) {
+  using Kind = onnx::AttributeKind;
+  const std::vector<int64_t>* ints = std::get_if<std::vector<int64_t>>(&value);
+  if (expected == Kind::float_) {
+    if (const int64_t* number = std::get_if<int64_t>(&value)) value = static_cast<double>(*number);
+  } else if (expected == Kind::floats && ints) {
+    value = std::vector<double>(ints->begin(), ints->end());
+  } else if (expected == Kind::strings && ints && ints->empty()) {
+    value = std::vector<std::string>();
+  }
+}
+
+std::string count_text(int least, int most) {
+  if (most == onnx::OpSchema::kUnbounded) return fmt::format("{} or more", least);
+  return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+}
+
+// The element type that "to", "dtype" or "value" gives to the outputs.
+std::optional<ElementType> type_attribute(const onnx::OpSchema& schema,
+                                          std::span<const ir::Attribute> attributes) {
+  const std::string_view name = onnx::type_attribute_of(schema);
+  for (const ir::Attribute& attribute : attributes) {
+    if (name.empty() || attribute.name != name) continue;
+    if (const int64_t* number = std::get_if<int64_t>(&attribute.value))
+      return static_cast<ElementType>(*number);
+    if (const auto* weight = std::get_if<std::shared_ptr<const ir::Weight>>(&attribute.value))
+      return (*weight)->element_type;
+  }
+  return std::nullopt;
+}
+
+std::optional<ElementType> known_element_type(Value value) {
+  if (!value || value.element_type() == ElementType::undefined) return std::nullopt;
+  return value.element_type();
+}
+
+}  // namespace
+
+GraphBuilder::GraphBuilder(ir::Graph& graph, int opset)
+    : graph_(&graph), opset_(opset), state_(std::make_shared<State>()) {
+  state_->root = &graph;
+}
+
+GraphBuilder::GraphBuilder(GraphBuilder& parent, ir::Graph& body)
+    : graph_(&body),
+      parent_(&parent),
+      opset_(parent.opset_),
+      call_(parent.call_),
+      symbolic_(parent.symbolic_),
+      state_(parent.state_) {}
+
+std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
+                                         std::vector<Operand> operands) {
+  std::vector<Value> inputs;
+  std::vector<ir::Attribute> attributes;
+  for (const Operand& operand : operands) {
+    if (const Value* value = std::get_if<Value>(&operand.item())) {
+      inputs.push_back(*value);
+    } else if (const auto* values = std::get_if<std::vector<Value>>(&operand.item())) {
+      inputs.insert(inputs.end(), values->begin(), values->end());
+    } else {
+      const Attr& attribute = std::get<Attr>(operand.item());
+      attributes.push_back({attribute.name, attribute.value});
+    }
+  }
+  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
+
+  if (name.starts_with("onnx::")) name.remove_prefix(6);
+  if (name.find("::") != std::string_view::npos) {
+    return append(std::string(name), std::move(inputs), std::move(attributes),
+                  std::vector<ir::TensorType>(outputs));
+  }
+
+  const onnx::OpSchema* schema = onnx::find_schema("", name, opset_);
+  if (!schema) {
+    if (const int first = onnx::first_version("", name)) {
+      invalid_node(name,
+                   fmt::format("ONNX has it since opset {}, and the target is opset {}", first, opset_));
+    }
+    std::string message = "ONNX has no operator of this name";
+    const auto suggestions = onnx::suggest_names(name, "", opset_);
+    if (!suggestions.empty()) message += fmt::format("; did you mean {}?", fmt::join(suggestions, " or "));
+    invalid_node(name, message + " A custom operator is written with its namespace, \"my_domain::" +
+                           std::string(name) + "\".");
+  }
+  const std::string expected = "\n  ONNX expects " + onnx::describe(*schema);
+  if (schema->deprecated) {
+    invalid_node(name, fmt::format("ONNX deprecates it since opset {}", schema->since_version) + expected);
+  }
+  if (!schema->accepts_inputs(inputs.size())) {
+    invalid_node(name, fmt::format("{} inputs given, {} expected", inputs.size(),
+                                   count_text(schema->min_inputs, schema->max_inputs)) +
+                           expected);
+  }
+  if (!schema->accepts_outputs(outputs)) {
+    invalid_node(name, fmt::format("{} outputs asked for, {} expected", outputs,
+                                   count_text(schema->min_outputs, schema->max_outputs)) +
+                           expected);
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i] && schema->input(i)->option == onnx::ParameterOption::single) {
+      invalid_node(name, fmt::format("input {} ({}) is missing", i, schema->input(i)->name()) + expected);
+    }
+  }
+  for (ir::Attribute& attribute : attributes) {
+    const onnx::AttributeSchema* known = schema->attribute(attribute.name);
+    if (!known) invalid_node(name, fmt::format("no attribute \"{}\"", attribute.name) + expected);
+    adapt_kind(attribute.value, known->kind);
+    const onnx::AttributeKind given = std::visit(KindOf(), attribute.value);
+    if (given != known->kind) {
+      invalid_node(name, fmt::format("attribute \"{}\" is {}, given is {}", attribute.name,
+                                     onnx::name(known->kind), onnx::name(given)) +
+                             expected);
+    }
+  }
+  for (const onnx::AttributeSchema& known : schema->attributes()) {
+    const bool given =
+        std::ranges::any_of(attributes, [&](const ir::Attribute& a) { return a.name == known.name(); });
+    if (known.required && !given)
+      invalid_node(name, fmt::format("attribute \"{}\" is missing", known.name()) + expected);
+  }
+
+  std::vector<std::optional<ElementType>> types;
+  for (Value input : inputs) types.push_back(known_element_type(input));
+  // Numbers give way: the type variables are resolved without them, and then tell what they have to be.
+  std::vector<std::optional<ElementType>> firm = types;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] && is_number(inputs[i])) firm[i].reset();
+  }
+  const std::optional<ElementType> attribute_type = type_attribute(*schema, attributes);
+  const onnx::TypeResolution by_tensors = onnx::resolve(*schema, firm, attribute_type);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!types[i] || firm[i]) continue;
+    const std::optional<ElementType> wanted = by_tensors.variable(schema->input(i)->type);
+    if (wanted && *wanted != *types[i] && converts_exactly(*inputs[i].weight(), *wanted)) {
+      inputs[i] = number(*convert_weight(*inputs[i].weight(), *wanted));
+      types[i] = wanted;
+    }
+  }
+  const onnx::TypeResolution resolution = onnx::resolve(*schema, types, attribute_type);
+  if (resolution.conflict()) {
+    invalid_node(name, onnx::describe(*schema, *resolution.conflict()) + expected);
+  }
+  std::vector<ir::TensorType> output_types(outputs);
+  for (size_t i = 0; i < outputs; ++i) {
+    output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
+  }
+  infer_dims(name, inputs, attributes, output_types);
+  return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
+}
+
+std::vector<Value> GraphBuilder::append(std::string op, std::vector<Value> inputs,
+                                        std::vector<ir::Attribute> attributes,
+                                        std::vector<ir::TensorType> outputs) {
+  std::string type = op.substr(op.rfind(':') + 1);
+  ir::Node* node = graph_->add_node(std::move(op));
+  if (call_) node->source = call_->source;
+  node->name = unique_name(node->source.scope.empty() ? type : node->source.scope + "/" + type);
+  for (Value input : inputs) node->inputs.push_back(input.get());
+  node->attributes = std::move(attributes);
+  std::vector<Value> made;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const std::string name =
+        outputs.size() == 1 ? node->name + ":out" : fmt::format("{}:out{}", node->name, i);
+    made.push_back(graph_->add_output_of(node, name, std::move(outputs[i])));
+  }
+  return made;
+}
+
+ir::GraphPtr GraphBuilder::subgraph(
+    std::string name, std::vector<ir::TensorType> inputs,
+    const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build) {
+  auto body = std::make_shared<ir::Graph>();
+  body->name = unique_name(name);
+  GraphBuilder inner(*this, *body);
+  std::vector<Value> parameters;
+  for (ir::TensorType& type : inputs)
+    parameters.push_back(body->add_input(unique_name(body->name + "/in"), std::move(type)));
+  for (Value output : build(inner, parameters)) {
+    // A body's outputs must be its own, and each its own value.
+    const bool own =
+        output.get()->producer && std::ranges::find(body->nodes, output.get()->producer) != body->nodes.end();
+    const bool taken = std::ranges::find(body->outputs, output.get()) != body->outputs.end();
+    if (!own || taken) output = inner.op("Identity", output);
+    body->outputs.push_back(output.get());
+  }
+  return body;
+}
+
+Value GraphBuilder::constant(ir::Weight weight) {
+  constexpr size_t kSmall = 64;
+  std::string key;
+  if (weight.bytes.size() <= kSmall) {
+    key = fmt::format("{}[{}]", static_cast<int>(weight.element_type), fmt::join(weight.dims, ","));
+    key.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
+    auto found = state_->small_constants.find(key);
+    if (found != state_->small_constants.end()) return found->second;
+  }
+  Value made = state_->root->add_initializer(unique_name("constant"), std::move(weight));
+  if (!key.empty()) state_->small_constants.emplace(std::move(key), made);
+  return made;
+}
+
+Value GraphBuilder::scalar(const Scalar& value, ElementType type) {
+  if (const Dim* dim = std::get_if<Dim>(&value.get())) return cast(size(*dim), type);
+  if (const Value* tensor = std::get_if<Value>(&value.get())) return cast(*tensor, type);
+  return constant(scalar_weight(value, type));
+}
+
+Value GraphBuilder::number(const Scalar& value) {
+  if (const Dim* dim = std::get_if<Dim>(&value.get())) return size(*dim);
+  if (const Value* tensor = std::get_if<Value>(&value.get())) return *tensor;
+  const ElementType type = value.is_bool()       ? ElementType::boolean
+                           : value.is_integral() ? ElementType::int64
+                           : value.is_complex()  ? ElementType::complex128
+                                                 : ElementType::float64;
+  return number(scalar_weight(value, type));
+}
+
+Value GraphBuilder::number(ir::Weight weight) {
+  // Never shared with firm constants: what it is differs though the bytes are equal.
+  Value made = state_->root->add_initializer(unique_name("number"), std::move(weight));
+  state_->numbers.insert(made.get());
+  return made;
+}
+
+bool GraphBuilder::is_number(Value value) const { return state_->numbers.contains(value.get()); }
+
+Value GraphBuilder::ints(std::span<const int64_t> values) {
+  return constant(ir::Weight::of(values, {static_cast<int64_t>(values.size())}));
+}
+
+size_t GraphBuilder::result_count() const { return call_ ? call_->outputs.size() : 0; }
+
+const ir::TensorType& GraphBuilder::result(size_t index) const {
+  if (index >= result_count())
+    throw Error(ErrorCode::internal, fmt::format("{} has no result {}", symbolic_, index), where());
+  return call_->outputs[index]->tensor_type();
+}
+
+void GraphBuilder::refuse(const std::string& reason) const {
+  throw Error(ErrorCode::unsupported, (call_ ? call_->op : symbolic_) + ": " + reason, where());
+}
+
+void GraphBuilder::invalid_node(std::string_view name, const std::string& what) const {
+  const std::string by = symbolic_.empty() ? "" : fmt::format(" (in the symbolic function {})", symbolic_);
+  throw Error(ErrorCode::invalid_node, fmt::format("g.op(\"{}\"){}: {}", name, by, what), where());
+}
+
+std::string GraphBuilder::where() const {
+  if (!call_) return {};
+  return call_->source.line.empty() ? call_->source.scope : call_->source.line;
+}
+
+void GraphBuilder::set_call(const ir::Node* call, std::string symbolic) {
+  call_ = call;
+  symbolic_ = std::move(symbolic);
+}
+
+void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }
+
+std::string GraphBuilder::unique_name(const std::string& stem) {
+  auto [entry, fresh] = state_->used_names.try_emplace(stem, 0);
+  if (fresh) return stem;
+  for (;;) {
+    std::string name = fmt::format("{}_{}", stem, ++entry->second);
+    if (!state_->used_names.contains(name)) {
+      state_->used_names.emplace(name, 0);
+      return name;
+    }
+  }
+}
+
+}  // namespace opbridge

@@ -1,0 +1,172 @@
+// Everyday operators: those whose form changed between opsets, and shortcuts where an operator would do
+// nothing.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "symbolic/constants.h"
+
+namespace opbridge {
+namespace {
+
+void set_type(Value value, ElementType element_type, std::vector<Dim> dims) {
+  value.get()->type = ir::TensorType{element_type, std::move(dims)};
+}
+
+}  // namespace
+
+Value GraphBuilder::cast(Value value, ElementType to) {
+  if (value.element_type() == to) return value;
+  constexpr size_t kFoldedBytes = 256;
+  if (value.weight() && value.weight()->bytes.size() <= kFoldedBytes) {
+    if (std::optional<ir::Weight> folded = convert_weight(*value.weight(), to))
+      return constant(std::move(*folded));
+  }
+  return op("Cast", value, attr("to", to));
+}
+
+Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
+  if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
+  std::vector<int64_t> shape;
+  size_t unknown = 0;
+  bool has_zero = false;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].is_static()) {
+      shape.push_back(dims[i].value());
+      has_zero |= dims[i].is(0);
+    } else if (value.ranked() && i < value.dims().size() && value.dims()[i] == dims[i]) {
+      shape.push_back(0);  // as in the input
+    } else {
+      shape.push_back(-1);  // what is left
+      ++unknown;
+    }
+  }
+  Value result;
+  if (unknown <= 1 && !has_zero) {
+    result = op("Reshape", value, ints(shape));
+  } else if (!has_zero) {
+    result = op("Reshape", value, sizes(dims));
+  } else if (opset_ >= 14) {
+    result = op("Reshape", value, sizes(dims), attr("allowzero", 1));
+  } else {
+    // Before opset 14 a 0 copies the input's dim. The tensor is empty: one made afresh is the same.
+    ir::Weight zero = scalar_weight(false, value.element_type());
+    zero.dims = {1};
+    result = op("ConstantOfShape", sizes(dims), attr("value", std::move(zero)));
+  }
+  set_type(result, value.element_type(), {dims.begin(), dims.end()});
+  return result;
+}
+
+Value GraphBuilder::transpose(Value value, std::vector<int64_t> permutation) {
+  std::vector<int64_t> identity(permutation.size());
+  std::iota(identity.begin(), identity.end(), 0);
+  if (permutation == identity) return value;
+  return op("Transpose", value, attr("perm", std::move(permutation)));
+}
+
+Value GraphBuilder::unsqueeze(Value value, std::vector<int64_t> axes) {
+  if (axes.empty()) return value;
+  std::vector<Dim> dims = value.dims();
+  axes = wrap_axes(axes, static_cast<int64_t>(dims.size() + axes.size()));
+  std::ranges::sort(axes);
+  for (int64_t axis : axes) dims.insert(dims.begin() + axis, Dim(1));
+  Value result =
+      opset_ >= 13 ? op("Unsqueeze", value, ints(axes)) : op("Unsqueeze", value, attr("axes", axes));
+  set_type(result, value.element_type(), std::move(dims));
+  return result;
+}
+
+Value GraphBuilder::squeeze(Value value, std::vector<int64_t> axes) {
+  if (axes.empty()) return value;
+  axes = wrap_axes(axes, value.rank());
+  std::vector<Dim> dims;
+  for (int64_t axis = 0; axis < value.rank(); ++axis) {
+    if (std::ranges::find(axes, axis) == axes.end()) dims.push_back(value.dim(axis));
+  }
+  Value result = opset_ >= 13 ? op("Squeeze", value, ints(axes)) : op("Squeeze", value, attr("axes", axes));
+  set_type(result, value.element_type(), std::move(dims));
+  return result;
+}
+
+Value GraphBuilder::expand(Value value, std::span<const Dim> dims) {
+  if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
+  Value result = op("Expand", value, sizes(dims));
+  set_type(result, value.element_type(), {dims.begin(), dims.end()});
+  return result;
+}
+
+Value GraphBuilder::concat(std::vector<Value> values, int64_t axis) {
+  if (values.size() == 1) return values.front();
+  return op("Concat", std::move(values), attr("axis", axis));
+}
+
+Value GraphBuilder::slice(Value value, int64_t axis, Value start, Value end, int64_t step) {
+  auto one_dimensional = [&](Value bound) { return bound.rank() == 0 ? unsqueeze(bound, {0}) : bound; };
+  start = one_dimensional(start);
+  end = one_dimensional(end);
+  if (opset_ >= 10) return op("Slice", value, start, end, ints({axis}), ints({step}));
+  if (!start.weight() || !end.weight() || step != 1)
+    refuse("slicing with steps or computed bounds needs opset 10");
+  return op("Slice", value, attr("starts", std::vector<int64_t>{start.weight()->as<int64_t>()[0]}),
+            attr("ends", std::vector<int64_t>{end.weight()->as<int64_t>()[0]}),
+            attr("axes", std::vector<int64_t>{axis}));
+}
+
+Value GraphBuilder::slice(Value value, int64_t axis, int64_t start, int64_t end, int64_t step) {
+  return slice(value, axis, ints({start}), ints({end}), step);
+}
+
+std::vector<Value> GraphBuilder::split(Value value, int64_t axis, std::span<const Dim> parts) {
+  if (parts.size() == 1) return {value};
+  std::vector<Operand> operands{value};
+  if (opset_ >= 13) {
+    operands.push_back(sizes(parts));
+  } else {
+    std::vector<int64_t> fixed;
+    for (const Dim& part : parts) {
+      if (!part.is_static()) refuse("splitting into sizes known only at run time needs opset 13");
+      fixed.push_back(part.value());
+    }
+    operands.push_back(attr("split", std::move(fixed)));
+  }
+  operands.push_back(attr("axis", axis));
+  std::vector<Value> results = op_list("Split", parts.size(), std::move(operands));
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::vector<Dim> dims = value.dims();
+    dims[wrap_axis(axis, value.rank())] = parts[i];
+    set_type(results[i], value.element_type(), std::move(dims));
+  }
+  return results;
+}
+
+Value GraphBuilder::reduce(std::string_view name, Value value, std::vector<int64_t> axes, bool keepdims) {
+  const int since_input = name == "ReduceSum" ? 13 : 18;
+  std::vector<Dim> dims;
+  if (axes.empty()) {
+    axes.resize(value.rank());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  axes = wrap_axes(axes, value.rank());
+  std::ranges::sort(axes);
+  if (value.rank() == 0) axes.clear();
+  for (int64_t axis = 0; axis < value.rank(); ++axis) {
+    if (std::ranges::find(axes, axis) == axes.end()) {
+      dims.push_back(value.dim(axis));
+    } else if (keepdims) {
+      dims.push_back(Dim(1));
+    }
+  }
+  Value result;
+  if (axes.empty()) {
+    result = op(name, value, attr("keepdims", keepdims));
+  } else if (opset_ >= since_input) {
+    result = op(name, value, ints(axes), attr("keepdims", keepdims));
+  } else {
+    result = op(name, value, attr("axes", axes), attr("keepdims", keepdims));
+  }
+  set_type(result, result.element_type(), std::move(dims));
+  return result;
+}
+
+}  // namespace opbridge

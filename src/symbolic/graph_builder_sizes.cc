@@ -1,0 +1,190 @@
+// Sizes that are known only when the model runs: expressions over symbols, computed as 1-d int64 tensors of
+// one element.
+#include <fmt/format.h>
+
+#include "symbolic/builder_state.h"
+
+namespace opbridge {
+namespace {
+
+// Whether the expression cannot be negative; a symbol is a size.
+bool is_nonnegative(const Expr& expr) {
+  switch (expr.kind) {
+    case Expr::Kind::integer:
+      return expr.value >= 0;
+    case Expr::Kind::symbol:
+      return true;
+    case Expr::Kind::mod:
+      return is_nonnegative(*expr.operands[1]);
+    case Expr::Kind::max:
+      return std::ranges::any_of(expr.operands, [](const ExprPtr& e) { return is_nonnegative(*e); });
+    default:
+      return std::ranges::all_of(expr.operands, [](const ExprPtr& e) { return is_nonnegative(*e); });
+  }
+}
+
+struct Linear {
+  std::string symbol;
+  int64_t factor;
+  int64_t offset;
+};
+
+// `k*s`, `s + c`, `k*s + c`, `s`.
+std::optional<Linear> as_linear(const Expr& expr) {
+  if (expr.kind == Expr::Kind::symbol) return Linear{expr.name, 1, 0};
+  if (expr.operands.size() != 2) return std::nullopt;
+  const bool first_is_integer = expr.operands[0]->kind == Expr::Kind::integer;
+  const Expr& number = *expr.operands[first_is_integer ? 0 : 1];
+  const Expr& other = *expr.operands[first_is_integer ? 1 : 0];
+  if (number.kind != Expr::Kind::integer) return std::nullopt;
+  if (expr.kind == Expr::Kind::mul && other.kind == Expr::Kind::symbol && number.value > 0) {
+    return Linear{other.name, number.value, 0};
+  }
+  if (expr.kind == Expr::Kind::add) {
+    if (std::optional<Linear> linear = as_linear(other); linear && linear->offset == 0) {
+      linear->offset = number.value;
+      return linear;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const Expr& expr) { return Dim(std::make_shared<const Expr>(expr)).str(); }
+
+}  // namespace
+
+void GraphBuilder::bind_symbol(const std::string& symbol, Value value) {
+  if (!sizes_.contains(symbol) && !dim_sources_.contains(symbol)) {
+    sizes_.emplace(symbol, value.rank() == 1 ? value : unsqueeze(value, {0}));
+  }
+}
+
+void GraphBuilder::bind_dims(Value value) {
+  if (!value.ranked()) return;
+  for (int64_t axis = 0; axis < value.rank(); ++axis) {
+    const Dim& dim = value.dim(axis);
+    if (dim.is_static()) continue;
+    if (std::optional<Linear> linear = as_linear(*dim.expr()); linear && !sizes_.contains(linear->symbol)) {
+      // A plain symbol is the better source where there are both.
+      const DimSource source{value, axis, linear->factor, linear->offset};
+      auto [entry, fresh] = dim_sources_.try_emplace(linear->symbol, source);
+      if (!fresh && entry->second.factor != 1 && linear->factor == 1) entry->second = source;
+    }
+  }
+}
+
+Value GraphBuilder::known_1d(const std::string& text) const {
+  for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
+    auto found = builder->sizes_.find(text);
+    if (found != builder->sizes_.end()) return found->second;
+  }
+  return {};
+}
+
+Value GraphBuilder::symbol_1d(const std::string& symbol) {
+  if (Value known = known_1d(symbol)) return known;
+  for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
+    auto found = builder->dim_sources_.find(symbol);
+    if (found == builder->dim_sources_.end()) continue;
+    const DimSource source = found->second;
+    Value size;
+    if (opset_ >= 15) {
+      size = op("Shape", source.tensor, attr("start", source.axis), attr("end", source.axis + 1));
+    } else {
+      size = gather(op("Shape", source.tensor), ints({source.axis}), 0);
+    }
+    if (source.offset != 0) size = op("Sub", size, ints({source.offset}));
+    if (source.factor != 1) size = op("Div", size, ints({source.factor}));
+    sizes_.emplace(symbol, size);
+    return size;
+  }
+  refuse(fmt::format("a size depends on the symbol {}, which no input or earlier result determines", symbol));
+}
+
+Value GraphBuilder::computed_1d(const Expr& expr) {
+  if (expr.kind == Expr::Kind::integer) return ints({expr.value});
+  if (expr.kind == Expr::Kind::symbol) return symbol_1d(expr.name);
+  const std::string text = text_of(expr);
+  if (Value known = known_1d(text)) return known;
+
+  std::vector<Value> operands;
+  for (const ExprPtr& operand : expr.operands) operands.push_back(computed_1d(*operand));
+  auto fold = [&](std::string_view name) {
+    Value result = operands.front();
+    for (size_t i = 1; i < operands.size(); ++i) result = op(name, result, operands[i]);
+    return result;
+  };
+  Value result;
+  switch (expr.kind) {
+    case Expr::Kind::add:
+      result = fold("Add");
+      break;
+    case Expr::Kind::mul:
+      result = fold("Mul");
+      break;
+    case Expr::Kind::min:
+      result = opset_ >= 12 ? op("Min", operands) : Value();
+      break;
+    case Expr::Kind::max:
+      result = opset_ >= 12 ? op("Max", operands) : Value();
+      break;
+    case Expr::Kind::mod:
+      result = op("Mod", operands[0], operands[1]);
+      break;  // the sign of the divisor, as in Python
+    case Expr::Kind::floor_div:
+      // Div truncates; what is left after taking the remainder away divides exactly.
+      result = is_nonnegative(expr)
+                   ? op("Div", operands[0], operands[1])
+                   : op("Div", op("Sub", operands[0], op("Mod", operands[0], operands[1])), operands[1]);
+      break;
+    case Expr::Kind::pow:
+      if (expr.operands[1]->kind == Expr::Kind::integer && expr.operands[1]->value >= 1 &&
+          expr.operands[1]->value <= 8) {
+        result = operands[0];
+        for (int64_t i = 1; i < expr.operands[1]->value; ++i) result = op("Mul", result, operands[0]);
+      }
+      break;
+    default:
+      break;
+  }
+  if (!result) refuse(fmt::format("the size {} cannot be computed in ONNX at opset {}", text, opset_));
+  sizes_.emplace(text, result);
+  return result;
+}
+
+Value GraphBuilder::size_1d(const Dim& dim) {
+  return dim.is_static() ? ints({dim.value()}) : computed_1d(*dim.expr());
+}
+
+Value GraphBuilder::size(const Dim& dim) {
+  return dim.is_static() ? scalar(dim.value(), ElementType::int64) : squeeze(size_1d(dim), {0});
+}
+
+Value GraphBuilder::sizes(std::span<const Dim> dims) {
+  std::vector<Value> pieces;
+  std::vector<int64_t> constants;
+  auto flush = [&] {
+    if (!constants.empty()) pieces.push_back(ints(constants));
+    constants.clear();
+  };
+  for (const Dim& dim : dims) {
+    if (dim.is_static()) {
+      constants.push_back(dim.value());
+    } else {
+      flush();
+      pieces.push_back(size_1d(dim));
+    }
+  }
+  if (pieces.empty()) return ints(constants);
+  flush();
+  return concat(std::move(pieces), 0);
+}
+
+Value GraphBuilder::shape_of(Value value) {
+  if (value.type().is_static()) return sizes(value.dims());
+  return op("Shape", value);
+}
+
+Value GraphBuilder::dim_of(Value value, int64_t axis) { return size(value.dim(axis)); }
+
+}  // namespace opbridge

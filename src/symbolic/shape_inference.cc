@@ -1,0 +1,163 @@
+#include "symbolic/shape_inference.h"
+
+#include <algorithm>
+#include <array>
+
+namespace opbridge {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array kBroadcasting = {
+    "Add"sv,        "And"sv,         "BitShift"sv, "BitwiseAnd"sv, "BitwiseOr"sv,
+    "BitwiseXor"sv, "Div"sv,         "Equal"sv,    "Greater"sv,    "GreaterOrEqual"sv,
+    "Less"sv,       "LessOrEqual"sv, "Max"sv,      "Min"sv,        "Mod"sv,
+    "Mul"sv,        "Or"sv,          "PRelu"sv,    "Pow"sv,        "Sub"sv,
+    "Sum"sv,        "Where"sv,       "Xor"sv};
+
+constexpr std::array kLikeFirst = {"Abs"sv,
+                                   "Acos"sv,
+                                   "Acosh"sv,
+                                   "Asin"sv,
+                                   "Asinh"sv,
+                                   "Atan"sv,
+                                   "Atanh"sv,
+                                   "BatchNormalization"sv,
+                                   "BitwiseNot"sv,
+                                   "Cast"sv,
+                                   "CastLike"sv,
+                                   "Ceil"sv,
+                                   "Celu"sv,
+                                   "Clip"sv,
+                                   "Cos"sv,
+                                   "Cosh"sv,
+                                   "CumSum"sv,
+                                   "Dropout"sv,
+                                   "Elu"sv,
+                                   "Erf"sv,
+                                   "Exp"sv,
+                                   "Floor"sv,
+                                   "Gelu"sv,
+                                   "GroupNormalization"sv,
+                                   "HardSigmoid"sv,
+                                   "HardSwish"sv,
+                                   "Hardmax"sv,
+                                   "Identity"sv,
+                                   "InstanceNormalization"sv,
+                                   "IsInf"sv,
+                                   "IsNaN"sv,
+                                   "LRN"sv,
+                                   "LayerNormalization"sv,
+                                   "LeakyRelu"sv,
+                                   "Log"sv,
+                                   "LogSoftmax"sv,
+                                   "Mish"sv,
+                                   "Neg"sv,
+                                   "Not"sv,
+                                   "RMSNormalization"sv,
+                                   "Reciprocal"sv,
+                                   "Relu"sv,
+                                   "Round"sv,
+                                   "ScatterElements"sv,
+                                   "ScatterND"sv,
+                                   "Selu"sv,
+                                   "Shrink"sv,
+                                   "Sigmoid"sv,
+                                   "Sign"sv,
+                                   "Sin"sv,
+                                   "Sinh"sv,
+                                   "Softmax"sv,
+                                   "Softplus"sv,
+                                   "Softsign"sv,
+                                   "Sqrt"sv,
+                                   "Swish"sv,
+                                   "Tan"sv,
+                                   "Tanh"sv,
+                                   "ThresholdedRelu"sv,
+                                   "Trilu"sv};
+
+template <class T>
+T attribute_or(std::span<const ir::Attribute> attributes, std::string_view name, T fallback) {
+  for (const ir::Attribute& attribute : attributes) {
+    if (attribute.name != name) continue;
+    if (const T* value = std::get_if<T>(&attribute.value)) return *value;
+  }
+  return fallback;
+}
+
+std::vector<Dim> matmul_dims(std::span<const Dim> a, std::span<const Dim> b) {
+  if (a.empty() || b.empty()) return {};
+  const bool row = a.size() == 1, column = b.size() == 1;
+  std::vector<Dim> dims = broadcast_dims(a.first(row ? 0 : a.size() - 2), b.first(column ? 0 : b.size() - 2));
+  if (!row) dims.push_back(a[a.size() - 2]);
+  if (!column) dims.push_back(b[b.size() - 1]);
+  return dims;
+}
+
+std::optional<std::vector<Dim>> dims_of(std::string_view op, std::span<const Value> inputs,
+                                        std::span<const ir::Attribute> attributes) {
+  const std::vector<Dim>& first = inputs[0].dims();
+  const auto rank = static_cast<int64_t>(first.size());
+  if (op == "MatMul") return matmul_dims(first, inputs[1].dims());
+  if (op == "Gemm") {
+    const bool trans_a = attribute_or<int64_t>(attributes, "transA", 0),
+               trans_b = attribute_or<int64_t>(attributes, "transB", 0);
+    return std::vector<Dim>{inputs[0].dim(trans_a ? 1 : 0), inputs[1].dim(trans_b ? 0 : 1)};
+  }
+  if (op == "Shape") {
+    const int64_t start = std::clamp<int64_t>(attribute_or<int64_t>(attributes, "start", 0), 0, rank);
+    const int64_t end = std::clamp<int64_t>(attribute_or<int64_t>(attributes, "end", rank), start, rank);
+    return std::vector<Dim>{Dim(end - start)};
+  }
+  if (op == "Transpose") {
+    const auto permutation = attribute_or<std::vector<int64_t>>(attributes, "perm", {});
+    std::vector<Dim> dims(first.rbegin(), first.rend());
+    for (size_t i = 0; i < permutation.size(); ++i) dims.at(i) = first.at(permutation[i]);
+    return dims;
+  }
+  if (op == "Concat") {
+    const int64_t axis = wrap_axis(attribute_or<int64_t>(attributes, "axis", 0), rank);
+    std::vector<Dim> dims = first;
+    for (Value input : inputs.subspan(1)) dims[axis] = dims[axis] + input.dim(axis);
+    return dims;
+  }
+  if (op == "Gather") {
+    const int64_t axis = wrap_axis(attribute_or<int64_t>(attributes, "axis", 0), rank);
+    std::vector<Dim> dims(first.begin(), first.begin() + axis);
+    dims.insert(dims.end(), inputs[1].dims().begin(), inputs[1].dims().end());
+    dims.insert(dims.end(), first.begin() + axis + 1, first.end());
+    return dims;
+  }
+  if (op == "GatherElements") return inputs[1].dims();
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b) {
+  if (a.size() < b.size()) std::swap(a, b);
+  std::vector<Dim> dims(a.begin(), a.end());
+  const size_t offset = a.size() - b.size();
+  for (size_t i = 0; i < b.size(); ++i) {
+    Dim& dim = dims[offset + i];
+    if (dim.is(1) || (!dim.is_static() && b[i].is_static() && !b[i].is(1))) dim = b[i];
+  }
+  return dims;
+}
+
+void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
+                std::span<ir::TensorType> outputs) {
+  if (inputs.empty() || outputs.empty()) return;
+  const bool all_ranked = std::ranges::all_of(inputs, [](Value input) { return !input || input.ranked(); });
+  if (std::ranges::find(kLikeFirst, op) != kLikeFirst.end()) {
+    outputs[0].dims = inputs[0].type().dims;
+  } else if (all_ranked && std::ranges::find(kBroadcasting, op) != kBroadcasting.end()) {
+    std::vector<Dim> dims = inputs[0].dims();
+    for (Value input : inputs.subspan(1)) dims = broadcast_dims(dims, input.dims());
+    outputs[0].dims = std::move(dims);
+  } else if (all_ranked && inputs[0]) {
+    outputs[0].dims = dims_of(op, inputs, attributes);
+  }
+}
+
+}  // namespace opbridge

@@ -1,0 +1,80 @@
+#include <cmath>
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge {
+
+int64_t Value::rank() const { return static_cast<int64_t>(dims().size()); }
+
+const std::vector<Dim>& Value::dims() const {
+  const ir::TensorType& tensor = type();
+  if (!tensor.ranked()) {
+    throw Error(ErrorCode::unsupported,
+                "the rank of " + value_->name + " is not known; set its type in the symbolic function");
+  }
+  return *tensor.dims;
+}
+
+const Dim& Value::dim(int64_t axis) const { return dims()[wrap_axis(axis, rank())]; }
+
+Scalar::Scalar(Dim v) {
+  if (v.is_static()) {
+    value_ = v.value();
+  } else {
+    value_ = std::move(v);
+  }
+}
+
+bool Scalar::is_integral() const {
+  if (const Value* value = std::get_if<Value>(&value_)) return !is_floating_point(value->element_type());
+  return is_bool() || std::holds_alternative<int64_t>(value_) || std::holds_alternative<Dim>(value_);
+}
+
+bool Scalar::is_floating() const {
+  if (const Value* value = std::get_if<Value>(&value_)) return is_floating_point(value->element_type());
+  return std::holds_alternative<double>(value_);
+}
+
+bool Scalar::is_static() const {
+  return !std::holds_alternative<Dim>(value_) && !std::holds_alternative<Value>(value_);
+}
+
+double Scalar::to_double() const {
+  if (const bool* v = std::get_if<bool>(&value_)) return *v ? 1.0 : 0.0;
+  if (const int64_t* v = std::get_if<int64_t>(&value_)) return static_cast<double>(*v);
+  if (const double* v = std::get_if<double>(&value_)) return *v;
+  throw Error(ErrorCode::unsupported, is_complex()
+                                          ? "a complex number where a real one is needed"
+                                          : "a number known only at run time where a constant is needed");
+}
+
+int64_t Scalar::to_int() const {
+  if (const bool* v = std::get_if<bool>(&value_)) return *v ? 1 : 0;
+  if (const int64_t* v = std::get_if<int64_t>(&value_)) return *v;
+  if (const double* v = std::get_if<double>(&value_); v && std::abs(*v) < 0x1p63)
+    return static_cast<int64_t>(*v);
+  throw Error(ErrorCode::unsupported,
+              "a number known only at run time, or not real, where an integer constant is needed");
+}
+
+std::complex<double> Scalar::to_complex() const {
+  if (const auto* v = std::get_if<std::complex<double>>(&value_)) return *v;
+  return to_double();
+}
+
+int64_t wrap_axis(int64_t axis, int64_t rank) {
+  const int64_t axes = std::max<int64_t>(rank, 1);
+  if (axis < -axes || axis >= axes) {
+    throw Error(ErrorCode::invalid_argument, "axis " + std::to_string(axis) + " of a tensor of rank " +
+                                                 std::to_string(rank) + " does not exist");
+  }
+  return axis < 0 ? axis + axes : axis;
+}
+
+std::vector<int64_t> wrap_axes(std::span<const int64_t> axes, int64_t rank) {
+  std::vector<int64_t> wrapped;
+  for (int64_t axis : axes) wrapped.push_back(wrap_axis(axis, rank));
+  return wrapped;
+}
+
+}  // namespace opbridge
