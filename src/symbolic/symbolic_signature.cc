@@ -1,5 +1,3 @@
-#include "opbridge/symbolic_signature.h"
-
 #include <fmt/format.h>
 
 #include "opbridge/symbolic.h"

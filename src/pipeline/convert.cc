@@ -1,0 +1,23 @@
+#include "opbridge/convert.h"
+
+#include "opbridge/frontend.h"
+
+namespace opbridge {
+
+OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  OnnxModel model = lower(functionalize(std::move(graph)), registry, options);
+  if (options.simplify) simplify(model.graph, options.opset);
+  return model;
+}
+
+WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
+                    const ConvertOptions& options) {
+  return convert(pt2, onnx, options, SymbolicRegistry::with_bundled());
+}
+
+WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
+                    const ConvertOptions& options, const SymbolicRegistry& registry) {
+  return write_onnx(to_onnx(load_exported_program(pt2), registry, options), onnx, options);
+}
+
+}  // namespace opbridge
