@@ -113,16 +113,16 @@ def int_literal(value: int) -> str:
 class Generator:
     def __init__(self) -> None:
         self.text = Text()
-        self.types = Table("TypeParameter", "kTypes")
-        self.formals = Table("FormalParameter", "kFormals")
-        self.ints = Table("std::int64_t", "kInts")
-        self.floats = Table("float", "kFloats")
-        self.strings = Table("Text", "kStrings")
-        self.attributes = Table("AttributeSchema", "kAttributes")
-        self.schemas = Table("OpSchema", "kSchemas")
-        self.operators = Table("Operator", "kOperators")
-        self.ir_versions = Table("std::uint8_t", "kIrVersions")
-        self.domains = Table("Domain", "kDomains")
+        self.types = Table("TypeParameter", "types_table")
+        self.formals = Table("FormalParameter", "formals_table")
+        self.ints = Table("std::int64_t", "ints_table")
+        self.floats = Table("float", "floats_table")
+        self.strings = Table("Text", "strings_table")
+        self.attributes = Table("AttributeSchema", "attributes_table")
+        self.schemas = Table("OpSchema", "schemas_table")
+        self.operators = Table("Operator", "operators_table")
+        self.ir_versions = Table("std::uint8_t", "ir_versions_table")
+        self.domains = Table("Domain", "domains_table")
 
     def add_formals(self, formals: Sequence[Any], type_index: dict[str, int]) -> str:
         return self.formals.add(
@@ -193,8 +193,8 @@ class Generator:
         tables += [self.schemas, self.operators, self.ir_versions, self.domains]
         return (
             "// Written by tools/gen_onnx_schemas.py.\n\n"
-            f'constexpr std::string_view kOnnxVersion = "{onnx.__version__}";\n\n'
-            f"constexpr char kText[] =\n{self.text.literal()};\n\n"
+            f'constexpr std::string_view built_from = "{onnx.__version__}";\n\n'
+            f"constexpr char text_bytes[] =\n{self.text.literal()};\n\n"
             + "\n".join(t.definition() for t in tables)
         )
 

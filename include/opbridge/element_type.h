@@ -55,7 +55,7 @@ struct ElementTypeRow {
 };
 
 // Indexed by the number of the ElementType.
-inline constexpr ElementTypeRow kElementTypes[] = {
+inline constexpr ElementTypeRow element_type_rows[] = {
     {"undefined", "undefined", 0, ElementKind::other},
     {"float32", "float", 32, ElementKind::floating_point},
     {"uint8", "uint8", 8, ElementKind::integral},
@@ -86,12 +86,12 @@ inline constexpr ElementTypeRow kElementTypes[] = {
     {"float6_e2m3fn", "float6e2m3", 6, ElementKind::floating_point},
     {"float6_e3m2fn", "float6e3m2", 6, ElementKind::floating_point},
 };
-inline constexpr std::size_t kElementTypeCount = sizeof(kElementTypes) / sizeof(kElementTypes[0]);
+inline constexpr std::size_t element_type_count = sizeof(element_type_rows) / sizeof(element_type_rows[0]);
 
 constexpr ElementTypeRow row_of(ElementType type) {
   const auto index = static_cast<std::size_t>(type);
-  return index < kElementTypeCount ? kElementTypes[index]
-                                   : ElementTypeRow{"unknown", "unknown", 0, ElementKind::other};
+  return index < element_type_count ? element_type_rows[index]
+                                    : ElementTypeRow{"unknown", "unknown", 0, ElementKind::other};
 }
 
 }  // namespace detail
@@ -156,8 +156,8 @@ constexpr ElementType element_type_of() {
 // Reads what name() or onnx_name() writes: "float32" and "float", "float8_e4m3fn" and "float8e4m3fn". Nothing
 // for any other text, "undefined" included.
 constexpr std::optional<ElementType> parse_element_type(std::string_view text) {
-  for (std::size_t i = 1; i < detail::kElementTypeCount; ++i) {
-    if (text == detail::kElementTypes[i].name || text == detail::kElementTypes[i].onnx_name) {
+  for (std::size_t i = 1; i < detail::element_type_count; ++i) {
+    if (text == detail::element_type_rows[i].name || text == detail::element_type_rows[i].onnx_name) {
       return static_cast<ElementType>(i);
     }
   }

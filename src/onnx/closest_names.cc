@@ -7,12 +7,18 @@
 namespace opbridge {
 namespace {
 
-constexpr std::size_t kMostNames = 3;
-constexpr std::size_t kLongestWord = 100;  // operators' names are shorter, and the time grows with the square
+constexpr std::size_t most_names = 3;
+constexpr std::size_t shortest_beginning = 3;
+constexpr std::size_t longest_word = 100;  // operators' names are shorter, and the time grows with the square
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool same(char a, char b) { return lower(a) == lower(b); }
+
+bool begins_with(std::string_view text, std::string_view beginning) {
+  return text.size() >= beginning.size() &&
+         std::ranges::equal(text.substr(0, beginning.size()), beginning, same);
+}
 
 // The number of edits between the words (the "optimal string alignment" distance), by the rows of the usual
 // matrix.
@@ -36,20 +42,19 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::vector<std::string_view> closest_names(std::string_view word,
                                             std::span<const std::string_view> candidates) {
-  if (word.empty() || word.size() > kLongestWord) return {};
+  if (word.empty() || word.size() > longest_word) return {};
   const std::size_t most_edits = std::max<std::size_t>(1, word.size() / 3);
   std::vector<std::pair<std::size_t, std::string_view>> found;
-  for (std::string_view candidate : candidates) {
-    const std::size_t difference =
-        candidate.size() > word.size() ? candidate.size() - word.size() : word.size() - candidate.size();
-    if (difference > most_edits) continue;
+  for (const std::string_view candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
-    if (distance <= most_edits && distance < candidate.size()) found.emplace_back(distance, candidate);
+    const bool misspelt = distance <= most_edits && distance < candidate.size();
+    const bool shortened = word.size() >= shortest_beginning && begins_with(candidate, word);
+    if (misspelt || shortened) found.emplace_back(distance, candidate);
   }
   std::ranges::sort(found);
-  if (found.size() > kMostNames) found.resize(kMostNames);
-  std::vector<std::string_view> names;
-  for (const auto& [distance, name] : found) names.push_back(name);
+  if (found.size() > most_names) found.resize(most_names);
+  std::vector<std::string_view> names(found.size());
+  std::ranges::transform(found, names.begin(), [](const auto& entry) { return entry.second; });
   return names;
 }
 

@@ -31,8 +31,8 @@ using enum AttributeKind;
 
 #include "opbridge_onnx_schemas.inc"
 
-static_assert(std::ranges::all_of(kSchemas,
-                                  [](const OpSchema& s) { return s.types_.size <= OpSchema::kMostTypes; }));
+static_assert(std::ranges::all_of(schemas_table,
+                                  [](const OpSchema& s) { return s.types_.size <= OpSchema::most_types; }));
 
 template <class T>
 std::span<const T> part(std::span<const T> table, Slice slice) {
@@ -41,18 +41,18 @@ std::span<const T> part(std::span<const T> table, Slice slice) {
 
 const Domain* find_domain(std::string_view name) {
   if (name == "ai.onnx") name = "";
-  const auto* found = std::ranges::find(kDomains, name, &Domain::name);
-  return found == std::end(kDomains) ? nullptr : found;
+  const auto* found = std::ranges::find(domains_table, name, &Domain::name);
+  return found == std::end(domains_table) ? nullptr : found;
 }
 
 // The versions of an operator, oldest first; empty where there is no such operator.
 std::span<const OpSchema> versions_of(std::string_view domain_name, std::string_view name) {
   const Domain* domain = find_domain(domain_name);
   if (domain == nullptr) return {};
-  const auto operators = part(std::span<const Operator>(kOperators), domain->operators);
+  const auto operators = part(std::span<const Operator>(operators_table), domain->operators);
   const auto found = std::ranges::lower_bound(operators, name, {}, &Operator::name);
   if (found == operators.end() || found->name() != name) return {};
-  return part(std::span<const OpSchema>(kSchemas), found->schemas);
+  return part(std::span<const OpSchema>(schemas_table), found->schemas);
 }
 
 const OpSchema* in_force(std::span<const OpSchema> versions, int opset) {
@@ -72,39 +72,39 @@ bool in_range(std::size_t count, std::int32_t least, std::int32_t most) {
 
 }  // namespace
 
-std::string_view Text::view() const { return {kText + begin, size}; }
+std::string_view Text::view() const { return {text_bytes + begin, size}; }
 
 std::span<const std::int64_t> AttributeSchema::default_ints() const {
   const bool fits = kind == int_ || kind == ints;
-  return fits ? part(std::span<const std::int64_t>(kInts), default_) : std::span<const std::int64_t>();
+  return fits ? part(std::span<const std::int64_t>(ints_table), default_) : std::span<const std::int64_t>();
 }
 
 std::span<const float> AttributeSchema::default_floats() const {
   const bool fits = kind == float_ || kind == floats;
-  return fits ? part(std::span<const float>(kFloats), default_) : std::span<const float>();
+  return fits ? part(std::span<const float>(floats_table), default_) : std::span<const float>();
 }
 
 std::span<const Text> AttributeSchema::default_strings() const {
   const bool fits = kind == string || kind == strings;
-  return fits ? part(std::span<const Text>(kStrings), default_) : std::span<const Text>();
+  return fits ? part(std::span<const Text>(strings_table), default_) : std::span<const Text>();
 }
 
-std::string_view OpSchema::domain() const { return kDomains[domain_].name(); }
+std::string_view OpSchema::domain() const { return domains_table[domain_].name(); }
 
 std::span<const FormalParameter> OpSchema::inputs() const {
-  return part(std::span<const FormalParameter>(kFormals), inputs_);
+  return part(std::span<const FormalParameter>(formals_table), inputs_);
 }
 
 std::span<const FormalParameter> OpSchema::outputs() const {
-  return part(std::span<const FormalParameter>(kFormals), outputs_);
+  return part(std::span<const FormalParameter>(formals_table), outputs_);
 }
 
 std::span<const TypeParameter> OpSchema::types() const {
-  return part(std::span<const TypeParameter>(kTypes), types_);
+  return part(std::span<const TypeParameter>(types_table), types_);
 }
 
 std::span<const AttributeSchema> OpSchema::attributes() const {
-  return part(std::span<const AttributeSchema>(kAttributes), attributes_);
+  return part(std::span<const AttributeSchema>(attributes_table), attributes_);
 }
 
 const FormalParameter* OpSchema::input(std::size_t index) const { return parameter_for(inputs(), index); }
@@ -138,18 +138,18 @@ int newest_opset(std::string_view domain) {
 int ir_version_for(int opset, std::string_view domain) {
   const Domain* found = find_domain(domain);
   if (found == nullptr) return 3;
-  return kIrVersions[found->ir_versions.begin + std::clamp<int>(opset, 1, found->newest_opset) - 1];
+  return ir_versions_table[found->ir_versions.begin + std::clamp<int>(opset, 1, found->newest_opset) - 1];
 }
 
-std::span<const OpSchema> all_schemas() { return kSchemas; }
+std::span<const OpSchema> all_schemas() { return schemas_table; }
 
-std::string_view onnx_version() { return kOnnxVersion; }
+std::string_view onnx_version() { return built_from; }
 
 std::vector<std::string_view> suggest_names(std::string_view name, std::string_view domain, int opset) {
   std::vector<std::string_view> candidates;
   if (const Domain* found = find_domain(domain)) {
-    for (const Operator& op : part(std::span<const Operator>(kOperators), found->operators)) {
-      const OpSchema* schema = in_force(part(std::span<const OpSchema>(kSchemas), op.schemas), opset);
+    for (const Operator& op : part(std::span<const Operator>(operators_table), found->operators)) {
+      const OpSchema* schema = in_force(part(std::span<const OpSchema>(schemas_table), op.schemas), opset);
       if (schema != nullptr && !schema->deprecated) candidates.push_back(op.name());
     }
   }

@@ -35,10 +35,10 @@ struct Text {
 struct TypeSet {
   std::uint64_t bits = 0;  // bit n: tensors of the ElementType with number n; the four highest as below
 
-  static constexpr std::uint64_t kSparseTensor = 1ULL << 60;
-  static constexpr std::uint64_t kSequence = 1ULL << 61;
-  static constexpr std::uint64_t kOptional = 1ULL << 62;
-  static constexpr std::uint64_t kMap = 1ULL << 63;
+  static constexpr std::uint64_t sparse_tensor = 1ULL << 60;
+  static constexpr std::uint64_t sequence = 1ULL << 61;
+  static constexpr std::uint64_t optional = 1ULL << 62;
+  static constexpr std::uint64_t map = 1ULL << 63;
 
   static constexpr TypeSet of(ElementType type) {
     const auto number = static_cast<unsigned>(type);
@@ -117,15 +117,15 @@ struct AttributeSchema {
 
 // One version of one operator.
 struct OpSchema {
-  static constexpr std::int32_t kUnbounded = std::numeric_limits<std::int32_t>::max();
-  static constexpr std::size_t kMostTypes = 16;  // no operator has more types()
+  static constexpr std::int32_t unbounded = std::numeric_limits<std::int32_t>::max();
+  static constexpr std::size_t most_types = 16;  // no operator has more types()
 
   Text name_;
   std::uint8_t domain_;
   bool deprecated;  // from since_version on, the operator must not be used any more
   std::uint16_t since_version;
   std::int32_t min_inputs;  // trailing optional inputs may be left off; those in between are given as empty
-  std::int32_t max_inputs;  // kUnbounded where the last is variadic
+  std::int32_t max_inputs;  // unbounded where the last is variadic
   std::int32_t min_outputs;
   std::int32_t max_outputs;
   Slice inputs_;

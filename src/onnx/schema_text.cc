@@ -50,21 +50,22 @@ std::string TypeSet::str() const {
   for (unsigned i = 0; i < 60; ++i) {
     const auto type = static_cast<ElementType>(i);
     if (!contains(type)) continue;
-    names.push_back(i < detail::kElementTypeCount ? std::string(onnx_name(type)) : fmt::format("type {}", i));
+    names.push_back(i < detail::element_type_count ? std::string(onnx_name(type))
+                                                   : fmt::format("type {}", i));
   }
-  if (has(kSparseTensor)) names.emplace_back("sparse_tensor");
-  if (has(kSequence)) names.emplace_back("sequence");
-  if (has(kOptional)) names.emplace_back("optional");
-  if (has(kMap)) names.emplace_back("map");
+  if (has(sparse_tensor)) names.emplace_back("sparse_tensor");
+  if (has(sequence)) names.emplace_back("sequence");
+  if (has(optional)) names.emplace_back("optional");
+  if (has(map)) names.emplace_back("map");
   return names.size() == 1 ? names.front() : fmt::format("{{{}}}", fmt::join(names, ", "));
 }
 
 std::string_view name(AttributeKind kind) {
-  constexpr std::string_view kNames[] = {
+  constexpr std::string_view names[] = {
       "undefined", "float",   "int",    "string",        "tensor",         "graph",      "floats",     "ints",
       "strings",   "tensors", "graphs", "sparse tensor", "sparse tensors", "type proto", "type protos"};
   const auto index = static_cast<std::size_t>(kind);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
+  return index < std::size(names) ? names[index] : "unknown";
 }
 
 std::string describe(const OpSchema& schema) {
@@ -73,7 +74,8 @@ std::string describe(const OpSchema& schema) {
                       parameters(schema, schema.inputs()), parameters(schema, schema.outputs()));
   for (const TypeParameter& type : schema.types()) {
     const bool variable = type.name().find('(') == std::string_view::npos;
-    if (variable) text += fmt::format("; {} in {}", type.name(), type.allowed.str());
+    if (variable)
+      text += fmt::format("; {} {} {}", type.name(), type.allowed.only() ? "=" : "in", type.allowed.str());
   }
   std::vector<std::string> attributes;
   for (const AttributeSchema& attribute : schema.attributes())

@@ -17,7 +17,7 @@ struct TypeRule {
   std::size_t output = 0;
 };
 
-constexpr TypeRule kTypeRules[] = {
+constexpr TypeRule type_rules[] = {
     {.op = "Bernoulli", .attribute = "dtype", .as_input = 0},
     {.op = "BitCast", .attribute = "to"},
     {.op = "BlackmanWindow", .attribute = "output_datatype"},
@@ -40,8 +40,8 @@ constexpr TypeRule kTypeRules[] = {
 
 const TypeRule* rule_of(const OpSchema& schema) {
   if (!schema.domain().empty()) return nullptr;
-  const auto* found = std::ranges::find(kTypeRules, schema.name(), &TypeRule::op);
-  return found == std::end(kTypeRules) ? nullptr : found;
+  const auto* found = std::ranges::find(type_rules, schema.name(), &TypeRule::op);
+  return found == std::end(type_rules) ? nullptr : found;
 }
 
 const AttributeSchema* attribute_of(const OpSchema& schema, const TypeRule& rule) {
@@ -62,7 +62,7 @@ ElementType default_of(const OpSchema& schema, const TypeRule& rule) {
 TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
                        std::optional<ElementType> type_attribute) {
   TypeResolution result(schema);
-  std::array<std::optional<std::size_t>, OpSchema::kMostTypes> bound_by;
+  std::array<std::optional<std::size_t>, OpSchema::most_types> bound_by;
 
   // Binds a variable to what `input` is, or to what the attribute says where `input` is missing.
   const auto bind = [&](std::size_t variable, ElementType type, std::optional<std::size_t> input) {

@@ -42,7 +42,7 @@ class TypeResolution {
   explicit TypeResolution(const OpSchema& schema) : schema_(&schema) {}
 
   const OpSchema* schema_;
-  std::array<std::optional<ElementType>, OpSchema::kMostTypes> variables_;
+  std::array<std::optional<ElementType>, OpSchema::most_types> variables_;
   std::optional<TypeConflict> conflict_;
 };
 

@@ -14,7 +14,7 @@ TEST(ElementType, NumbersAreThoseOfTensorProto) {
 }
 
 TEST(ElementType, EveryNameReadsBackAsItsType) {
-  for (std::size_t i = 1; i < detail::kElementTypeCount; ++i) {
+  for (std::size_t i = 1; i < detail::element_type_count; ++i) {
     const auto type = static_cast<ElementType>(i);
     EXPECT_EQ(parse_element_type(name(type)), type) << name(type);
     EXPECT_EQ(parse_element_type(onnx_name(type)), type) << onnx_name(type);

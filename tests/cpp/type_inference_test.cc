@@ -9,8 +9,8 @@ namespace opbridge::onnx {
 namespace {
 
 using Types = std::vector<std::optional<ElementType>>;
-constexpr auto kFloat = ElementType::float32;
-constexpr auto kInt64 = ElementType::int64;
+constexpr auto f32 = ElementType::float32;
+constexpr auto i64 = ElementType::int64;
 
 struct Outcome {
   std::optional<ElementType> type;  // of the first output
@@ -26,46 +26,45 @@ Outcome run(std::string_view op, int opset, const Types& inputs,
 }
 
 TEST(TypeInference, OutputsFollowTheVariables) {
-  EXPECT_EQ(run("Mul", 13, {kInt64, kInt64}).type, kInt64);
-  EXPECT_EQ(run("Mul", 13, {std::nullopt, kFloat}).type, kFloat);
+  EXPECT_EQ(run("Mul", 13, {i64, i64}).type, i64);
+  EXPECT_EQ(run("Mul", 13, {std::nullopt, f32}).type, f32);
   EXPECT_EQ(run("Mul", 13, {std::nullopt, std::nullopt}).type, std::nullopt);
-  EXPECT_EQ(run("Less", 13, {kFloat, kFloat}).type, ElementType::boolean);
-  EXPECT_EQ(run("Shape", 13, {std::nullopt}).type, kInt64);
-  EXPECT_EQ(run("Where", 16, {ElementType::boolean, kInt64, kInt64}).type, kInt64);
-  EXPECT_EQ(run("Concat", 13, {kFloat, kFloat, kFloat, kFloat}).type, kFloat);
-  EXPECT_EQ(run("OneHot", 11, {kInt64, kInt64, kFloat}).type, kFloat);
+  EXPECT_EQ(run("Less", 13, {f32, f32}).type, ElementType::boolean);
+  EXPECT_EQ(run("Shape", 13, {std::nullopt}).type, i64);
+  EXPECT_EQ(run("Where", 16, {ElementType::boolean, i64, i64}).type, i64);
+  EXPECT_EQ(run("Concat", 13, {f32, f32, f32, f32}).type, f32);
+  EXPECT_EQ(run("OneHot", 11, {i64, i64, f32}).type, f32);
 
-  const TypeResolution top = resolve(*find_schema("", "TopK", 11), Types{kFloat, kInt64});
-  EXPECT_EQ(top.output(0), kFloat);
-  EXPECT_EQ(top.output(1), kInt64);
+  const TypeResolution top = resolve(*find_schema("", "TopK", 11), Types{f32, i64});
+  EXPECT_EQ(top.output(0), f32);
+  EXPECT_EQ(top.output(1), i64);
   EXPECT_EQ(top.output(2), std::nullopt);
 }
 
 TEST(TypeInference, ConflictsNameTheInput) {
-  EXPECT_EQ(run("Add", 14, {kFloat, kInt64}).conflict,
-            "input 1 (B) is int64, but T is float as in input 0 (A)");
-  EXPECT_EQ(run("Asinh", 9, {kInt64}).conflict,
+  EXPECT_EQ(run("Add", 14, {f32, i64}).conflict, "input 1 (B) is int64, but T is float as in input 0 (A)");
+  EXPECT_EQ(run("Asinh", 9, {i64}).conflict,
             "input 0 (input) is int64, but T is one of {float, float16, double}");
-  EXPECT_EQ(run("Reshape", 14, {kFloat, kFloat}).conflict, "input 1 (shape) is float, but must be int64");
-  EXPECT_EQ(run("Concat", 13, {kFloat, kFloat, kInt64}).conflict,
+  EXPECT_EQ(run("Reshape", 14, {f32, f32}).conflict, "input 1 (shape) is float, but must be int64");
+  EXPECT_EQ(run("Concat", 13, {f32, f32, i64}).conflict,
             "input 2 (inputs) is int64, but T is float as in input 0 (inputs)");
   EXPECT_EQ(
       run("Add", 6, {ElementType::bfloat16, ElementType::bfloat16}).conflict.find("input 0 (A) is bfloat16"),
       0u);
 
-  const TypeResolution result = resolve(*find_schema("", "Add", 14), Types{kFloat, kInt64});
+  const TypeResolution result = resolve(*find_schema("", "Add", 14), Types{f32, i64});
   ASSERT_TRUE(result.conflict());
   EXPECT_EQ(result.conflict()->input, 1u);
   EXPECT_EQ(result.conflict()->as_input, 0u);
-  EXPECT_EQ(result.conflict()->found, kInt64);
-  EXPECT_EQ(result.conflict()->expected, TypeSet::of(kFloat));
+  EXPECT_EQ(result.conflict()->found, i64);
+  EXPECT_EQ(result.conflict()->expected, TypeSet::of(f32));
 }
 
 TEST(TypeInference, MixedVariadicParametersDoNotBind) {
-  EXPECT_EQ(run("Loop", 13, {kInt64, ElementType::boolean, kFloat, kInt64}).conflict, "");
-  EXPECT_EQ(run("Loop", 13, {kInt64, ElementType::boolean, kFloat}).type, std::nullopt);
+  EXPECT_EQ(run("Loop", 13, {i64, ElementType::boolean, f32, i64}).conflict, "");
+  EXPECT_EQ(run("Loop", 13, {i64, ElementType::boolean, f32}).type, std::nullopt);
   EXPECT_EQ(run("If", 13, {ElementType::boolean}).type, std::nullopt);
-  EXPECT_NE(run("Loop", 11, {kInt64, ElementType::boolean, ElementType::bfloat16}).conflict, "");
+  EXPECT_NE(run("Loop", 11, {i64, ElementType::boolean, ElementType::bfloat16}).conflict, "");
 }
 
 TEST(TypeInference, TypeAttributes) {
@@ -75,43 +74,43 @@ TEST(TypeInference, TypeAttributes) {
       << "output_dtype came with opset 21";
   EXPECT_EQ(type_attribute_of(*find_schema("", "Add", 14)), "");
 
-  EXPECT_EQ(run("Cast", 13, {kFloat}, kInt64).type, kInt64);
-  EXPECT_EQ(run("Cast", 13, {kFloat}).type, std::nullopt);
-  EXPECT_EQ(run("Cast", 9, {kFloat}, ElementType::bfloat16)
+  EXPECT_EQ(run("Cast", 13, {f32}, i64).type, i64);
+  EXPECT_EQ(run("Cast", 13, {f32}).type, std::nullopt);
+  EXPECT_EQ(run("Cast", 9, {f32}, ElementType::bfloat16)
                 .conflict.find("attribute to is bfloat16, but T2 is one of {"),
             0u);
-  EXPECT_EQ(run("ConstantOfShape", 9, {kInt64}).type, kFloat);
-  EXPECT_EQ(run("ConstantOfShape", 9, {kInt64}, kInt64).type, kInt64);
-  EXPECT_EQ(run("Constant", 13, {}, kInt64).type, kInt64);
-  EXPECT_EQ(run("RandomNormal", 1, {}).type, kFloat);
+  EXPECT_EQ(run("ConstantOfShape", 9, {i64}).type, f32);
+  EXPECT_EQ(run("ConstantOfShape", 9, {i64}, i64).type, i64);
+  EXPECT_EQ(run("Constant", 13, {}, i64).type, i64);
+  EXPECT_EQ(run("RandomNormal", 1, {}).type, f32);
   EXPECT_EQ(run("RandomNormalLike", 1, {ElementType::float64}).type, ElementType::float64);
-  EXPECT_EQ(run("RandomNormalLike", 1, {ElementType::float64}, kFloat).type, kFloat);
-  EXPECT_EQ(run("RandomNormalLike", 1, {kInt64}).conflict.find("input 0 (input) is int64"), 0u);
-  EXPECT_EQ(run("EyeLike", 9, {kInt64}).type, kInt64);
-  EXPECT_EQ(run("Multinomial", 7, {kFloat}).type, ElementType::int32);
-  EXPECT_EQ(run("HannWindow", 17, {kInt64}).type, kFloat);
+  EXPECT_EQ(run("RandomNormalLike", 1, {ElementType::float64}, f32).type, f32);
+  EXPECT_EQ(run("RandomNormalLike", 1, {i64}).conflict.find("input 0 (input) is int64"), 0u);
+  EXPECT_EQ(run("EyeLike", 9, {i64}).type, i64);
+  EXPECT_EQ(run("Multinomial", 7, {f32}).type, ElementType::int32);
+  EXPECT_EQ(run("HannWindow", 17, {i64}).type, f32);
 }
 
 TEST(TypeInference, Quantization) {
-  EXPECT_EQ(run("QuantizeLinear", 13, {kFloat, kFloat}).type, ElementType::uint8);
-  EXPECT_EQ(run("QuantizeLinear", 13, {kFloat, kFloat, ElementType::int8}).type, ElementType::int8);
-  EXPECT_EQ(run("QuantizeLinear", 21, {kFloat, kFloat}, ElementType::int4).type, ElementType::int4);
-  EXPECT_EQ(run("QuantizeLinear", 21, {kFloat, kFloat, ElementType::int8}, ElementType::int4).conflict,
+  EXPECT_EQ(run("QuantizeLinear", 13, {f32, f32}).type, ElementType::uint8);
+  EXPECT_EQ(run("QuantizeLinear", 13, {f32, f32, ElementType::int8}).type, ElementType::int8);
+  EXPECT_EQ(run("QuantizeLinear", 21, {f32, f32}, ElementType::int4).type, ElementType::int4);
+  EXPECT_EQ(run("QuantizeLinear", 21, {f32, f32, ElementType::int8}, ElementType::int4).conflict,
             "attribute output_dtype is int4, but T2 is int8 as in input 2 (y_zero_point)");
-  EXPECT_EQ(run("DequantizeLinear", 13, {ElementType::int8, kFloat}).type, kFloat);
+  EXPECT_EQ(run("DequantizeLinear", 13, {ElementType::int8, f32}).type, f32);
   EXPECT_EQ(run("DequantizeLinear", 19, {ElementType::int8, ElementType::float16}).type,
             ElementType::float16);
   EXPECT_EQ(run("DequantizeLinear", 23, {ElementType::int8, ElementType::float16}).type,
             ElementType::float16);
-  EXPECT_EQ(run("DequantizeLinear", 23, {ElementType::int8, ElementType::float16}, kFloat).type, kFloat);
+  EXPECT_EQ(run("DequantizeLinear", 23, {ElementType::int8, ElementType::float16}, f32).type, f32);
 }
 
 TEST(TypeInference, LayerNormalizationStatistics) {
   const OpSchema& schema = *find_schema("", "LayerNormalization", 17);
   const TypeResolution result = resolve(schema, Types{ElementType::float16, ElementType::float16});
   EXPECT_EQ(result.output(0), ElementType::float16);
-  EXPECT_EQ(result.output(1), kFloat);
-  EXPECT_EQ(resolve(schema, Types{kFloat, kFloat}, ElementType::bfloat16).output(2), ElementType::bfloat16);
+  EXPECT_EQ(result.output(1), f32);
+  EXPECT_EQ(resolve(schema, Types{f32, f32}, ElementType::bfloat16).output(2), ElementType::bfloat16);
 }
 
 TEST(TypeInference, AnySignatureTakesAnything) {
