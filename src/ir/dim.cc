@@ -17,13 +17,12 @@ enum class Binds : uint8_t { sum, product, power, atom };
 
 std::string text_of(const Expr& expr, Binds around);
 
-std::string join(const Expr& expr, std::string_view separator, Binds around) {
-  std::string text;
+std::string call_text(std::string_view function, const Expr& expr) {
+  std::string text(function);
   for (const ExprPtr& operand : expr.operands) {
-    if (!text.empty()) text += separator;
-    text += text_of(*operand, around);
+    text += (text.back() == '(' ? "" : ", ") + text_of(*operand, Binds::sum);
   }
-  return text;
+  return text + ")";
 }
 
 std::string sum_text(const Expr& expr) {
@@ -43,8 +42,15 @@ std::string sum_text(const Expr& expr) {
 
 // -s0 rather than -1*s0. Factors that are quotients get parentheses: `*` and `//` bind alike.
 std::string product_text(const Expr& expr) {
-  std::string text = join(expr, "*", Binds::power);
-  if (expr.operands.front()->kind == Kind::integer && expr.operands.front()->value == -1) text.erase(1, 2);
+  std::string text;
+  for (const ExprPtr& operand : expr.operands) {
+    if (!text.empty() && text != "-") text += '*';
+    if (operand->kind == Kind::integer) {
+      text = operand->value == -1 ? "-" : std::to_string(operand->value);
+    } else {
+      text += text_of(*operand, Binds::power);
+    }
+  }
   return text;
 }
 
@@ -54,7 +60,7 @@ std::string text_of(const Expr& expr, Binds around) {
   std::string text;
   switch (expr.kind) {
     case Kind::integer:
-      own = expr.value < 0 ? Binds::power : Binds::atom;
+      own = expr.value < 0 ? Binds::product : Binds::atom;
       text = std::to_string(expr.value);
       break;
     case Kind::symbol:
@@ -79,19 +85,19 @@ std::string text_of(const Expr& expr, Binds around) {
       text = text_of(*expr.operands[0], Binds::atom) + "**" + text_of(*expr.operands[1], Binds::atom);
       break;
     case Kind::mod:
-      text = "Mod(" + join(expr, ", ", Binds::sum) + ")";
+      text = call_text("Mod(", expr);
       break;
     case Kind::min:
-      text = "Min(" + join(expr, ", ", Binds::sum) + ")";
+      text = call_text("Min(", expr);
       break;
     case Kind::max:
-      text = "Max(" + join(expr, ", ", Binds::sum) + ")";
+      text = call_text("Max(", expr);
       break;
     case Kind::floor:
-      text = "floor(" + join(expr, ", ", Binds::sum) + ")";
+      text = call_text("floor(", expr);
       break;
     case Kind::ceil:
-      text = "ceiling(" + join(expr, ", ", Binds::sum) + ")";
+      text = call_text("ceiling(", expr);
       break;
   }
   return own < around ? "(" + text + ")" : text;

@@ -83,24 +83,6 @@ ExprPtr make(Kind kind, std::vector<ExprPtr> operands) {
 
 bool is_integer(const Expr& expr) { return expr.kind == Kind::integer; }
 
-// Whether the value is an integer for all integer values of the symbols, as far as the structure tells.
-bool is_integral(const Expr& expr) {
-  switch (expr.kind) {
-    case Kind::true_div:
-      return false;
-    case Kind::add:
-    case Kind::mul:
-    case Kind::min:
-    case Kind::max:
-      for (const ExprPtr& operand : expr.operands) {
-        if (!is_integral(*operand)) return false;
-      }
-      return true;
-    default:
-      return true;
-  }
-}
-
 // coefficient * factor^exponent * …, the form through which products, fractions and powers become canonical.
 // A sum that is a factor is primitive: its coefficients are coprime integers, the first one positive.
 class Product {
@@ -205,7 +187,11 @@ ExprPtr Product::positive_part(int sign, int64_t integer_factor) const {
     operands.push_back(magnitude == 1 ? factor : make(Kind::pow, {factor, integer(magnitude)}));
   }
   if (operands.empty()) return integer(1);
-  return operands.size() == 1 ? operands.front() : make(Kind::mul, std::move(operands));
+  if (operands.size() == 1) return operands.front();
+  if (operands.size() == 2 && integer_factor != 1 && operands[1]->kind == Kind::add) {
+    return scaled_sum(*operands[1], {integer_factor, 1});
+  }
+  return make(Kind::mul, std::move(operands));
 }
 
 ExprPtr Product::expr() const {
@@ -266,6 +252,23 @@ ExprPtr round_operands(const Expr& expr, ExprPtr (*round)(const ExprPtr&)) {
 }
 
 }  // namespace
+
+bool is_integral(const Expr& expr) {
+  switch (expr.kind) {
+    case Kind::true_div:
+      return false;
+    case Kind::add:
+    case Kind::mul:
+    case Kind::min:
+    case Kind::max:
+      for (const ExprPtr& operand : expr.operands) {
+        if (!is_integral(*operand)) return false;
+      }
+      return true;
+    default:
+      return true;
+  }
+}
 
 int compare(const Expr& a, const Expr& b) {
   if (&a == &b) return 0;

@@ -29,6 +29,9 @@ ExprPtr ceil(const ExprPtr& a);
 ExprPtr min(const std::vector<ExprPtr>& operands);
 ExprPtr max(const std::vector<ExprPtr>& operands);
 
+// Whether the value is an integer for all integer values of the symbols, as far as the structure tells.
+bool is_integral(const Expr& expr);
+
 // A total order by structure; 0 for equal expressions.
 int compare(const Expr& a, const Expr& b);
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "ir/dim_expr.h"
 #include "opbridge/error.h"
 
@@ -89,6 +91,190 @@ TEST(Dim, Renames) {
       "2*batch + s1");
   EXPECT_EQ((s0 + s1).renamed([](const std::string&) { return "n"; }).str(), "2*n");
   EXPECT_EQ((s0 * s1 + s0).symbols(), (std::vector<std::string>{"s0", "s1"}));
+}
+
+TEST(DimParse, ReadsWhatStrPrints) {
+  EXPECT_TRUE(Dim::parse("12").is(12));
+  EXPECT_TRUE(Dim::parse(" -3 ").is(-3));
+  EXPECT_EQ(Dim::parse("s0"), s0);
+  EXPECT_EQ(Dim::parse("1 + 2*s0"), Dim::parse("2*s0 + 1"));
+  EXPECT_EQ(Dim::parse("(s0//2)"), floor_div(s0, 2));
+  EXPECT_EQ(Dim::parse("((s0 - 1)//2) + 1"), floor_div(s0 + 1, 2));
+  EXPECT_EQ(Dim::parse("2*s0*s1//3*s1"), floor_div(s0 * s1 * 2, 3) * s1);
+  EXPECT_EQ(Dim::parse("s0**2 - s0*s0 + s1"), s1);
+  EXPECT_EQ(Dim::parse("-s0**2"), Dim(0) - s0 * s0);
+  EXPECT_EQ(Dim::parse("Max(1, s0)"), max(1, s0));
+  EXPECT_EQ(Dim::parse("Mod(s0, 2)"), Dim::parse("s0 % 2"));
+  EXPECT_EQ(Dim::parse("ModularIndexing(s0, 3, 4)"), mod(floor_div(s0, 3), 4));
+  EXPECT_EQ(Dim::parse("floor(s0/2 - 1/2)"), floor_div(s0 - 1, 2));
+  EXPECT_EQ(Dim::parse("ceiling(s0/2)"), floor_div(s0 + 1, 2));
+  EXPECT_EQ(Dim::parse("s0/s1*s1"), s0);
+}
+
+TEST(DimParse, ReadsWhatSreprPrints) {
+  EXPECT_EQ(Dim::parse("Add(Mul(Integer(2), Symbol('s77', integer=True, positive=True)), Integer(1))"),
+            Dim::symbol("s77") * 2 + 1);
+  EXPECT_EQ(
+      Dim::parse("Add(FloorDiv(Add(Symbol('s0', positive=True, integer=True), Integer(-1)), Integer(2)), "
+                 "Integer(1))"),
+      floor_div(s0 + 1, 2));
+  EXPECT_EQ(Dim::parse("Pow(Symbol(\"s0\", integer=True), Integer(2))"), s0 * s0);
+  EXPECT_EQ(Dim::parse("PowByNatural(Integer(2), Symbol('s0', integer=True))").str(), "2**s0");
+  EXPECT_EQ(Dim::parse("Add(Symbol('s0', integer=True), Rational(1, 2), Rational(-1, 2))"), s0);
+}
+
+TEST(DimParse, ReadsFloatsThatAreExact) {
+  const std::string size = "ToFloat(Symbol('s0', positive=True, integer=True))";
+  EXPECT_EQ(Dim::parse("Max(Integer(1), TruncToInt(Mul(Float('0.5', precision=53), " + size + ")))"),
+            max(1, floor_div(s0, 2)));
+  EXPECT_EQ(Dim::parse("CeilToInt(FloatTrueDiv(" + size + ", Float('0.5', precision=53)))"), s0 * 2);
+  EXPECT_EQ(Dim::parse("CeilToInt(IntTrueDiv(Symbol('s0', integer=True), Integer(3)))"),
+            floor_div(s0 + 2, 3));
+  EXPECT_EQ(Dim::parse("TruncToInt(IntTrueDiv(Add(Symbol('s0', positive=True, integer=True), Integer(-1)), "
+                       "Integer(3)))"),
+            floor_div(s0 - 1, 3));
+}
+
+TEST(DimParse, RefusesWhatItWouldGetWrong) {
+  const std::string size = "ToFloat(Symbol('s0', positive=True, integer=True))";
+  for (const char* text : {
+           "",
+           " ",
+           "s0 +",
+           "s0 s1",
+           "(s0",
+           "s0)",
+           "2s0",
+           "Symbol('s0'",
+           "Symbol('s0",
+           "Symbol(s0, integer=True)",
+           "Symbol('s0')",
+           "Mod(s0)",
+           "Max()",
+           "Foo(s0)",
+           "s0//0",
+           "Mod(s0, 0)",
+           "9223372036854775808",
+           "9223372036854775807*2",
+           "2**64",
+           "int_oo",
+           "zuf0",
+           "s0**(1/2)",
+           "GreaterThan(Symbol('u0', integer=True), Integer(0))",
+           "IntTrueDiv(Symbol('s0', integer=True), Integer(3))",
+           "Mul(Integer(3), IntTrueDiv(Symbol('s0', integer=True), Integer(3)))",
+           "TruncToInt(IntTrueDiv(Symbol('u0', integer=True), Integer(3)))",
+           "RoundToInt(IntTrueDiv(Symbol('u0', integer=True), Integer(2)))",
+       }) {
+    EXPECT_THROW(Dim::parse(text), Error) << text;
+  }
+  EXPECT_THROW(Dim::parse("TruncToInt(Mul(Float('1.3', precision=53), " + size + "))"), Error);
+  EXPECT_THROW(Dim::parse(std::string(100000, '(')), Error);
+  EXPECT_THROW(Dim::parse(std::string(60000, '-') + "1"), Error);
+  EXPECT_THROW(Dim::parse(std::string(60000, '(')), Error);
+  try {
+    Dim::parse("s0 + Foo(s1)");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_file);
+    EXPECT_EQ(error.message(),
+              "the size \"s0 + Foo(s1)\" has Foo(…) of 1 operands, which opbridge does not read");
+  }
+}
+
+// Random trees, evaluated both as they are and in canonical form.
+class RandomExpr {
+ public:
+  explicit RandomExpr(unsigned seed) : random_(seed) {}
+
+  ExprPtr make(int depth) {
+    if (depth == 0 || pick(5) == 0) {
+      return pick(2) == 0 ? dim_expr::integer(pick(9) - 4) : dim_expr::symbol("s" + std::to_string(pick(3)));
+    }
+    using Kind = Expr::Kind;
+    const Kind kinds[] = {Kind::add, Kind::mul, Kind::floor_div, Kind::mod,   Kind::min,
+                          Kind::max, Kind::add, Kind::mul,       Kind::floor, Kind::ceil};
+    const Kind kind = kinds[pick(10)];
+    Expr expr{kind, 0, {}, {}};
+    if (kind == Kind::floor || kind == Kind::ceil) {
+      expr.operands = {raw({Kind::true_div, 0, {}, {make(depth - 1), make(depth - 1)}})};
+    } else {
+      expr.operands = {make(depth - 1), make(depth - 1)};
+    }
+    return raw(std::move(expr));
+  }
+
+ private:
+  static ExprPtr raw(Expr expr) { return std::make_shared<const Expr>(std::move(expr)); }
+  int pick(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
+
+  std::mt19937 random_;
+};
+
+struct DivisionByZero {};
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+  if (b == 0) throw DivisionByZero();
+  return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
+}
+
+int64_t direct_value(const Expr& expr, const std::function<int64_t(const std::string&)>& symbols) {
+  const auto at = [&](size_t i) { return direct_value(*expr.operands[i], symbols); };
+  switch (expr.kind) {
+    case Expr::Kind::integer:
+      return expr.value;
+    case Expr::Kind::symbol:
+      return symbols(expr.name);
+    case Expr::Kind::add:
+      return at(0) + at(1);
+    case Expr::Kind::mul:
+      return at(0) * at(1);
+    case Expr::Kind::floor_div:
+      return floor_quotient(at(0), at(1));
+    case Expr::Kind::mod:
+      return at(0) - floor_quotient(at(0), at(1)) * at(1);
+    case Expr::Kind::min:
+      return std::min(at(0), at(1));
+    case Expr::Kind::max:
+      return std::max(at(0), at(1));
+    case Expr::Kind::floor:
+    case Expr::Kind::ceil: {
+      const Expr& quotient = *expr.operands[0];
+      const int64_t a = direct_value(*quotient.operands[0], symbols);
+      const int64_t b = direct_value(*quotient.operands[1], symbols);
+      return expr.kind == Expr::Kind::floor ? floor_quotient(a, b) : -floor_quotient(-a, b);
+    }
+    default:
+      ADD_FAILURE() << "a kind that RandomExpr does not make";
+      return 0;
+  }
+}
+
+TEST(DimProperty, CanonicalFormKeepsTheValueAndReadsBack) {
+  int compared = 0;
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    const ExprPtr tree = RandomExpr(seed).make(4);
+    Dim dim;
+    try {
+      dim = Dim(tree);
+    } catch (const Error&) {
+      continue;  // divides by zero whatever the symbols are
+    }
+    ASSERT_EQ(Dim::parse(dim.str()), dim) << dim.str();
+    ASSERT_EQ(Dim::parse(dim.str()).str(), dim.str());
+    for (int64_t base : {1, 5, 12}) {
+      const auto symbols = [&](const std::string& name) { return base + 7 * (name.back() - '0'); };
+      int64_t expected = 0;
+      try {
+        expected = direct_value(*tree, symbols);
+      } catch (const DivisionByZero&) {
+        continue;
+      }
+      ASSERT_EQ(dim.evaluate(symbols), expected) << "seed " << seed << ": " << dim.str();
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 5000);
 }
 
 }  // namespace

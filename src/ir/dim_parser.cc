@@ -1,0 +1,412 @@
+// Dim::parse: the text of sympy expressions as PyTorch writes them, both as str() gives them (`2*s77 + 1`)
+// and as sympy.srepr does (`Add(Mul(Integer(2), Symbol('s77', integer=True, positive=True)), Integer(1))`).
+// The functions are those of torch/utils/_sympy/functions.py.
+//
+// Some of them compute in floating point. They are read as exact fractions, and only where that is the same:
+// Error(invalid_file) for a fraction that a double has to round and that anything but floor, ceil or trunc
+// then uses.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "ir/dim_expr.h"
+#include "opbridge/dim.h"
+#include "opbridge/error.h"
+
+namespace opbridge {
+namespace {
+
+using Kind = Expr::Kind;
+
+constexpr size_t max_length = 1 << 16;
+constexpr int max_depth = 200;
+// Products of such a fraction and any size below 2^33 are exact in a double.
+constexpr double max_fraction_part = 1 << 20;
+
+// The least value of each symbol of which the text tells one.
+using LowerBounds = std::unordered_map<std::string, int64_t>;
+
+using Operands = std::vector<ExprPtr>;
+
+struct Function {
+  size_t operand_count;  // 0: one or more
+  ExprPtr (*make)(const Operands&);
+};
+
+struct Operand {
+  ExprPtr expr;
+  bool rounded = false;  // PyTorch's value is the nearest double to the expression
+};
+
+// A bound that the structure proves; nothing where it proves none, or none of 64 bits.
+std::optional<int64_t> lower_bound(const Expr& expr, const LowerBounds& symbols) {
+  using Bound = std::optional<int64_t>;
+  std::vector<Bound> bounds;
+  for (const ExprPtr& operand : expr.operands) bounds.push_back(lower_bound(*operand, symbols));
+  const bool all_known = std::ranges::all_of(bounds, [](Bound bound) { return bound.has_value(); });
+  const bool none_negative = std::ranges::all_of(bounds, [](Bound bound) { return bound && *bound >= 0; });
+  const auto fold = [&](bool (*combine)(int64_t, int64_t, int64_t*)) -> Bound {
+    int64_t result = *bounds.front();
+    for (size_t i = 1; i < bounds.size(); ++i) {
+      if (combine(result, *bounds[i], &result)) return std::nullopt;
+    }
+    return result;
+  };
+  switch (expr.kind) {
+    case Kind::integer:
+      return expr.value;
+    case Kind::symbol:
+      if (const auto found = symbols.find(expr.name); found != symbols.end()) return found->second;
+      return std::nullopt;
+    case Kind::add:
+      if (!all_known) return std::nullopt;
+      return fold([](int64_t a, int64_t b, int64_t* sum) { return __builtin_add_overflow(a, b, sum); });
+    case Kind::mul:
+      if (!none_negative) return std::nullopt;
+      return fold(
+          [](int64_t a, int64_t b, int64_t* product) { return __builtin_mul_overflow(a, b, product); });
+    case Kind::min:
+      return all_known ? *std::ranges::min_element(bounds) : std::nullopt;
+    case Kind::max:
+      return *std::ranges::max_element(bounds);  // an unknown bound is less than any
+    case Kind::floor_div:
+      if (!none_negative) return std::nullopt;
+      return expr.operands[1]->kind == Kind::integer ? *bounds[0] / *bounds[1] : 0;
+    case Kind::mod:
+    case Kind::pow:
+    case Kind::true_div:
+      return none_negative ? Bound(0) : std::nullopt;
+    case Kind::floor:
+    case Kind::ceil:
+      return bounds.front();
+  }
+  return std::nullopt;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  ExprPtr parse() {
+    if (text_.size() > max_length) fail("is longer than any that PyTorch writes");
+    const Operand result = sum();
+    skip_space();
+    if (at_ != text_.size()) fail(fmt::format("is not understood from \"{}\" on", rest()));
+    return exact(result);
+  }
+
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(ErrorCode::invalid_file, fmt::format("the size \"{}{}\" {}", text_.substr(0, 200),
+                                                     text_.size() > 200 ? "…" : "", what));
+  }
+
+ private:
+  // sum := product (('+' | '-') product)*
+  Operand sum() {
+    const Nesting nesting(*this);
+    Operand first = product();
+    std::vector<ExprPtr> terms;
+    while (true) {
+      if (accept("+")) {
+        terms.push_back(exact(product()));
+      } else if (accept("-")) {
+        terms.push_back(dim_expr::negate(exact(product())));
+      } else {
+        break;
+      }
+    }
+    if (terms.empty()) return first;
+    terms.push_back(exact(first));
+    return {dim_expr::add(terms)};
+  }
+
+  // product := unary (('*' | '/' | '//' | '%') unary)*
+  Operand product() {
+    Operand first = unary();
+    std::vector<ExprPtr> factors;
+    const auto so_far = [&] {
+      if (factors.empty()) return exact(first);
+      factors.push_back(exact(first));
+      ExprPtr value = dim_expr::mul(factors);
+      factors.clear();
+      return value;
+    };
+    while (true) {
+      if (accept("//")) {
+        ExprPtr left = so_far();
+        first = {dim_expr::floor_div(left, exact(unary()))};
+      } else if (accept("%")) {
+        ExprPtr left = so_far();
+        first = {dim_expr::mod(left, exact(unary()))};
+      } else if (accept("/")) {
+        factors.push_back(dim_expr::true_div(dim_expr::integer(1), exact(unary())));
+      } else if (accept("*")) {
+        factors.push_back(exact(unary()));
+      } else {
+        return factors.empty() ? first : Operand{so_far()};
+      }
+    }
+  }
+
+  // unary := '-' unary | atom ('**' unary)?
+  Operand unary() {
+    const Nesting nesting(*this);
+    if (accept("-")) return {dim_expr::negate(exact(unary()))};
+    if (accept("+")) return unary();
+    Operand base = atom();
+    if (!accept("**")) return base;
+    return {dim_expr::pow(exact(base), exact(unary()))};
+  }
+
+  Operand atom() {
+    skip_space();
+    if (accept("(")) {
+      Operand inner = sum();
+      expect(")");
+      return inner;
+    }
+    const char c = at_ < text_.size() ? text_[at_] : '\0';
+    if (std::isdigit(static_cast<unsigned char>(c)) || c == '.') return {number(number_text())};
+    const std::string word(identifier());
+    if (word.empty()) {
+      fail(at_ == text_.size() ? "ends too early" : fmt::format("is not understood from \"{}\" on", rest()));
+    }
+    return accept("(") ? call(word) : Operand{symbol(word)};
+  }
+
+  ExprPtr symbol(const std::string& word) const {
+    for (const char* reserved : {"oo", "zoo", "int_oo", "nan", "inf", "true", "false", "True", "False"}) {
+      if (word == reserved) fail("has no value as an integer");
+    }
+    // PyTorch names its symbolic floats zf0, zf1, … and zuf0, zuf1, …
+    const size_t digits = word.find_first_of("0123456789");
+    const std::string stem = word.substr(0, digits);
+    if (digits != std::string::npos && (stem == "zf" || stem == "zuf")) fail("depends on a float");
+    return dim_expr::symbol(word);
+  }
+
+  Operand call(const std::string& function) {
+    if (function == "Symbol") return {symbol_call()};
+    if (function == "Integer" || function == "Float") {
+      ExprPtr value = number(accept_quote() ? quoted_rest() : signed_number_text());
+      while (accept(",")) keyword_argument();
+      expect(")");
+      return {value};
+    }
+    std::vector<Operand> arguments;
+    if (!accept(")")) {
+      do {
+        arguments.push_back(sum());
+      } while (accept(","));
+      expect(")");
+    }
+    return apply(function, arguments);
+  }
+
+  Operand apply(const std::string& name, const std::vector<Operand>& arguments) const {
+    static const std::unordered_map<std::string_view, Function> functions{
+        {"Add", {0, [](const Operands& v) { return dim_expr::add(v); }}},
+        {"Mul", {0, [](const Operands& v) { return dim_expr::mul(v); }}},
+        {"Max", {0, [](const Operands& v) { return dim_expr::max(v); }}},
+        {"Min", {0, [](const Operands& v) { return dim_expr::min(v); }}},
+        {"Pow", {2, [](const Operands& v) { return dim_expr::pow(v[0], v[1]); }}},
+        {"PowByNatural", {2, [](const Operands& v) { return dim_expr::pow(v[0], v[1]); }}},
+        {"Rational", {2, [](const Operands& v) { return dim_expr::true_div(v[0], v[1]); }}},
+        {"FloorDiv", {2, [](const Operands& v) { return dim_expr::floor_div(v[0], v[1]); }}},
+        {"CleanDiv", {2, [](const Operands& v) { return dim_expr::floor_div(v[0], v[1]); }}},
+        {"CeilDiv", {2, [](const Operands& v) { return dim_expr::ceil(dim_expr::true_div(v[0], v[1])); }}},
+        {"Mod", {2, [](const Operands& v) { return dim_expr::mod(v[0], v[1]); }}},
+        {"PythonMod", {2, [](const Operands& v) { return dim_expr::mod(v[0], v[1]); }}},
+        {"ModularIndexing",
+         {3, [](const Operands& v) { return dim_expr::mod(dim_expr::floor_div(v[0], v[1]), v[2]); }}},
+    };
+    if (arguments.size() == 1) {
+      const Operand& argument = arguments.front();
+      if (name == "ToFloat" || name == "Identity") return argument;
+      if (name == "floor" || name == "FloorToInt") return {dim_expr::floor(argument.expr)};
+      if (name == "ceiling" || name == "CeilToInt") return {dim_expr::ceil(argument.expr)};
+      if (name == "TruncToInt") return {trunc(argument.expr)};
+    }
+    Operands operands;
+    for (const Operand& argument : arguments) operands.push_back(exact(argument));
+    if (operands.size() == 2 && (name == "IntTrueDiv" || name == "FloatTrueDiv")) {
+      return float_quotient(operands[0], operands[1]);
+    }
+    const auto found = functions.find(name);
+    if (found == functions.end()) {
+      fail(fmt::format("has {}(…) of {} operands, which opbridge does not read", name, operands.size()));
+    }
+    const auto& [operand_count, make] = found->second;
+    if (operands.empty() || (operand_count != 0 && operands.size() != operand_count)) {
+      fail(fmt::format("has {}(…) of {} operands", name, operands.size()));
+    }
+    return {make(operands)};
+  }
+
+  // Of a quotient of two doubles, floor and ceil are those of the fraction: a fraction that is no integer is
+  // too far from one for rounding to reach it, with operands below 2^50.
+  static Operand float_quotient(const ExprPtr& a, const ExprPtr& b) {
+    ExprPtr quotient = dim_expr::true_div(a, b);
+    const bool by_power_of_two = b->kind == Kind::integer && b->value > 0 && (b->value & (b->value - 1)) == 0;
+    const bool rounded = !by_power_of_two && !dim_expr::is_integral(*quotient);
+    return {std::move(quotient), rounded};
+  }
+
+  ExprPtr trunc(const ExprPtr& operand) const {
+    const ExprPtr down = dim_expr::floor(operand);
+    if (dim_expr::compare(*down, *operand) == 0) return down;
+    if (const auto least = lower_bound(*down, lower_bounds_); least && *least >= 0) return down;
+    fail("truncates what may be negative");
+  }
+
+  // Symbol('s0', integer=True, positive=True), from after the parenthesis on.
+  ExprPtr symbol_call() {
+    if (!accept_quote()) fail("has a symbol without a name in quotes");
+    std::string name(quoted_rest());
+    bool is_integer = false;
+    while (accept(",")) {
+      const std::string keyword = keyword_argument();
+      if (keyword == "integer=True") is_integer = true;
+      if (keyword == "nonnegative=True") lower_bounds_.try_emplace(name, 0);
+      if (keyword == "positive=True") lower_bounds_[name] = 1;
+    }
+    expect(")");
+    if (!is_integer) fail(fmt::format("depends on {}, which is no integer", name));
+    return dim_expr::symbol(std::move(name));
+  }
+
+  std::string keyword_argument() {
+    std::string text(identifier());
+    expect("=");
+    skip_space();
+    const std::string_view value = at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))
+                                       ? number_text()
+                                       : identifier();
+    if (text.empty() || value.empty()) fail(fmt::format("is not understood from \"{}\" on", rest()));
+    return text + "=" + std::string(value);
+  }
+
+  // An integer, or a float that is a fraction with small parts.
+  ExprPtr number(std::string_view digits) const {
+    int64_t integer = 0;
+    const char* end = digits.data() + digits.size();
+    const auto as_integer = std::from_chars(digits.data(), end, integer);
+    if (as_integer.ec == std::errc() && as_integer.ptr == end) return dim_expr::integer(integer);
+    double value = 0;
+    const auto as_double = std::from_chars(digits.data(), end, value);
+    const bool is_float = digits.find_first_of(".eE") != std::string_view::npos;
+    if (as_double.ec != std::errc() || as_double.ptr != end || !is_float) {
+      fail(fmt::format("has the number {}, which is not one of 64 bits", digits));
+    }
+    for (double q = 1; q <= max_fraction_part; q *= 2) {
+      const double p = value * q;
+      if (std::abs(p) > max_fraction_part) break;
+      if (p == std::floor(p)) {
+        return dim_expr::true_div(dim_expr::integer(static_cast<int64_t>(p)),
+                                  dim_expr::integer(static_cast<int64_t>(q)));
+      }
+    }
+    fail(fmt::format("multiplies by {}, which a double has to round", digits));
+  }
+
+  ExprPtr exact(const Operand& operand) const {
+    if (operand.rounded) fail("computes with a quotient that a double has to round");
+    return operand.expr;
+  }
+
+  // -- characters
+
+  // Counts how deep the parser is, so that no text can exhaust the stack.
+  class Nesting {
+   public:
+    explicit Nesting(Parser& parser) : parser_(parser) {
+      if (++parser_.depth_ > max_depth) parser_.fail("is nested too deeply");
+    }
+    ~Nesting() { --parser_.depth_; }
+
+   private:
+    Parser& parser_;
+  };
+
+  void skip_space() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
+  }
+  bool peek(std::string_view token) {
+    skip_space();
+    return text_.substr(at_).starts_with(token);
+  }
+  bool accept(std::string_view token) {
+    if (!peek(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token) {
+    if (!accept(token)) fail(fmt::format("lacks \"{}\" before \"{}\"", token, rest()));
+  }
+  std::string_view rest() const { return text_.substr(at_, 30); }
+
+  template <class Predicate>
+  std::string_view take_while(Predicate predicate) {
+    const size_t start = at_;
+    while (at_ < text_.size() && predicate(text_[at_])) ++at_;
+    return text_.substr(start, at_ - start);
+  }
+  std::string_view identifier() {
+    skip_space();
+    return take_while([](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
+  }
+  std::string_view number_text() {
+    char last = '\0';
+    return take_while([&](char c) {
+      const bool exponent_sign = (c == '-' || c == '+') && (last == 'e' || last == 'E');
+      last = c;
+      return std::isdigit(static_cast<unsigned char>(c)) || c == '.' || c == 'e' || c == 'E' || exponent_sign;
+    });
+  }
+  std::string_view signed_number_text() {
+    skip_space();
+    const size_t start = at_;
+    if (at_ < text_.size() && text_[at_] == '-') ++at_;
+    number_text();
+    return text_.substr(start, at_ - start);
+  }
+  bool accept_quote() {
+    skip_space();
+    quote_ = at_ < text_.size() ? text_[at_] : '\0';
+    if (quote_ != '\'' && quote_ != '"') return false;
+    ++at_;
+    return true;
+  }
+  std::string_view quoted_rest() {
+    const std::string_view inside = take_while([&](char c) { return c != quote_ && c != '\\'; });
+    if (at_ == text_.size() || text_[at_] != quote_) fail("has a string without end");
+    ++at_;
+    return inside;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  char quote_ = '\0';
+  LowerBounds lower_bounds_;
+};
+
+}  // namespace
+
+Dim Dim::parse(std::string_view text) {
+  Parser parser(text);
+  try {
+    return Dim(parser.parse());
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::invalid_file) throw;
+    parser.fail("cannot be: " + error.message());
+  }
+}
+
+}  // namespace opbridge
