@@ -43,7 +43,7 @@ void adapt_kind(ir::AttributeValue& value, onnx::AttributeKind expected) {
 }
 
 std::string count_text(int least, int most) {
-  if (most == onnx::OpSchema::kUnbounded) return fmt::format("{} or more", least);
+  if (most == onnx::OpSchema::unbounded) return fmt::format("{} or more", least);
   return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
 }
 
