@@ -5,6 +5,10 @@ namespace opbridge {
 SymbolicRegistry SymbolicRegistry::with_bundled() {
   SymbolicRegistry registry;
   lowering::register_activation(registry);
+  lowering::register_attention(registry);
+  lowering::register_convolution(registry);
+  lowering::register_linear(registry);
+  lowering::register_normalization(registry);
   return registry;
 }
 

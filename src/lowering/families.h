@@ -6,5 +6,9 @@
 namespace opbridge::lowering {
 
 void register_activation(SymbolicRegistry& registry);
+void register_attention(SymbolicRegistry& registry);
+void register_convolution(SymbolicRegistry& registry);
+void register_linear(SymbolicRegistry& registry);
+void register_normalization(SymbolicRegistry& registry);
 
 }  // namespace opbridge::lowering

@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+
+namespace opbridge::lowering {
+namespace {
+
+struct Convolution {
+  std::vector<int64_t> stride, padding, dilation;
+  int64_t groups = 1;
+  bool transposed = false;
+  std::vector<int64_t> output_padding;
+};
+
+// One number stands for all spatial axes.
+std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
+  if (values.size() == 1) values.resize(axes, values.front());
+  return values;
+}
+
+Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, const Convolution& c,
+                  std::vector<int64_t> pads = {}) {
+  const size_t axes = weight.rank() - 2;
+  const bool batched = input.rank() == weight.rank();
+  Value x = batched ? input : g.unsqueeze(input, {0});
+  if (pads.empty()) {
+    const std::vector<int64_t> padding = per_axis(c.padding, axes);
+    pads = padding;
+    pads.insert(pads.end(), padding.begin(), padding.end());
+  }
+  std::vector<Operand> operands{x,
+                                weight,
+                                bias,
+                                attr("strides", per_axis(c.stride, axes)),
+                                attr("pads", std::move(pads)),
+                                attr("dilations", per_axis(c.dilation, axes)),
+                                attr("group", c.groups)};
+  if (c.transposed) operands.push_back(attr("output_padding", per_axis(c.output_padding, axes)));
+  Value result = g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
+  if (batched) return result;
+  if (!result.ranked())
+    result.get()->type = ir::TensorType{input.element_type(), std::vector<Dim>(weight.rank(), Dim(1))};
+  return g.squeeze(result, {0});
+}
+
+// padding='same' or 'valid'. For 'same' PyTorch pads the odd one at the end.
+Value convolution_by_name(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias,
+                          Convolution c, const std::string& padding) {
+  const size_t axes = weight.rank() - 2;
+  std::vector<int64_t> pads(2 * axes, 0);
+  if (padding == "same") {
+    const std::vector<int64_t> dilation = per_axis(c.dilation, axes);
+    for (size_t i = 0; i < axes; ++i) {
+      const Dim& kernel = weight.dim(static_cast<int64_t>(i) + 2);
+      if (!kernel.is_static()) g.refuse("padding='same' needs a kernel of constant size");
+      const int64_t total = dilation[i] * (kernel.value() - 1);
+      pads[i] = total / 2;
+      pads[axes + i] = total - total / 2;
+    }
+  } else if (padding != "valid") {
+    g.refuse("padding '" + padding + "' is neither 'same' nor 'valid'");
+  }
+  return convolution(g, input, weight, bias, c, std::move(pads));
+}
+
+}  // namespace
+
+void register_convolution(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Ints = std::vector<int64_t>;
+
+  for (int axes = 1; axes <= 3; ++axes) {
+    on(fmt::format("aten::conv{0}d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{0}] stride=1, "
+                   "SymInt[{0}] padding=0, "
+                   "SymInt[{0}] dilation=1, SymInt groups=1) -> Tensor",
+                   axes),
+       Since{9},
+       [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride, Ints padding,
+          Ints dilation, int64_t groups) {
+         return convolution(g, input, weight, bias, {stride, padding, dilation, groups, false, {}});
+       });
+    on(fmt::format(
+           "aten::conv{0}d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{0}] stride=1, "
+           "str padding=\"valid\", SymInt[{0}] dilation=1, SymInt groups=1) -> Tensor",
+           axes),
+       Since{9},
+       [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride,
+          std::string padding, Ints dilation, int64_t groups) {
+         return convolution_by_name(g, input, weight, bias, {stride, {}, dilation, groups, false, {}},
+                                    padding);
+       });
+    on(fmt::format("aten::conv_transpose{0}d{1}(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{0}] "
+                   "stride=1, "
+                   "SymInt[{0}] padding=0, SymInt[{0}] output_padding=0, SymInt groups=1, SymInt[{0}] "
+                   "dilation=1) -> Tensor",
+                   axes, axes == 1 ? "" : fmt::format(".input", axes)),
+       Since{9},
+       [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride, Ints padding,
+          Ints output_padding, int64_t groups, Ints dilation) {
+         return convolution(g, input, weight, bias,
+                            {stride, padding, dilation, groups, true, output_padding});
+       });
+  }
+
+  on("aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
+     "SymInt[] dilation, "
+     "bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride, Ints padding,
+        Ints dilation, bool transposed, Ints output_padding, int64_t groups) {
+       return convolution(g, input, weight, bias,
+                          {stride, padding, dilation, groups, transposed, output_padding});
+     });
+}
+
+}  // namespace opbridge::lowering
