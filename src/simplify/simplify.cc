@@ -1,0 +1,8 @@
+#include "opbridge/convert.h"
+#include "simplify/passes.h"
+
+namespace opbridge {
+
+void simplify(ir::Graph& graph, int) { remove_dead_code(graph); }
+
+}  // namespace opbridge
