@@ -31,7 +31,7 @@ install_packages() {
   (( ${#packages[@]} )) || return 0
   local install="apt-get install -y --no-install-recommends ${packages[*]}"
   if (( EUID )); then
-    sudo -n true 2>/dev/null || stop "packages are missing and root is needed; run: sudo $install"
+    sudo -n true 2>/dev/null || stop "packages are missing and root is needed; run: sudo apt-get update && sudo $install"
     as_root=(sudo -n)
   fi
   say "apt installs: ${packages[*]}"
