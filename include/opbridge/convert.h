@@ -25,13 +25,13 @@ enum class ExternalData {
 
 struct ConvertOptions {
   int opset = default_opset;
-  std::map<std::string, int>
-      custom_opsets;  // domain → version written to the model; 1 for a domain not named here
+  // Domain → version written to the model; 1 for a domain not named here.
+  std::map<std::string, int> custom_opsets = {};
   ExternalData external_data = ExternalData::automatic;
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
-  std::vector<std::string> input_names;  // in order; empty: the program's own
-  std::vector<std::string> output_names;
+  std::vector<std::string> input_names = {};  // in order; empty: the program's own
+  std::vector<std::string> output_names = {};
 };
 
 // Functions (ONNX FunctionProto, serialized) that nodes of the model call, by domain and name.

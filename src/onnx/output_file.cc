@@ -1,0 +1,134 @@
+#include "onnx/output_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <climits>
+#include <system_error>
+#include <utility>
+
+#include "opbridge/error.h"
+
+namespace opbridge::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& target, int error) {
+  throw Error(ErrorCode::io,
+              fmt::format("cannot write {}: {}", target.string(), std::system_category().message(error)));
+}
+
+fs::path unused_name_beside(const fs::path& target) {
+  static std::atomic<unsigned> counter{0};
+  fs::path name;
+  struct stat status;
+  do {
+    name = target.parent_path() / fmt::format(".opbridge-{}-{}.tmp", getpid(), counter++);
+  } while (lstat(name.c_str(), &status) == 0);
+  return name;
+}
+
+// Moves what stands at a path out of the way, and restores that state unless it is told to keep the new one.
+class SetAside {
+ public:
+  explicit SetAside(fs::path path) : path_(std::move(path)) {
+    const fs::path name = unused_name_beside(path_);
+    if (rename(path_.c_str(), name.c_str()) == 0) {
+      aside_ = name;
+    } else if (errno != ENOENT) {
+      fail(path_, errno);
+    }
+  }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+  ~SetAside() {
+    if (keep_new_) {
+      if (!aside_.empty()) unlink(aside_.c_str());
+    } else if (aside_.empty()) {
+      unlink(path_.c_str());
+    } else {
+      rename(aside_.c_str(), path_.c_str());
+    }
+  }
+  void keep_new() { keep_new_ = true; }
+
+ private:
+  fs::path path_;
+  fs::path aside_;  // empty where nothing stood there
+  bool keep_new_ = false;
+};
+
+}  // namespace
+
+OutputFile::OutputFile(fs::path target) : target_(std::move(target)) {
+  struct stat status;
+  if (stat(target_.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) fail(target_, EISDIR);
+    if (!S_ISREG(status.st_mode)) {
+      throw Error(ErrorCode::io, fmt::format("cannot write {}: not a regular file", target_.string()));
+    }
+    if (faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0) fail(target_, errno);
+  }
+  do {
+    temporary_ = unused_name_beside(target_);
+    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
+  if (descriptor_ < 0) fail(target_, errno);
+}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void OutputFile::write(std::span<const std::span<const std::byte>> pieces) {
+  std::vector<iovec> vectors;
+  vectors.reserve(pieces.size());
+  for (std::span<const std::byte> piece : pieces) {
+    if (!piece.empty()) vectors.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+  }
+  for (size_t first = 0; first < vectors.size();) {
+    const size_t count = std::min<size_t>(vectors.size() - first, IOV_MAX);
+    const ssize_t result = writev(descriptor_, &vectors[first], static_cast<int>(count));
+    if (result < 0) {
+      if (errno == EINTR) continue;
+      fail(target_, errno);
+    }
+    // A short write may end inside a piece.
+    size_t written = static_cast<size_t>(result);
+    while (first < vectors.size() && written >= vectors[first].iov_len) written -= vectors[first++].iov_len;
+    if (written > 0) {
+      vectors[first].iov_base = static_cast<std::byte*>(vectors[first].iov_base) + written;
+      vectors[first].iov_len -= written;
+    }
+  }
+}
+
+void OutputFile::close() {
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail(target_, errno);
+}
+
+void OutputFile::rename_to_target() {
+  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, errno);
+  temporary_.clear();
+}
+
+void publish(OutputFile& file) { file.rename_to_target(); }
+
+void publish(OutputFile& data, OutputFile& model) {
+  SetAside old_model(model.target_);
+  SetAside old_data(data.target_);  // restored before the model that refers to it
+  data.rename_to_target();
+  model.rename_to_target();
+  old_model.keep_new();
+  old_data.keep_new();
+}
+
+}  // namespace opbridge::onnx

@@ -1,0 +1,45 @@
+// Files that come into being whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+namespace opbridge::onnx {
+
+// A temporary file in the folder of `target`, which takes the target's place when it is complete. Every
+// function throws Error(io), with the target's path and the system's reason.
+class OutputFile {
+ public:
+  // Refuses a target that is there and is not a regular file, or that the user may not write.
+  explicit OutputFile(std::filesystem::path target);
+  OutputFile(OutputFile&&) = delete;
+  ~OutputFile();  // removes what has not been published
+
+  const std::filesystem::path& target() const { return target_; }
+  // Appends the pieces in order, from where they lie.
+  void write(std::span<const std::span<const std::byte>> pieces);
+  void close();
+
+ private:
+  friend void publish(OutputFile& file);
+  friend void publish(OutputFile& data, OutputFile& model);
+  void rename_to_target();
+
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;  // empty once published
+  int descriptor_ = -1;
+};
+
+// Puts the closed file at its target, replacing what is there, in one step.
+void publish(OutputFile& file);
+
+// Puts a model and the data it refers to at their targets. There is no moment at which a model, old or new,
+// stands beside data that is not its own: the old model steps aside first, then the data and the new model
+// take their places. Where a step fails, the steps before are undone. A process killed in between leaves no
+// model at the target, and the old files beside it as `.opbridge-*`.
+void publish(OutputFile& data, OutputFile& model);
+
+}  // namespace opbridge::onnx

@@ -1,0 +1,97 @@
+// The field numbers of onnx.proto (IR version 14) that opbridge writes or reads.
+#pragma once
+
+#include <protozero/types.hpp>
+
+namespace opbridge::onnx::proto {
+
+using Tag = protozero::pbf_tag_type;
+
+enum class Model : Tag {
+  ir_version = 1,
+  producer_name = 2,
+  producer_version = 3,
+  domain = 4,
+  model_version = 5,
+  doc_string = 6,
+  graph = 7,
+  opset_import = 8,
+  metadata_props = 14,
+  functions = 25,
+};
+
+// Keys of NodeProto.metadata_props: where in the PyTorch program a node comes from, its line and its module.
+inline constexpr char source_line_key[] = "pytorch.source";
+inline constexpr char source_scope_key[] = "pytorch.scope";
+
+enum class OperatorSetId : Tag { domain = 1, version = 2 };
+
+enum class StringStringEntry : Tag { key = 1, value = 2 };
+
+enum class Function : Tag { name = 1, node = 7, domain = 10 };
+
+enum class Graph : Tag {
+  node = 1,
+  name = 2,
+  initializer = 5,
+  input = 11,
+  output = 12,
+  value_info = 13,
+  sparse_initializer = 15,
+};
+
+enum class ValueInfo : Tag { name = 1, type = 2 };
+
+enum class Node : Tag {
+  input = 1,
+  output = 2,
+  name = 3,
+  op_type = 4,
+  attribute = 5,
+  doc_string = 6,
+  domain = 7,
+  overload = 8,
+  metadata_props = 9,
+};
+
+// The numbers of AttributeProto.AttributeType are those of onnx::AttributeKind.
+enum class Attribute : Tag {
+  name = 1,
+  f = 2,
+  i = 3,
+  s = 4,
+  t = 5,
+  g = 6,
+  floats = 7,
+  ints = 8,
+  strings = 9,
+  tensors = 10,
+  graphs = 11,
+  type = 20,
+};
+
+enum class Tensor : Tag {
+  dims = 1,
+  data_type = 2,
+  segment = 3,
+  float_data = 4,
+  int32_data = 5,
+  string_data = 6,
+  int64_data = 7,
+  name = 8,
+  raw_data = 9,
+  double_data = 10,
+  uint64_data = 11,
+  external_data = 13,
+  data_location = 14,
+};
+
+inline constexpr int data_location_external = 1;
+
+enum class Type : Tag { tensor_type = 1, sequence_type = 4 };
+enum class SequenceType : Tag { elem_type = 1 };
+enum class TensorType : Tag { elem_type = 1, shape = 2 };
+enum class TensorShape : Tag { dim = 1 };
+enum class Dimension : Tag { dim_value = 1, dim_param = 2 };
+
+}  // namespace opbridge::onnx::proto

@@ -1,0 +1,46 @@
+// TensorProto to Weight.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "frontend/mapped_file.h"
+#include "opbridge/ir.h"
+
+namespace opbridge::onnx {
+
+struct NamedWeight {
+  std::string_view name;
+  ir::Weight weight;
+};
+
+class TensorReader {
+ public:
+  // `owner` keeps alive the bytes that messages are read from. External data is refused where `folder` is
+  // empty.
+  TensorReader(std::shared_ptr<const void> owner, std::filesystem::path folder)
+      : owner_(std::move(owner)), folder_(std::move(folder)) {}
+
+  // Borrows raw and external bytes; copies numbers that stand in typed fields. Throws Error(invalid_file).
+  NamedWeight read(std::string_view message);
+
+ private:
+  struct ExternalData {
+    std::string_view location;
+    std::string_view offset;
+    std::string_view length;
+  };
+  void read_external(const ExternalData& data, ir::Weight& weight);
+  const MappedFile& external_file(std::string_view location);
+
+  std::shared_ptr<const void> owner_;
+  std::filesystem::path folder_;
+  std::map<std::string, MappedFile, std::less<>> external_files_;  // by location
+};
+
+}  // namespace opbridge::onnx

@@ -1,0 +1,282 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+
+#include "model_samples.h"
+#include "onnx/model_reader.h"
+#include "onnx/output_file.h"
+
+namespace opbridge {
+namespace {
+
+using test::floats;
+using test::linear_model;
+using test::read_text;
+using test::TemporaryFolder;
+using test::write_text;
+
+std::string message_of(const std::function<void()>& action, ErrorCode code) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return {};
+}
+
+TEST(ModelWriter, OneFileByDefault) {
+  const TemporaryFolder folder;
+  const WriteReport report = write_onnx(linear_model(), folder / "m.onnx", {});
+  EXPECT_EQ(folder.list(), "m.onnx");
+  EXPECT_EQ(report.model_bytes, std::filesystem::file_size(folder / "m.onnx"));
+  EXPECT_EQ(report.external_bytes, 0u);
+  EXPECT_TRUE(report.external_file.empty());
+}
+
+TEST(ModelWriter, TheSameModelGivesTheSameBytes) {
+  const TemporaryFolder folder;
+  write_onnx(linear_model(), folder / "a.onnx", {});
+  write_onnx(linear_model(), folder / "b.onnx", {});
+  EXPECT_EQ(read_text(folder / "a.onnx"), read_text(folder / "b.onnx"));
+}
+
+TEST(ModelWriter, FilesHaveThePermissionsOfNewFiles) {
+  const TemporaryFolder folder;
+  write_onnx(linear_model(), folder / "m.onnx", {});
+  write_text(folder / "plain", "");
+  EXPECT_EQ(std::filesystem::status(folder / "m.onnx").permissions(),
+            std::filesystem::status(folder / "plain").permissions());
+}
+
+TEST(ModelWriter, ExternalDataIsAlignedAndTiedWeightsLieOnce) {
+  const TemporaryFolder folder;
+  OnnxModel model = linear_model();
+  ir::Weight tied = *model.graph.initializers[0]->weight;
+  tied.dims = {64, 32};
+  model.graph.add_initializer("tied", tied);
+  model.graph.add_initializer("odd", test::iota(1, 257));
+  model.graph.add_initializer("after_odd", test::iota(1, 300));
+  const WriteReport report = write_onnx(model, folder / "m.onnx", {.external_data = ExternalData::always});
+  EXPECT_EQ(folder.list(), "m.onnx m.onnx.data");
+  EXPECT_EQ(report.external_file, folder / "m.onnx.data");
+  // linear.weight, odd, padding to 64, after_odd; linear.bias is small and stays in the model.
+  EXPECT_EQ(report.external_bytes, 32u * 64 * 4 + (257 * 4 + 60) + 300 * 4);
+  EXPECT_EQ(std::filesystem::file_size(folder / "m.onnx.data"), report.external_bytes);
+
+  const onnx::ModelFile file = onnx::read_onnx(folder / "m.onnx");
+  const std::vector<ir::Value*>& read = file.model.graph.initializers;
+  ASSERT_EQ(read.size(), 5u);
+  EXPECT_EQ(read[0]->weight->bytes.data(), read[2]->weight->bytes.data());
+  for (size_t i = 0; i < read.size(); ++i) {
+    const ir::Weight& written = *model.graph.initializers[i]->weight;
+    EXPECT_TRUE(std::ranges::equal(read[i]->weight->bytes, written.bytes)) << read[i]->name;
+    if (written.bytes.size() >= 1024) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(read[i]->weight->bytes.data()) % 64, 0u) << read[i]->name;
+    }
+  }
+}
+
+TEST(ModelWriter, ModelsAboveTwoGigabytesUseExternalData) {
+  const TemporaryFolder folder;
+  // Never touched zero pages: neither the memory nor the disk is needed, for the write fails before.
+  constexpr size_t size = size_t{1} << 31;
+  const std::unique_ptr<std::byte, void (*)(void*)> zeros(static_cast<std::byte*>(std::calloc(size, 1)),
+                                                          std::free);
+  OnnxModel model = linear_model();
+  ir::Weight large;
+  large.element_type = ElementType::uint8;
+  large.dims = {int64_t{1} << 31};
+  large.bytes = {zeros.get(), size};
+  model.graph.add_initializer("large", large);
+  const std::string message =
+      message_of([&] { write_onnx(model, folder / "m.onnx", {.external_data = ExternalData::never}); },
+                 ErrorCode::unsupported);
+  EXPECT_NE(message.find("allow external data"), std::string::npos) << message;
+  EXPECT_EQ(folder.list(), "");
+}
+
+TEST(ModelWriter, SourceLinesAreMetadataOrBeforeThatDocStrings) {
+  const TemporaryFolder folder;
+  OnnxModel model = linear_model();
+  const ir::Source source = model.graph.nodes[0]->source;
+  write_onnx(model, folder / "new.onnx", {});
+  const onnx::ModelFile with_metadata = onnx::read_onnx(folder / "new.onnx");
+  EXPECT_EQ(with_metadata.ir_version, 10);
+  EXPECT_EQ(with_metadata.model.graph.nodes[0]->source.line, source.line);
+  EXPECT_EQ(with_metadata.model.graph.nodes[0]->source.scope, source.scope);
+  EXPECT_EQ(with_metadata.model.graph.nodes[1]->source.line, "");
+
+  model.opset_imports[""] = 17;
+  write_onnx(model, folder / "old.onnx", {});
+  const onnx::ModelFile with_doc_string = onnx::read_onnx(folder / "old.onnx");
+  EXPECT_EQ(with_doc_string.ir_version, 8);
+  EXPECT_EQ(with_doc_string.model.graph.nodes[0]->source.line, source.line);
+  EXPECT_EQ(with_doc_string.model.graph.nodes[0]->source.scope, "");
+
+  write_onnx(model, folder / "none.onnx", {.source_lines = false});
+  EXPECT_EQ(read_text(folder / "none.onnx").find("model.py"), std::string::npos);
+}
+
+TEST(ModelWriter, RefusesWhatOnnxCannotHold) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::function<void(OnnxModel&)>& spoil) {
+    OnnxModel model = linear_model();
+    spoil(model);
+    const std::string message =
+        message_of([&] { write_onnx(model, folder / "m.onnx", {}); }, ErrorCode::internal);
+    EXPECT_EQ(folder.list(), "");
+    return message;
+  };
+  EXPECT_NE(
+      refused([](OnnxModel& m) { m.graph.nodes[2]->set("n", Dim::symbol("s0")); }).find("attribute n is s0"),
+      std::string::npos);
+  EXPECT_NE(refused([](OnnxModel& m) { m.graph.nodes[2]->set("self", m.graph.inputs[0]); }).find("lowered"),
+            std::string::npos);
+  EXPECT_NE(refused([](OnnxModel& m) { m.graph.nodes[2]->set("device", ir::Opaque{"cpu"}); }).find("cpu"),
+            std::string::npos);
+  EXPECT_NE(refused([](OnnxModel& m) { m.graph.nodes[2]->op = std::string("custom::f"); }).find("\"custom\""),
+            std::string::npos);
+  EXPECT_NE(
+      refused([](OnnxModel& m) { m.graph.nodes[1]->outputs[0]->name = std::string("x"); }).find("named x"),
+      std::string::npos);
+  EXPECT_NE(refused([](OnnxModel& m) { m.graph.nodes[1]->outputs[0]->name.clear(); }).find("no name"),
+            std::string::npos);
+}
+
+TEST(ModelWriter, AFailedWriteLeavesTheTargetAsItWas) {
+  const TemporaryFolder folder;
+  write_text(folder / "m.onnx", "old model");
+  write_text(folder / "m.onnx.data", "old data");
+  const auto unchanged = [&] {
+    return folder.list() == "m.onnx m.onnx.data" && read_text(folder / "m.onnx") == "old model" &&
+           read_text(folder / "m.onnx.data") == "old data";
+  };
+  // The system refuses to make files longer than 4000 bytes, as a full disk would.
+  rlimit limit;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{4000, limit.rlim_max};
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string inside =
+      message_of([&] { write_onnx(linear_model(), folder / "m.onnx", {}); }, ErrorCode::io);
+  const std::string outside = message_of(
+      [&] { write_onnx(linear_model(), folder / "m.onnx", {.external_data = ExternalData::always}); },
+      ErrorCode::io);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(inside, "cannot write " + (folder / "m.onnx").string() + ": File too large");
+  EXPECT_EQ(outside, "cannot write " + (folder / "m.onnx.data").string() + ": File too large");
+  EXPECT_TRUE(unchanged());
+}
+
+TEST(ModelWriter, RefusesTargetsThatAreNotFiles) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "directory");
+  EXPECT_NE(message_of([&] { write_onnx(linear_model(), folder / "directory", {}); }, ErrorCode::io)
+                .find("Is a directory"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { write_onnx(linear_model(), folder / "missing/m.onnx", {}); }, ErrorCode::io)
+                .find("No such file or directory"),
+            std::string::npos);
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_NE(message_of([&] { write_onnx(linear_model(), folder / "pipe", {}); }, ErrorCode::io)
+                .find("not a regular file"),
+            std::string::npos);
+  EXPECT_EQ(folder.list(), "directory pipe");
+}
+
+TEST(ModelWriter, RefusesFilesThatMayNotBeWritten) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write everything";
+  const TemporaryFolder folder;
+  write_text(folder / "m.onnx", "old model");
+  std::filesystem::permissions(folder / "m.onnx", std::filesystem::perms::owner_read);
+  EXPECT_NE(message_of([&] { write_onnx(linear_model(), folder / "m.onnx", {}); }, ErrorCode::io)
+                .find("Permission denied"),
+            std::string::npos);
+  EXPECT_EQ(read_text(folder / "m.onnx"), "old model");
+}
+
+class Publishing : public ::testing::Test {
+ protected:
+  Publishing() {
+    write_text(folder / "m", "old model");
+    write_text(folder / "d", "old data");
+  }
+  void write(onnx::OutputFile& file, std::string_view text) {
+    const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+    file.write(std::span(&piece, 1));
+    file.close();
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(Publishing, ReplacesBoth) {
+  onnx::OutputFile data(folder / "d");
+  onnx::OutputFile model(folder / "m");
+  write(data, "new data");
+  write(model, "new model");
+  publish(data, model);
+  EXPECT_EQ(folder.list(), "d m");
+  EXPECT_EQ(read_text(folder / "d"), "new data");
+  EXPECT_EQ(read_text(folder / "m"), "new model");
+}
+
+// Whichever of the two renames fails, both old files are back.
+TEST_F(Publishing, RestoresBothWhereOneFails) {
+  for (const char* lost : {"m", "d"}) {
+    {
+      onnx::OutputFile data(folder / "d");
+      onnx::OutputFile model(folder / "m");
+      write(data, "new data");
+      write(model, "new model");
+      for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+        const bool is_lost = read_text(entry.path()) == (*lost == 'm' ? "new model" : "new data");
+        if (is_lost) std::filesystem::remove(entry.path());
+      }
+      message_of([&] { publish(data, model); }, ErrorCode::io);
+    }
+    EXPECT_EQ(folder.list(), "d m");
+    EXPECT_EQ(read_text(folder / "d"), "old data");
+    EXPECT_EQ(read_text(folder / "m"), "old model");
+  }
+}
+
+TEST_F(Publishing, RemovesNewDataWhereThereWasNone) {
+  std::filesystem::remove(folder / "d");
+  {
+    onnx::OutputFile data(folder / "d");
+    onnx::OutputFile model(folder / "m");
+    write(data, "new data");
+    write(model, "new model");
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+      if (read_text(entry.path()) == "new model") std::filesystem::remove(entry.path());
+    }
+    message_of([&] { publish(data, model); }, ErrorCode::io);
+  }
+  EXPECT_EQ(folder.list(), "m");
+  EXPECT_EQ(read_text(folder / "m"), "old model");
+}
+
+TEST(OutputFile, WritesMorePiecesThanOneCallTakes) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += static_cast<char>('a' + i % 26);
+  std::vector<std::span<const std::byte>> pieces;
+  for (size_t i = 0; i < text.size(); ++i) {
+    pieces.push_back(std::as_bytes(std::span(text)).subspan(i, 1));
+    if (i % 3 == 0) pieces.push_back({});
+  }
+  onnx::OutputFile file(folder / "f");
+  file.write(pieces);
+  file.close();
+  publish(file);
+  EXPECT_EQ(read_text(folder / "f"), text);
+}
+
+}  // namespace
+}  // namespace opbridge
