@@ -1,0 +1,65 @@
+# opbridge_add_operators(my_ops SOURCES my_add.cc …
+#                        [LINK_LIBRARIES …] [COMPILE_OPTIONS …] [OUTPUT_DIRECTORY folder])
+#
+# Builds operators written against opbridge/operator.h into two modules: libmy_ops_torch.so, which PyTorch loads
+# (torch.ops.load_library, or opbridge.load_operators, which adds autograd and symbolic shapes), and libmy_ops_ort.so,
+# which ONNX Runtime loads (SessionOptions.register_custom_ops_library). The targets are my_ops_torch and my_ops_ort.
+#
+# OPBRIDGE_TORCH_DIR, the folder of the torch package, is looked up in the Python that find_package(Python) names; where
+# it is empty the first module is left out. OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR holds onnxruntime_c_api.h.
+
+# This file stands in cmake/ of the source tree, or beside opbridgeConfig.cmake of an installed opbridge.
+if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/../operators/sdk/library.cc)
+  set(OPBRIDGE_SDK_DIR ${CMAKE_CURRENT_LIST_DIR}/../operators/sdk)
+  set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
+else()
+  set(OPBRIDGE_SDK_DIR ${CMAKE_CURRENT_LIST_DIR}/sdk)
+  find_path(OPBRIDGE_SDK_INCLUDE_DIR opbridge/operator.h
+            HINTS ${CMAKE_CURRENT_LIST_DIR}/../../../include ${CMAKE_CURRENT_LIST_DIR}/../../../../include)
+endif()
+
+function(opbridge_add_operators name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "SOURCES;LINK_LIBRARIES;COMPILE_OPTIONS")
+  if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "opbridge_add_operators(${name} SOURCES file.cc …): wrong arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+
+  # Compiled once for both. Each library has a table of operators of its own, so nothing of it may be visible to, or
+  # be merged with, that of another library in the process. Integers wrap around in kernels, as they do in PyTorch.
+  add_library(${name}_objects OBJECT ${arg_SOURCES} ${OPBRIDGE_SDK_DIR}/library.cc)
+  set_target_properties(${name}_objects PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_features(${name}_objects PUBLIC cxx_std_20)
+  target_compile_options(${name}_objects
+    PUBLIC $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> PRIVATE -fwrapv ${arg_COMPILE_OPTIONS})
+  target_include_directories(${name}_objects PUBLIC ${OPBRIDGE_SDK_INCLUDE_DIR} PRIVATE ${OPBRIDGE_SDK_DIR})
+  target_link_libraries(${name}_objects PRIVATE ${arg_LINK_LIBRARIES})
+
+  set(hosts ort)
+  if(OPBRIDGE_TORCH_DIR)
+    list(APPEND hosts torch)
+  endif()
+  foreach(host IN LISTS hosts)
+    set(target ${name}_${host})
+    add_library(${target} MODULE ${OPBRIDGE_SDK_DIR}/${host}_adapter.cc)
+    set_target_properties(${target} PROPERTIES
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+    target_link_libraries(${target} PRIVATE ${name}_objects ${arg_LINK_LIBRARIES})
+    target_link_options(${target} PRIVATE
+      -Wl,--version-script=${OPBRIDGE_SDK_DIR}/exports.map $<$<CONFIG:Release>:-Wl,--strip-all> $<$<NOT:$<BOOL:${OPBRIDGE_SANITIZE}>>:-Wl,--no-undefined>)
+    if(arg_OUTPUT_DIRECTORY)
+      set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT_DIRECTORY})
+    endif()
+  endforeach()
+
+  target_include_directories(${name}_ort SYSTEM PRIVATE ${OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR})
+  if(OPBRIDGE_TORCH_DIR)
+    # 2.10 is the first release with all that the adapter calls. The library is found by its name in the process that
+    # has imported torch; no path to it is kept.
+    target_compile_definitions(${name}_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
+    target_include_directories(${name}_torch SYSTEM PRIVATE ${OPBRIDGE_TORCH_DIR}/include)
+    target_link_options(${name}_torch PRIVATE -Wl,-rpath-link,${OPBRIDGE_TORCH_DIR}/lib)
+    target_link_libraries(${name}_torch PRIVATE ${OPBRIDGE_TORCH_DIR}/lib/libtorch_cpu.so)
+    set_target_properties(${name}_torch PROPERTIES SKIP_BUILD_RPATH ON)
+  endif()
+endfunction()

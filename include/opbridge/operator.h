@@ -1,0 +1,208 @@
+// Write an operator once; PyTorch and ONNX Runtime both run it.
+//
+//   #include "opbridge/operator.h"
+//   using namespace opbridge::op;
+//
+//   OPBRIDGE_OPERATOR("custom::my_add(Tensor a, Tensor b) -> Tensor")
+//       .shape([](const Shape& a, const Shape& b) {
+//         require_same_shape(a, b, "a and b");
+//         return a;
+//       })
+//       .cpu(types<float, double>, []<class T>(Context& context, TensorView<const T> a, TensorView<const T>
+//       b,
+//                                              TensorView<T> out) {
+//         context.parallel_for(out.size(), 16384, [&](std::int64_t begin, std::int64_t end) {
+//           for (std::int64_t i = begin; i < end; ++i) out[i] = 2 * a[i] + b[i];
+//         });
+//       });
+//
+// The CMake function opbridge_add_operators(my_ops SOURCES my_add.cc) makes two libraries of it:
+// libmy_ops_torch.so, where it is torch.ops.custom.my_add, and libmy_ops_ort.so, where it is the node my_add
+// of the domain custom. The mapping between them follows from the schema line (see opbridge/operator_abi.h).
+//
+// The schema line is PyTorch's, with the argument types Tensor, int, SymInt, float, Scalar, bool, str, their
+// lists `T[]` and optionals `T?`, and defaults; it returns one or several Tensor, or Tensor[]. A kernel and a
+// shape rule are lambdas that capture nothing and take what the line says, checked when they are compiled:
+//
+//   schema           kernel                               shape rule
+//   Tensor           TensorView<const T>                  const Shape&
+//   Tensor?          std::optional<TensorView<const T>>   const std::optional<Shape>&
+//   Tensor[]         std::span<const TensorView<const T>> const std::vector<Shape>&
+//   int, SymInt      std::int64_t                         std::int64_t or Dim; Dim for SymInt
+//   float, Scalar    double                               double
+//   bool, str        bool, std::string_view               bool, std::string_view
+//   int[], …         std::span<const std::int64_t>, …     the same; const Shape& for SymInt[]
+//   int?, …          std::optional<std::int64_t>, …       the same
+//   -> Tensor        TensorView<T>, or Output<T>          returns Shape
+//                    where the data decides the size
+//   -> (Tensor, …)   one for each                         returns std::tuple<Shape, …>
+//   -> Tensor[]      std::span<const TensorView<T>>       returns std::vector<Shape>
+//
+// Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. What a kernel or a shape
+// rule throws (`require` throws for you) becomes the host's error, with the name of the operator before it.
+// The shape rule runs before every kernel, so what it demands of shapes and arguments holds there.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "opbridge/operator/backward.h"
+#include "opbridge/operator/binding.h"
+
+namespace opbridge::op {
+
+// Element types for which a kernel is instantiated, one kernel for each: .cpu(types<float, double>, …).
+template <class... T>
+inline constexpr Types<T...> types{};
+
+inline constexpr Types<float, double> floating_types{};
+inline constexpr Types<std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t> integer_types{};
+inline constexpr Types<float, double, Half, BFloat16, std::int8_t, std::int16_t, std::int32_t, std::int64_t,
+                       std::uint8_t>
+    numeric_types{};
+
+namespace detail {
+
+// What adapters know of an operator.
+struct Record {
+  const Schema* schema = nullptr;
+  int version = 1;
+  ShapeFunction shape = nullptr;
+  std::vector<Kernel> cpu;
+  std::vector<Kernel> cuda;
+  // The gradient: an operator of its own, `name_backward`, on the gradients of all returns, then all
+  // arguments, then `bool[] wanted` with one flag for each return, which are the gradients of the tensors
+  // listed in `differentiable` (as indices of arguments). Empty where there is none.
+  std::vector<Kernel> backward;
+  ShapeFunction backward_shape = nullptr;
+  std::vector<std::size_t> differentiable;
+};
+
+// Adds to the table of the library that this file is linked into.
+void add_operator(Record record);
+
+// Calls f<T…> for each combination of the element types in the lists.
+template <class F, class... Chosen>
+void for_each_combination(const F& f, Types<Chosen...>) {
+  f.template operator()<Chosen...>();
+}
+template <class F, class... Chosen, class... T, class... Lists>
+void for_each_combination(const F& f, Types<Chosen...>, Types<T...>, Lists... lists) {
+  (for_each_combination(f, Types<Chosen..., T>{}, lists...), ...);
+}
+
+}  // namespace detail
+
+template <const detail::Schema& schema>
+class ShapedOperator {
+ public:
+  explicit ShapedOperator(detail::ShapeFunction shape) {
+    record_.schema = &schema;
+    record_.shape = shape;
+  }
+
+  // A kernel for tensors in main memory, instantiated for each element type of `types`; with several lists,
+  // for each combination. Without any, the lambda names the types itself. Further calls add kernels; the
+  // first one whose element types are those of the call runs.
+  template <class F>
+  ShapedOperator&& cpu(F) && {
+    return add<F>(record_.cpu);
+  }
+  template <class... A, class F>
+  ShapedOperator&& cpu(Types<A...> types, F) && {
+    return add<F>(record_.cpu, types);
+  }
+  template <class... A, class... B, class F>
+  ShapedOperator&& cpu(Types<A...> types, Types<B...> more_types, F) && {
+    return add<F>(record_.cpu, types, more_types);
+  }
+
+  // The same for tensors in the memory of a CUDA device; launches on context.stream().
+  template <class F>
+  ShapedOperator&& cuda(F) && {
+    return add<F>(record_.cuda);
+  }
+  template <class... A, class F>
+  ShapedOperator&& cuda(Types<A...> types, F) && {
+    return add<F>(record_.cuda, types);
+  }
+  template <class... A, class... B, class F>
+  ShapedOperator&& cuda(Types<A...> types, Types<B...> more_types, F) && {
+    return add<F>(record_.cuda, types, more_types);
+  }
+
+  // The gradient, for training in PyTorch. Takes Context&, the gradient of each return (TensorView<const T>),
+  // each argument as a kernel does, then for each Tensor and Tensor? argument its gradient to write, of the
+  // same shape: std::optional<TensorView<T>>, empty where nobody asks for it, or NoGradient for an argument
+  // that has none.
+  template <class F>
+  ShapedOperator&& backward(F) && {
+    return add_backward<F>(Types<>{});
+  }
+  template <class... A, class F>
+  ShapedOperator&& backward(Types<A...>, F) && {
+    (add_backward<F>(Types<A>{}), ...);
+    return std::move(*this);
+  }
+
+  // The version of the domain's opset from which this schema holds; 1 where it is not said.
+  ShapedOperator&& version(int version) && {
+    record_.version = version;
+    return std::move(*this);
+  }
+
+  detail::Record take() && { return std::move(record_); }
+
+ private:
+  template <class F, class... Lists>
+  ShapedOperator&& add(std::vector<detail::Kernel>& kernels, Lists... lists) {
+    const auto bind = [&]<class... T>() {
+      kernels.push_back(detail::KernelBinding<schema, F, T...>::make());
+    };
+    detail::for_each_combination(bind, Types<>{}, lists...);
+    return std::move(*this);
+  }
+
+  template <class F, class... T>
+  ShapedOperator&& add_backward(Types<T...>) {
+    using Binding = detail::BackwardBinding<schema, F, T...>;
+    record_.backward.push_back(Binding::make());
+    record_.backward_shape = &Binding::shape;
+    record_.differentiable = Binding::differentiable();
+    return std::move(*this);
+  }
+
+  detail::Record record_;
+};
+
+// The end of an operator: puts it into the table of its library.
+class Registration {
+ public:
+  template <const detail::Schema& schema>
+  Registration(ShapedOperator<schema>&& op) {  // NOLINT: so that the macro's `= Operator<…>()…` reads on
+    detail::add_operator(std::move(op).take());
+  }
+};
+
+// The start of every operator: its shape rule comes first.
+template <detail::FixedString line>
+class Operator {
+ public:
+  // The shapes of the outputs; the place to check shapes and arguments, since it runs before every kernel.
+  template <class F>
+  auto shape(F) && {
+    return ShapedOperator<schema>(&detail::ShapeBinding<schema, F>::run);
+  }
+
+ private:
+  static constexpr detail::Schema schema = detail::SchemaReader(line.view()).read();
+};
+
+}  // namespace opbridge::op
+
+#define OPBRIDGE_CONCATENATE_(a, b) a##b
+#define OPBRIDGE_UNIQUE_(name, counter) OPBRIDGE_CONCATENATE_(name, counter)
+#define OPBRIDGE_OPERATOR(schema)                                              \
+  [[maybe_unused]] static const ::opbridge::op::Registration OPBRIDGE_UNIQUE_( \
+      opbridge_operator_, __COUNTER__) = ::opbridge::op::Operator<schema>()

@@ -1,0 +1,385 @@
+#include "library.h"
+
+#include <charconv>
+#include <cstring>
+
+namespace opbridge::op::detail {
+namespace {
+
+struct Library {
+  std::deque<LibraryOperator> operators;
+  std::deque<std::string> texts;  // what schemas made at run time refer to
+  std::string error;
+};
+
+Library& library() {
+  static Library instance;
+  return instance;
+}
+
+void add(LibraryOperator op) {
+  Library& lib = library();
+  op.name = std::string(op.schema.domain) + "::" + std::string(op.schema.name);
+  lib.operators.push_back(std::move(op));
+  try {
+    register_with_host(lib.operators.size() - 1);
+  } catch (const std::exception& e) {
+    lib.error += (lib.error.empty() ? "" : "; ") + lib.operators.back().name + ": " + e.what();
+  }
+}
+
+std::string type_text(const SchemaType& type) {
+  static constexpr std::string_view names[] = {"Tensor", "int", "SymInt", "float", "Scalar", "bool", "str"};
+  return std::string(names[static_cast<std::size_t>(type.kind)]) + (type.list ? "[]" : "") +
+         (type.optional ? "?" : "");
+}
+
+// "custom::f_backward(Tensor grad_output0, Tensor a, int n, bool[] wanted) -> (Tensor grad_a)"
+std::string backward_line(const Record& record) {
+  const Schema& schema = *record.schema;
+  std::string line = std::string(schema.domain) + "::" + std::string(schema.name) + "_backward";
+  line += "(";
+  for (std::size_t i = 0; i < schema.return_count; ++i)
+    line += "Tensor grad_output" + std::to_string(i) + ", ";
+  for (const SchemaArgument& a : schema) line += type_text(a.type) + " " + std::string(a.name) + ", ";
+  line += "bool[] wanted) -> (";
+  for (const std::size_t i : record.differentiable) {
+    line += (line.back() == '(' ? "Tensor grad_" : ", Tensor grad_") + std::string(schema.arguments[i].name);
+  }
+  return line + ")";
+}
+
+std::string join(std::span<const ElementType> types) {
+  std::string text;
+  for (const ElementType type : types) {
+    text += text.empty() ? "" : ", ";
+    text += type == ElementType::undefined ? "none" : opbridge::name(type);
+  }
+  return "(" + text + ")";
+}
+
+std::vector<std::string_view> list_items(std::string_view text) {
+  std::vector<std::string_view> items;
+  text.remove_prefix(1);
+  text.remove_suffix(1);
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view item = text.substr(0, comma);
+    while (item.starts_with(' ')) item.remove_prefix(1);
+    while (item.ends_with(' ')) item.remove_suffix(1);
+    if (!item.empty()) items.push_back(item);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return items;
+}
+
+[[noreturn]] void bad_default(std::string_view text) {
+  throw Error(ErrorCode::invalid_argument, "cannot read the default value " + std::string(text));
+}
+
+std::int64_t read_int(std::string_view text) {
+  if (text == "True") return 1;
+  if (text == "False") return 0;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) bad_default(text);
+  return value;
+}
+
+double read_double(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) bad_default(text);
+  return value;
+}
+
+std::string read_string(std::string_view text) {
+  if (text.size() < 2 || (text.front() != '"' && text.front() != '\'') || text.back() != text.front()) {
+    bad_default(text);
+  }
+  return std::string(text.substr(1, text.size() - 2));
+}
+
+template <class T, class Read>
+std::vector<T> read_list(std::string_view text, Read read) {
+  if (!text.starts_with('[') || !text.ends_with(']')) return {read(text)};
+  std::vector<T> values;
+  for (const std::string_view item : list_items(text)) values.push_back(read(item));
+  return values;
+}
+
+}  // namespace
+
+void add_operator(Record record) {
+  LibraryOperator op;
+  op.schema = *record.schema;
+  op.version = record.version;
+  op.shape = record.shape;
+  op.cpu = std::move(record.cpu);
+  op.cuda = std::move(record.cuda);
+  add(std::move(op));
+  if (record.backward.empty()) return;
+
+  Library& lib = library();
+  LibraryOperator gradient;
+  gradient.schema = SchemaReader(lib.texts.emplace_back(backward_line(record))).read();
+  gradient.version = record.version;
+  gradient.backward_of = static_cast<int>(lib.operators.size()) - 1;
+  gradient.shape = record.backward_shape;
+  gradient.cpu = std::move(record.backward);
+  add(std::move(gradient));
+}
+
+const std::deque<LibraryOperator>& operators() { return library().operators; }
+
+Error with_name(const LibraryOperator& op, const std::exception& error) {
+  return Error(ErrorCode::invalid_argument, op.name + ": " + error.what());
+}
+
+std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments) {
+  std::vector<std::vector<Shape>> shapes = op.shape(arguments);
+  for (const auto& output : shapes) {
+    for (const Shape& shape : output) {
+      for (const Dim& dim : shape) {
+        if (dim.is_number() && dim.number() < 0) {
+          throw Error(ErrorCode::invalid_argument,
+                      "the arguments give an output of negative size: " + to_string(shape));
+        }
+      }
+    }
+  }
+  return shapes;
+}
+
+const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types) {
+  for (const Kernel& kernel : kernels) {
+    bool fits = true;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      fits = fits && (types[i] == ElementType::undefined || types[i] == kernel.inputs[i]);
+    }
+    if (fits) return kernel;
+  }
+  std::string known;
+  for (const Kernel& kernel : kernels) known += (known.empty() ? "" : ", ") + join(kernel.inputs);
+  throw Error(ErrorCode::unsupported, "no kernel takes tensors of " + join(types) +
+                                          "; those there are take " + (known.empty() ? "nothing" : known));
+}
+
+std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments) {
+  std::vector<ElementType> types;
+  for (std::size_t i = 0; i < op.schema.argument_count; ++i) {
+    if (!op.schema.arguments[i].type.is_tensor()) continue;
+    ElementType type = ElementType::undefined;
+    if (const auto* tensor = std::get_if<TensorRef>(&arguments[i])) {
+      type = tensor->type;
+    } else if (const auto* list = std::get_if<std::vector<TensorRef>>(&arguments[i])) {
+      for (const TensorRef& tensor : *list) {
+        if (type != ElementType::undefined && tensor.type != type) {
+          throw Error(
+              ErrorCode::invalid_argument,
+              "the tensors of " + std::string(op.schema.arguments[i].name) + " have several element types");
+        }
+        type = tensor.type;
+      }
+    }
+    types.push_back(type);
+  }
+  return types;
+}
+
+std::vector<Value> with_shapes(std::span<const Value> arguments) {
+  const auto shape_of = [](const TensorRef& tensor) { return Shape(tensor.dims.begin(), tensor.dims.end()); };
+  std::vector<Value> result;
+  result.reserve(arguments.size());
+  for (const Value& argument : arguments) {
+    if (const auto* tensor = std::get_if<TensorRef>(&argument)) {
+      result.emplace_back(shape_of(*tensor));
+    } else if (const auto* list = std::get_if<std::vector<TensorRef>>(&argument)) {
+      std::vector<Shape> shapes;
+      for (const TensorRef& each : *list) shapes.push_back(shape_of(each));
+      result.emplace_back(std::move(shapes));
+    } else {
+      result.push_back(argument);
+    }
+  }
+  return result;
+}
+
+std::vector<std::int64_t> numbers(const Shape& shape) {
+  std::vector<std::int64_t> result;
+  for (const Dim& dim : shape) result.push_back(dim.number());
+  return result;
+}
+
+Value default_value(const LibraryOperator& op, const SchemaArgument& argument) {
+  const std::string_view text = argument.default_text;
+  if (!argument.has_default && !argument.type.optional) {
+    throw Error(ErrorCode::invalid_argument,
+                op.name + ": the argument " + std::string(argument.name) + " is missing");
+  }
+  if (!argument.has_default || text == "None") return std::monostate{};
+  const bool list = argument.type.list;
+  switch (argument.type.kind) {
+    case Kind::tensor:
+      return std::monostate{};
+    case Kind::integer:
+    case Kind::sym_int:
+    case Kind::boolean:
+      if (list) return Shape(read_list<Dim>(text, read_int));
+      return Dim(read_int(text));
+    case Kind::floating:
+    case Kind::scalar:
+      if (list) return read_list<double>(text, read_double);
+      return read_double(text);
+    case Kind::string:
+      if (list) return read_list<std::string>(text, read_string);
+      return read_string(text);
+  }
+  bad_default(text);
+}
+
+namespace {
+
+Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const opbridge_shape_host* host) {
+  const auto count = static_cast<std::size_t>(a.count);
+  const auto shape_of = [&](const opbridge_dim* dims, std::size_t rank) {
+    Shape shape;
+    for (std::size_t i = 0; i < rank; ++i) shape.emplace_back(dims[i], host);
+    return shape;
+  };
+  const auto tensor_shape = [&](const opbridge_tensor_type& t) {
+    return shape_of(t.dims, static_cast<std::size_t>(t.rank));
+  };
+  switch (a.kind) {
+    case OPBRIDGE_TENSOR:
+      return tensor_shape(a.tensors[0]);
+    case OPBRIDGE_TENSORS: {
+      std::vector<Shape> shapes;
+      for (std::size_t i = 0; i < count; ++i) shapes.push_back(tensor_shape(a.tensors[i]));
+      return shapes;
+    }
+    case OPBRIDGE_INT:
+      return Dim(a.ints[0], host);
+    case OPBRIDGE_INTS:
+      return shape_of(a.ints, count);
+    case OPBRIDGE_FLOAT:
+      return a.floats[0];
+    case OPBRIDGE_FLOATS:
+      return std::vector<double>(a.floats, a.floats + count);
+    case OPBRIDGE_STRING:
+      return std::string(a.strings[0]);
+    case OPBRIDGE_STRINGS:
+      return std::vector<std::string>(a.strings, a.strings + count);
+    case OPBRIDGE_NONE:
+      if (argument.type.optional) return std::monostate{};
+      break;
+    default:
+      break;
+  }
+  throw Error(ErrorCode::invalid_argument, "the argument " + std::string(argument.name) + " is missing");
+}
+
+// Whether the kind that a caller passed is the one the schema asks for.
+bool kind_fits(std::int32_t kind, SchemaType type) {
+  if (kind == OPBRIDGE_NONE) return type.optional;
+  switch (type.kind) {
+    case Kind::tensor:
+      return kind == (type.list ? OPBRIDGE_TENSORS : OPBRIDGE_TENSOR);
+    case Kind::integer:
+    case Kind::sym_int:
+    case Kind::boolean:
+      return kind == (type.list ? OPBRIDGE_INTS : OPBRIDGE_INT);
+    case Kind::floating:
+    case Kind::scalar:
+      return kind == (type.list ? OPBRIDGE_FLOATS : OPBRIDGE_FLOAT);
+    case Kind::string:
+      return kind == (type.list ? OPBRIDGE_STRINGS : OPBRIDGE_STRING);
+  }
+  return false;
+}
+
+ElementType element_type_of_argument(const opbridge_argument& a) {
+  return a.count > 0 && a.tensors != nullptr ? static_cast<ElementType>(a.tensors[0].element_type)
+                                             : ElementType::undefined;
+}
+
+void infer(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
+           const opbridge_shape_host* host) {
+  const Schema& schema = op.schema;
+  if (arguments.size() != schema.argument_count) {
+    throw Error(ErrorCode::invalid_argument, "takes " + std::to_string(schema.argument_count) + " arguments");
+  }
+  std::vector<Value> values;
+  std::vector<ElementType> types;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const SchemaArgument& argument = schema.arguments[i];
+    if (!kind_fits(arguments[i].kind, argument.type)) {
+      throw Error(ErrorCode::invalid_argument, "the argument " + std::string(argument.name) +
+                                                   " is not of type " + type_text(argument.type));
+    }
+    values.push_back(value_of(arguments[i], argument, host));
+    if (argument.type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
+  }
+  const Kernel& kernel = select_kernel(op.cpu.empty() ? op.cuda : op.cpu, types);
+  const std::vector<std::vector<Shape>> outputs = infer_shapes(op, values);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (const Shape& shape : outputs[i]) {
+      std::vector<opbridge_dim> dims;
+      for (const Dim& dim : shape) {
+        opbridge_dim handle = dim.handle();
+        if (dim.is_from_data()) check_host(host->data_size(host->user, &handle));
+        dims.push_back(handle);
+      }
+      const opbridge_tensor_type type{static_cast<std::int32_t>(kernel.outputs[i]),
+                                      static_cast<std::int32_t>(dims.size()), dims.data()};
+      check_host(host->output(host->user, static_cast<std::int32_t>(i), &type));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opbridge::op::detail
+
+using opbridge::op::detail::library;
+using opbridge::op::detail::LibraryOperator;
+
+extern "C" {
+
+__attribute__((visibility("default"))) const opbridge_operator_table* opbridge_operators(void) {
+  static const std::vector<opbridge_operator> rows = [] {
+    std::vector<opbridge_operator> result;
+    for (const LibraryOperator& op : library().operators) {
+      // A schema line ends its string literal, so its data ends in 0.
+      result.push_back({op.schema.line.data(), op.version, op.backward_of});
+    }
+    return result;
+  }();
+  static const opbridge_operator_table table{OPBRIDGE_OPERATOR_ABI, static_cast<std::int32_t>(rows.size()),
+                                             rows.data(),
+                                             library().error.empty() ? nullptr : library().error.c_str()};
+  return &table;
+}
+
+__attribute__((visibility("default"))) int opbridge_infer(int32_t index, const opbridge_argument* arguments,
+                                                          int32_t count, const opbridge_shape_host* host,
+                                                          char* error, size_t capacity) {
+  const auto& operators = library().operators;
+  std::string message = "there is no operator of this number";
+  if (index >= 0 && static_cast<std::size_t>(index) < operators.size() && count >= 0) {
+    const LibraryOperator& op = operators[static_cast<std::size_t>(index)];
+    try {
+      opbridge::op::detail::infer(op, {arguments, static_cast<std::size_t>(count)}, host);
+      return 0;
+    } catch (const std::exception& e) {
+      message = opbridge::op::detail::with_name(op, e).what();
+    }
+  }
+  if (capacity > 0) {
+    const std::size_t length = std::min(message.size(), capacity - 1);
+    std::memcpy(error, message.data(), length);
+    error[length] = 0;
+  }
+  return 1;
+}
+
+}  // extern "C"

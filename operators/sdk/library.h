@@ -1,0 +1,52 @@
+// The operators of one library, as its adapter to a host sees them.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "opbridge/operator.h"
+
+namespace opbridge::op::detail {
+
+struct LibraryOperator {
+  Schema schema;
+  std::string name;  // "custom::my_add"
+  int version = 1;
+  int backward_of = -1;
+  ShapeFunction shape = nullptr;
+  std::vector<Kernel> cpu;
+  std::vector<Kernel> cuda;
+};
+
+// All operators in the order of their registration; addresses stay.
+const std::deque<LibraryOperator>& operators();
+
+// Defined by each adapter: called once for each operator while the library is being loaded. What it throws
+// becomes the `error` of the table.
+void register_with_host(std::size_t index);
+
+// The shapes of all outputs, checked: no negative sizes. Throws with the operator's name before the message.
+std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments);
+
+// The kernel for these arguments' element types (`types` has one for each tensor argument, undefined where it
+// is absent). Throws an error that lists the element types there are.
+const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types);
+
+// The element type of each tensor argument, undefined where absent; throws where a list mixes types.
+std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments);
+
+// The arguments with shapes in the place of tensors, as shape rules take them.
+std::vector<Value> with_shapes(std::span<const Value> arguments);
+
+// The sizes of a shape that has numbers only.
+std::vector<std::int64_t> numbers(const Shape& shape);
+
+// The value of a default as the schema line writes it.
+Value default_value(const LibraryOperator& op, const SchemaArgument& argument);
+
+// "custom::my_add: message".
+Error with_name(const LibraryOperator& op, const std::exception& error);
+
+}  // namespace opbridge::op::detail

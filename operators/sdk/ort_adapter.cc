@@ -1,0 +1,449 @@
+// Exports RegisterCustomOps, through which an ONNX Runtime session takes the operators of a library
+// (SessionOptions.register_custom_ops_library). Asks for version 17 of the C API, the first with a
+// parallel_for, whatever the header it was compiled with: so one binary serves every runtime from 1.17 on.
+//
+// Each kernel is an OrtCustomOp of its own, since ONNX Runtime infers the element types of outputs from the
+// operators that share a name. Shapes are left to the run: its shape inference hands over an unknown shape as
+// that of a scalar, and fails on absent optional inputs.
+#include <onnxruntime_c_api.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "library.h"
+
+namespace opbridge::op::detail {
+namespace {
+
+constexpr std::uint32_t kApiVersion = 17;
+
+class Status {
+ public:
+  Status(const OrtApi& api, OrtStatus* status) : api_(api), status_(status) {}
+  ~Status() {
+    if (status_ != nullptr) api_.ReleaseStatus(status_);
+  }
+  Status(const Status&) = delete;
+  Status& operator=(const Status&) = delete;
+  bool ok() const { return status_ == nullptr; }
+  std::string message() const { return api_.GetErrorMessage(status_); }
+
+ private:
+  const OrtApi& api_;
+  OrtStatus* status_;
+};
+
+void check(const OrtApi& api, OrtStatus* status) {
+  const Status owned(api, status);
+  if (!owned.ok()) throw Error(ErrorCode::internal, owned.message());
+}
+
+// Runs f; what it throws becomes a status.
+template <class F>
+OrtStatus* guarded(const OrtApi& api, const LibraryOperator& op, F&& f) noexcept {
+  try {
+    f();
+    return nullptr;
+  } catch (const std::exception& e) {
+    return api.CreateStatus(ORT_INVALID_ARGUMENT, with_name(op, e).what());
+  }
+}
+
+// --- Attributes of a node. ---
+
+class Attributes {
+ public:
+  Attributes(const OrtApi& api, const OrtKernelInfo* info) : api_(api), info_(info) {}
+
+  Value read(const LibraryOperator& op, const SchemaArgument& argument) const {
+    const std::string name(argument.name);
+    if (std::optional<Value> value = read_as(name, argument.type)) return *std::move(value);
+    if (present(name)) {
+      throw Error(ErrorCode::invalid_argument, "the attribute " + name + " is not of the kind of " +
+                                                   std::string(argument.type.list ? "a list of " : "") +
+                                                   kind_name(argument.type.kind));
+    }
+    return default_value(op, argument);
+  }
+
+ private:
+  static std::string kind_name(Kind kind) {
+    if (kind == Kind::floating || kind == Kind::scalar) return "FLOAT";
+    return kind == Kind::string ? "STRING" : "INT";
+  }
+
+  // ONNX Runtime's API says "absent" and "of another kind" alike, so the other kinds are tried.
+  bool present(const std::string& name) const {
+    for (const Kind kind : {Kind::integer, Kind::floating, Kind::string}) {
+      for (const bool list : {false, true}) {
+        if (read_as(name, {kind, list, false})) return true;
+      }
+    }
+    return false;
+  }
+
+  std::optional<Value> read_as(const std::string& name, SchemaType type) const {
+    switch (type.kind) {
+      case Kind::tensor:
+        return std::nullopt;
+      case Kind::integer:
+      case Kind::sym_int:
+      case Kind::boolean: {
+        if (type.list) {
+          const auto values = list<std::int64_t>(api_.KernelInfoGetAttributeArray_int64, name);
+          if (!values) return std::nullopt;
+          return Shape(values->begin(), values->end());
+        }
+        std::int64_t value = 0;
+        if (!ok(api_.KernelInfoGetAttribute_int64(info_, name.c_str(), &value))) return std::nullopt;
+        return Dim(value);
+      }
+      case Kind::floating:
+      case Kind::scalar: {
+        if (type.list) {
+          const auto values = list<float>(api_.KernelInfoGetAttributeArray_float, name);
+          if (!values) return std::nullopt;
+          return std::vector<double>(values->begin(), values->end());
+        }
+        float value = 0;
+        if (!ok(api_.KernelInfoGetAttribute_float(info_, name.c_str(), &value))) return std::nullopt;
+        return static_cast<double>(value);
+      }
+      case Kind::string:
+        if (type.list) return strings(name);
+        return string(name);
+    }
+    return std::nullopt;
+  }
+
+  bool ok(OrtStatus* status) const { return Status(api_, status).ok(); }
+
+  template <class T, class Get>
+  std::optional<std::vector<T>> list(Get get, const std::string& name) const {
+    std::size_t count = 0;
+    if (!ok(get(info_, name.c_str(), nullptr, &count))) return std::nullopt;
+    std::vector<T> values(count);
+    if (count > 0) check(api_, get(info_, name.c_str(), values.data(), &count));
+    return values;
+  }
+
+  std::optional<Value> string(const std::string& name) const {
+    std::size_t size = 0;
+    if (!ok(api_.KernelInfoGetAttribute_string(info_, name.c_str(), nullptr, &size))) return std::nullopt;
+    std::string text(size, '\0');
+    check(api_, api_.KernelInfoGetAttribute_string(info_, name.c_str(), text.data(), &size));
+    while (!text.empty() && text.back() == '\0') text.pop_back();  // the size counts the ending 0
+    return text;
+  }
+
+  std::optional<Value> strings(const std::string& name) const {
+    OrtAllocator* allocator = nullptr;
+    check(api_, api_.GetAllocatorWithDefaultOptions(&allocator));
+    OrtValue* raw = nullptr;
+    if (!ok(api_.KernelInfoGetAttribute_tensor(info_, name.c_str(), allocator, &raw))) return std::nullopt;
+    const auto release = [this](OrtValue* v) { api_.ReleaseValue(v); };
+    const std::unique_ptr<OrtValue, decltype(release)> tensor(raw, release);
+    OrtTensorTypeAndShapeInfo* info = nullptr;
+    check(api_, api_.GetTensorTypeAndShape(tensor.get(), &info));
+    std::size_t count = 0;
+    const Status counted(api_, api_.GetTensorShapeElementCount(info, &count));
+    api_.ReleaseTensorTypeAndShapeInfo(info);
+    if (!counted.ok()) return std::nullopt;
+    std::vector<std::string> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::size_t length = 0;
+      if (!ok(api_.GetStringTensorElementLength(tensor.get(), i, &length))) return std::nullopt;
+      values[i].resize(length);
+      check(api_, api_.GetStringTensorElement(tensor.get(), length, i, values[i].data()));
+    }
+    return values;
+  }
+
+  const OrtApi& api_;
+  const OrtKernelInfo* info_;
+};
+
+// --- One run of a node. ---
+
+class OrtContext final : public Context {
+ public:
+  OrtContext(const OrtApi& api, OrtKernelContext* context) : api_(api), context_(context) {}
+  ~OrtContext() {
+    for (void* memory : scratch_) allocator_->Free(allocator_, memory);
+    if (allocator_ != nullptr) api_.ReleaseAllocator(allocator_);
+    if (memory_info_ != nullptr) api_.ReleaseMemoryInfo(memory_info_);
+  }
+  OrtContext(const OrtContext&) = delete;
+  OrtContext& operator=(const OrtContext&) = delete;
+
+  TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
+    std::vector<std::int64_t>& kept = dims_.emplace_back(dims.begin(), dims.end());
+    OrtValue* value = nullptr;
+    check(api_, api_.KernelContext_GetOutput(context_, static_cast<std::size_t>(output), kept.data(),
+                                             kept.size(), &value));
+    if (value == nullptr) return discarded(type, kept);
+    void* data = nullptr;
+    check(api_, api_.GetTensorMutableData(value, &data));
+    return {type, data, kept};
+  }
+
+ private:
+  // An output that the model does not use: the kernel writes it all the same.
+  TensorRef discarded(ElementType type, const std::vector<std::int64_t>& dims) {
+    std::size_t bytes = size_of(type);
+    for (const std::int64_t dim : dims) {
+      if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
+        throw Error(ErrorCode::invalid_argument, "an output has more elements than memory can hold");
+      }
+    }
+    return {type, scratch_bytes(bytes), dims};
+  }
+
+  void run_parts(std::int64_t count, std::int64_t grain, Part part, void* user) override {
+    // The API does not tell how many threads the session has: parts enough for an even load on all there can
+    // be.
+    const std::int64_t most = 4 * std::max<std::int64_t>(std::thread::hardware_concurrency(), 1);
+    const std::int64_t parts = std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, most);
+    struct Call {
+      Part part;
+      void* user;
+      std::int64_t count, parts;
+    } call{part, user, count, parts};
+    check(api_, api_.KernelContext_ParallelFor(
+                    context_,
+                    [](void* raw, std::size_t i) {
+                      const Call& c = *static_cast<Call*>(raw);
+                      const auto index = static_cast<std::int64_t>(i);
+                      const std::int64_t size = c.count / c.parts, rest = c.count % c.parts;
+                      const std::int64_t begin = index * size + std::min(index, rest);
+                      c.part(c.user, begin, begin + size + (index < rest ? 1 : 0));
+                    },
+                    static_cast<std::size_t>(parts), 0, &call));
+  }
+
+  void* scratch_bytes(std::size_t bytes) override {
+    constexpr std::size_t kAlignment = 64;
+    const std::lock_guard lock(mutex_);
+    if (allocator_ == nullptr) {
+      check(api_, api_.CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &memory_info_));
+      check(api_, api_.KernelContext_GetAllocator(context_, memory_info_, &allocator_));
+    }
+    scratch_.reserve(scratch_.size() + 1);
+    void* memory = allocator_->Alloc(allocator_, bytes + kAlignment);
+    if (memory == nullptr) throw Error(ErrorCode::invalid_argument, "no memory left");
+    scratch_.push_back(memory);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory);
+    return reinterpret_cast<void*>((address + kAlignment - 1) / kAlignment * kAlignment);
+  }
+
+  const OrtApi& api_;
+  OrtKernelContext* context_;
+  std::deque<std::vector<std::int64_t>> dims_;
+  std::mutex mutex_;
+  OrtMemoryInfo* memory_info_ = nullptr;
+  OrtAllocator* allocator_ = nullptr;
+  std::vector<void*> scratch_;
+};
+
+// A node of a session: its attributes are read once, its inputs at each run.
+class Node {
+ public:
+  Node(const OrtApi& api, const OrtKernelInfo* info, const LibraryOperator& op, const Kernel& kernel)
+      : api_(api), op_(op), kernel_(kernel) {
+    for (const SchemaArgument& argument : op.schema) {
+      template_.push_back(argument.type.is_tensor() ? Value() : Attributes(api, info).read(op, argument));
+    }
+  }
+
+  const OrtApi& api() const { return api_; }
+  const LibraryOperator& op() const { return op_; }
+
+  void run(OrtKernelContext* raw) const {
+    std::deque<std::vector<std::int64_t>> dims;
+    std::vector<Value> arguments = template_;
+    read_inputs(raw, arguments, dims);
+    const std::vector<std::vector<Shape>> shapes = infer_shapes(op_, with_shapes(arguments));
+
+    OrtContext context(api_, raw);
+    std::vector<Result> results(shapes.size());
+    int output = 0;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      for (const Shape& shape : shapes[i]) {
+        if (!kernel_.data_sized[i]) {
+          results[i].push_back(context.allocate_output(output, kernel_.outputs[i], numbers(shape)));
+        }
+        ++output;
+      }
+    }
+    kernel_.run(context, arguments, results);
+  }
+
+ private:
+  void read_inputs(OrtKernelContext* context, std::vector<Value>& arguments,
+                   std::deque<std::vector<std::int64_t>>& dims) const {
+    std::size_t count = 0, input = 0;
+    check(api_, api_.KernelContext_GetInputCount(context, &count));
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const SchemaArgument& argument = op_.schema.arguments[i];
+      if (!argument.type.is_tensor()) continue;
+      if (argument.type.list) {
+        std::vector<TensorRef> list;
+        while (input < count) {
+          if (auto tensor = read_input(context, input++, dims)) list.push_back(*tensor);
+        }
+        arguments[i] = std::move(list);
+        continue;
+      }
+      const auto tensor = input < count ? read_input(context, input, dims) : std::nullopt;
+      ++input;
+      if (tensor) {
+        arguments[i] = *tensor;
+      } else if (!argument.type.optional) {
+        throw Error(ErrorCode::invalid_argument, "the input " + std::string(argument.name) + " is missing");
+      }
+    }
+  }
+
+  std::optional<TensorRef> read_input(OrtKernelContext* context, std::size_t index,
+                                      std::deque<std::vector<std::int64_t>>& all_dims) const {
+    const OrtValue* value = nullptr;
+    check(api_, api_.KernelContext_GetInput(context, index, &value));
+    if (value == nullptr) return std::nullopt;
+    OrtTensorTypeAndShapeInfo* raw = nullptr;
+    check(api_, api_.GetTensorTypeAndShape(value, &raw));
+    const auto release = [this](OrtTensorTypeAndShapeInfo* i) { api_.ReleaseTensorTypeAndShapeInfo(i); };
+    const std::unique_ptr<OrtTensorTypeAndShapeInfo, decltype(release)> info(raw, release);
+    ONNXTensorElementDataType type{};
+    check(api_, api_.GetTensorElementType(info.get(), &type));
+    std::size_t rank = 0;
+    check(api_, api_.GetDimensionsCount(info.get(), &rank));
+    std::vector<std::int64_t>& dims = all_dims.emplace_back(rank);
+    check(api_, api_.GetDimensions(info.get(), dims.data(), rank));
+    void* data = nullptr;
+    check(api_, api_.GetTensorMutableData(const_cast<OrtValue*>(value), &data));
+    return TensorRef{static_cast<ElementType>(type), data, dims};
+  }
+
+  const OrtApi& api_;
+  const LibraryOperator& op_;
+  const Kernel& kernel_;
+  std::vector<Value> template_;  // all arguments; attributes are filled in
+};
+
+// --- What ONNX Runtime asks of an operator. ---
+
+struct CustomOp : OrtCustomOp {
+  CustomOp(const LibraryOperator& library_operator, const Kernel& its_kernel);
+
+  static const CustomOp& of(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
+
+  const LibraryOperator& op;
+  const Kernel& kernel;
+  std::string name;
+  std::vector<SchemaType> inputs;
+};
+
+OrtCustomOpInputOutputCharacteristic characteristic(SchemaType type) {
+  if (type.list) return INPUT_OUTPUT_VARIADIC;
+  return type.optional ? INPUT_OUTPUT_OPTIONAL : INPUT_OUTPUT_REQUIRED;
+}
+
+CustomOp::CustomOp(const LibraryOperator& library_operator, const Kernel& its_kernel)
+    : OrtCustomOp{}, op(library_operator), kernel(its_kernel), name(library_operator.schema.name) {
+  for (const SchemaArgument& argument : op.schema) {
+    if (argument.type.is_tensor()) inputs.push_back(argument.type);
+  }
+  OrtCustomOp::version = kApiVersion;
+  GetName = [](const OrtCustomOp* self) { return of(self).name.c_str(); };
+  GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+  GetInputTypeCount = [](const OrtCustomOp* self) { return of(self).inputs.size(); };
+  GetInputType = [](const OrtCustomOp* self, std::size_t i) {
+    return static_cast<ONNXTensorElementDataType>(of(self).kernel.inputs[i]);
+  };
+  GetInputCharacteristic = [](const OrtCustomOp* self, std::size_t i) {
+    return characteristic(of(self).inputs[i]);
+  };
+  GetInputMemoryType = [](const OrtCustomOp*, std::size_t) { return OrtMemTypeDefault; };
+  GetVariadicInputMinArity = [](const OrtCustomOp*) { return 0; };
+  GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 1; };
+  GetOutputTypeCount = [](const OrtCustomOp* self) { return of(self).kernel.outputs.size(); };
+  GetOutputType = [](const OrtCustomOp* self, std::size_t i) {
+    return static_cast<ONNXTensorElementDataType>(of(self).kernel.outputs[i]);
+  };
+  GetOutputCharacteristic = [](const OrtCustomOp* self, std::size_t i) {
+    return characteristic(of(self).op.schema.returns[i]);
+  };
+  GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 0; };
+  GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
+  GetStartVersion = [](const OrtCustomOp* self) { return of(self).op.version; };
+  GetEndVersion = [](const OrtCustomOp*) { return std::numeric_limits<int>::max(); };
+  CreateKernelV2 = [](const OrtCustomOp* self, const OrtApi* api, const OrtKernelInfo* info,
+                      void** kernel) -> OrtStatus* {
+    const CustomOp& custom = of(self);
+    return guarded(*api, custom.op, [&] { *kernel = new Node(*api, info, custom.op, custom.kernel); });
+  };
+  KernelComputeV2 = [](void* kernel, OrtKernelContext* context) -> OrtStatus* {
+    const Node& node = *static_cast<const Node*>(kernel);
+    return guarded(node.api(), node.op(), [&] { node.run(context); });
+  };
+  KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
+}
+
+struct Domain {
+  std::string name;
+  OrtCustomOpDomain* handle = nullptr;
+};
+
+// Made once: sessions keep pointers into them, so they last as long as the process.
+struct Domains {
+  std::deque<CustomOp> ops;
+  std::vector<Domain> domains;
+
+  explicit Domains(const OrtApi& api) {
+    for (const LibraryOperator& op : operators()) {
+      if (op.backward_of >= 0) continue;
+      for (const Kernel& kernel : op.cpu) {
+        check(api, api.CustomOpDomain_Add(domain(api, std::string(op.schema.domain)),
+                                          &ops.emplace_back(op, kernel)));
+      }
+    }
+  }
+
+ private:
+  OrtCustomOpDomain* domain(const OrtApi& api, const std::string& name) {
+    for (const Domain& each : domains) {
+      if (each.name == name) return each.handle;
+    }
+    Domain made{name, nullptr};
+    check(api, api.CreateCustomOpDomain(name.c_str(), &made.handle));
+    domains.push_back(made);
+    return made.handle;
+  }
+};
+
+}  // namespace
+
+void register_with_host(std::size_t) {}
+
+}  // namespace opbridge::op::detail
+
+extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(OrtSessionOptions* options,
+                                                                               const OrtApiBase* base) {
+  using namespace opbridge::op::detail;
+  const OrtApi* api = base->GetApi(kApiVersion);
+  if (api == nullptr) {
+    // An older runtime: version 1 has the one function that can say so.
+    const OrtApi* oldest = base->GetApi(1);
+    return oldest->CreateStatus(ORT_NOT_IMPLEMENTED,
+                                "operators made with opbridge need ONNX Runtime 1.17 or newer");
+  }
+  try {
+    static const auto* domains = new Domains(*api);
+    for (const auto& domain : domains->domains) check(*api, api->AddCustomOpDomain(options, domain.handle));
+    return nullptr;
+  } catch (const std::exception& e) {
+    return api->CreateStatus(ORT_FAIL, e.what());
+  }
+}

@@ -1,0 +1,308 @@
+// Registers the operators of a library with PyTorch's dispatcher by LibTorch's stable ABI: kernels for CPU
+// and CUDA, and one for Meta where all sizes are numbers. What needs symbolic sizes or autograd is added by
+// opbridge.load_operators, since the stable ABI has neither.
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "library.h"
+
+namespace opbridge::op::detail {
+namespace {
+
+using torch::stable::Tensor;
+using torch::stable::detail::StableLibrary;
+using torch::stable::detail::to;
+
+enum class Device { cpu, cuda, meta };
+
+struct ElementTypeOfTorch {
+  std::int32_t torch;
+  ElementType onnx;
+};
+
+const std::array<ElementTypeOfTorch, 15>& element_type_table() {
+  static const std::array<ElementTypeOfTorch, 15> table{{
+      {aoti_torch_dtype_float32(), ElementType::float32},
+      {aoti_torch_dtype_float64(), ElementType::float64},
+      {aoti_torch_dtype_float16(), ElementType::float16},
+      {aoti_torch_dtype_bfloat16(), ElementType::bfloat16},
+      {aoti_torch_dtype_int64(), ElementType::int64},
+      {aoti_torch_dtype_int32(), ElementType::int32},
+      {aoti_torch_dtype_int16(), ElementType::int16},
+      {aoti_torch_dtype_int8(), ElementType::int8},
+      {aoti_torch_dtype_uint8(), ElementType::uint8},
+      {aoti_torch_dtype_uint16(), ElementType::uint16},
+      {aoti_torch_dtype_uint32(), ElementType::uint32},
+      {aoti_torch_dtype_uint64(), ElementType::uint64},
+      {aoti_torch_dtype_bool(), ElementType::boolean},
+      {aoti_torch_dtype_complex64(), ElementType::complex64},
+      {aoti_torch_dtype_complex128(), ElementType::complex128},
+  }};
+  return table;
+}
+
+ElementType element_type_of(const Tensor& tensor) {
+  std::int32_t dtype = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  for (const auto& row : element_type_table()) {
+    if (row.torch == dtype) return row.onnx;
+  }
+  throw Error(ErrorCode::unsupported, "a tensor has an element type that operators do not know");
+}
+
+std::int32_t torch_dtype(ElementType type) {
+  for (const auto& row : element_type_table()) {
+    if (row.onnx == type) return row.torch;
+  }
+  throw Error(ErrorCode::unsupported, "PyTorch has no element type " + std::string(opbridge::name(type)));
+}
+
+struct Place {
+  std::int32_t type = 0;
+  std::int32_t index = 0;
+  bool operator==(const Place&) const = default;
+};
+
+Place place_of(const Tensor& tensor) {
+  Place place;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &place.type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &place.index));
+  return place;
+}
+
+Tensor empty(std::span<const std::int64_t> dims, ElementType type, Place place) {
+  std::vector<std::int64_t> strides(dims.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    strides[i] = stride;
+    if (__builtin_mul_overflow(stride, std::max<std::int64_t>(dims[i], 1), &stride)) {
+      throw Error(ErrorCode::invalid_argument, "an output has more elements than memory can hold");
+    }
+  }
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(dims.size()), dims.data(),
+                                                         strides.data(), torch_dtype(type), place.type,
+                                                         place.index, &handle));
+  return Tensor(handle);
+}
+
+TensorRef reference(const Tensor& tensor, ElementType type, bool has_data) {
+  const auto sizes = tensor.sizes();
+  return {type, has_data ? tensor.mutable_data_ptr() : nullptr, {sizes.data(), sizes.size()}};
+}
+
+class TorchContext final : public Context {
+ public:
+  TorchContext(Place place, std::vector<Tensor>& outputs) : place_(place), outputs_(outputs) {}
+
+  TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
+    Tensor& made = outputs_[static_cast<std::size_t>(output)];
+    made = empty(dims, type, place_);
+    return reference(made, type, true);
+  }
+
+ private:
+  void run_parts(std::int64_t count, std::int64_t grain, Part part, void* user) override {
+    struct Call {
+      Part part;
+      void* user;
+    } call{part, user};
+    STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(
+        0, count, grain,
+        [](std::int64_t begin, std::int64_t end, void* c) {
+          static_cast<Call*>(c)->part(static_cast<Call*>(c)->user, begin, end);
+        },
+        &call));
+  }
+
+  void* scratch_bytes(std::size_t bytes) override {
+    const auto size = static_cast<std::int64_t>(bytes);
+    Tensor memory = empty({&size, 1}, ElementType::uint8, place_);
+    void* data = memory.mutable_data_ptr();
+    const std::lock_guard lock(mutex_);
+    scratch_.push_back(std::move(memory));
+    return data;
+  }
+
+  Place place_;
+  std::vector<Tensor>& outputs_;
+  std::mutex mutex_;
+  std::vector<Tensor> scratch_;
+};
+
+// The arguments of a call, taken from the dispatcher's stack, and the tensors that keep their memory.
+class Call {
+ public:
+  Call(const LibraryOperator& op, StableIValue* stack, Device device) : op_(op), device_(device) {
+    // Everything leaves the stack before anything can throw: what stays there is never freed.
+    std::vector<Taken> taken;
+    for (std::size_t i = 0; i < op.schema.argument_count; ++i) {
+      taken.push_back(take(op.schema.arguments[i].type, stack[i]));
+    }
+    for (std::size_t i = 0; i < taken.size(); ++i) values_.push_back(value(op.schema.arguments[i], taken[i]));
+  }
+
+  void run(StableIValue* stack) {
+    const std::vector<Kernel>& kernels = device_ == Device::cuda || op_.cpu.empty() ? op_.cuda : op_.cpu;
+    const Kernel& kernel = select_kernel(kernels, element_types(op_, values_));
+    const std::vector<std::vector<Shape>> shapes = infer_shapes(op_, with_shapes(values_));
+
+    std::vector<Tensor> outputs;
+    std::vector<Result> results(shapes.size());
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      for (const Shape& shape : shapes[i]) {
+        if (kernel.data_sized[i] && device_ != Device::meta) {
+          outputs.emplace_back();
+        } else {
+          outputs.push_back(empty(numbers(shape), kernel.outputs[i], place_));
+          results[i].push_back(reference(outputs.back(), kernel.outputs[i], device_ != Device::meta));
+        }
+      }
+    }
+    if (device_ != Device::meta) {
+      TorchContext context(place_, outputs);
+      kernel.run(context, values_, results);
+    }
+    give(stack, outputs);
+  }
+
+ private:
+  using Taken = std::variant<std::monostate, Tensor, std::vector<Tensor>, Value>;
+
+  template <class T>
+  static Taken take_as(StableIValue slot, bool optional) {
+    if (!optional) return convert(to<T>(slot));
+    std::optional<T> some = to<std::optional<T>>(slot);
+    return some ? convert(std::move(*some)) : Taken(std::monostate{});
+  }
+  static Taken convert(Tensor t) { return t; }
+  static Taken convert(std::vector<Tensor> t) { return t; }
+  static Taken convert(std::int64_t v) { return Value(Dim(v)); }
+  static Taken convert(bool v) { return Value(Dim(v ? 1 : 0)); }
+  static Taken convert(std::vector<std::int64_t> v) { return Value(Shape(v.begin(), v.end())); }
+  static Taken convert(const std::vector<bool>& v) {
+    Shape flags;
+    for (const bool flag : v) flags.emplace_back(flag ? 1 : 0);
+    return Value(std::move(flags));
+  }
+  static Taken convert(double v) { return Value(v); }
+  static Taken convert(std::vector<double> v) { return Value(std::move(v)); }
+  static Taken convert(std::string v) { return Value(std::move(v)); }
+  static Taken convert(std::vector<std::string> v) { return Value(std::move(v)); }
+
+  static Taken take(SchemaType type, StableIValue slot) {
+    const bool optional = type.optional;
+    switch (type.kind) {
+      case Kind::tensor:
+        return type.list ? take_as<std::vector<Tensor>>(slot, optional) : take_as<Tensor>(slot, optional);
+      case Kind::integer:
+      case Kind::sym_int:
+        return type.list ? take_as<std::vector<std::int64_t>>(slot, optional)
+                         : take_as<std::int64_t>(slot, optional);
+      case Kind::boolean:
+        return type.list ? take_as<std::vector<bool>>(slot, optional) : take_as<bool>(slot, optional);
+      case Kind::floating:
+      case Kind::scalar:
+        return type.list ? take_as<std::vector<double>>(slot, optional) : take_as<double>(slot, optional);
+      case Kind::string:
+        return type.list ? take_as<std::vector<std::string>>(slot, optional)
+                         : take_as<std::string>(slot, optional);
+    }
+    return std::monostate{};
+  }
+
+  Value value(const SchemaArgument& argument, Taken& taken) {
+    if (auto* value = std::get_if<Value>(&taken)) return std::move(*value);
+    if (auto* tensor = std::get_if<Tensor>(&taken)) {
+      if (tensor->defined()) return keep(argument, std::move(*tensor));
+      if (!argument.type.optional) {
+        throw Error(ErrorCode::invalid_argument,
+                    "the tensor " + std::string(argument.name) + " is undefined");
+      }
+    } else if (auto* list = std::get_if<std::vector<Tensor>>(&taken)) {
+      std::vector<TensorRef> references;
+      for (Tensor& each : *list) references.push_back(keep(argument, std::move(each)));
+      return references;
+    }
+    return std::monostate{};
+  }
+
+  TensorRef keep(const SchemaArgument& argument, Tensor tensor) {
+    const Place place = place_of(tensor);
+    if (tensors_.empty()) place_ = place;
+    if (place != place_) {
+      throw Error(ErrorCode::invalid_argument,
+                  "all tensors must be on one device; " + std::string(argument.name) + " is on another");
+    }
+    const bool has_data = device_ != Device::meta;
+    if (has_data && !tensor.is_contiguous()) tensor = torch::stable::contiguous(tensor);
+    tensors_.push_back(std::move(tensor));
+    return reference(tensors_.back(), element_type_of(tensors_.back()), has_data);
+  }
+
+  void give(StableIValue* stack, std::vector<Tensor>& outputs) const {
+    if (op_.schema.returns[0].list) {
+      stack[0] = torch::stable::detail::from(outputs);
+      return;
+    }
+    for (std::size_t i = 0; i < outputs.size(); ++i) stack[i] = torch::stable::detail::from(outputs[i]);
+  }
+
+  const LibraryOperator& op_;
+  Device device_;
+  Place place_{aoti_torch_device_type_cpu(), 0};
+  std::deque<Tensor> tensors_;
+  std::vector<Value> values_;
+};
+
+void run(std::size_t index, Device device, StableIValue* stack) {
+  const LibraryOperator& op = operators()[index];
+  try {
+    Call(op, stack, device).run(stack);
+  } catch (const std::exception& e) {
+    throw with_name(op, e);
+  }
+}
+
+// The dispatcher calls a function without telling it for which operator, so each operator needs its own.
+constexpr std::size_t kMaxOperators = 512;
+using Boxed = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
+
+template <Device device, std::size_t... i>
+constexpr std::array<Boxed, kMaxOperators> boxed_functions(std::index_sequence<i...>) {
+  return {[](StableIValue* stack, std::uint64_t, std::uint64_t) { run(i, device, stack); }...};
+}
+template <Device device>
+constexpr std::array<Boxed, kMaxOperators> kBoxed =
+    boxed_functions<device>(std::make_index_sequence<kMaxOperators>{});
+
+// Registrations end with the object that made them; these last as long as the process.
+void implement(const std::string& domain, const std::string& name, const char* key, Boxed function) {
+  auto* library = new StableLibrary(StableLibrary::Kind::IMPL, domain.c_str(), key, __FILE__, __LINE__);
+  library->impl(name.c_str(), function);
+}
+
+}  // namespace
+
+void register_with_host(std::size_t index) {
+  if (index >= kMaxOperators) {
+    throw Error(ErrorCode::unsupported,
+                "a library holds at most " + std::to_string(kMaxOperators) + " operators");
+  }
+  const LibraryOperator& op = operators()[index];
+  const std::string domain(op.schema.domain), name(op.schema.name);
+  const std::string line(op.schema.line.substr(domain.size() + 2));
+  auto* library =
+      new StableLibrary(StableLibrary::Kind::FRAGMENT, domain.c_str(), nullptr, __FILE__, __LINE__);
+  library->def(line.c_str());
+  if (!op.cpu.empty()) implement(domain, name, "CPU", kBoxed<Device::cpu>[index]);
+  if (!op.cuda.empty()) implement(domain, name, "CUDA", kBoxed<Device::cuda>[index]);
+  implement(domain, name, "Meta", kBoxed<Device::meta>[index]);
+}
+
+}  // namespace opbridge::op::detail

@@ -1,0 +1,193 @@
+"""Operators written once against ``opbridge/operator.h``: finding, loading and describing their libraries.
+
+A set of operators is two libraries side by side, ``libNAME_torch.so`` and ``libNAME_ort.so``. The first
+registers its kernels with PyTorch as it is loaded; what PyTorch's stable ABI cannot express, symbolic shapes
+and autograd, is registered here, from the tables that the library exports (``opbridge/operator_abi.h``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opbridge._operator_abi import Library, onnx_element_types
+
+__all__ = [
+    "Operator",
+    "load_operators",
+    "loaded_ort_libraries",
+    "ort_library",
+    "read_operators",
+    "torch_library",
+]
+
+_SHIPPED = Path(__file__).parent / "lib" / "libopbridge_ops"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One operator of a library.
+
+    The mapping to ONNX follows from ``schema``: the node is the operator's name in the domain that its
+    namespace names, tensors are inputs, the other arguments attributes (``opbridge/operator_abi.h`` has the
+    details).
+    """
+
+    schema: str
+    """``custom::my_add(Tensor a, Tensor b) -> Tensor``"""
+    version: int
+    """Opset version of the domain."""
+    backward_of: str | None = None
+    """The operator whose gradient this one computes; such an operator has no ONNX node."""
+
+    @property
+    def name(self) -> str:
+        return self.schema.partition("(")[0]
+
+    @property
+    def domain(self) -> str:
+        return self.schema.partition("::")[0]
+
+
+def torch_library() -> str:
+    """Path of the shipped operators' library for PyTorch."""
+    return _existing(_sides(_SHIPPED)[0])
+
+
+def ort_library() -> str:
+    """Path of the shipped operators' library for ONNX Runtime: what
+    ``SessionOptions.register_custom_ops_library`` takes."""
+    return _existing(_sides(_SHIPPED)[1])
+
+
+def read_operators(path: str | Path | None = None) -> list[Operator]:
+    """The operators of a set of libraries, read without PyTorch. ``path`` as in :func:`load_operators`."""
+    return _described(Library(_existing(_sides(path or _SHIPPED)[1])))
+
+
+def load_operators(path: str | Path | None = None) -> list[Operator]:
+    """Loads operators into PyTorch, with symbolic shapes and autograd, and notes their ONNX Runtime library
+    for :func:`loaded_ort_libraries`.
+
+    ``path`` names either library of a set, or both by what they share: ``build/libmy_ops``; without it the
+    operators that opbridge ships. A set that is loaded already is not loaded again.
+    """
+    import torch
+
+    torch_side, ort_side = _sides(path or _SHIPPED)
+    key = str(torch_side.resolve())
+    if key not in _loaded:
+        torch.ops.load_library(_existing(torch_side))  # type: ignore[no-untyped-call]
+        library = Library(torch_side)
+        library.check_registered()
+        operators = _described(library)
+        for index, operator in enumerate(operators):
+            torch.library.register_fake(operator.name, _fake(library, index, _overload(operator.name)))
+        for operator in operators:
+            if operator.backward_of:
+                _register_backward(operator.backward_of, operator.name)
+        _loaded[key] = (operators, str(ort_side.resolve()) if ort_side.exists() else None)
+    return list(_loaded[key][0])
+
+
+def loaded_ort_libraries() -> list[str]:
+    """The ONNX Runtime libraries of all sets that were loaded, in the order of loading."""
+    return [ort for _, ort in _loaded.values() if ort is not None]
+
+
+# By the path of the PyTorch side: the operators, the path of the ONNX Runtime side.
+_loaded: dict[str, tuple[list[Operator], str | None]] = {}
+
+
+def _described(library: Library) -> list[Operator]:
+    names = [schema.partition("(")[0] for schema, _, _ in library.rows]
+    return [
+        Operator(schema, version, names[backward_of] if backward_of >= 0 else None)
+        for schema, version, backward_of in library.rows
+    ]
+
+
+def _sides(path: str | Path) -> tuple[Path, Path]:
+    path = Path(path)
+    stem = path.name.removesuffix(".so").removesuffix("_torch").removesuffix("_ort")
+    return path.with_name(f"{stem}_torch.so"), path.with_name(f"{stem}_ort.so")
+
+
+def _existing(path: Path) -> str:
+    if not path.is_file():
+        hint = "build opbridge with `make build`" if path.parent == _SHIPPED.parent else "check the path"
+        raise FileNotFoundError(f"there is no operator library {path}: {hint}")
+    return str(path.resolve())
+
+
+def _overload(name: str) -> Any:
+    import torch
+
+    namespace, _, short = name.partition("::")
+    return getattr(getattr(torch.ops, namespace), short).default
+
+
+def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
+    """The fake implementation of an operator: its own shape rule."""
+    import torch
+
+    schema = overload._schema
+    types = [str(argument.type) for argument in schema.arguments]
+    returns_list = str(schema.returns[0].type).startswith("List[")
+    dtypes = {number: dtype for dtype, number in onnx_element_types().items()}
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        values = list(args)
+        for argument in schema.arguments[len(args) :]:
+            values.append(kwargs.get(argument.name, argument.default_value))
+        device = next(
+            tensor.device
+            for value in values
+            for tensor in (value if isinstance(value, Sequence) else [value])
+            if isinstance(tensor, torch.Tensor)
+        )
+        made = [
+            torch.empty(sizes, dtype=dtypes[number], device=device)
+            for number, sizes in library.infer(index, types, values)
+        ]
+        if returns_list:
+            return made
+        return made[0] if len(made) == 1 else tuple(made)
+
+    return fake
+
+
+def _register_backward(name: str, backward_name: str) -> None:
+    """Makes ``backward_name`` the gradient of ``name``. It takes the gradients of all returns, the arguments,
+    and one flag per gradient; its returns are named ``grad_`` and the argument."""
+    import torch
+
+    schema = _overload(name)._schema
+    backward_operator = _overload(backward_name)
+    names = [argument.name for argument in schema.arguments]
+    differentiable = [names.index(r.name.removeprefix("grad_")) for r in backward_operator._schema.returns]
+
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: dict[str, Any] | None = None
+    ) -> None:
+        values = [*inputs, *(keyword_only_inputs or {}).values()]
+        ctx.save_for_backward(*(v if isinstance(v, torch.Tensor) else None for v in values))
+        ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        values = [
+            other if saved is None else saved
+            for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)
+        ]
+        wanted = [ctx.needs_input_grad[i] for i in differentiable]
+        made = backward_operator(*grads, *values, wanted)
+        result: list[Any] = [None] * len(names)
+        made = (made,) if isinstance(made, torch.Tensor) else made
+        for i, want, gradient in zip(differentiable, wanted, made, strict=True):
+            if want:
+                result[i] = gradient
+        return result[0] if len(result) == 1 else tuple(result)
+
+    torch.library.register_autograd(name, backward, setup_context=setup_context)
