@@ -7,8 +7,12 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_activation(registry);
   lowering::register_attention(registry);
   lowering::register_convolution(registry);
+  lowering::register_indexing(registry);
   lowering::register_linear(registry);
   lowering::register_normalization(registry);
+  lowering::register_pooling(registry);
+  lowering::register_resize(registry);
+  lowering::register_shape(registry);
   return registry;
 }
 

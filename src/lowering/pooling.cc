@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "lowering/add.h"
+
+namespace opbridge::lowering {
+namespace {
+
+std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
+  if (values.size() == 1) values.resize(axes, values.front());
+  return values;
+}
+
+// Runs `pool` on (N, C, spatial…), for an input with or without its batch dim.
+template <class Pool>
+Value on_batch(GraphBuilder& g, Value input, size_t axes, Pool pool) {
+  if (input.rank() == static_cast<int64_t>(axes) + 2) return pool(input);
+  Value pooled = pool(g.unsqueeze(input, {0}));
+  std::vector<Dim> dims = *g.result().dims;
+  dims.insert(dims.begin(), Dim(1));
+  pooled.get()->type = ir::TensorType{input.element_type(), dims};
+  return g.squeeze(pooled, {0});
+}
+
+Value max_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::vector<int64_t> stride,
+               std::vector<int64_t> padding, std::vector<int64_t> dilation, bool ceil_mode, size_t axes) {
+  kernel = per_axis(kernel, axes);
+  std::vector<int64_t> pads = per_axis(padding, axes);
+  pads.insert(pads.end(), pads.begin(), pads.begin() + static_cast<int64_t>(axes));
+  return on_batch(g, self, axes, [&](Value x) {
+    return g.op("MaxPool", x, attr("kernel_shape", kernel),
+                attr("strides", stride.empty() ? kernel : per_axis(stride, axes)), attr("pads", pads),
+                attr("dilations", per_axis(dilation, axes)), attr("ceil_mode", ceil_mode));
+  });
+}
+
+Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output, size_t axes) {
+  const auto n = static_cast<int64_t>(axes);
+  const bool to_one = std::ranges::all_of(output, [](const Dim& size) { return size.is(1); });
+  if (to_one) {
+    if (self.rank() == n + 2) return g.op("GlobalAveragePool", self);
+    std::vector<int64_t> spatial(axes);
+    std::iota(spatial.begin(), spatial.end(), -n);
+    return g.reduce("ReduceMean", self, spatial, true);
+  }
+  // Equal windows where the output divides the input.
+  std::vector<int64_t> kernel;
+  for (int64_t i = 0; i < n; ++i) {
+    const Dim& in = self.dim(i - n);
+    const Dim& out = output.at(i);
+    if (in == out) {
+      kernel.push_back(1);
+    } else if (in.is_static() && out.is_static() && out.value() > 0 && in.value() % out.value() == 0) {
+      kernel.push_back(in.value() / out.value());
+    } else {
+      g.refuse(fmt::format("the output size {} does not divide the input size {}", out.str(), in.str()));
+    }
+  }
+  if (std::ranges::all_of(kernel, [](int64_t size) { return size == 1; })) return self;
+  return on_batch(g, self, axes, [&](Value x) {
+    return g.op("AveragePool", x, attr("kernel_shape", kernel), attr("strides", kernel));
+  });
+}
+
+}  // namespace
+
+void register_pooling(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Ints = std::vector<int64_t>;
+
+  for (size_t axes = 1; axes <= 3; ++axes) {
+    on(fmt::format(
+           "aten::max_pool{0}d(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], int[{0}] padding=0, "
+           "int[{0}] dilation=1, bool ceil_mode=False) -> Tensor",
+           axes),
+       Since{10},
+       [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
+              bool ceil_mode) {
+         return max_pool(g, self, kernel, stride, padding, dilation, ceil_mode, axes);
+       });
+    on(fmt::format("aten::adaptive_avg_pool{0}d(Tensor self, {1}[{0}] output_size) -> Tensor", axes,
+                   axes == 1 ? "int" : "SymInt"),
+       Since{9}, [axes](GraphBuilder& g, Value self, std::vector<Dim> output) {
+         return adaptive_avg_pool(g, self, output, axes);
+       });
+  }
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+
+#include <limits>
+#include <numeric>
+
+#include "lowering/add.h"
+
+namespace opbridge::lowering {
+namespace {
+
+constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();
+
+std::vector<int64_t> identity_permutation(int64_t rank) {
+  std::vector<int64_t> permutation(rank);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  return permutation;
+}
+
+Value swap_axes(GraphBuilder& g, Value self, int64_t a, int64_t b) {
+  if (self.rank() < 2) return self;
+  std::vector<int64_t> permutation = identity_permutation(self.rank());
+  std::swap(permutation[wrap_axis(a, self.rank())], permutation[wrap_axis(b, self.rank())]);
+  return g.transpose(self, std::move(permutation));
+}
+
+// The elements in their order, in the shape that PyTorch gave the result.
+Value to_result_shape(GraphBuilder& g, Value self) { return g.reshape(self, *g.result().dims); }
+
+Value slice(GraphBuilder& g, Value self, int64_t dim, const std::optional<Dim>& start,
+            const std::optional<Dim>& end, int64_t step) {
+  dim = wrap_axis(dim, self.rank());
+  const bool from_start = !start || start->is(0);
+  const bool to_end =
+      !end || end->is(end_of_axis) || *end == self.dim(dim) ||
+      (end->is_static() && self.dim(dim).is_static() && end->value() >= self.dim(dim).value());
+  if (from_start && to_end && step == 1) return self;
+  auto bound = [&](const std::optional<Dim>& given, int64_t otherwise) {
+    const Dim dim_value = given.value_or(Dim(otherwise));
+    return g.sizes({dim_value});
+  };
+  return g.slice(self, dim, bound(start, 0), bound(end, end_of_axis), step);
+}
+
+// One output for each part, cut along `dim` as PyTorch cut it.
+std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim) {
+  dim = wrap_axis(dim, self.rank());
+  std::vector<Dim> parts;
+  for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
+  return g.split(self, dim, parts);
+}
+
+Value concatenate(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {
+  // torch.cat passes over empty 1-d tensors whatever the rank of the others.
+  if (!g.result().dims->empty() && g.result().rank() > 1) {
+    std::erase_if(tensors, [](Value tensor) { return tensor.rank() == 1 && tensor.dim(0).is(0); });
+  }
+  for (Value& tensor : tensors) tensor = g.cast(tensor, g.result().element_type);
+  return g.concat(std::move(tensors), wrap_axis(dim, static_cast<int64_t>(g.result().rank())));
+}
+
+Value stack(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {
+  dim = wrap_axis(dim, static_cast<int64_t>(g.result().rank()));
+  for (Value& tensor : tensors) tensor = g.unsqueeze(g.cast(tensor, g.result().element_type), {dim});
+  return g.concat(std::move(tensors), dim);
+}
+
+Value roll_axis(GraphBuilder& g, Value self, const Dim& shift, int64_t axis) {
+  const Dim& size = self.dim(axis);
+  if (size.is(0)) return self;
+  const Dim start = mod(Dim(0) - shift, size);
+  if (start.is(0)) return self;
+  Value cut = g.sizes({start});
+  return g.concat({g.slice(self, axis, cut, g.ints({end_of_axis})), g.slice(self, axis, g.ints({0}), cut)},
+                  axis);
+}
+
+Value roll(GraphBuilder& g, Value self, std::vector<Dim> shifts, std::vector<int64_t> dims) {
+  if (self.rank() == 0) return self;
+  if (dims.empty()) {
+    const std::vector<Dim> shape = self.dims();
+    Dim count(1);
+    for (const Dim& dim : shape) count = count * dim;
+    return g.reshape(roll_axis(g, g.reshape(self, {count}), shifts.at(0), 0), shape);
+  }
+  for (size_t i = 0; i < dims.size(); ++i)
+    self = roll_axis(g, self, shifts.at(i), wrap_axis(dims[i], self.rank()));
+  return self;
+}
+
+// torch.nn.functional.pad: `pad` holds (before, after) from the last dim backwards.
+Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::string& mode, double value) {
+  if (std::ranges::all_of(pad, [](const Dim& amount) { return amount.is(0); })) return self;
+  const int64_t rank = self.rank();
+  std::vector<Dim> pads(2 * rank, Dim(0));
+  for (size_t i = 0; i < pad.size(); ++i) {
+    const int64_t axis = rank - 1 - static_cast<int64_t>(i / 2);
+    pads.at(i % 2 == 0 ? axis : rank + axis) = pad[i];
+  }
+  const std::string onnx_mode = mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode;
+  if (onnx_mode == "wrap" && g.opset() < 19) g.refuse("circular padding needs opset 19");
+  if (g.opset() < 11) g.refuse("padding needs opset 11");
+  if (onnx_mode != "constant") return g.op("Pad", self, g.sizes(pads), attr("mode", onnx_mode));
+  return g.op("Pad", self, g.sizes(pads), g.scalar_like(self, value), attr("mode", onnx_mode));
+}
+
+}  // namespace
+
+void register_shape(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Ints = std::vector<int64_t>;
+  using Dims = std::vector<Dim>;
+
+  for (const char* line : {"aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+                           "aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
+                           "aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor"}) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
+  }
+  for (const char* line : {"aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
+                           "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"}) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
+  }
+  on("aten::flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
+  on("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
+  on("aten::squeeze(Tensor(a) self) -> Tensor(a)", Since{9}, to_result_shape);
+  for (const char* line : {"aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+                           "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"}) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
+  }
+  on("aten::unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim) { return g.unsqueeze(self, {dim}); });
+
+  on("aten::permute(Tensor(a) self, int[] dims) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ints dims) { return g.transpose(self, wrap_axes(dims, self.rank())); });
+  for (const char* line : {"aten::transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+                           "aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+                           "aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)"}) {
+    on(line, Since{9},
+       [](GraphBuilder& g, Value self, int64_t a, int64_t b) { return swap_axes(g, self, a, b); });
+  }
+  on("aten::t(Tensor(a) self) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self) { return swap_axes(g, self, 0, -1); });
+
+  on("aten::expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, Ignored) { return g.expand(self, *g.result().dims); });
+  on("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return g.expand(self, *g.result().dims); });
+  on("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return g.expand(self, *g.result().dims); });
+
+  on("aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> "
+     "Tensor(a)",
+     Since{9}, slice);
+  on("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim, Dim start, Dim length) {
+       if (start.is_static() && start.value() < 0) start = start + self.dim(dim);
+       return slice(g, self, dim, start, start + length, 1);
+     });
+  on("aten::select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim, Dim index) {
+       dim = wrap_axis(dim, self.rank());
+       if (index.is_static() && index.value() < 0 && g.opset() < 11) index = index + self.dim(dim);
+       return g.gather(self, g.size(index), dim);
+     });
+
+  on("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, concatenate);
+  on("aten::concat(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, concatenate);
+  on("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, stack);
+
+  for (const char* line :
+       {"aten::split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
+        "aten::split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
+        "aten::split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
+        "aten::chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]"}) {
+    on(line, Since{9},
+       [](GraphBuilder& g, Value self, Ignored, int64_t dim) { return split_as_results(g, self, dim); });
+  }
+  on("aten::unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim) {
+       dim = wrap_axis(dim, self.rank());
+       const std::vector<Dim> ones(g.result_count(), Dim(1));
+       std::vector<Value> parts = g.split(self, dim, ones);
+       for (Value& part : parts) part = g.squeeze(part, {dim});
+       return parts;
+     });
+
+  on("aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", Since{9}, roll);
+  on("aten::pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Dims amounts, std::string mode, std::optional<double> value) {
+       return pad(g, self, amounts, mode, value.value_or(0));
+     });
+  on("aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Dims amounts, Scalar value) {
+       return pad(g, self, amounts, "constant", value.to_double());
+     });
+}
+
+}  // namespace opbridge::lowering
