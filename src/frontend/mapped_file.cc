@@ -1,38 +1,49 @@
 #include "frontend/mapped_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <system_error>
+#include <cstring>
+#include <string>
 
 #include "opbridge/error.h"
 
 namespace opbridge {
+namespace {
 
-MappedFile map_file(const std::filesystem::path& path) {
-  const auto fail = [&](const std::string& reason) {
-    throw Error(ErrorCode::invalid_file, fmt::format("cannot read {}: {}", path.string(), reason));
-  };
-  const auto fail_with_errno = [&] { fail(std::system_category().message(errno)); };
+struct FileDescriptor {
+  int number;
+  ~FileDescriptor() {
+    if (number >= 0) ::close(number);
+  }
+};
 
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) fail_with_errno();
-  // The mapping outlives the descriptor.
-  const std::shared_ptr<void> closer(nullptr, [descriptor](void*) { close(descriptor); });
+[[noreturn]] void refuse_by_system() { throw Error(ErrorCode::io, std::strerror(errno)); }
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  // O_NONBLOCK: a pipe is refused below instead of waited for.
+  const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.number < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) throw Error(ErrorCode::invalid_file, "no such file");
+    refuse_by_system();
+  }
   struct stat status;
-  if (fstat(descriptor, &status) != 0) fail_with_errno();
-  if (!S_ISREG(status.st_mode))
-    fail(S_ISDIR(status.st_mode) ? "it is a directory" : "it is not a regular file");
+  if (::fstat(file.number, &status) != 0) refuse_by_system();
+  if (S_ISDIR(status.st_mode)) throw Error(ErrorCode::invalid_file, "a directory, not a file");
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::invalid_file, "not a regular file");
+  if (status.st_size == 0) throw Error(ErrorCode::invalid_file, "the file is empty");
+
   const auto size = static_cast<size_t>(status.st_size);
-  if (size == 0) return {};
-  void* const address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  if (address == MAP_FAILED) fail_with_errno();
-  return {{static_cast<const std::byte*>(address), size},
-          std::shared_ptr<const void>(address, [size](void* p) { munmap(p, size); })};
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (address == MAP_FAILED) refuse_by_system();
+  bytes_ = {static_cast<const std::byte*>(address), size};
 }
+
+MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size()); }
 
 }  // namespace opbridge

@@ -1,20 +1,26 @@
-// A file's bytes, without reading them.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
-#include <memory>
 #include <span>
 
 namespace opbridge {
 
-// The bytes stay valid as long as `owner` lives, even where the file is replaced or removed meanwhile.
-struct MappedFile {
-  std::span<const std::byte> bytes;
-  std::shared_ptr<const void> owner;  // null where the file is empty
-};
+// A file whose bytes are read where the page cache holds them. A file that another program truncates while it
+// is mapped ends this one with SIGBUS, as for every reader that maps files.
+class MappedFile {
+ public:
+  // Throws Error(invalid_file) unless `path` is a regular file with content, Error(io) where the system
+  // refuses.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
 
-// Throws Error(invalid_file) where the file is missing, unreadable or not a regular file.
-MappedFile map_file(const std::filesystem::path& path);
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
 
 }  // namespace opbridge

@@ -507,13 +507,12 @@ ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const voi
 }
 
 ModelFile read_onnx(const std::filesystem::path& path) {
-  const MappedFile file = map_file(path);
   try {
+    const auto file = std::make_shared<const MappedFile>(path);
     const std::filesystem::path folder = path.parent_path();
-    return parse_onnx(file.bytes, file.owner, folder.empty() ? "." : folder);
+    return parse_onnx(file->bytes(), file, folder.empty() ? "." : folder);
   } catch (const Error& error) {
-    throw Error(error.code(),
-                fmt::format("{} is not a model that can be read: {}", path.string(), error.message()),
+    throw Error(error.code(), fmt::format("cannot read {}: {}", path.string(), error.message()),
                 error.where());
   }
 }

@@ -173,19 +173,19 @@ NamedWeight TensorReader::read(std::string_view message) {
 }
 
 void TensorReader::read_external(const ExternalData& data, ir::Weight& weight) {
-  const MappedFile& file = external_file(data.location);
-  const uint64_t size = file.bytes.size();
+  const std::shared_ptr<const MappedFile> file = external_file(data.location);
+  const uint64_t size = file->bytes().size();
   const uint64_t offset = data.offset.empty() ? 0 : parse_number(data.offset);
   const uint64_t rest = offset <= size ? size - offset : 0;
   const uint64_t length = data.length.empty() ? rest : parse_number(data.length);
   if (offset > size || length > rest) {
     fail(fmt::format("external data {} ends before byte {} + {}", data.location, offset, length));
   }
-  weight.bytes = file.bytes.subspan(offset, length);
-  weight.owner = file.owner;
+  weight.bytes = file->bytes().subspan(offset, length);
+  weight.owner = file;
 }
 
-const MappedFile& TensorReader::external_file(std::string_view location) {
+std::shared_ptr<const MappedFile> TensorReader::external_file(std::string_view location) {
   if (const auto known = external_files_.find(location); known != external_files_.end()) {
     return known->second;
   }
@@ -201,7 +201,11 @@ const MappedFile& TensorReader::external_file(std::string_view location) {
     fail(fmt::format("external data \"{}\" links to a file outside the model's folder; it is not read",
                      location));
   }
-  return external_files_.emplace(location, map_file(path)).first->second;
+  try {
+    return external_files_.emplace(location, std::make_shared<const MappedFile>(path)).first->second;
+  } catch (const Error& refusal) {
+    throw Error(refusal.code(), fmt::format("external data {}: {}", location, refusal.message()));
+  }
 }
 
 }  // namespace opbridge::onnx

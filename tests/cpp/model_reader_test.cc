@@ -4,7 +4,6 @@
 
 #include <protozero/pbf_writer.hpp>
 
-#include "frontend/mapped_file.h"
 #include "model_samples.h"
 
 namespace opbridge {
@@ -250,14 +249,6 @@ TEST_F(ExternalDataPaths, MustHoldTheBytes) {
   EXPECT_NE(error_for("data", "0", "8191").find("8191"), std::string::npos);
   EXPECT_NE(error_for("data", "-1").find("not a number"), std::string::npos);
   EXPECT_NE(error_for("data", "0x10").find("not a number"), std::string::npos);
-}
-
-TEST(MappedFile, OutlivesTheFile) {
-  const TemporaryFolder folder;
-  test::write_text(folder / "f", "content");
-  const MappedFile file = map_file(folder / "f");
-  std::filesystem::remove(folder / "f");
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()), "content");
 }
 
 }  // namespace
