@@ -14,21 +14,23 @@ namespace opbridge {
 struct SchemaType {
   enum class Kind : uint8_t {
     tensor,
-    scalar,        // Scalar: a Python number of any kind
+    scalar,        // Scalar, complex: a Python number of any kind
     integer,       // int
     sym_int,       // SymInt
-    floating,      // float
-    boolean,       // bool
+    floating,      // float, SymFloat
+    boolean,       // bool, SymBool
     string,        // str
     element_type,  // ScalarType
-    opaque,        // Layout, Device, MemoryFormat, Generator, Stream, Dimname
+    opaque,        // Layout, Device, MemoryFormat, Generator, and every type not listed here: Dict(str, t)
   };
   Kind kind = Kind::tensor;
+  std::string name = "Tensor";     // as written, without list, optional and alias: "SymInt", "Device"
   bool list = false;               // T[]
   bool optional = false;           // T? or T[]?
   bool optional_elements = false;  // T?[]
   int fixed_size = 0;              // of int[2]: a single int stands for all; 0 for any
-  std::string alias;               // of Tensor(a!): "a"; empty for none
+  std::string alias;               // of Tensor(a!): "a"; empty for none; of Tensor(a|b): "a|b"
+  std::string alias_after;         // of Tensor(a -> *): "*"
   bool written = false;            // of Tensor(a!)
 
   std::string str() const;
@@ -51,12 +53,17 @@ struct OperatorSchema {
   std::string overload;  // "Tensor"; empty for the default overload
   std::vector<SchemaArgument> arguments;
   std::vector<SchemaReturn> returns;
+  bool more_arguments = false;  // ends in `...`, as some of TorchScript's own operators do
+  bool more_returns = false;    // returns `...`
 
   std::string key() const { return overload.empty() ? name : name + "." + overload; }  // "aten::add.Tensor"
-  std::string str() const;                                                             // the line again
+  // The line again, with defaults in one spelling: `1e-05`, `[1, 1]`.
+  std::string str() const;
 };
 
-// Throws Error(invalid_argument) that shows the line and the place in it.
+// Defaults become values of the declared type: `float eps=1` is a double, `int[2] stride=1` a list of two,
+// and an unknown type's text an ir::Opaque. Throws Error(invalid_argument) that shows the line and the place
+// in it.
 OperatorSchema parse_schema(std::string_view line);
 
 // The arguments of a torch-level node in schema order, defaults filled in. The pointers live as long as both
