@@ -34,13 +34,6 @@ struct ConvertOptions {
   std::vector<std::string> output_names = {};
 };
 
-// Functions (ONNX FunctionProto, serialized) that nodes of the model call, by domain and name.
-struct OnnxFunction {
-  std::string domain;
-  std::string name;
-  std::string bytes;
-};
-
 struct OnnxModel {
   ir::Graph graph;
   int opset = default_opset;

@@ -126,6 +126,14 @@ class Operand {
   std::variant<Value, std::vector<Value>, Attr> item_;
 };
 
+// An ONNX function (FunctionProto, serialized) that nodes named `domain::name` call.
+struct OnnxFunction {
+  std::string domain;
+  std::string name;
+  int version = 1;  // of the domain
+  std::string bytes;
+};
+
 class SymbolicRegistry;
 
 // Builds the ONNX graph. `op` checks name, inputs, attributes and element types against the ONNX schema in
@@ -161,6 +169,10 @@ class GraphBuilder {
   // `build`'s second argument.
   ir::GraphPtr subgraph(std::string name, std::vector<ir::TensorType> inputs,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build);
+
+  // Makes a function part of the model, once; nodes call it by `g.op("domain::name", …)`.
+  void add_function(OnnxFunction function);
+  const std::vector<OnnxFunction>& functions() const;
 
   // Makes the name known as taken, so that no node or value is given it.
   void reserve_name(const std::string& name);

@@ -33,6 +33,7 @@ class Lowering final : public ValueMap {
     for (const ir::Node* node : source_.nodes) lower_node(*node);
     if (!report_.empty()) report_.raise();
     declare_outputs();
+    model_.functions = g_.functions();
     return std::move(model_);
   }
 
@@ -158,15 +159,15 @@ class Lowering final : public ValueMap {
 // Every domain that a node is of, with its version.
 std::map<std::string, int> opset_imports(OnnxModel& model, const ConvertOptions& options) {
   std::map<std::string, int> imports{{"", options.opset}};
-  auto add = [&](const std::string& domain) {
+  auto add = [&](const std::string& domain, int version) {
     const auto chosen = options.custom_opsets.find(domain);
-    imports.try_emplace(domain, chosen == options.custom_opsets.end() ? 1 : chosen->second);
+    imports.try_emplace(domain, chosen == options.custom_opsets.end() ? version : chosen->second);
   };
+  for (const OnnxFunction& function : model.functions) add(function.domain, function.version);
   ir::for_each_node(model.graph, [&](ir::Graph&, ir::Node& node) {
     const size_t end = node.op.rfind("::");
-    if (end != std::string::npos) add(node.op.substr(0, end));
+    if (end != std::string::npos) add(node.op.substr(0, end), 1);
   });
-  for (const OnnxFunction& function : model.functions) add(function.domain);
   return imports;
 }
 

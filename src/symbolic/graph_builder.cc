@@ -53,8 +53,10 @@ std::optional<ElementType> type_attribute(const onnx::OpSchema& schema,
   const std::string_view name = onnx::type_attribute_of(schema);
   for (const ir::Attribute& attribute : attributes) {
     if (name.empty() || attribute.name != name) continue;
-    if (const int64_t* number = std::get_if<int64_t>(&attribute.value))
-      return static_cast<ElementType>(*number);
+    if (const int64_t* number = std::get_if<int64_t>(&attribute.value)) {
+      // A number out of range is no type at all, and fits nothing.
+      return static_cast<ElementType>(*number >= 0 && *number < 256 ? *number : 255);
+    }
     if (const auto* weight = std::get_if<std::shared_ptr<const ir::Weight>>(&attribute.value))
       return (*weight)->element_type;
   }
@@ -218,6 +220,19 @@ ir::GraphPtr GraphBuilder::subgraph(
   }
   return body;
 }
+
+void GraphBuilder::add_function(OnnxFunction function) {
+  for (const OnnxFunction& known : state_->functions) {
+    if (known.domain == function.domain && known.name == function.name) {
+      if (known.bytes != function.bytes)
+        refuse(fmt::format("two ONNX functions are named {}::{}", known.domain, known.name));
+      return;
+    }
+  }
+  state_->functions.push_back(std::move(function));
+}
+
+const std::vector<OnnxFunction>& GraphBuilder::functions() const { return state_->functions; }
 
 Value GraphBuilder::constant(ir::Weight weight) {
   constexpr size_t kSmall = 64;
