@@ -1,0 +1,61 @@
+"""From a PyTorch model to a graph of PyTorch's operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from opbridge.capture.program import Program
+
+Capture = Literal["export", "trace"]
+
+
+def capture(
+    model: Any,
+    args: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    how: Capture = "export",
+    dynamic_shapes: Any = None,
+    dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+) -> Program:
+    """Captures ``model``, called with ``args`` and ``kwargs``.
+
+    ``how="export"`` takes what torch.export.export sees; ``model`` may be its ExportedProgram.
+    ``how="trace"`` follows one run of the model: branches in Python go the way that this run goes.
+
+    ``dynamic_shapes`` is torch.export's, where a dim may also be a name; ``dynamic_axes`` is the older
+    form of torch.onnx, which goes by ``input_names``. A size that is called dynamic is never made a
+    constant in silence.
+    """
+    import torch
+
+    from opbridge.capture.dynamic import DynamicSizes
+    from opbridge.capture.environment import capturing
+    from opbridge.capture.inputs import as_module, read_inputs
+    from opbridge.capture.program import Program
+    from opbridge.errors import InvalidArgumentError, UnsupportedError
+
+    if how not in ("export", "trace"):
+        raise InvalidArgumentError(f"capture is 'export' or 'trace', not {how!r}")
+    if isinstance(model, torch.export.ExportedProgram):
+        if dynamic_shapes is not None or dynamic_axes:
+            raise InvalidArgumentError(
+                "an ExportedProgram has its dynamic sizes already: give them to torch.export"
+            )
+        from opbridge.capture.bridge import bridge
+
+        return Program(bridge(model))
+
+    if how == "trace":
+        raise UnsupportedError('capture="trace" is not there yet')
+    module = as_module(model)
+    inputs = read_inputs(module, args, kwargs)
+    sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
+    with capturing(module):
+        from opbridge.capture.exported import capture_exported
+
+        return capture_exported(module, inputs, sizes)

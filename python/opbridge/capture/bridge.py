@@ -1,0 +1,280 @@
+"""From the graph of an ExportedProgram to opbridge's own.
+
+A size is no value but a Dim wherever it is used, and the nodes that compute it are left out; a node that
+brings a new number (``aten::item``) stays, its output names the number. Floating-point and boolean numbers
+are values. Assertions are left out. Regions that only switch gradients or disable autocast are replaced by
+their bodies. A number that the program returns is returned through ``aten::scalar_tensor``; None is not
+returned.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from opbridge import _core
+from opbridge.capture.operators import ASSERTIONS, operator_of
+from opbridge.capture.program import Sizes, add_weight
+from opbridge.capture.source import line_of_stack_trace, scope_of_stack
+from opbridge.errors import UnsupportedError
+
+_SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_NUMBERS = (int, float, bool)
+_NUMBER_DTYPES = {
+    torch.SymInt: torch.int64,
+    torch.SymFloat: torch.float64,
+    torch.SymBool: torch.bool,
+    int: torch.int64,
+    float: torch.float32,
+    bool: torch.bool,
+}
+
+
+def bridge(exported: torch.export.ExportedProgram, names: dict[str, str] | None = None) -> _core.Graph:
+    """``names`` renames the symbols of the program, ``s77`` to ``batch``."""
+    return _Bridge(exported, Sizes(names)).run()
+
+
+class _Bridge:
+    def __init__(self, exported: torch.export.ExportedProgram, sizes: Sizes) -> None:
+        self._exported = exported
+        self._sizes = sizes
+        self._builder = _core.ProgramBuilder()
+        self._lines: dict[str, str] = {}
+        self._weight_names: dict[int, str] = {}  # tied weights go by the first of their names
+        for name, tensor in exported.state_dict.items():
+            self._weight_names.setdefault(id(tensor), name)
+        # Of each node: a value, a Dim, a Python constant, or a list of these.
+        self._values: dict[torch.fx.Node, Any] = {}
+
+    def run(self) -> _core.Graph:
+        specs = iter(self._exported.graph_signature.input_specs)
+        for node in self._exported.graph.nodes:
+            if node.op == "placeholder":
+                self._placeholder(node, next(specs))
+            elif node.op == "call_function":
+                self._call_function(node)
+            elif node.op == "output":
+                self._outputs(node)
+        return self._builder.finish()
+
+    # -- inputs and outputs
+
+    def _placeholder(self, node: torch.fx.Node, spec: torch.export.graph_signature.InputSpec) -> None:
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(spec.arg, ConstantArgument):
+                self._values[node] = spec.arg.value
+            else:
+                self._values[node] = self._input(node)
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            if node.users:
+                self._values[node] = self._weight(spec)
+        elif node.users:
+            raise UnsupportedError(f"the model uses '{spec.target}', a {spec.kind.name}, which is no tensor")
+
+    def _input(self, node: torch.fx.Node) -> Any:
+        value = node.meta["val"]
+        if isinstance(value, torch.Tensor):
+            return self._builder.input(node.name, value.dtype, self._sizes.shape(value.shape))
+        if not isinstance(value, torch.SymInt):
+            raise UnsupportedError(f"the model has the input '{node.name}' of type {type(value).__name__}")
+        dim = self._sizes.dim(value)
+        self._builder.input(node.name, torch.int64, dim)
+        return dim
+
+    def _weight(self, spec: torch.export.graph_signature.InputSpec) -> _core.ProgramValue:
+        name = str(spec.target)
+        stored: dict[str, torch.Tensor] = self._exported.state_dict
+        tensor = stored[name] if name in stored else self._exported.constants[name]
+        return add_weight(self._builder, self._weight_names.get(id(tensor), name), tensor)
+
+    def _outputs(self, node: torch.fx.Node) -> None:
+        returned: list[_core.ProgramValue] = []
+        results: Any = node.args[0]
+        for argument, spec in zip(results, self._exported.graph_signature.output_specs, strict=True):
+            if spec.kind is OutputKind.USER_OUTPUT:
+                value = self._resolve(argument)
+                if value is not None:
+                    returned.append(self._as_tensor(value, f"number_{len(returned)}"))
+            elif spec.kind in _MUTATIONS:
+                target = self._target_of(spec)
+                self._emit(
+                    node, "aten::copy_", ("self", "src"), (target, self._resolve(argument)), {}, argument
+                )
+            elif spec.kind is not OutputKind.TOKEN:
+                raise UnsupportedError("the program returns gradients; export the forward pass alone")
+        for value in returned:
+            self._builder.output(value, "")
+
+    def _target_of(self, mutation: torch.export.graph_signature.OutputSpec) -> Any:
+        """The input or buffer that a program without in-place operators returns the new content of."""
+        for node, spec in zip(
+            self._exported.graph.nodes, self._exported.graph_signature.input_specs, strict=False
+        ):
+            if mutation.target in (spec.target, spec.arg.name):
+                if node not in self._values:
+                    self._values[node] = self._weight(spec)
+                return self._values[node]
+        raise UnsupportedError(f"the program changes '{mutation.target}', which it does not have")
+
+    def _as_tensor(self, value: Any, name: str) -> Any:
+        if isinstance(value, _core.ProgramValue):
+            return value
+        dtype = torch.int64 if isinstance(value, _core.Dim) else _NUMBER_DTYPES.get(type(value))
+        if dtype is None:
+            raise UnsupportedError(f"the model returns '{value}', which is no tensor and no number")
+        result = (name, dtype, ())
+        return self._builder.call(
+            "aten::scalar_tensor", ("s", "dtype"), (value, dtype), {}, (result,), "", ""
+        )[0]
+
+    # -- nodes
+
+    def _call_function(self, node: torch.fx.Node) -> None:
+        target = node.target
+        if target is operator.getitem:
+            self._values[node] = self._resolve(node.args[0])[node.args[1]]
+            return
+        if isinstance(target, torch._ops.OpOverload):
+            called = operator_of(target)
+            if called.key in ASSERTIONS:
+                return
+            if self._is_known_number(node):
+                return
+            self._values[node] = self._emit(node, called.key, called.names, node.args, node.kwargs, node)
+        elif isinstance(target, torch._ops.HigherOrderOperator):
+            self._higher_order(node, str(target._name))
+        elif not self._is_known_number(node):
+            module = getattr(target, "__module__", "python")
+            names = tuple(f"arg{i}" for i in range(len(node.args)))
+            key = f"{module}::{getattr(target, '__name__', target)}"
+            self._values[node] = self._emit(node, key, names, node.args, node.kwargs, node)
+
+    def _is_known_number(self, node: torch.fx.Node) -> bool:
+        """Whether the node makes a number that is written as a Dim or a constant wherever it is used."""
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and not node.meta.get("unbacked_bindings"):
+            self._values[node] = self._sizes.dim(value)
+        elif isinstance(value, _NUMBERS) and not node.meta.get("unbacked_bindings"):
+            self._values[node] = value
+        elif isinstance(value, (torch.SymFloat, torch.SymBool)) and not any(map(_matters, node.users)):
+            self._values[node] = None
+        else:
+            return False
+        return True
+
+    def _emit(
+        self,
+        node: torch.fx.Node,
+        key: str,
+        names: tuple[str, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        made: torch.fx.Node,
+    ) -> Any:
+        resolve = self._resolve
+        results: list[tuple[str, torch.dtype, Any]] = []
+        structure = self._describe(made.name, made.meta.get("val"), results)
+        trace = node.meta.get("stack_trace")
+        line = "" if trace is None else self._line(trace)
+        try:
+            outputs = self._builder.call(
+                key,
+                names,
+                [resolve(arg) for arg in args],
+                {name: resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs,
+                results,
+                scope_of_stack(node.meta.get("nn_module_stack")),
+                line,
+            )
+        except UnsupportedError as error:
+            raise UnsupportedError(error.message, line) from None
+        return structure(outputs)
+
+    def _describe(
+        self, name: str, value: Any, results: list[tuple[str, torch.dtype, Any]]
+    ) -> Callable[[list[_core.ProgramValue]], Any]:
+        """Appends what the node makes to ``results``; returns how the outputs make up what Python sees."""
+        index = len(results)
+        if isinstance(value, torch.Tensor):
+            results.append((name, value.dtype, self._sizes.shape(value.shape)))
+            return lambda outputs: outputs[index]
+        if isinstance(value, torch.SymInt):
+            dim = self._sizes.dim(value)
+            results.append((name, torch.int64, dim))
+            return lambda outputs: dim
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            results.append((name, _NUMBER_DTYPES[type(value)], _core.Dim.parse(name)))
+            return lambda outputs: outputs[index]
+        if isinstance(value, (list, tuple)):
+            parts = [self._describe(f"{name}.{i}", element, results) for i, element in enumerate(value)]
+            return lambda outputs: [part(outputs) for part in parts]
+        if value is None:
+            return lambda outputs: None
+        raise UnsupportedError(f"the node '{name}' makes a {type(value).__name__}, which no graph can hold")
+
+    def _resolve(self, argument: Any) -> Any:
+        kind = type(argument)
+        if kind is torch.fx.Node:
+            return self._values[argument]
+        if isinstance(argument, (list, tuple)):
+            return [self._resolve(item) for item in argument]
+        return argument
+
+    def _line(self, trace: str) -> str:
+        line = self._lines.get(trace)
+        if line is None:
+            line = self._lines[trace] = line_of_stack_trace(trace)
+        return line
+
+    # -- higher-order operators
+
+    def _higher_order(self, node: torch.fx.Node, name: str) -> None:
+        if name == "wrap_with_set_grad_enabled":
+            self._values[node] = self._inline(node.args[1], node.args[2:])
+        elif name == "wrap_with_autocast":
+            device, _, enabled = node.args[:3]
+            if enabled and device == "cpu":
+                raise UnsupportedError(
+                    "the model enters torch.autocast, whose casts torch.export does not write down; "
+                    "convert the model itself instead (model.to(torch.bfloat16))",
+                    self._line(node.meta.get("stack_trace") or ""),
+                )
+            self._values[node] = self._inline(node.args[4], node.args[5:])
+        else:
+            raise UnsupportedError(
+                f"the model uses torch.ops.higher_order.{name}, which opbridge cannot convert yet",
+                self._line(node.meta.get("stack_trace") or ""),
+            )
+
+    def _inline(self, body: Any, arguments: tuple[Any, ...]) -> Any:
+        module = self._exported.graph_module.get_submodule(body.target)
+        passed = iter(arguments)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                self._values[node] = self._resolve(next(passed))
+            elif node.op == "call_function":
+                self._call_function(node)
+            elif node.op == "output":
+                return self._resolve(node.args[0])
+        return None
+
+
+_MUTATIONS = tuple(
+    getattr(OutputKind, name)
+    for name in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
+    if hasattr(OutputKind, name)
+)
+
+
+def _matters(user: torch.fx.Node) -> bool:
+    """Whether a use of a number is more than an assertion."""
+    if user.op != "call_function":
+        return True
+    if isinstance(user.target, torch._ops.OpOverload):
+        return operator_of(user.target).key not in ASSERTIONS
+    return any(map(_matters, user.users))

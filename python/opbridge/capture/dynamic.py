@@ -1,0 +1,177 @@
+"""Which sizes of the inputs are dynamic, and what they are called."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from opbridge.capture.inputs import Inputs
+from opbridge.errors import InvalidArgumentError, UnsupportedError
+
+_HINTS = type(torch.export.Dim.DYNAMIC)
+
+
+class DynamicSizes:
+    """The dynamic axes of each input leaf.
+
+    ``leaves`` holds for each leaf a dict from axis to what the caller said: a name, a torch.export.Dim, or
+    Dim.DYNAMIC or Dim.AUTO; ``shapes`` is the same in torch.export's form, None where no size is dynamic.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        dynamic_shapes: Any = None,
+        dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
+        input_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+    ) -> None:
+        self._inputs = inputs
+        if dynamic_shapes is not None and dynamic_axes:
+            raise InvalidArgumentError("dynamic_shapes and dynamic_axes say the same: give one of them")
+        if dynamic_axes:
+            self.leaves = self._from_axes(dynamic_axes, input_names or (), output_names or ())
+        else:
+            self.leaves = list(self._from_shapes(dynamic_shapes))
+        self.shapes = self._for_torch() if any(self.leaves) else None
+
+    def _from_axes(
+        self,
+        axes: Mapping[str, Mapping[int, str] | Sequence[int]],
+        input_names: Sequence[str],
+        output_names: Sequence[str],
+    ) -> list[dict[int, Any]]:
+        positions: dict[str, int] = {}
+        tensors = (i for i, leaf in enumerate(self._inputs.leaves) if isinstance(leaf, torch.Tensor))
+        for place, position in enumerate(tensors):
+            positions[self._inputs.names[position]] = position
+            if place < len(input_names):
+                positions[input_names[place]] = position
+        leaves: list[dict[int, Any]] = [{} for _ in self._inputs.leaves]
+        for name, of_input in axes.items():
+            if name in positions:
+                named = of_input if isinstance(of_input, Mapping) else dict.fromkeys(of_input, None)
+                rank = self._inputs.leaves[positions[name]].dim()
+                leaves[positions[name]] = {
+                    _axis(axis, rank, name): dim or torch.export.Dim.DYNAMIC for axis, dim in named.items()
+                }
+            elif name not in output_names:
+                raise InvalidArgumentError(
+                    f"dynamic_axes names '{name}', which is neither an input ({', '.join(positions)}) "
+                    "nor in output_names"
+                )
+        return leaves
+
+    def _from_shapes(self, shapes: Any) -> Iterator[dict[int, Any]]:
+        parameters = self._inputs.parameters
+        if shapes is None or isinstance(shapes, Mapping):
+            by_name = dict(shapes or {})
+        else:
+            by_name = dict(zip(parameters, shapes, strict=False))
+        unknown = [name for name in by_name if name not in parameters]
+        if unknown:
+            raise InvalidArgumentError(
+                f"dynamic_shapes names '{unknown[0]}'; the inputs are {', '.join(parameters)}"
+            )
+        for name, value in parameters.items():
+            yield from _leaf_specs(value, by_name.get(name), name)
+
+    def _for_torch(self) -> dict[str, Any]:
+        """Equal names become one torch.export.Dim, so that torch knows the sizes to be equal."""
+        counts = Counter(dim for leaf in self.leaves for dim in leaf.values() if isinstance(dim, str))
+        shared = {name: _torch_dim(name, i) for i, (name, n) in enumerate(counts.items()) if n > 1}
+
+        def of_torch(dim: Any) -> Any:
+            return shared.get(dim, torch.export.Dim.DYNAMIC) if isinstance(dim, str) else dim
+
+        specs = iter([{axis: of_torch(dim) for axis, dim in leaf.items()} or None for leaf in self.leaves])
+        return {
+            name: pytree.tree_map(lambda _: next(specs), value)
+            for name, value in self._inputs.parameters.items()
+        }
+
+    def name_symbols(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[str, str]:
+        """The user's names for the symbols in the captured shapes of the leaves.
+
+        Throws where a size that the caller called dynamic has become a constant.
+        """
+        names: dict[str, str] = {}
+        for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
+            for axis, dim in leaf.items():
+                if shape is None:
+                    raise InvalidArgumentError(
+                        f"the input '{leaf_name}' is no tensor; it has no dynamic axes"
+                    )
+                size = shape[axis]
+                if isinstance(size, int):
+                    if dim is not torch.export.Dim.AUTO:
+                        raise _specialized(leaf_name, axis, size)
+                    continue
+                symbol = str(size.node.expr)
+                if not symbol.isidentifier():
+                    continue
+                name = _name_of(dim) or f"{leaf_name}_dim_{axis}"
+                known = names.setdefault(symbol, name)
+                if known != name and _name_of(dim):
+                    warnings.warn(
+                        f"'{known}' and '{name}' must be equal in this model; both are called '{known}'",
+                        stacklevel=2,
+                    )
+        return names
+
+
+def _specialized(name: str, axis: int, size: int) -> UnsupportedError:
+    return UnsupportedError(
+        f"axis {axis} of the input '{name}' was to be dynamic, but the model fixes it to {size}: "
+        "something in it depends on this very size (a Python branch, int(), a reshape to a constant)"
+    )
+
+
+def _name_of(dim: Any) -> str | None:
+    if isinstance(dim, str):
+        return dim
+    return None if isinstance(dim, _HINTS) else str(dim.__name__)
+
+
+def _torch_dim(name: str, index: int) -> Any:
+    return torch.export.Dim(re.sub(r"\W", "_", name) if name[:1].isalpha() else f"dim{index}")
+
+
+def _axis(axis: int, rank: int, name: str) -> int:
+    if not -rank <= axis < rank:
+        raise InvalidArgumentError(f"the input '{name}' has {rank} axes; axis {axis} cannot be dynamic")
+    return axis % rank
+
+
+def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
+    """What a torch.export specification says of each leaf of ``value``."""
+    if isinstance(value, torch.Tensor):
+        axes = spec if isinstance(spec, Mapping) else dict(enumerate(spec or ()))
+        yield {_axis(axis, value.dim(), name): dim for axis, dim in axes.items() if _is_dynamic(dim)}
+        return
+    children, _ = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
+    if len(children) == 1 and children[0] is value:
+        if _is_dynamic(spec):
+            raise UnsupportedError(f"the input '{name}' is a dynamic {type(value).__name__}; pass a tensor")
+        yield {}
+        return
+    if isinstance(spec, Mapping) and isinstance(value, Mapping):
+        specs: list[Any] = [spec.get(key) for key in value]
+    else:
+        specs = list(spec.values() if isinstance(spec, Mapping) else spec or [None] * len(children))
+    if len(specs) != len(children):
+        raise InvalidArgumentError(
+            f"dynamic_shapes of '{name}' has {len(specs)} parts for {len(children)} values"
+        )
+    for child, child_spec in zip(children, specs, strict=True):
+        yield from _leaf_specs(child, child_spec, name)
+
+
+def _is_dynamic(dim: Any) -> bool:
+    return dim is not None and not isinstance(dim, int) and dim is not torch.export.Dim.STATIC

@@ -1,0 +1,45 @@
+"""capture="export": the model as torch.export.export sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opbridge.capture.bridge import bridge
+from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.inputs import Inputs
+from opbridge.capture.program import Program
+from opbridge.errors import Error, UnsupportedError
+
+
+def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Program:
+    # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
+    config: Any = torch.fx.experimental._config
+    with config.patch(backed_size_oblivious=True):
+        try:
+            exported = torch.export.export(
+                model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False
+            )
+        except Error:
+            raise
+        except Exception as error:
+            raise UnsupportedError(
+                f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
+                f"torch.export says: {_first_lines(error)}"
+            ) from error
+    return Program(bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported))))
+
+
+def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size | None]:
+    shapes: list[torch.Size | None] = []
+    for node, spec in zip(exported.graph.nodes, exported.graph_signature.input_specs, strict=False):
+        if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT:
+            value: Any = node.meta.get("val")
+            shapes.append(value.shape if isinstance(value, torch.Tensor) else None)
+    return shapes
+
+
+def _first_lines(error: Exception) -> str:
+    text = str(error).strip()
+    return "\n".join(text.splitlines()[:12]) or type(error).__name__

@@ -1,0 +1,93 @@
+"""The example inputs of a model: how they bind to its parameters, and their tensors one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from opbridge.errors import InvalidArgumentError
+
+
+@dataclasses.dataclass
+class Inputs:
+    """``args`` and ``kwargs`` as the model is called, keyword arguments in the order of its parameters.
+
+    ``parameters`` holds the same values by the names of the parameters; ``leaves`` are the tensors and
+    constants in them, in order, and ``names`` what torch.export calls them.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    parameters: dict[str, Any]
+    leaves: list[Any]
+    names: list[str]
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+
+def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> Inputs:
+    """``args`` as in torch.onnx.export: a tuple, or one value; its last element may be the ``kwargs``."""
+    signature = inspect.signature(model.forward)
+    if not isinstance(args, (tuple, list)):
+        args = (args,)
+    args = tuple(args)
+    if kwargs is None and args and _is_keywords(args[-1], signature):
+        args, kwargs = args[:-1], args[-1]
+    kwargs = dict(kwargs or {})
+    try:
+        parameters: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"the inputs do not fit {type(model).__name__}.forward{signature}: {error}"
+        ) from error
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            parameters.update(parameters.pop(parameter.name, {}))
+    kwargs = {name: value for name, value in parameters.items() if name in kwargs}
+    leaves: list[Any] = []
+    names: list[str] = []
+    for name, value in parameters.items():
+        paths, _ = pytree.tree_flatten_with_path(value)
+        for path, leaf in paths:
+            leaves.append(leaf)
+            names.append("_".join([name, *(_text_of_key(key) for key in path)]))
+    return Inputs(args, kwargs, parameters, leaves, names)
+
+
+def _is_keywords(last: Any, signature: inspect.Signature) -> bool:
+    return isinstance(last, dict) and bool(last) and all(name in signature.parameters for name in last)
+
+
+def _text_of_key(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def as_module(model: Any) -> torch.nn.Module:
+    """A function becomes a module that calls it."""
+    if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+        raise InvalidArgumentError(
+            "the model is TorchScript; give the nn.Module that it was made from, or an ExportedProgram of it"
+        )
+    if isinstance(model, torch.nn.Module):
+        return model
+    if callable(model):
+        return _FunctionModule(model)
+    raise InvalidArgumentError(
+        f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram"
+    )
+
+
+class _FunctionModule(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.forward = function

@@ -1,0 +1,47 @@
+"""Where in the user's program a node comes from, as text."""
+
+from __future__ import annotations
+
+import functools
+import linecache
+import os
+import re
+from typing import Any
+
+import torch
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
+
+
+def is_users(filename: str) -> bool:
+    """Whether a frame of this file is outside of torch."""
+    return not filename.startswith(_TORCH)
+
+
+@functools.lru_cache(maxsize=4096)
+def line_text(filename: str, line: int, function: str) -> str:
+    """``model.py:12 in forward: return self.conv(x)``."""
+    code = linecache.getline(filename, line).strip()
+    place = f"{os.path.basename(filename)}:{line} in {function}"
+    return f"{place}: {code}" if code else place
+
+
+def line_of_stack_trace(trace: str) -> str:
+    """The innermost frame outside of torch, or else the innermost one, of the text that torch.fx keeps."""
+    frames = _FRAME.findall("  " + trace.lstrip())
+    if not frames:
+        return ""
+    for filename, line, function in reversed(frames):
+        if is_users(filename):
+            return line_text(filename, int(line), function)
+    filename, line, function = frames[-1]
+    return line_text(filename, int(line), function)
+
+
+def scope_of_stack(stack: dict[str, Any] | None) -> str:
+    """The path of the innermost module: ``layer1.0.conv1``."""
+    if not stack:
+        return ""
+    path = next(reversed(stack.values()))[0]
+    return str(path)

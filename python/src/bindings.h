@@ -1,0 +1,57 @@
+// What the parts of the Python module `opbridge._core` share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <utility>
+
+#include "opbridge/error.h"
+#include "opbridge/ir.h"
+
+namespace opbridge::python {
+
+namespace nb = nanobind;
+
+// A graph in Python's hands. Stages that consume a graph take it out of its handle; using the handle after
+// that is an error, not a crash.
+class GraphHandle {
+ public:
+  explicit GraphHandle(ir::Graph graph) : graph_(std::make_shared<ir::Graph>(std::move(graph))) {}
+
+  ir::Graph& get() const {
+    if (graph_ == nullptr) throw_consumed();
+    return *graph_;
+  }
+  // The graph as the body of a control-flow node, shared with this handle.
+  const ir::GraphPtr& share() const {
+    get();
+    return graph_;
+  }
+  ir::Graph take() {
+    ir::Graph graph = std::move(get());
+    graph_.reset();
+    return graph;
+  }
+  void put(ir::Graph graph) { graph_ = std::make_shared<ir::Graph>(std::move(graph)); }
+
+ private:
+  [[noreturn]] static void throw_consumed() {
+    throw Error(ErrorCode::invalid_argument, "this graph was already exported; capture the model again");
+  }
+
+  ir::GraphPtr graph_;
+};
+
+// A torch-level value in Python's hands: which builder made it, and its number there.
+struct ProgramValue {
+  uint32_t builder = 0;
+  uint32_t index = 0;
+};
+
+void bind_errors(nb::module_& module);
+void bind_dim(nb::module_& module);
+void bind_graph(nb::module_& module);
+void bind_program(nb::module_& module);
+
+}  // namespace opbridge::python

@@ -1,0 +1,28 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <vector>
+
+#include "bindings.h"
+
+namespace opbridge::python {
+namespace {
+
+std::vector<std::string> source_lines(const GraphHandle& self) {
+  std::vector<std::string> lines;
+  for (const ir::Node* node : self.get().nodes) lines.push_back(node->source.line);
+  return lines;
+}
+
+}  // namespace
+
+void bind_graph(nb::module_& module) {
+  nb::class_<GraphHandle>(module, "Graph", "A captured program. Its text is one node a line.")
+      .def("__str__", [](const GraphHandle& self) { return ir::print(self.get()); })
+      .def("verify", [](const GraphHandle& self) { ir::verify(self.get()); })
+      .def_prop_ro("source_lines", &source_lines, "The line of the user's program of each node.")
+      .def_prop_ro("node_count", [](const GraphHandle& self) { return self.get().nodes.size(); });
+}
+
+}  // namespace opbridge::python
