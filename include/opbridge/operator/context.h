@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <limits>
 #include <mutex>
 #include <span>
 #include <type_traits>
 
+#include "opbridge/error.h"
 #include "opbridge/operator/tensor.h"
 
 namespace opbridge::op {
@@ -26,8 +28,12 @@ class Context {
   template <class T>
   std::span<T> scratch(std::int64_t count) {
     static_assert(std::is_trivially_destructible_v<T>);
-    return {static_cast<T*>(scratch_bytes(static_cast<std::size_t>(count) * sizeof(T))),
-            static_cast<std::size_t>(count)};
+    constexpr auto kMost =
+        std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T)) / 2;
+    if (count < 0 || count > kMost)
+      throw Error(ErrorCode::invalid_argument, "more memory is needed than there can be");
+    const auto size = static_cast<std::size_t>(count);
+    return {static_cast<T*>(scratch_bytes(size * sizeof(T))), size};
   }
 
   // The CUDA stream that a kernel registered by .cuda() launches on (a cudaStream_t); null on the CPU.

@@ -1,0 +1,240 @@
+// The arithmetic of deform_conv2d on a tile of output pixels: bilinear samples become the rows of a matrix,
+// which is multiplied by the weights while it is still in the cache.
+//
+// Images lie channels-last, so that one sample reads four runs of channels, inside a border of zeros, so that
+// it reads them without asking whether they exist. Everything is always_inline and written with GCC's vector
+// types: the caller decides by its target attribute which instructions it becomes. The product was measured
+// against OpenBLAS and Eigen on the shapes of detectors: it is level or faster, and needs no packed copy of
+// the samples.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace opbridge::deform_conv2d {
+
+// All sizes of a call; pixels are those of the output.
+struct Geometry {
+  std::int64_t channels, height, width;              // of the input
+  std::int64_t out_channels, out_height, out_width;  // of the output
+  std::int64_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  std::int64_t groups, offset_groups;
+
+  std::int64_t taps() const { return kernel_h * kernel_w; }
+  std::int64_t pixels() const { return out_height * out_width; }
+  std::int64_t in_group() const { return channels / groups; }
+  std::int64_t out_group() const { return out_channels / groups; }
+
+  // Around the image lies one row or column of zeros, and one row more below, so that four neighbours can be
+  // found that are all zero.
+  std::int64_t padded_width() const { return width + 2; }
+  std::int64_t padded_height() const { return height + 3; }
+};
+
+// Weights are packed in panels of output channels, 64 bytes wide.
+template <class C>
+inline constexpr std::int64_t kPanel = 64 / sizeof(C);
+
+// Output channels of one group, rounded up to whole panels.
+template <class C>
+std::int64_t padded_group(const Geometry& g) {
+  return (g.out_group() + kPanel<C> - 1) / kPanel<C> * kPanel<C>;
+}
+
+// Pixels of a tile, a multiple of the rows that the product keeps in registers; taps of a block, few enough
+// for the samples of a tile to stay in the second-level cache.
+inline constexpr std::int64_t kRows = 6;
+inline constexpr std::int64_t kTilePixels = 16 * kRows;
+inline std::int64_t taps_per_block(const Geometry& g) {
+  return std::clamp<std::int64_t>(576 / g.channels, 1, g.taps());
+}
+
+// What the tiles of one image share. T is the element type of the tensors, C that of the computation.
+template <class T, class C>
+struct Image {
+  const Geometry* geometry;
+  const C* pixels;   // [padded_height][padded_width][channels]
+  const C* weights;  // [group][panel][tap][channel of the group][kPanel]
+  const C* bias;     // [group][padded_group]
+  const T* offset;   // [offset group][tap][y, x][pixel]
+  const T* mask;     // [offset group][tap][pixel], or null
+  T* out;            // [out channel][pixel]
+};
+
+// Room for one tile.
+template <class C>
+struct Workspace {
+  C* samples;  // [kTilePixels][group][tap of the block][channel of the group]
+  C* sums;     // [kTilePixels][group][padded_group]
+};
+
+#define OPBRIDGE_INLINE __attribute__((always_inline)) inline
+
+// Where one tap reads, for each pixel of a tile: the upper left one of four neighbours in the padded image,
+// and the weights of all four.
+template <class C>
+struct Neighbours {
+  alignas(64) std::int32_t y[kTilePixels], x[kTilePixels];
+  alignas(64) C weight[4][kTilePixels];
+  alignas(64) C mask[kTilePixels];
+};
+
+template <class T, class C>
+OPBRIDGE_INLINE void locate(const Image<T, C>& image, std::int64_t offset_group, std::int64_t tap,
+                            std::int64_t first, std::int64_t count, Neighbours<C>& n) {
+  const Geometry& g = *image.geometry;
+  const std::int64_t pixels = g.pixels(), plane = offset_group * g.taps() + tap;
+  const T* const offset_y = image.offset + plane * 2 * pixels + first;
+  const T* const offset_x = offset_y + pixels;
+  const std::int64_t tap_y = tap / g.kernel_w * g.dilation_h - g.pad_h;
+  const std::int64_t tap_x = tap % g.kernel_w * g.dilation_w - g.pad_w;
+  alignas(64) C base_y[kTilePixels], base_x[kTilePixels];
+  for (std::int64_t p = 0, row = first / g.out_width, column = first % g.out_width; p < count; ++p) {
+    base_y[p] = static_cast<C>(row * g.stride_h + tap_y);
+    base_x[p] = static_cast<C>(column * g.stride_w + tap_x);
+    if (++column == g.out_width) column = 0, ++row;
+  }
+  const auto height = static_cast<C>(g.height), width = static_cast<C>(g.width);
+  for (std::int64_t p = 0; p < count; ++p) {
+    C y = base_y[p] + static_cast<C>(offset_y[p]), x = base_x[p] + static_cast<C>(offset_x[p]);
+    // What is outside is zero; what is neither inside nor outside is at NaN, and NaN.
+    const bool inside = y > -1 && y < height && x > -1 && x < width;
+    const bool outside = y <= -1 || y >= height || x <= -1 || x >= width;
+    const C unit = inside ? C(1) : outside ? C(0) : std::numeric_limits<C>::quiet_NaN();
+    y = inside ? y : height;
+    x = inside ? x : C(-1);
+    const C low_y = std::floor(y), low_x = std::floor(x);
+    const C dy = y - low_y, dx = x - low_x;
+    n.y[p] = static_cast<std::int32_t>(low_y) + 1;
+    n.x[p] = static_cast<std::int32_t>(low_x) + 1;
+    n.weight[0][p] = (1 - dy) * (1 - dx) * unit;
+    n.weight[1][p] = (1 - dy) * dx * unit;
+    n.weight[2][p] = dy * (1 - dx) * unit;
+    n.weight[3][p] = dy * dx * unit;
+  }
+  if (image.mask == nullptr) {
+    std::fill_n(n.mask, count, C(1));
+  } else {
+    const T* const mask = image.mask + plane * pixels + first;
+    for (std::int64_t p = 0; p < count; ++p) n.mask[p] = static_cast<C>(mask[p]);
+  }
+}
+
+// `count` channels of one sample. `right` and `below` lead from a pixel to its neighbours.
+template <class C, int lanes>
+OPBRIDGE_INLINE void interpolate(const C* from, std::int64_t right, std::int64_t below, const C (&w)[4],
+                                 C mask, C* to, std::int64_t count) {
+  typedef C Vector __attribute__((vector_size(lanes * sizeof(C)), aligned(alignof(C)), may_alias));
+  std::int64_t c = 0;
+  for (; c + lanes <= count; c += lanes) {
+    const auto at = [&](std::int64_t i) __attribute__((always_inline))->const Vector& {
+      return *reinterpret_cast<const Vector*>(from + c + i);
+    };
+    *reinterpret_cast<Vector*>(to + c) =
+        (at(0) * w[0] + at(right) * w[1] + at(below) * w[2] + at(below + right) * w[3]) * mask;
+  }
+  for (; c < count; ++c) {
+    const C* const at = from + c;
+    to[c] = (at[0] * w[0] + at[right] * w[1] + at[below] * w[2] + at[below + right] * w[3]) * mask;
+  }
+}
+
+// Fills `samples` for taps [tap_begin, tap_end).
+template <class T, class C, int lanes>
+OPBRIDGE_INLINE void sample(const Image<T, C>& image, std::int64_t first, std::int64_t count,
+                            std::int64_t tap_begin, std::int64_t tap_end, C* samples) {
+  const Geometry& g = *image.geometry;
+  const std::int64_t in_group = g.in_group(), in_offset_group = g.channels / g.offset_groups;
+  const std::int64_t row = (tap_end - tap_begin) * g.channels, below = g.padded_width() * g.channels;
+  Neighbours<C> n;
+  for (std::int64_t tap = tap_begin; tap < tap_end; ++tap) {
+    for (std::int64_t offset_group = 0; offset_group < g.offset_groups; ++offset_group) {
+      locate(image, offset_group, tap, first, count, n);
+      // Runs of channels that share both groups.
+      const std::int64_t channel_end = (offset_group + 1) * in_offset_group;
+      for (std::int64_t channel = offset_group * in_offset_group, end = 0; channel < channel_end;
+           channel = end) {
+        const std::int64_t group = channel / in_group;
+        end = std::min(channel_end, (group + 1) * in_group);
+        C* const to =
+            samples + (group * (tap_end - tap_begin) + tap - tap_begin) * in_group + channel % in_group;
+        for (std::int64_t p = 0; p < count; ++p) {
+          const C* const from = image.pixels + (n.y[p] * g.padded_width() + n.x[p]) * g.channels + channel;
+          const C w[4] = {n.weight[0][p], n.weight[1][p], n.weight[2][p], n.weight[3][p]};
+          interpolate<C, lanes>(from, g.channels, below, w, n.mask[p], to + p * row, end - channel);
+        }
+      }
+    }
+  }
+}
+
+// sums[rows][kPanel] += samples[rows][depth] * panel[depth][kPanel]
+template <class C, int lanes, int rows>
+OPBRIDGE_INLINE void multiply(const C* samples, std::int64_t samples_stride, const C* panel,
+                              std::int64_t depth, C* sums, std::int64_t sums_stride) {
+  typedef C Vector __attribute__((vector_size(lanes * sizeof(C)), aligned(alignof(C)), may_alias));
+  for (std::int64_t part = 0; part < kPanel<C>; part += 2 * lanes) {
+    Vector sum[rows][2];
+    for (int r = 0; r < rows; ++r) {
+      const auto* const from = reinterpret_cast<const Vector*>(sums + r * sums_stride + part);
+      sum[r][0] = from[0];
+      sum[r][1] = from[1];
+    }
+    for (std::int64_t k = 0; k < depth; ++k) {
+      const auto* const weights = reinterpret_cast<const Vector*>(panel + k * kPanel<C> + part);
+      for (int r = 0; r < rows; ++r) {
+        const Vector value =
+            samples[r * samples_stride + k] - Vector{};  // in every lane; `+` would cost an addition
+        sum[r][0] += value * weights[0];
+        sum[r][1] += value * weights[1];
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      auto* const to = reinterpret_cast<Vector*>(sums + r * sums_stride + part);
+      to[0] = sum[r][0];
+      to[1] = sum[r][1];
+    }
+  }
+}
+
+// All channels of the output pixels [first, first + count); count <= kTilePixels.
+template <class T, class C, int lanes>
+OPBRIDGE_INLINE void run_tile(const Image<T, C>& image, std::int64_t first, std::int64_t count,
+                              Workspace<C> work) {
+  const Geometry& g = *image.geometry;
+  const std::int64_t in_group = g.in_group(), out_group = g.out_group(), padded = padded_group<C>(g);
+  const std::int64_t sums_stride = g.groups * padded;
+  for (std::int64_t p = 0; p < count; ++p) std::copy_n(image.bias, sums_stride, work.sums + p * sums_stride);
+
+  for (std::int64_t tap = 0, tap_end = 0; tap < g.taps(); tap = tap_end) {
+    tap_end = std::min(g.taps(), tap + taps_per_block(g));
+    sample<T, C, lanes>(image, first, count, tap, tap_end, work.samples);
+    const std::int64_t samples_stride = (tap_end - tap) * g.channels, depth = (tap_end - tap) * in_group;
+    for (std::int64_t o = 0; o < sums_stride; o += kPanel<C>) {
+      const C* const panel = image.weights + o * g.taps() * in_group + tap * in_group * kPanel<C>;
+      const C* const samples = work.samples + o / padded * depth;
+      C* const sums = work.sums + o;
+      std::int64_t p = 0;
+      for (; p + kRows <= count; p += kRows) {
+        multiply<C, lanes, kRows>(samples + p * samples_stride, samples_stride, panel, depth,
+                                  sums + p * sums_stride, sums_stride);
+      }
+      for (; p < count; ++p) {
+        multiply<C, lanes, 1>(samples + p * samples_stride, samples_stride, panel, depth,
+                              sums + p * sums_stride, sums_stride);
+      }
+    }
+  }
+
+  for (std::int64_t o = 0; o < g.out_channels; ++o) {
+    const C* const sums = work.sums + o / out_group * padded + o % out_group;
+    T* const out = image.out + o * g.pixels() + first;
+    for (std::int64_t p = 0; p < count; ++p) out[p] = static_cast<T>(sums[p * sums_stride]);
+  }
+}
+
+#undef OPBRIDGE_INLINE
+
+}  // namespace opbridge::deform_conv2d
