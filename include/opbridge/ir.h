@@ -6,8 +6,10 @@
 // of an If or a Loop) may use the values of the graphs around it.
 //
 // A torch-level node keeps all its arguments, tensors and others alike, as named `attributes`, named and
-// ordered as in the operator's schema; arguments left at their default may be missing. An ONNX node keeps
-// tensors in `inputs` (null for an omitted optional input) and the rest in `attributes`.
+// ordered as in the operator's schema; arguments left at their default may be missing. Its outputs are its
+// results in order; a result that is a `Tensor[]` yields several outputs, one for each element, and a result
+// that is None one of undefined type. An ONNX node keeps tensors in `inputs` (null for an omitted optional
+// input) and the rest in `attributes`.
 #pragma once
 
 #include <complex>

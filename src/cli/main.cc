@@ -1,0 +1,26 @@
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "cli/commands.h"
+#include "opbridge/error.h"
+
+// Exit status: 0 done; 2 a wrong command line, or a file that cannot be read, converted or written; 1 a
+// failure of opbridge itself.
+int main(int argc, char** argv) {
+  CLI::App app("Takes PyTorch models to ONNX.", "opbridge");
+  app.require_subcommand(1);
+  opbridge::cli::add_inspect(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const opbridge::Error& error) {
+    std::fprintf(stderr, "opbridge: %s\n", error.what());
+    return error.code() == opbridge::ErrorCode::internal ? 1 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "opbridge: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "opbridge/ir.h"
+
+namespace opbridge {
+
+// load_exported_program() for an archive that lies in memory, kept alive by `owner`. Errors do not name a
+// file.
+ir::Graph read_exported_program(std::span<const std::byte> archive, std::shared_ptr<const void> owner);
+
+}  // namespace opbridge

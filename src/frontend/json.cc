@@ -1,0 +1,86 @@
+#include "frontend/json.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "opbridge/error.h"
+
+namespace opbridge::json {
+namespace {
+
+template <class T>
+T typed_field(Object object, std::string_view key, const char* kind) {
+  T value;
+  if (field(object, key).get(value) != simdjson::SUCCESS) {
+    throw Error(ErrorCode::invalid_file, fmt::format("the field '{}' is not {}", key, kind));
+  }
+  return value;
+}
+
+}  // namespace
+
+Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const ZipArchive::Entry& entry) {
+  const ZipArchive::Content content = archive.read_checked(entry);
+  const auto* text = reinterpret_cast<const char*>(content.bytes.data());
+  Element document;
+  // The parser reads a few bytes past the end, and copies the text for that.
+  if (const auto error = parser.parse(text, content.bytes.size()).get(document)) {
+    throw Error(ErrorCode::invalid_file,
+                fmt::format("'{}' is not valid JSON: {}", entry.name, simdjson::error_message(error)));
+  }
+  return document;
+}
+
+void wrong_kind() { throw Error(ErrorCode::invalid_file, "a value is of another kind than it should be"); }
+
+double as_number(Element element) {
+  double value = 0;
+  if (element.get(value) == simdjson::SUCCESS) return value;  // an integer is converted
+  const auto text = as<std::string_view>(element);
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  wrong_kind();
+}
+
+Element field(Object object, std::string_view key) {
+  Element value;
+  if (object.at_key(key).get(value) != simdjson::SUCCESS) {
+    throw Error(ErrorCode::invalid_file, fmt::format("the field '{}' is missing", key));
+  }
+  return value;
+}
+
+Element item(Array list, size_t index) {
+  Element value;
+  if (list.at(index).get(value) != simdjson::SUCCESS) {
+    throw Error(ErrorCode::invalid_file, "a list is shorter than it should be");
+  }
+  return value;
+}
+
+Object object_field(Object object, std::string_view key) {
+  return typed_field<Object>(object, key, "an object");
+}
+Array array_field(Object object, std::string_view key) { return typed_field<Array>(object, key, "a list"); }
+std::string_view string_field(Object object, std::string_view key) {
+  return typed_field<std::string_view>(object, key, "a text");
+}
+int64_t int_field(Object object, std::string_view key) {
+  return typed_field<int64_t>(object, key, "an integer");
+}
+bool bool_field(Object object, std::string_view key) {
+  return typed_field<bool>(object, key, "true or false");
+}
+
+Tagged tagged(Element element) {
+  const auto object = as<Object>(element);
+  if (object.size() != 1) {
+    throw Error(ErrorCode::invalid_file, "a value should be an object with one key, which says its kind");
+  }
+  const auto only = *object.begin();
+  return {only.key, only.value};
+}
+
+}  // namespace opbridge::json

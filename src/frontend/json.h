@@ -1,0 +1,52 @@
+// simdjson's DOM, with errors that name the field.
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "frontend/zip_archive.h"
+
+namespace opbridge::json {
+
+using Element = simdjson::dom::element;
+using Object = simdjson::dom::object;
+using Array = simdjson::dom::array;
+
+// The document in an archive entry, whose checksum is compared; `parser` keeps it. Throws Error(invalid_file)
+// where it is no JSON.
+Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const ZipArchive::Entry& entry);
+
+// The functions below throw Error(invalid_file) where what they look for is missing or of another kind.
+
+[[noreturn]] void wrong_kind();
+
+// T: Object, Array, std::string_view, int64_t or bool.
+template <class T>
+T as(Element element) {
+  T value;
+  if (element.get(value) != simdjson::SUCCESS) wrong_kind();
+  return value;
+}
+
+// A floating-point number. JSON has no infinity: torch.export writes "Infinity", "-Infinity" and "NaN".
+double as_number(Element element);
+
+Element field(Object object, std::string_view key);
+Element item(Array list, size_t index);
+Object object_field(Object object, std::string_view key);
+Array array_field(Object object, std::string_view key);
+std::string_view string_field(Object object, std::string_view key);
+int64_t int_field(Object object, std::string_view key);
+bool bool_field(Object object, std::string_view key);
+
+// A union of torch.export's schema: an object whose only key says what the value is.
+struct Tagged {
+  std::string_view tag;
+  Element value;
+};
+Tagged tagged(Element element);
+
+}  // namespace opbridge::json

@@ -1,0 +1,48 @@
+// The weights and constants of a `.pt2` archive.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "frontend/json.h"
+#include "frontend/zip_archive.h"
+#include "opbridge/ir.h"
+
+namespace opbridge {
+
+// Two indices tell where each tensor lies: `data/weights/NAME_weights_config.json` for parameters and
+// persistent buffers, `data/constants/NAME_constants_config.json` for the rest. A tensor is a strided view of
+// the raw bytes of a storage; several may share one.
+class StoredTensors {
+ public:
+  // `root` is the archive's outermost folder with its slash, `program` the name of the exported program. The
+  // archive must outlive the object.
+  StoredTensors(const ZipArchive& archive, std::string_view root, std::string_view program);
+
+  // The tensor of that name, borrowed from the archive where it is contiguous and aligned there, and
+  // otherwise brought into that form in a buffer of its own. Throws Error(invalid_file) where it is missing,
+  // pickled, or reaches outside its storage.
+  ir::Weight load(std::string_view name);
+
+ private:
+  struct Place {
+    std::string_view folder;
+    json::Object payload;
+  };
+
+  void read_index(simdjson::dom::parser& parser, std::string_view folder, std::string_view kind);
+  const ZipArchive::Content& storage(std::string_view name, const Place& place);
+
+  const ZipArchive& archive_;
+  std::string root_;
+  std::string program_;
+  simdjson::dom::parser weights_parser_;
+  simdjson::dom::parser constants_parser_;
+  std::map<std::string_view, Place> places_;
+  std::map<const ZipArchive::Entry*, ZipArchive::Content> storages_;
+  uint64_t repeated_bytes_ = 0;  // that tensors take beyond the bytes of their storage
+};
+
+}  // namespace opbridge
