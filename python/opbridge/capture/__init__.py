@@ -37,7 +37,7 @@ def capture(
     from opbridge.capture.environment import capturing
     from opbridge.capture.inputs import as_module, read_inputs
     from opbridge.capture.program import Program
-    from opbridge.errors import InvalidArgumentError, UnsupportedError
+    from opbridge.errors import InvalidArgumentError
 
     if how not in ("export", "trace"):
         raise InvalidArgumentError(f"capture is 'export' or 'trace', not {how!r}")
@@ -50,12 +50,14 @@ def capture(
 
         return Program(bridge(model))
 
-    if how == "trace":
-        raise UnsupportedError('capture="trace" is not there yet')
     module = as_module(model)
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     with capturing(module):
+        if how == "trace":
+            from opbridge.capture.trace import capture_trace
+
+            return capture_trace(module, inputs, sizes)
         from opbridge.capture.exported import capture_exported
 
         return capture_exported(module, inputs, sizes)

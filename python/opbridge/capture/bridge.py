@@ -10,7 +10,7 @@ returned.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,20 +18,11 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
 from opbridge.capture.operators import ASSERTIONS, operator_of
-from opbridge.capture.program import Sizes, add_weight
+from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_stack_trace, scope_of_stack
 from opbridge.errors import UnsupportedError
 
-_SYM_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _NUMBERS = (int, float, bool)
-_NUMBER_DTYPES = {
-    torch.SymInt: torch.int64,
-    torch.SymFloat: torch.float64,
-    torch.SymBool: torch.bool,
-    int: torch.int64,
-    float: torch.float32,
-    bool: torch.bool,
-}
 
 
 def bridge(exported: torch.export.ExportedProgram, names: dict[str, str] | None = None) -> _core.Graph:
@@ -93,21 +84,20 @@ class _Bridge:
         return add_weight(self._builder, self._weight_names.get(id(tensor), name), tensor)
 
     def _outputs(self, node: torch.fx.Node) -> None:
-        returned: list[_core.ProgramValue] = []
+        values: list[_core.ProgramValue] = []
         results: Any = node.args[0]
         for argument, spec in zip(results, self._exported.graph_signature.output_specs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
                 value = self._resolve(argument)
                 if value is not None:
-                    returned.append(self._as_tensor(value, f"number_{len(returned)}"))
+                    values.append(returned(self._builder, value, f"number_{len(values)}"))
             elif spec.kind in _MUTATIONS:
                 target = self._target_of(spec)
-                self._emit(
-                    node, "aten::copy_", ("self", "src"), (target, self._resolve(argument)), {}, argument
-                )
+                copied = (f"{argument.name}.copied", argument.meta["val"])
+                self._emit(node, "aten::copy_", ("self", "src"), (target, argument), {}, copied)
             elif spec.kind is not OutputKind.TOKEN:
                 raise UnsupportedError("the program returns gradients; export the forward pass alone")
-        for value in returned:
+        for value in values:
             self._builder.output(value, "")
 
     def _target_of(self, mutation: torch.export.graph_signature.OutputSpec) -> Any:
@@ -120,17 +110,6 @@ class _Bridge:
                     self._values[node] = self._weight(spec)
                 return self._values[node]
         raise UnsupportedError(f"the program changes '{mutation.target}', which it does not have")
-
-    def _as_tensor(self, value: Any, name: str) -> Any:
-        if isinstance(value, _core.ProgramValue):
-            return value
-        dtype = torch.int64 if isinstance(value, _core.Dim) else _NUMBER_DTYPES.get(type(value))
-        if dtype is None:
-            raise UnsupportedError(f"the model returns '{value}', which is no tensor and no number")
-        result = (name, dtype, ())
-        return self._builder.call(
-            "aten::scalar_tensor", ("s", "dtype"), (value, dtype), {}, (result,), "", ""
-        )[0]
 
     # -- nodes
 
@@ -145,14 +124,16 @@ class _Bridge:
                 return
             if self._is_known_number(node):
                 return
-            self._values[node] = self._emit(node, called.key, called.names, node.args, node.kwargs, node)
+            made = (node.name, node.meta.get("val"))
+            self._values[node] = self._emit(node, called.key, called.names, node.args, node.kwargs, made)
         elif isinstance(target, torch._ops.HigherOrderOperator):
             self._higher_order(node, str(target._name))
         elif not self._is_known_number(node):
             module = getattr(target, "__module__", "python")
             names = tuple(f"arg{i}" for i in range(len(node.args)))
+            made = (node.name, node.meta.get("val"))
             key = f"{module}::{getattr(target, '__name__', target)}"
-            self._values[node] = self._emit(node, key, names, node.args, node.kwargs, node)
+            self._values[node] = self._emit(node, key, names, node.args, node.kwargs, made)
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that is written as a Dim or a constant wherever it is used."""
@@ -174,11 +155,12 @@ class _Bridge:
         names: tuple[str, ...],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        made: torch.fx.Node,
+        made: tuple[str, Any],
     ) -> Any:
+        name, value = made
         resolve = self._resolve
-        results: list[tuple[str, torch.dtype, Any]] = []
-        structure = self._describe(made.name, made.meta.get("val"), results)
+        results: list[Result] = []
+        describe(name, value, self._sizes, results)
         trace = node.meta.get("stack_trace")
         line = "" if trace is None else self._line(trace)
         try:
@@ -193,29 +175,16 @@ class _Bridge:
             )
         except UnsupportedError as error:
             raise UnsupportedError(error.message, line) from None
-        return structure(outputs)
+        return self._outputs_of(value, iter(outputs))
 
-    def _describe(
-        self, name: str, value: Any, results: list[tuple[str, torch.dtype, Any]]
-    ) -> Callable[[list[_core.ProgramValue]], Any]:
-        """Appends what the node makes to ``results``; returns how the outputs make up what Python sees."""
-        index = len(results)
-        if isinstance(value, torch.Tensor):
-            results.append((name, value.dtype, self._sizes.shape(value.shape)))
-            return lambda outputs: outputs[index]
-        if isinstance(value, torch.SymInt):
-            dim = self._sizes.dim(value)
-            results.append((name, torch.int64, dim))
-            return lambda outputs: dim
-        if isinstance(value, (torch.SymFloat, torch.SymBool)):
-            results.append((name, _NUMBER_DTYPES[type(value)], _core.Dim.parse(name)))
-            return lambda outputs: outputs[index]
+    def _outputs_of(self, value: Any, outputs: Iterator[_core.ProgramValue]) -> Any:
+        """``value`` with the graph's values in place of torch's."""
         if isinstance(value, (list, tuple)):
-            parts = [self._describe(f"{name}.{i}", element, results) for i, element in enumerate(value)]
-            return lambda outputs: [part(outputs) for part in parts]
+            return [self._outputs_of(element, outputs) for element in value]
         if value is None:
-            return lambda outputs: None
-        raise UnsupportedError(f"the node '{name}' makes a {type(value).__name__}, which no graph can hold")
+            return None
+        output = next(outputs)
+        return self._sizes.dim(value) if isinstance(value, torch.SymInt) else output
 
     def _resolve(self, argument: Any) -> Any:
         kind = type(argument)

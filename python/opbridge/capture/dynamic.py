@@ -109,16 +109,14 @@ class DynamicSizes:
                         f"the input '{leaf_name}' is no tensor; it has no dynamic axes"
                     )
                 size = shape[axis]
-                if isinstance(size, int):
-                    if dim is not torch.export.Dim.AUTO:
-                        raise _specialized(leaf_name, axis, size)
-                    continue
-                symbol = str(size.node.expr)
+                symbol = str(size if isinstance(size, int) else size.node.expr)
+                if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
+                    raise _specialized(leaf_name, axis, symbol)
                 if not symbol.isidentifier():
                     continue
-                name = _name_of(dim) or f"{leaf_name}_dim_{axis}"
+                name = name_of(dim) or f"{leaf_name}_dim_{axis}"
                 known = names.setdefault(symbol, name)
-                if known != name and _name_of(dim):
+                if known != name and name_of(dim):
                     warnings.warn(
                         f"'{known}' and '{name}' must be equal in this model; both are called '{known}'",
                         stacklevel=2,
@@ -126,14 +124,14 @@ class DynamicSizes:
         return names
 
 
-def _specialized(name: str, axis: int, size: int) -> UnsupportedError:
+def _specialized(name: str, axis: int, size: str) -> UnsupportedError:
     return UnsupportedError(
         f"axis {axis} of the input '{name}' was to be dynamic, but the model fixes it to {size}: "
         "something in it depends on this very size (a Python branch, int(), a reshape to a constant)"
     )
 
 
-def _name_of(dim: Any) -> str | None:
+def name_of(dim: Any) -> str | None:
     if isinstance(dim, str):
         return dim
     return None if isinstance(dim, _HINTS) else str(dim.__name__)

@@ -13,7 +13,7 @@ from opbridge.errors import UnsupportedError
 
 @contextlib.contextmanager
 def capturing(model: Any) -> Iterator[None]:
-    """Evaluation mode, no gradients, no fused transformer kernels, and ``torch.onnx.is_in_onnx_export()``.
+    """Evaluation mode, no gradients, no fused transformer kernels; the model knows that it is exported.
 
     The fast paths of ``nn.MultiheadAttention`` and ``nn.TransformerEncoder`` call private kernels in place
     of the operators that the modules are made of. The modes of the model's modules are as before afterwards.
@@ -29,14 +29,18 @@ def capturing(model: Any) -> Iterator[None]:
     in_training = [module for module in modules if module.training]
     fastpath = torch.backends.mha.get_fastpath_enabled()
     exporting = _flags._is_onnx_exporting
+    compiler: Any = torch.compiler
+    compiler_flags = compiler._is_compiling_flag, compiler._is_exporting_flag
     try:
         for module in in_training:
             module.training = False
         torch.backends.mha.set_fastpath_enabled(False)
         _flags._is_onnx_exporting = True
+        compiler._is_compiling_flag = compiler._is_exporting_flag = True
         with torch.no_grad():
             yield
     finally:
+        compiler._is_compiling_flag, compiler._is_exporting_flag = compiler_flags
         _flags._is_onnx_exporting = exporting
         torch.backends.mha.set_fastpath_enabled(fastpath)
         for module in in_training:

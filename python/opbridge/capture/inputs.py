@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,12 @@ class Inputs:
     parameters: dict[str, Any]
     leaves: list[Any]
     names: list[str]
+
+    def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """``args`` and ``kwargs`` with other leaves in their places."""
+        _, structure = pytree.tree_flatten((self.args, self.kwargs))
+        args, kwargs = pytree.tree_unflatten(leaves, structure)
+        return args, kwargs
 
     @property
     def tensors(self) -> list[torch.Tensor]:

@@ -6,14 +6,23 @@ import torch
 
 
 class Operator:
-    """``key`` is ``aten::add.Tensor``; ``names`` are the arguments in the schema's order."""
+    """``key`` is ``aten::add.Tensor``; ``names`` are the arguments in the schema's order.
 
-    __slots__ = ("key", "names")
+    ``written`` are the names of the arguments that a call changes; ``stem`` is ``add``.
+    """
+
+    __slots__ = ("key", "names", "stem", "written")
 
     def __init__(self, overload: torch._ops.OpOverload) -> None:
         schema = overload._schema
         self.key = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+        self.stem = schema.name.rpartition("::")[2]
         self.names = tuple(argument.name for argument in schema.arguments)
+        self.written = frozenset(
+            argument.name
+            for argument in schema.arguments
+            if argument.alias_info is not None and argument.alias_info.is_write
+        )
 
 
 _known: dict[torch._ops.OpOverload, Operator] = {}

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from opbridge import _core
 from opbridge.errors import UnsupportedError
@@ -62,8 +64,11 @@ class Sizes:
         self._names = names or {}
         self._dims: dict[Any, _core.Dim] = {}
 
-    def dim(self, size: torch.SymInt | torch.SymFloat | torch.SymBool) -> _core.Dim:
-        expr = size.node.expr
+    def dim(self, size: torch.SymInt) -> _core.Dim:
+        return self.dim_of(size.node.expr)
+
+    def dim_of(self, expr: Any) -> _core.Dim:
+        """``expr`` is one of sympy's."""
         dim = self._dims.get(expr)
         if dim is None:
             dim = self._dims[expr] = _core.Dim.parse(str(expr), self._names)
@@ -76,11 +81,50 @@ class Sizes:
         return cast(Shape, shape)
 
 
+Result = tuple[str, torch.dtype, "Shape | _core.Dim"]
+NUMBER_DTYPES = {
+    torch.SymInt: torch.int64,
+    torch.SymFloat: torch.float64,
+    torch.SymBool: torch.bool,
+    int: torch.int64,
+    float: torch.float32,
+    bool: torch.bool,
+}
+
+
+def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None:
+    """Appends to ``results`` the outputs of a node that makes ``value``: one for each tensor or number."""
+    if isinstance(value, torch.Tensor):
+        results.append((name, value.dtype, sizes.shape(value.shape)))
+    elif isinstance(value, torch.SymInt):
+        results.append((name, torch.int64, sizes.dim(value)))
+    elif isinstance(value, (torch.SymFloat, torch.SymBool)):
+        results.append((name, NUMBER_DTYPES[type(value)], _core.Dim.parse(name)))
+    elif isinstance(value, (list, tuple)):
+        for i, element in enumerate(value):
+            describe(f"{name}.{i}", element, sizes, results)
+    elif value is not None:
+        raise UnsupportedError(f"the node '{name}' makes a {type(value).__name__}, which no graph can hold")
+
+
+def returned(builder: _core.ProgramBuilder, value: Any, name: str) -> _core.ProgramValue:
+    """What the program returns, as a tensor; a number passes through ``aten::scalar_tensor``."""
+    if isinstance(value, _core.ProgramValue):
+        return value
+    dtype = torch.int64 if isinstance(value, _core.Dim) else NUMBER_DTYPES.get(type(value))
+    if dtype is None:
+        raise UnsupportedError(f"the model returns '{value}', which is no tensor and no number")
+    names = ("s", "dtype")
+    return builder.call("aten::scalar_tensor", names, (value, dtype), {}, [(name, dtype, ())], "", "")[0]
+
+
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:
     """Adds an initializer that borrows the tensor's memory; a copy's, where it is not plain CPU memory."""
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+    is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or is_wrapper:
         raise UnsupportedError(
-            f"the weight '{name}' is a {tensor.layout} tensor on {tensor.device} of {tensor.dtype}; "
+            f"the weight '{name}' is a {type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on "
+            f"{tensor.device}; "
             "only plain dense tensors with data can be written"
         )
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()

@@ -6,11 +6,14 @@ import functools
 import linecache
 import os
 import re
+from types import FrameType
 from typing import Any
 
 import torch
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_RUN = "follow"  # the function of opbridge that calls the model
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
 
@@ -25,6 +28,22 @@ def line_text(filename: str, line: int, function: str) -> str:
     code = linecache.getline(filename, line).strip()
     place = f"{os.path.basename(filename)}:{line} in {function}"
     return f"{place}: {code}" if code else place
+
+
+def line_of_frame(frame: FrameType | None) -> str:
+    """The innermost frame of a running program outside of torch, or else the innermost ``forward``."""
+    fallback = ""
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename):
+            if not code.co_filename.startswith(_OPBRIDGE):
+                return line_text(code.co_filename, frame.f_lineno, code.co_name)
+            if code.co_name == _RUN:
+                break
+        elif not fallback and code.co_name == "forward":
+            fallback = line_text(code.co_filename, frame.f_lineno, code.co_name)
+        frame = frame.f_back
+    return fallback
 
 
 def line_of_stack_trace(trace: str) -> str:

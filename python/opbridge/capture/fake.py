@@ -1,0 +1,76 @@
+"""capture="trace" with dynamic sizes: the model runs on fake tensors, whose sizes are symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+)
+
+from opbridge.capture.dynamic import DynamicSizes, name_of
+from opbridge.capture.inputs import Inputs
+from opbridge.capture.program import Program, Sizes
+from opbridge.capture.trace import follow
+from opbridge.errors import InvalidArgumentError
+
+
+def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Program:
+    """A model that branches on data runs a second time, the data computed beside the fake tensors."""
+    try:
+        return _capture(model, inputs, sizes, with_data=False)
+    except GuardOnDataDependentSymNode:
+        return _capture(model, inputs, sizes, with_data=True)
+
+
+def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_data: bool) -> Program:
+    config: Any = torch.fx.experimental._config
+    functorch: Any = torch._functorch.config
+    with (
+        # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
+        config.patch(backed_size_oblivious=True),
+        functorch.patch(fake_tensor_propagate_real_tensors=with_data),
+        FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
+    ):
+        leaves = [
+            _fake(mode, name, leaf, axes)
+            for name, leaf, axes in zip(inputs.names, inputs.leaves, sizes.leaves, strict=True)
+        ]
+        _equate(leaves, sizes)
+        names = sizes.name_symbols(_shapes(leaves))
+        graph = follow(model, inputs, leaves, Sizes(names), _run_on_fakes)
+        sizes.name_symbols(_shapes(leaves))
+    return Program(graph)
+
+
+def _run_on_fakes(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
+
+
+def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    dynamic = [DimDynamic.DYNAMIC if axis in axes else DimDynamic.STATIC for axis in range(leaf.dim())]
+    context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
+    return mode.from_tensor(leaf, source=ConstantSource(name), symbolic_context=context)
+
+
+def _equate(leaves: list[Any], sizes: DynamicSizes) -> None:
+    """Sizes of one name are equal."""
+    known: dict[str, Any] = {}
+    for leaf, axes in zip(leaves, sizes.leaves, strict=True):
+        for axis, dim in axes.items():
+            name = name_of(dim)
+            if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
+                raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
+
+
+def _shapes(leaves: list[Any]) -> list[Any]:
+    return [leaf.shape if isinstance(leaf, torch.Tensor) else None for leaf in leaves]

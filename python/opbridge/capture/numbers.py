@@ -1,0 +1,58 @@
+"""Floating-point and boolean numbers that a traced model computes from sizes, as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opbridge import _core
+from opbridge.errors import UnsupportedError
+
+# What a sympy function is called where torch.export writes the same calculation.
+_CALLS = {
+    "Add": "_operator::add",
+    "Mul": "_operator::mul",
+    "IntTrueDiv": "_operator::truediv",
+    "FloatTrueDiv": "_operator::truediv",
+    "Pow": "_operator::pow",
+    "FloatPow": "_operator::pow",
+    "PowByNatural": "_operator::pow",
+    "ToFloat": "torch::sym_float",
+    "OpaqueUnaryFn_sqrt": "torch::_sym_sqrt",
+    "Max": "torch::sym_max",
+    "Min": "torch::sym_min",
+    "Equality": "_operator::eq",
+    "Unequality": "_operator::ne",
+    "StrictLessThan": "_operator::lt",
+    "LessThan": "_operator::le",
+    "StrictGreaterThan": "_operator::gt",
+    "GreaterThan": "_operator::ge",
+}
+_CHAINED = frozenset({"Add", "Mul", "Max", "Min"})
+
+Emit = Callable[[str, "tuple[Any, ...]", torch.dtype], _core.ProgramValue]
+
+
+def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit) -> Any:
+    """The value of a sympy expression: a constant, a Dim, or the output of the nodes that ``emit`` makes."""
+    if expr.is_Integer:
+        return int(expr)
+    if expr.is_Number:
+        return float(expr)
+    if expr.is_Boolean and expr.is_Atom and not expr.is_Symbol:
+        return bool(expr)
+    if expr.is_integer:
+        return dim(expr)
+    name = type(expr).__name__
+    if name not in _CALLS:
+        raise UnsupportedError(f"the model computes '{expr}' from sizes, which has no form in the graph")
+    dtype = torch.bool if expr.is_Boolean else torch.float64
+    operands = [number(operand, dim, emit) for operand in expr.args]
+    if name not in _CHAINED:
+        return emit(_CALLS[name], tuple(operands), dtype)
+    result = operands[0]
+    for operand in operands[1:]:
+        result = emit(_CALLS[name], (result, operand), dtype)
+    return result

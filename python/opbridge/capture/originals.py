@@ -1,0 +1,44 @@
+"""What in-place operators overwrite while a model runs for real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opbridge.capture.operators import Operator
+
+
+class Originals:
+    """Puts the inputs, weights and constants back to what they held before the run.
+
+    The graph borrows the weights' memory, so that their content must be what the model starts from.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[int, torch.Tensor] = {}
+        self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def watch(self, tensor: torch.Tensor) -> None:
+        self._watched.setdefault(tensor.untyped_storage()._cdata, tensor)
+
+    def keep(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Copies what a call of ``operator`` is about to overwrite."""
+        for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
+            if name not in operator.written:
+                continue
+            for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
+                storage = tensor.untyped_storage()._cdata
+                if storage in self._watched and storage not in self._kept:
+                    whole = _whole(self._watched[storage])
+                    self._kept[storage] = (whole, whole.clone())
+
+    def restore(self) -> None:
+        for tensor, content in self._kept.values():
+            tensor.copy_(content)
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """All of the memory that the tensor is a view of."""
+    storage = tensor.detach().untyped_storage()
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)

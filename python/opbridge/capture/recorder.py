@@ -1,0 +1,210 @@
+"""Writes down the calls of operators while a model runs."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
+
+from opbridge import _core
+from opbridge.capture.numbers import number
+from opbridge.capture.operators import ASSERTIONS, operator_of
+from opbridge.capture.originals import Originals
+from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
+from opbridge.capture.source import line_of_frame
+from opbridge.errors import UnsupportedError
+
+_PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
+
+
+class TraceWarning(UserWarning):
+    """Something of this one run has become part of the captured program."""
+
+
+class Recorder:
+    """``call`` runs an operator, by ``run``, and makes a node of it.
+
+    Tensors are known by identity, as long as they live. One that no recorded operator has made is a constant,
+    named as the module's parameter, buffer or attribute that it is.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        sizes: Sizes,
+        scopes: list[str],
+        run: Callable[[Callable[..., Any], Any, Any], Any],
+    ) -> None:
+        self.originals = Originals()
+        self._run = run
+        self._module = module
+        self._sizes = sizes
+        self._scopes = scopes
+        self._builder = _core.ProgramBuilder()
+        # Of the id of a tensor: itself, its value, and whether that depends on the inputs.
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
+        self._varies = False
+        self._counts: Counter[str] = Counter()
+        self._module_names: dict[int, str] | None = None
+
+    def add_input(self, name: str, tensor: torch.Tensor) -> None:
+        value = self._builder.input(self._unique(name), tensor.dtype, self._sizes.shape(tensor.shape))
+        self._bind(tensor, value, True)
+        self.originals.watch(tensor)
+
+    def call(self, function: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
+        operator = operator_of(function)
+        if operator.key in ASSERTIONS:
+            return self._run(function, args, kwargs)
+        self._varies = False
+        arguments = [self._resolve(arg) for arg in args]
+        named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+        varies = self._varies
+        if operator.written:
+            self.originals.keep(operator, args, kwargs)
+        value = self._run(function, args, kwargs)
+        if isinstance(value, (bool, int, float, complex)):
+            if varies:
+                self._warn(f"was read as the number {value}")
+            return value
+        self.node(operator.key, operator.names, arguments, named, value, varies)
+        return value
+
+    def node(
+        self,
+        key: str,
+        names: tuple[str, ...],
+        arguments: Any,
+        named: dict[str, Any],
+        value: Any,
+        varies: bool,
+    ) -> list[_core.ProgramValue]:
+        """Makes a node whose outputs are the tensors and numbers in ``value``."""
+        results: list[Result] = []
+        describe(self._unique(key.rpartition("::")[2].partition(".")[0]), value, self._sizes, results)
+        line = line_of_frame(sys._getframe(1))
+        try:
+            outputs = self._builder.call(key, names, arguments, named, results, self._scopes[-1], line)
+        except UnsupportedError as error:
+            raise UnsupportedError(error.message, line) from None
+        self._bind_all(value, iter(outputs), varies)
+        return outputs
+
+    def read(self, tensor: torch.Tensor) -> None:
+        """``tensor`` leaves torch by numpy() or tolist()."""
+        known = self._known.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[2]:
+            self._warn("was read into Python")
+
+    def finish(self, outputs: list[Any]) -> _core.Graph:
+        for i, output in enumerate(outputs):
+            if output is not None:
+                value = returned(self._builder, self._resolve(output), self._unique(f"number_{i}"))
+                self._builder.output(value, "")
+        return self._builder.finish()
+
+    # -- values
+
+    def _resolve(self, argument: Any) -> Any:
+        kind = type(argument)
+        if kind in _PLAIN:
+            return argument
+        if kind is list or kind is tuple:
+            return [self._resolve(item) for item in argument]
+        if isinstance(argument, torch.Tensor):
+            return self._value_of(argument)
+        if kind is torch.SymInt:
+            return self._sizes.dim(argument)
+        if kind is torch.SymFloat or kind is torch.SymBool:
+            return number(argument.node.expr, self._sizes.dim_of, self._emit_number)
+        if isinstance(argument, (list, tuple)):
+            return [self._resolve(item) for item in argument]
+        return argument
+
+    def _emit_number(self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype) -> _core.ProgramValue:
+        name = self._unique(key.rpartition("::")[2])
+        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        result = (name, dtype, _core.Dim.parse(name))
+        return self._builder.call(key, names, arguments, {}, [result], self._scopes[-1], "")[0]
+
+    def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
+        self._known[id(tensor)] = (weakref.ref(tensor), value, varies)
+
+    def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool) -> None:
+        if isinstance(made, torch.Tensor):
+            self._bind(made, next(outputs), varies)
+        elif isinstance(made, (list, tuple)):
+            for element in made:
+                self._bind_all(element, outputs, varies)
+        elif made is not None:
+            next(outputs)
+
+    def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
+        known = self._known.get(id(tensor))
+        if known is None or known[0]() is not tensor:
+            _, value, varies = self._hidden_alias(tensor) or (None, self._constant(tensor), False)
+            self._bind(tensor, value, varies)
+        else:
+            _, value, varies = known
+        self._varies |= varies
+        return value
+
+    def _constant(self, tensor: torch.Tensor) -> _core.ProgramValue:
+        name = self._names_in_module().get(id(tensor)) or self._unique("constant")
+        self.originals.watch(tensor)
+        with unset_fake_temporarily():
+            return add_weight(self._builder, name, tensor)
+
+    def _names_in_module(self) -> dict[int, str]:
+        """Names of the module's parameters, buffers and other tensors; the first, where one has several."""
+        if self._module_names is None:
+            names = self._module_names = {}
+            for path, module in self._module.named_modules():
+                for tensors in (module._parameters, module._buffers, module.__dict__):
+                    for name, tensor in tensors.items():
+                        if isinstance(tensor, torch.Tensor):
+                            names.setdefault(id(tensor), f"{path}.{name}" if path else name)
+        return self._module_names
+
+    def _hidden_alias(self, tensor: torch.Tensor) -> Any:
+        """The entry of the live tensor whose memory this one shares by ``.data`` or numpy, if any."""
+        if id(tensor) in self._names_in_module():
+            return None
+        storage = _storage_of(tensor)
+        for reference, value, varies in self._known.values():
+            known = reference()
+            if known is None or not varies or _storage_of(known) != storage:
+                continue
+            if known.shape == tensor.shape and known.stride() == tensor.stride():
+                return reference, value, varies
+            raise UnsupportedError(
+                "a tensor of the model shares the memory of another in a way that no operator shows, such as "
+                "torch.from_numpy(x.numpy()); use operators of torch instead",
+                line_of_frame(sys._getframe(1)),
+            )
+        return None
+
+    def _warn(self, what: str) -> None:
+        line = line_of_frame(sys._getframe(1))
+        warnings.warn(
+            f"a tensor that depends on the inputs {what}, and the captured program always uses what it was "
+            f"in this run{': ' if line else ''}{line}",
+            TraceWarning,
+            stacklevel=2,
+        )
+
+    def _unique(self, stem: str) -> str:
+        count = self._counts[stem]
+        self._counts[stem] += 1
+        return f"{stem}_{count}" if count else stem
+
+
+def _storage_of(tensor: torch.Tensor) -> int:
+    storage = tensor.untyped_storage()
+    return int(storage._cdata if is_fake(tensor) else storage.data_ptr() or storage._cdata)

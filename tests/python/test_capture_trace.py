@@ -1,0 +1,195 @@
+"""capture="trace": what following one run means."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from opbridge import InvalidArgumentError, UnsupportedError
+from opbridge.capture import capture
+from opbridge.capture.recorder import TraceWarning
+
+
+def operators_of(graph):
+    return [line.split(" = ")[1].split("(")[0] for line in str(graph).splitlines() if " = " in line]
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return torch.sin(x) if x.sum() > 0 else torch.cos(x)
+
+
+def test_a_branch_on_data_goes_the_way_of_the_run_and_warns():
+    with pytest.warns(TraceWarning, match=r"test_capture_trace\.py.*x\.sum\(\) > 0"):
+        graph = capture(Branch(), (torch.ones(2),), how="trace").graph
+    assert operators_of(graph)[-1] == "aten::sin"
+    with pytest.warns(TraceWarning):
+        graph = capture(Branch(), (-torch.ones(2),), how="trace").graph
+    assert operators_of(graph)[-1] == "aten::cos"
+
+
+def test_a_branch_on_a_constant_does_not_warn():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x + 1 if torch.ones(2).sum().item() > 0 else x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        capture(Model(), (torch.ones(2),), how="trace")
+
+
+def test_a_branch_on_data_follows_the_run_with_dynamic_sizes_too():
+    axes = {"x": {0: "n"}}
+    graph = capture(Branch(), (-torch.ones(2),), how="trace", dynamic_axes=axes).graph
+    assert operators_of(graph)[-1] == "aten::cos"
+    assert "%x: float32[n]" in str(graph)
+
+
+def test_what_the_run_overwrites_is_as_before():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+            self.steps = [torch.zeros(1)]
+
+        def forward(self, x):
+            self.count += 1
+            self.steps[0].add_(5)
+            x[0].mul_(2)
+            return x + self.count + self.steps[0]
+
+    model, x = Model(), torch.ones(2, 2)
+    text = str(capture(model, (x,), how="trace").graph)
+    assert "aten::add_.Tensor(self=%count" in text
+    assert torch.equal(x, torch.ones(2, 2))
+    assert torch.equal(model.count, torch.zeros(2))
+    assert torch.equal(model.steps[0], torch.zeros(1))
+
+
+def test_tensors_made_from_python_numbers_are_constants():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.plain = torch.ones(2)
+
+        def forward(self, x):
+            return x * torch.tensor([1.0, 2.0]) + self.plain
+
+    for axes in (None, {"x": {0: "n"}}):
+        text = str(capture(Model(), (torch.rand(3, 2),), how="trace", dynamic_axes=axes).graph)
+        assert "weight %constant: float32[2]" in text
+        assert "weight %plain: float32[2]" in text
+
+
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}])
+def test_data_is_the_tensor_itself(axes):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x + 1
+            return y.data * 2
+
+    text = str(capture(Model(), (torch.rand(3),), how="trace", dynamic_axes=axes).graph)
+    assert "aten::mul.Tensor(self=%add, other=2)" in text
+
+
+def test_memory_that_comes_back_from_numpy_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.from_numpy((x + 1).numpy()[::2]) * 2
+
+    with pytest.warns(TraceWarning, match="read into Python"), pytest.raises(UnsupportedError, match="numpy"):
+        capture(Model(), (torch.rand(4),), how="trace")
+    assert "numpy" not in vars(torch.Tensor)
+
+
+def test_what_numpy_computes_is_a_constant_and_warned_of():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x + float(np.asarray(x).max()) + sum(x.tolist())
+
+    with pytest.warns(TraceWarning, match="read into Python") as caught:
+        capture(Model(), (torch.rand(4),), how="trace")
+    assert len(caught) == 2
+
+
+def test_a_number_read_from_a_tensor_is_a_symbol_where_sizes_are_dynamic():
+    class Model(nn.Module):
+        def forward(self, x, n):
+            count = n.item()
+            torch._check(count >= 0)
+            return torch.zeros(count) + x.sum()
+
+    args = (torch.rand(3), torch.tensor(3))
+    text = str(capture(Model(), args, how="trace", dynamic_axes={"x": {0: "length"}}).graph)
+    symbol = re.search(r"%item: int64 (\w+) = aten::item\(self=%n\)", text).group(1)
+    assert symbol != "length"
+    assert f"aten::zeros(size=[{symbol}]" in text
+
+
+def test_float_numbers_made_of_sizes_are_nodes():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x * (x.shape[0] / 3) + x.shape[0] ** 0.5
+
+    text = str(capture(Model(), (torch.rand(4, 2),), how="trace", dynamic_axes={"x": {0: "n"}}).graph)
+    assert "%truediv: float64 = _operator::truediv(arg0=n, arg1=3)" in text
+    assert "aten::mul.Tensor(self=%x, other=%truediv)" in text
+
+
+def test_a_size_made_an_int_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.reshape(int(x.shape[0]) * 2, -1)
+
+    with pytest.raises(UnsupportedError, match="axis 0 of the input 'x' was to be dynamic"):
+        capture(Model(), (torch.rand(4, 2),), how="trace", dynamic_axes={"x": {0: "n"}})
+
+
+def test_sizes_that_are_equal_in_the_example_alone_stay_apart():
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return torch.cat([x, y])
+
+    axes = {"x": {0: "n"}, "y": {0: "m"}}
+    text = str(capture(Model(), (torch.rand(3), torch.rand(3)), how="trace", dynamic_axes=axes).graph)
+    assert "main(%x: float32[n], %y: float32[m])" in text
+
+
+def test_sizes_of_one_name_must_be_equal_in_the_example():
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return x.sum() + y.sum()
+
+    axes = {"x": {0: "n"}, "y": {0: "n"}}
+    text = str(capture(Model(), (torch.rand(3), torch.rand(3)), how="trace", dynamic_axes=axes).graph)
+    assert "main(%x: float32[n], %y: float32[n])" in text
+    with pytest.raises(InvalidArgumentError, match="'n' differ"):
+        capture(Model(), (torch.rand(3), torch.rand(2)), how="trace", dynamic_axes=axes)
+
+
+def test_the_model_is_no_longer_watched_after_an_error():
+    class Model(nn.Module):
+        def forward(self, x):
+            raise KeyError("of the model's own")
+
+    with pytest.raises(KeyError):
+        capture(Model(), (torch.rand(2),), how="trace")
+    assert "aten::relu" in str(capture(nn.ReLU(), (torch.rand(2),), how="trace").graph)
+    assert torch.rand(2).add(1).shape == (2,)
+
+
+def test_both_captures_agree():
+    models = [
+        (nn.LSTM(4, 5, num_layers=2, bidirectional=True), (torch.rand(3, 2, 4),)),
+        (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (torch.rand(2, 3, 8),)),
+        (
+            nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)),
+            (torch.rand(1, 3, 8, 8),),
+        ),
+    ]
+    for model, args in models:
+        exported = operators_of(capture(model, args).graph)
+        assert operators_of(capture(model, args, how="trace").graph) == exported
