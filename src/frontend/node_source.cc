@@ -33,7 +33,8 @@ std::string read_scope(std::string_view module_stack) {
 // `frame` begins behind `File "`: model.py", line 12, in forward\n    return self.conv(x)
 std::string read_frame(std::string_view frame) {
   const std::string_view head = until(frame, "\n");
-  std::string line(until(head, "\""));
+  const std::string_view path = until(head, "\"");
+  std::string line(path.substr(path.find_last_of("/\\") + 1));
   line += ':';
   line += until(after(head, "line "), ",");
   line += " in ";
