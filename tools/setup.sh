@@ -25,7 +25,7 @@ missing_packages() {
 }
 
 install_packages() {
-  command -v dpkg-query >/dev/null || stop "set-up knows Debian and Ubuntu only; HACKING.md lists what to install elsewhere"
+  command -v dpkg-query >/dev/null || stop "set-up installs on Debian and Ubuntu; elsewhere, install what tools/setup.sh names and run cmake --preset release"
   local packages as_root=()
   mapfile -t packages < <(missing_packages)
   (( ${#packages[@]} )) || return 0
