@@ -81,7 +81,7 @@ OnnxModel rich_model() {
   OnnxModel model = test::linear_model();
   model.opset_imports["custom"] = 3;
   model.opset_imports["local.functions"] = 1;
-  model.functions.push_back({"local.functions", "F", function_bytes()});
+  model.functions.push_back({"local.functions", "F", 1, function_bytes()});
   ir::Graph& g = model.graph;
   g.name = "rich";
   const Dim batch = Dim::symbol("batch");
@@ -144,7 +144,7 @@ TEST(ModelReader, ReadsWhatIsWritten) {
 }
 
 TEST(ModelReader, NamesTheOperatorsOfFunctions) {
-  EXPECT_EQ(onnx::operators_of({"local.functions", "F", function_bytes()}),
+  EXPECT_EQ(onnx::operators_of({"local.functions", "F", 1, function_bytes()}),
             (std::vector<std::string>{"Relu", "Neg"}));
 }
 
