@@ -101,8 +101,11 @@ std::string read_string(std::string_view text) {
 }
 
 template <class T, class Read>
-std::vector<T> read_list(std::string_view text, Read read) {
-  if (!text.starts_with('[') || !text.ends_with(']')) return {read(text)};
+std::vector<T> read_list(const SchemaArgument& argument, Read read) {
+  const std::string_view text = argument.default_text;
+  if (!text.starts_with('[') || !text.ends_with(']')) {
+    return std::vector<T>(std::max<std::size_t>(argument.list_size, 1), read(text));
+  }
   std::vector<T> values;
   for (const std::string_view item : list_items(text)) values.push_back(read(item));
   return values;
@@ -225,14 +228,14 @@ Value default_value(const LibraryOperator& op, const SchemaArgument& argument) {
     case Kind::integer:
     case Kind::sym_int:
     case Kind::boolean:
-      if (list) return Shape(read_list<Dim>(text, read_int));
+      if (list) return Shape(read_list<Dim>(argument, read_int));
       return Dim(read_int(text));
     case Kind::floating:
     case Kind::scalar:
-      if (list) return read_list<double>(text, read_double);
+      if (list) return read_list<double>(argument, read_double);
       return read_double(text);
     case Kind::string:
-      if (list) return read_list<std::string>(text, read_string);
+      if (list) return read_list<std::string>(argument, read_string);
       return read_string(text);
   }
   bad_default(text);

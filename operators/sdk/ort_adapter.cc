@@ -8,8 +8,10 @@
 #include <onnxruntime_c_api.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "library.h"
@@ -183,24 +185,13 @@ class OrtContext final : public Context {
     OrtValue* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, static_cast<std::size_t>(output), kept.data(),
                                              kept.size(), &value));
-    if (value == nullptr) return discarded(type, kept);
+    if (value == nullptr) throw Error(ErrorCode::internal, "ONNX Runtime gives no memory for an output");
     void* data = nullptr;
     check(api_, api_.GetTensorMutableData(value, &data));
     return {type, data, kept};
   }
 
  private:
-  // An output that the model does not use: the kernel writes it all the same.
-  TensorRef discarded(ElementType type, const std::vector<std::int64_t>& dims) {
-    std::size_t bytes = size_of(type);
-    for (const std::int64_t dim : dims) {
-      if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes)) {
-        throw Error(ErrorCode::invalid_argument, "an output has more elements than memory can hold");
-      }
-    }
-    return {type, scratch_bytes(bytes), dims};
-  }
-
   void run_parts(std::int64_t count, std::int64_t grain, Part part, void* user) override {
     // The API does not tell how many threads the session has: parts enough for an even load on all there can
     // be.
@@ -391,37 +382,72 @@ CustomOp::CustomOp(const LibraryOperator& library_operator, const Kernel& its_ke
   KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
 }
 
-struct Domain {
-  std::string name;
-  OrtCustomOpDomain* handle = nullptr;
-};
-
-// Made once: sessions keep pointers into them, so they last as long as the process.
-struct Domains {
-  std::deque<CustomOp> ops;
-  std::vector<Domain> domains;
-
-  explicit Domains(const OrtApi& api) {
+// Of all kernels of this library. Sessions keep pointers to them, so they last as long as the process.
+const std::deque<CustomOp>& custom_ops() {
+  static const auto* all = [] {
+    auto* made = new std::deque<CustomOp>;
     for (const LibraryOperator& op : operators()) {
       if (op.backward_of >= 0) continue;
-      for (const Kernel& kernel : op.cpu) {
-        check(api, api.CustomOpDomain_Add(domain(api, std::string(op.schema.domain)),
-                                          &ops.emplace_back(op, kernel)));
-      }
+      for (const Kernel& kernel : op.cpu) made->emplace_back(op, kernel);
     }
+    return made;
+  }();
+  return *all;
+}
+
+// Entries of the session's configuration, by which this library and others like it know what the session has.
+class SessionEntries {
+ public:
+  SessionEntries(const OrtApi& api, OrtSessionOptions* options) : api_(api), options_(options) {}
+
+  void* get(const std::string& key) const {
+    int present = 0;
+    check(api_, api_.HasSessionConfigEntry(options_, key.c_str(), &present));
+    if (present == 0) return nullptr;
+    std::size_t size = 0;
+    check(api_, api_.GetSessionConfigEntry(options_, key.c_str(), nullptr, &size));
+    std::string text(size, '\0');
+    check(api_, api_.GetSessionConfigEntry(options_, key.c_str(), text.data(), &size));
+    return reinterpret_cast<void*>(std::stoull(text, nullptr, 16));
+  }
+
+  void set(const std::string& key, const void* value) {
+    std::ostringstream text;
+    text << std::hex << reinterpret_cast<std::uintptr_t>(value);
+    check(api_, api_.AddSessionConfigEntry(options_, key.c_str(), text.str().c_str()));
   }
 
  private:
-  OrtCustomOpDomain* domain(const OrtApi& api, const std::string& name) {
-    for (const Domain& each : domains) {
-      if (each.name == name) return each.handle;
-    }
-    Domain made{name, nullptr};
-    check(api, api.CreateCustomOpDomain(name.c_str(), &made.handle));
-    domains.push_back(made);
-    return made.handle;
-  }
+  const OrtApi& api_;
+  OrtSessionOptions* options_;
 };
+
+// A session refuses two domains of one name, and two libraries may well have operators in the same one:
+// whoever comes first makes it and leaves it in the session's configuration. ONNX Runtime does not say when a
+// session ends, so domains, a few words each, last as long as the process.
+OrtCustomOpDomain* find_or_add_domain(const OrtApi& api, OrtSessionOptions* options,
+                                      const std::string& name) {
+  SessionEntries entries(api, options);
+  const std::string key = "opbridge.domain." + name;
+  if (void* known = entries.get(key)) return static_cast<OrtCustomOpDomain*>(known);
+  OrtCustomOpDomain* domain = nullptr;
+  check(api, api.CreateCustomOpDomain(name.c_str(), &domain));
+  check(api, api.AddCustomOpDomain(options, domain));
+  entries.set(key, domain);
+  return domain;
+}
+
+void register_all(const OrtApi& api, OrtSessionOptions* options) {
+  SessionEntries entries(api, options);
+  std::ostringstream library;
+  library << "opbridge.library." << &custom_ops();
+  if (entries.get(library.str()) != nullptr) return;
+  for (const CustomOp& op : custom_ops()) {
+    const std::string domain(op.op.schema.domain);
+    check(api, api.CustomOpDomain_Add(find_or_add_domain(api, options, domain), &op));
+  }
+  entries.set(library.str(), &custom_ops());
+}
 
 }  // namespace
 
@@ -440,8 +466,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
                                 "operators made with opbridge need ONNX Runtime 1.17 or newer");
   }
   try {
-    static const auto* domains = new Domains(*api);
-    for (const auto& domain : domains->domains) check(*api, api->AddCustomOpDomain(options, domain.handle));
+    register_all(*api, options);
     return nullptr;
   } catch (const std::exception& e) {
     return api->CreateStatus(ORT_FAIL, e.what());

@@ -30,6 +30,7 @@ struct SchemaType {
 struct SchemaArgument {
   std::string_view name;
   SchemaType type;
+  std::size_t list_size = 0;  // of int[2]: a single default stands for all; 0 for any
   bool has_default = false;
   std::string_view default_text;  // as written: 1, 0.5, True, None, [1, 1], "zeros"
 };
@@ -107,7 +108,7 @@ class SchemaReader {
 
   constexpr SchemaArgument argument() {
     SchemaArgument a;
-    a.type = type();
+    a.type = type(&a.list_size);
     a.name = identifier();
     if (a.name.empty()) throw "an argument needs a name";
     if (take("=")) {
@@ -118,13 +119,13 @@ class SchemaReader {
   }
 
   constexpr SchemaType result() {
-    const SchemaType t = type();
+    const SchemaType t = type(nullptr);
     identifier();
     if (!t.is_tensor() || t.optional) throw "an operator returns Tensor or Tensor[]";
     return t;
   }
 
-  constexpr SchemaType type() {
+  constexpr SchemaType type(std::size_t* list_size) {
     const std::string_view name = identifier();
     SchemaType t;
     if (name == "Tensor") {
@@ -147,7 +148,10 @@ class SchemaReader {
     if (!rest_.empty() && rest_.front() == '(')
       throw "operators written with opbridge do not write to inputs";
     if (take("[")) {
-      while (!rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9') rest_.remove_prefix(1);
+      for (const char digit : identifier()) {
+        if (digit < '0' || digit > '9' || list_size == nullptr) throw "']' expected";
+        *list_size = *list_size * 10 + static_cast<std::size_t>(digit - '0');
+      }
       if (!take("]")) throw "']' expected";
       t.list = true;
     }

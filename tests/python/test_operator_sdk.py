@@ -1,0 +1,342 @@
+"""The operator SDK: every kind of argument and return, in both hosts, by the operators of sdk_ops.cc."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import helper
+from operator_models import run_node
+
+from opbridge import operators
+from opbridge.operator_build import build
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "tests/python/sdk_ops.cc"
+os.environ.setdefault("OPBRIDGE_CACHE", str(ROOT / "build/operator-cache"))
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    """The ONNX Runtime side; the PyTorch side is loaded."""
+    stem = build([SOURCE], flags=["-Wall", "-Wextra", "-Werror"])
+    operators.load_operators(stem)
+    return f"{stem}_ort.so"
+
+
+@pytest.fixture
+def ops(library: str):
+    return torch.ops.sdktest
+
+
+ATTRIBUTES = {
+    "i": -7,
+    "f": 0.25,
+    "b": True,
+    "s": "text",
+    "ints": [1, 2, 3],
+    "floats": [0.5, 0.25],
+    "flags": [True, False, True],
+    "strings": ["a", "", "bcd"],
+}
+#             x   i    f    b  s  ints floats flags strings maybe…        pair  fallback halves
+SEEN = [9.0, -7, 0.25, 1, 4, 6, 0.75, 2, 103, -1, 0.5, -1, -1, 206, 4, 2.0]
+
+
+def strings(*values: str) -> onnx.TensorProto:
+    return helper.make_tensor("", onnx.TensorProto.STRING, [len(values)], [v.encode() for v in values])
+
+
+def onnx_attributes(**attributes: object) -> dict[str, object]:
+    result = {k: int(v) if isinstance(v, bool) else v for k, v in attributes.items()}
+    result["flags"] = [int(v) for v in ATTRIBUTES["flags"]]
+    result["strings"] = strings(*ATTRIBUTES["strings"])
+    return result
+
+
+def test_attributes_arrive_with_defaults(ops, library: str) -> None:
+    x = np.array([9.0])
+    np.testing.assert_allclose(ops.attributes(torch.from_numpy(x), *ATTRIBUTES.values()).numpy(), SEEN)
+    attributes = onnx_attributes(**ATTRIBUTES)
+    options = {"library": library, "domain": "sdktest", "version": 2, "outputs": (np.float64,)}
+    np.testing.assert_allclose(run_node("attributes", {"x": x}, **options, **attributes)[0], SEEN)
+
+
+def test_optional_and_list_attributes_arrive(ops, library: str) -> None:
+    given = {
+        "maybe_i": 8,
+        "maybe_f": 2.5,
+        "maybe_s": "",
+        "maybe_ints": [4, -1],
+        "pair": [5, 6],
+        "fallback": "zz",
+    }
+    seen = [*SEEN[:9], 8, 2.5, 0, 3, 211, 2, 2.0]
+    x = np.array([9.0])
+    np.testing.assert_allclose(
+        ops.attributes(torch.from_numpy(x), *ATTRIBUTES.values(), **given).numpy(), seen
+    )
+    attributes = onnx_attributes(**ATTRIBUTES, **given)
+    options = {"library": library, "domain": "sdktest", "version": 2, "outputs": (np.float64,)}
+    np.testing.assert_allclose(run_node("attributes", {"x": x}, **options, **attributes)[0], seen)
+
+
+def test_none_replaces_a_default_in_torch(ops) -> None:
+    x = torch.tensor([9.0], dtype=torch.float64)
+    assert ops.attributes(x, *ATTRIBUTES.values(), maybe_f=None)[10] == -1
+
+
+def test_empty_lists(ops, library: str) -> None:
+    given = {**ATTRIBUTES, "ints": [], "floats": [], "flags": [], "strings": []}
+    seen = ops.attributes(torch.tensor([9.0], dtype=torch.float64), *given.values()).numpy()
+    np.testing.assert_array_equal(seen[5:9], [0, 0, 0, 0])
+
+
+def test_a_missing_attribute_is_named(library: str) -> None:
+    attributes = onnx_attributes(**{k: v for k, v in ATTRIBUTES.items() if k != "i"})
+    options = {"library": library, "domain": "sdktest", "version": 2, "outputs": (np.float64,)}
+    with pytest.raises(Exception, match="sdktest::attributes: the argument i is missing"):
+        run_node("attributes", {"x": np.array([9.0])}, **options, **attributes)
+
+
+def test_the_version_of_the_domain_counts(library: str) -> None:
+    options = {"library": library, "domain": "sdktest", "outputs": (np.float64,)}
+    with pytest.raises(Exception, match="attributes"):
+        run_node("attributes", {"x": np.array([9.0])}, version=1, **options, **onnx_attributes(**ATTRIBUTES))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize("with_b", [False, True])
+@pytest.mark.parametrize("with_d", [False, True])
+def test_optional_inputs(ops, library: str, dtype: type, with_b: bool, with_d: bool) -> None:
+    a, b, c, d = (np.array([k, k + 1], dtype) for k in (1, 2, 3, 4))
+    inputs = {"a": a, "b": b if with_b else None, "c": c, "d": d if with_d else None}
+    expected = a + c * 100 + (b * 10 if with_b else 0) + (d * 1000 if with_d else 0)
+    tensors = [None if array is None else torch.from_numpy(array) for array in inputs.values()]
+    np.testing.assert_array_equal(ops.sum_present(*tensors).numpy(), expected)
+    result = run_node("sum_present", inputs, library=library, domain="sdktest", outputs=(dtype,))
+    np.testing.assert_array_equal(result[0], expected)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_lists_of_tensors(ops, library: str, count: int) -> None:
+    arrays = {f"x{i}": np.arange(i + 2, dtype=np.float32) for i in range(count)}
+    made = ops.scale_all(2.5, [torch.from_numpy(array) for array in arrays.values()])
+    outputs = run_node(
+        "scale_all", arrays, library=library, domain="sdktest", outputs=(np.float32,) * count, factor=2.5
+    )
+    assert len(made) == len(outputs) == count
+    for array, tensor, output in zip(arrays.values(), made, outputs, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), array * 2.5)
+        np.testing.assert_array_equal(output, array * 2.5)
+
+
+def test_a_list_mixes_no_element_types(ops) -> None:
+    with pytest.raises(RuntimeError, match="the tensors of tensors have several element types"):
+        ops.scale_all(1.0, [torch.zeros(1), torch.zeros(1, dtype=torch.float64)])
+
+
+@pytest.mark.parametrize("table_type", [np.float32, np.float64])
+@pytest.mark.parametrize("row_type", [np.int32, np.int64])
+def test_two_returns_of_other_types(ops, library: str, table_type: type, row_type: type) -> None:
+    table = np.arange(12, dtype=table_type).reshape(4, 3)
+    rows = np.array([3, 0, 3], row_type)
+    inputs = {"table": table, "rows": rows}
+    in_torch = ops.gather_rows(*map(torch.from_numpy, inputs.values()))
+    in_ort = run_node(
+        "gather_rows", inputs, library=library, domain="sdktest", outputs=(table_type, np.bool_)
+    )
+    for values, first in (map(torch.Tensor.numpy, in_torch), in_ort):
+        np.testing.assert_array_equal(values, table[rows])
+        np.testing.assert_array_equal(first, rows == 0)
+        assert values.dtype == table_type
+        assert first.dtype == np.bool_
+
+
+def test_what_a_kernel_requires_is_the_error_of_the_host(ops, library: str) -> None:
+    inputs = {"table": np.zeros((4, 3), np.float32), "rows": np.array([4])}
+    with pytest.raises(RuntimeError, match="sdktest::gather_rows: row 4 is not in table"):
+        ops.gather_rows(*map(torch.from_numpy, inputs.values()))
+    with pytest.raises(Exception, match="sdktest::gather_rows: row 4 is not in table"):
+        run_node("gather_rows", inputs, library=library, domain="sdktest", outputs=(np.float32, np.bool_))
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (0, 2)])
+def test_outputs_whose_size_the_data_decides(ops, library: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    in_torch = [t.numpy() for t in ops.positive(torch.from_numpy(x))]
+    in_ort = run_node("positive", {"x": x}, library=library, domain="sdktest", outputs=(np.float32, np.int64))
+    for values, places in (in_torch, in_ort):
+        np.testing.assert_array_equal(values, x[x > 0])
+        np.testing.assert_array_equal(places, np.argwhere(x > 0))
+
+
+def test_sizes_from_data_are_symbols_in_an_export(ops) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.sdktest.positive(x)[0] * 2
+
+    program = torch.export.export(Model(), (torch.randn(9),), strict=False)
+    x = torch.randn(9)
+    torch.testing.assert_close(program.module()(x), x[x > 0] * 2)
+
+
+class Windows(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.ops.sdktest.windows(x, y.shape[0] + 1, [y.shape[0], 3], step=2)
+
+
+def windows(x: np.ndarray, size: int, extra: list[int], step: int) -> np.ndarray:
+    base = np.stack([x[i : i + size] for i in range(0, len(x) - size + 1, step)])
+    tail = [min(max(e, 1), len(x)) * 2 - e % 2 for e in extra]
+    return np.broadcast_to(base.reshape(*base.shape, *(1 for _ in tail)), (*base.shape, *tail))
+
+
+def test_symbolic_arithmetic_in_an_export(library: str) -> None:
+    x, y = torch.randn(10), torch.randn(3)
+    shapes = {"x": {0: torch.export.Dim.AUTO}, "y": {0: torch.export.Dim.AUTO}}
+    program = torch.export.export(Windows(), (x, y), dynamic_shapes=shapes, strict=False)
+    call = next(node for node in program.graph.nodes if "windows" in str(node.target))
+    sizes = call.meta["val"].shape
+    assert [isinstance(size, torch.SymInt) for size in sizes] == [
+        True,
+        True,
+        True,
+        isinstance(sizes[3], torch.SymInt),
+    ]
+    x, y = torch.randn(13), torch.randn(4)
+    expected = windows(x.numpy(), 5, [4, 3], 2)
+    np.testing.assert_array_equal(program.module()(x, y).numpy(), expected)
+
+
+def test_symint_attributes_in_both_hosts(ops, library: str) -> None:
+    x = np.arange(6, dtype=np.float32)
+    expected = windows(x, 3, [2], 1)
+    np.testing.assert_array_equal(ops.windows(torch.from_numpy(x), 3, [2]).numpy(), expected)
+    result = run_node("windows", {"x": x}, library=library, domain="sdktest", size=3, extra=[2])
+    np.testing.assert_array_equal(result[0], expected)
+    with pytest.raises(RuntimeError, match="size must not be larger than x"):
+        ops.windows(torch.from_numpy(x), 7, [])
+    with pytest.raises(RuntimeError, match="size must not be larger than x"):
+        ops.windows(torch.empty(6, device="meta"), 7, [])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_exceptions_in_parts_reach_the_caller(ops, library: str, threads: int) -> None:
+    x = np.arange(100_000, dtype=np.float32)
+    for at, message in ((-1, "failed before it began"), (70_000, "failed at 70000")):
+        with pytest.raises(RuntimeError, match=f"sdktest::fail_at: {message}"):
+            ops.fail_at(torch.from_numpy(x), at)
+        with pytest.raises(Exception, match=f"sdktest::fail_at: {message}"):
+            run_node("fail_at", {"x": x}, library=library, domain="sdktest", threads=threads, at=at)
+    np.testing.assert_array_equal(ops.fail_at(torch.from_numpy(x), 1 << 40).numpy(), x)
+    result = run_node("fail_at", {"x": x}, library=library, domain="sdktest", threads=threads, at=1 << 40)
+    np.testing.assert_array_equal(result[0], x)
+
+
+def test_gradient_with_constants_and_absent_arguments(ops) -> None:
+    x, shift = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    rows = torch.arange(5)
+    assert torch.autograd.gradcheck(lambda x, s: ops.affine(x, rows, s, 1.5), (x, shift))
+    assert torch.autograd.gradcheck(lambda x: ops.affine(x, rows, None, 1.5), (x,))
+    assert torch.autograd.gradcheck(lambda s: ops.affine(x.detach(), rows, s, 1.5), (shift,))
+    y, _ = ops.affine(x, rows, None, 2.0)  # the other return has no gradient
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, 2.0 * rows.double())
+
+
+def test_torch_accepts_the_registrations(ops) -> None:
+    x = torch.randn(5, requires_grad=True)
+    torch.library.opcheck(ops.affine.default, (x, torch.arange(5), None, 1.5))
+    torch.library.opcheck(ops.sum_present.default, (torch.ones(3), None, torch.ones(3)))
+    torch.library.opcheck(ops.scale_all.default, (2.0, [torch.ones(3), torch.ones(4, 2)]))
+    torch.library.opcheck(ops.positive.default, (torch.randn(5),))
+
+
+def test_libraries_in_one_session(library: str, tmp_path: Path) -> None:
+    """Two share a domain; one is registered twice."""
+    source = tmp_path / "twice.cc"
+    source.write_text(
+        '#include "opbridge/operator.h"\n'
+        "using namespace opbridge::op;\n"
+        'OPBRIDGE_OPERATOR("custom::twice(Tensor x) -> Tensor")\n'
+        "    .shape([](const Shape& x) { return x; })\n"
+        "    .cpu(types<float>, []<class T>(Context&, TensorView<const T> x, TensorView<T> out) {\n"
+        "      for (std::int64_t i = 0; i < x.size(); ++i) out[i] = 2 * x[i];\n"
+        "    });\n"
+    )
+    twice = f"{build([source])}_ort.so"
+    x = np.ones(3, np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("twice", ["x"], ["y"], domain="custom"),
+            helper.make_node("my_add", ["y", "x"], ["z"], domain="custom"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, [3])],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    options = onnxruntime.SessionOptions()
+    for path in (operators.ort_library(), twice, library, twice):
+        options.register_custom_ops_library(path)
+    runtime = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    np.testing.assert_array_equal(runtime.run(None, {"x": x})[0], 5 * x)
+
+
+def test_an_operator_that_exists_is_refused(tmp_path: Path) -> None:
+    operators.load_operators()
+    source = tmp_path / "again.cc"
+    source.write_text(
+        '#include "opbridge/operator.h"\n'
+        "using namespace opbridge::op;\n"
+        'OPBRIDGE_OPERATOR("custom::my_add(Tensor a) -> Tensor")\n'
+        "    .shape([](const Shape& a) { return a; })\n"
+        "    .cpu([](Context&, TensorView<const float>, TensorView<float>) {});\n"
+    )
+    with pytest.raises(RuntimeError, match=r"PyTorch refused operators of .*custom::my_add"):
+        operators.load_operators(build([source]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "kernel", "message"),
+    [
+        ("t::f(Tensor a) -> Tensor", "TensorView<const float>, std::int64_t", "a return is a TensorView"),
+        ("t::f(Tensor? a) -> Tensor", "TensorView<const float>, TensorView<float>", "does not fit"),
+        ("t::f(Tensor a, int n) -> Tensor", "TensorView<const float>, TensorView<float>", "then each return"),
+        ("t::f(Tensor a -> Tensor", "TensorView<const float>, TensorView<float>", "after an argument"),
+        (
+            "t::f(Tensor(a!) a) -> Tensor",
+            "TensorView<const float>, TensorView<float>",
+            "do not write to inputs",
+        ),
+        ("f(Tensor a) -> Tensor", "TensorView<const float>, TensorView<float>", "namespace::name"),
+    ],
+)
+def test_a_kernel_that_does_not_fit_its_schema_does_not_compile(
+    tmp_path: Path, schema: str, kernel: str, message: str
+) -> None:
+    source = tmp_path / "wrong.cc"
+    shape = "std::optional<Shape>" if "Tensor?" in schema else "Shape"
+    more = ", std::int64_t" if "int n" in schema else ""
+    source.write_text(
+        '#include "opbridge/operator.h"\n'
+        "using namespace opbridge::op;\n"
+        f'OPBRIDGE_OPERATOR("{schema}")\n'
+        f"    .shape([](const {shape}&{more}) {{ return Shape{{}}; }})\n"
+        f"    .cpu([](Context&, {kernel}) {{}});\n"
+    )
+    command = ["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert re.search(message, done.stderr), done.stderr
