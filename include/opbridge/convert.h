@@ -3,13 +3,16 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "opbridge/ir.h"
 #include "opbridge/registry.h"
+#include "opbridge/schema.h"
 
 namespace opbridge {
 
@@ -41,9 +44,20 @@ struct OnnxModel {
   std::vector<OnnxFunction> functions;
 };
 
-// In-place and view operators become pure ones; nodes whose results nobody uses disappear.
-// Throws Error(unsupported) where a mutation could not be kept.
-ir::Graph functionalize(ir::Graph graph);
+struct FunctionalizeOptions {
+  // What the program writes to its inputs and buffers becomes further graph outputs, in the order of the
+  // first write. Otherwise such a write is an Error(unsupported), because ONNX would lose it.
+  bool mutations_as_outputs = false;
+  // The schema of an operator outside `aten`, whose alias annotations tell what it writes: `Tensor(a!)`. Null
+  // where there is none; an operator without schema writes to its first tensor if its name ends with `_`, and
+  // to nothing otherwise.
+  std::function<const OperatorSchema*(std::string_view op)> schema;
+};
+
+// In-place and view operators become pure ones, `detach`, `clone` and the like become what they are given,
+// and nodes whose results nobody uses disappear. Graph inputs count as contiguous, as ONNX has them. Throws
+// Error(unsupported) where a mutation could not be kept.
+ir::Graph functionalize(ir::Graph graph, const FunctionalizeOptions& options = {});
 
 // Calls the symbolic function of every node. All nodes that have none are gathered into one
 // Error(unsupported), which tells how often and where each occurs, which link is missing, and shows a

@@ -1,0 +1,377 @@
+// Stage: in-place and view operators → pure ones, in one pass over the nodes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "functionalize/arguments.h"
+#include "functionalize/dead_code.h"
+#include "functionalize/memory.h"
+#include "functionalize/operators.h"
+#include "functionalize/strides.h"
+#include "functionalize/writes.h"
+#include "opbridge/convert.h"
+
+namespace opbridge {
+namespace functionalization {
+namespace {
+
+ElementType element_type(const ir::Value& value) {
+  const auto* type = std::get_if<ir::TensorType>(&value.type);
+  return type == nullptr ? ElementType::undefined : type->element_type;
+}
+
+std::vector<ir::GraphPtr> subgraphs(const ir::Node& node) {
+  std::vector<ir::GraphPtr> bodies;
+  for (const ir::Attribute& attribute : node.attributes) {
+    if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) bodies.push_back(*body);
+    if (const auto* list = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
+      bodies.insert(bodies.end(), list->begin(), list->end());
+    }
+  }
+  return bodies;
+}
+
+enum class MemoryFormat : uint8_t { as_it_is, contiguous, other };
+
+MemoryFormat memory_format(const ir::Node& node) {
+  const ir::AttributeValue* value = given(node, "memory_format");
+  if (value == nullptr) return MemoryFormat::as_it_is;
+  const auto* opaque = std::get_if<ir::Opaque>(value);
+  if (opaque == nullptr) return MemoryFormat::other;
+  if (opaque->text.find("preserve") != std::string::npos) return MemoryFormat::as_it_is;
+  return opaque->text.find("contiguous") != std::string::npos ? MemoryFormat::contiguous
+                                                              : MemoryFormat::other;
+}
+
+bool drops_nothing(const ir::Node& node) {
+  const auto is = [&](std::string_view argument, const ir::AttributeValue& expected) {
+    const ir::AttributeValue* value = given(node, argument);
+    return value != nullptr && *value == expected;
+  };
+  return is("train", false) || is("p", 0.0);
+}
+
+size_t count_tensors(ir::Node& node) {
+  size_t count = 0;
+  node.for_each_use([&](ir::Value*& value) { count += is_number(*value) ? 0 : 1; });
+  return count;
+}
+
+class Functionalizer {
+ public:
+  Functionalizer(ir::Graph& graph, const FunctionalizeOptions& options, bool nested)
+      : graph_(graph), options_(options), memory_(graph, options, nested) {}
+
+  // Returns whether the graph's outputs may share memory with each other or with anything outside.
+  bool run() {
+    for (ir::Node* node : std::exchange(graph_.nodes, {})) {
+      memory_.begin(*node);
+      visit(*node);
+    }
+    ir::Node end;
+    end.op = "return";
+    memory_.begin(end);
+    const bool shares = outputs_share_memory();
+    return_outputs();
+    graph_.nodes = std::move(memory_.emitter().nodes);
+    drop_dead_nodes(graph_);
+    return shares;
+  }
+
+ private:
+  void visit(ir::Node& node) {
+    const MemoryRule rule = memory_rule(node.op);
+    const ir::Value* self = rule.effect == Effect::pure ? nullptr : subject(node);
+    const bool simple = self != nullptr && !is_list(*self) && !node.outputs.empty();
+    switch (rule.effect) {
+      case Effect::refused:
+        refuse(node, node.op + " cannot be expressed without side effects");
+      case Effect::unclear:
+        return make_perhaps_new(node);
+      case Effect::unclear_alone:
+        return count_tensors(node) == 1 ? make_perhaps_new(node) : make_new(node);
+      case Effect::reads_sizes:
+        return make_from_sizes(node);
+      case Effect::pure:
+        return visit_by_name(node);
+      default:
+        if (!simple) return visit_by_name(node);
+    }
+    switch (rule.effect) {
+      case Effect::same:
+        return bind_same(node, self);
+      case Effect::alias:
+        return memory_.bind(node.outputs[0], memory_.add_tensor(memory_.view_of(self)));
+      case Effect::copy:
+        return copy(node, self);
+      case Effect::view:
+        return rule.view == ViewKind::strided ? view_strided(node, self) : view(node, rule.view, self);
+      case Effect::view_or_copy:
+        return view_or_copy(node, rule.view, self);
+      case Effect::contiguous:
+        return make_contiguous(node, self);
+      case Effect::convert:
+        return convert(node, self);
+      case Effect::dropout:
+        return drops_nothing(node) ? bind_same(node, self) : visit_by_name(node);
+      case Effect::complex_view:
+        if (!is_complex(element_type(*self))) return bind_same(node, self);
+        return rule.view == ViewKind::none ? make_new(node) : view(node, rule.view, self);
+      default:
+        return rearrange(node, rule.view, self);
+    }
+  }
+
+  void visit_by_name(ir::Node& node) {
+    if (const std::vector<ir::GraphPtr> bodies = subgraphs(node); !bodies.empty()) return call(node, bodies);
+    if (updates_statistics(node)) return normalize_by_batch(memory_, node);
+    if (const std::optional<Mutation> mutation = mutation_of(node)) {
+      return mutation->outs.empty() ? write_in_place(memory_, node, *mutation)
+                                    : write_out(memory_, node, *mutation);
+    }
+    const OperatorSchema* schema =
+        options_.schema && !node.op.starts_with("aten::") ? options_.schema(node.op) : nullptr;
+    if (schema != nullptr && call_by_schema(memory_, node, *schema)) return;
+    make_new(node);
+  }
+
+  // -- new memory
+  // ---------------------------------------------------------------------------------------------
+
+  void place_new(ir::Node& node, bool contiguous) {
+    memory_.emitter().place(&node);
+    for (ir::Value* output : node.outputs) {
+      if (!is_number(*output)) memory_.bind_new(output, output, contiguous);
+    }
+  }
+
+  void make_new(ir::Node& node) {
+    bool contiguous = true;
+    bool lists = std::ranges::any_of(node.outputs, [](const ir::Value* output) { return is_list(*output); });
+    node.for_each_use([&](ir::Value*& value) {
+      if (is_number(*value)) return;
+      contiguous = contiguous && memory_.view_of(value).contiguous;
+      lists = lists || is_list(*value);
+    });
+    // What happens to the elements of a list is not followed.
+    if (lists) return make_perhaps_new(node);
+    memory_.read_arguments(node);
+    place_new(node, contiguous && makes_contiguous(node));
+  }
+
+  void make_from_sizes(ir::Node& node) {
+    bool contiguous = true;
+    node.for_each_use([&](ir::Value*& value) {
+      if (is_number(*value)) return;
+      const View& view = memory_.view_of(value);
+      contiguous = contiguous && view.contiguous;
+      value = view.value;  // old elements have the same sizes
+    });
+    place_new(node, contiguous && makes_contiguous(node));
+  }
+
+  void make_perhaps_new(ir::Node& node) {
+    std::vector<Storage*> storages;
+    const auto add = [&](const ir::Value* value) {
+      if (!is_number(*value)) storages.push_back(memory_.view_of(value).storage);
+    };
+    node.for_each_use([&](ir::Value*& value) { add(value); });
+    memory_.read_arguments(node);
+    place_new(node, false);
+    for (const ir::Value* output : node.outputs) add(output);
+    for (Storage* storage : storages) link(*storages.front(), *storage);
+  }
+
+  // -- the same elements
+  // --------------------------------------------------------------------------------------
+
+  void bind_same(const ir::Node& node, const ir::Value* self) {
+    memory_.bind(node.outputs[0], memory_.tensor_of(self));
+  }
+
+  void copy(const ir::Node& node, const ir::Value* self) {
+    const MemoryFormat format = memory_format(node);
+    View& source = memory_.view_of(self);
+    memory_.bind_new(
+        node.outputs[0], memory_.read(source),
+        format == MemoryFormat::contiguous || (format == MemoryFormat::as_it_is && source.contiguous));
+  }
+
+  // A copy, or the tensor itself.
+  void copy_perhaps(const ir::Node& node, const ir::Value* self, bool contiguous) {
+    View& source = memory_.view_of(self);
+    link(*source.storage, *memory_.bind_new(node.outputs[0], memory_.read(source), contiguous).storage);
+  }
+
+  void make_contiguous(const ir::Node& node, const ir::Value* self) {
+    if (memory_format(node) == MemoryFormat::other) return copy_perhaps(node, self, false);
+    View& source = memory_.view_of(self);
+    switch (is_contiguous(source)) {
+      case Certainty::yes:
+        return bind_same(node, self);
+      case Certainty::no:
+        memory_.bind_new(node.outputs[0], memory_.read(source), true);
+        return;
+      case Certainty::unknown:
+        return copy_perhaps(node, self, true);
+    }
+  }
+
+  void convert(ir::Node& node, const ir::Value* self) {
+    const ElementType from = element_type(*self);
+    if (from == ElementType::undefined || from != element_type(*node.outputs[0])) return make_new(node);
+    if (without_overload(node.op) == "aten::_to_copy" || flag(node, "copy", false)) return copy(node, self);
+    // A device or a memory format may be another one than the tensor has.
+    const bool stays = node.op == "aten::to.dtype" && memory_format(node) == MemoryFormat::as_it_is;
+    return stays ? bind_same(node, self) : copy_perhaps(node, self, false);
+  }
+
+  // -- views
+  // --------------------------------------------------------------------------------------------------
+
+  void view(ir::Node& node, ViewKind kind, const ir::Value* self) {
+    view_of(node, kind, memory_.view_of(self));
+  }
+
+  void view_of(ir::Node& node, ViewKind kind, View& base) {
+    memory_.read_arguments(node);
+    *subject(node.attributes) = memory_.read(base);
+    memory_.emitter().place(&node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (is_list(*node.outputs[i]))
+        refuse(node, node.op + " returns a list, whose elements are not told apart");
+      memory_.bind(node.outputs[i], memory_.add_tensor(memory_.add_view(base, kind, node, i)));
+    }
+  }
+
+  void view_or_copy(ir::Node& node, ViewKind kind, const ir::Value* self) {
+    View& base = memory_.view_of(self);
+    const Certainty is_view = can_view(base, node.outputs[0]->tensor_type());
+    if (is_view == Certainty::yes) return view_of(node, kind, base);
+    memory_.read_arguments(node);
+    place_new(node, is_view == Certainty::no);
+    if (is_view == Certainty::unknown) link(*base.storage, *memory_.view_of(node.outputs[0]).storage);
+  }
+
+  // as_strided counts from the start of the storage, whatever view of it is given.
+  void view_strided(ir::Node& node, const ir::Value* self) {
+    const View& shown = memory_.view_of(self);
+    View& whole = *shown.storage->whole;
+    bool at_start = true;
+    for (const View* each = &shown; each->base != nullptr; each = each->base) {
+      at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
+    }
+    if (!whole.contiguous || !(at_start || given(node, "storage_offset") != nullptr)) {
+      refuse(node,
+             node.op + " of a tensor whose layout in memory is not known; use slicing, unfold or indexing");
+    }
+    view_of(node, ViewKind::strided, whole);
+  }
+
+  // `transpose_` and the like: the same tensor shows another view from now on.
+  void rearrange(ir::Node& node, ViewKind kind, const ir::Value* self) {
+    Tensor& tensor = memory_.tensor_of(self);
+    const ir::Value* owner = tensor.view->storage->owner;
+    if (owner != nullptr && &memory_.tensor_of(owner) == &tensor) {
+      refuse(node, fmt::format("{} changes the shape of {}; use the operator without the underscore", node.op,
+                               describe_owner(*owner)));
+    }
+    const std::string_view name = without_overload(node.op);
+    const std::string overload = name == "aten::transpose_" ? ".int" : node.op.substr(name.size());
+    node.op = std::string(name.substr(0, name.size() - 1)) + overload;
+    view_of(node, kind, *tensor.view);
+    tensor.view = &memory_.view_of(node.outputs[0]);
+    memory_.bind(node.outputs[0], tensor);
+  }
+
+  // -- subgraphs and outputs
+  // ----------------------------------------------------------------------------------
+
+  void call(ir::Node& node, const std::vector<ir::GraphPtr>& bodies) {
+    std::vector<Storage*> storages;
+    for_each_use_in_subgraphs(node, [&](ir::Value*& value) {
+      if (is_number(*value) || !memory_.is_bound(value)) return;  // made inside, or further outside
+      View& view = memory_.view_of(value);
+      storages.push_back(view.storage);
+      value = memory_.read(view);
+    });
+    bool shares = false;
+    for (const ir::GraphPtr& body : bodies) shares |= Functionalizer(*body, options_, true).run();
+    if (shares && memory_.is_nested())
+      refuse(node, node.op + " returns what is outside of it, in another subgraph");
+    if (!shares) return make_new(node);
+    make_perhaps_new(node);
+    for (const ir::Value* output : node.outputs) {
+      if (!is_number(*output)) storages.push_back(memory_.view_of(output).storage);
+    }
+    for (Storage* storage : storages) link(*storages.front(), *storage);
+  }
+
+  bool outputs_share_memory() {
+    std::unordered_set<const Storage*> seen;
+    return std::ranges::any_of(graph_.outputs, [&](const ir::Value* output) {
+      if (is_number(*output)) return false;
+      const Storage& storage = *memory_.view_of(output).storage;
+      return storage.owner != nullptr || storage.maybe_same != nullptr || !seen.insert(&storage).second;
+    });
+  }
+
+  // The outputs keep their names, also where another value takes their place.
+  void return_outputs() {
+    std::vector<ir::Value*> results;
+    std::unordered_set<const ir::Value*> named;  // values that have the name of an output
+    for (ir::Value* output : graph_.outputs) {
+      if (results.emplace_back(memory_.read(output)) == output) named.insert(output);
+    }
+    std::unordered_map<const ir::Value*, ir::Value*> replaced;
+    for (size_t i = 0; i < results.size(); ++i) {
+      ir::Value*& output = graph_.outputs[i];
+      if (results[i] == output) continue;
+      const auto [entry, is_first] = replaced.try_emplace(output, results[i]);
+      if (is_first && output->producer != nullptr) {
+        entry->second = own_output(results[i], *output, named);
+        std::swap(entry->second->name, output->name);
+      }
+      output = entry->second;
+    }
+    for (const Storage* storage : memory_.changed()) {
+      ir::Value* output = own_output(memory_.read(*storage->whole), *storage->owner, named);
+      output->name = unused_name(storage->owner->name + "_out");
+      graph_.outputs.push_back(output);
+    }
+  }
+
+  // The value, or where its name is not to be changed, a copy of it.
+  ir::Value* own_output(ir::Value* value, const ir::Value& form,
+                        std::unordered_set<const ir::Value*>& named) {
+    if (value->producer != nullptr && named.insert(value).second) return value;
+    return memory_.emitter().emit("aten::alias", {{"self", value}}, value->tensor_type(), form);
+  }
+
+  std::string unused_name(std::string name) const {
+    const auto has_name = [&](const ir::Value* value) { return value->name == name; };
+    while (std::ranges::any_of(graph_.inputs, has_name) ||
+           std::ranges::any_of(graph_.initializers, has_name) ||
+           std::ranges::any_of(graph_.outputs, has_name)) {
+      name += '_';
+    }
+    return name;
+  }
+
+  ir::Graph& graph_;
+  const FunctionalizeOptions& options_;
+  Memory memory_;
+};
+
+}  // namespace
+}  // namespace functionalization
+
+ir::Graph functionalize(ir::Graph graph, const FunctionalizeOptions& options) {
+  functionalization::Functionalizer(graph, options, false).run();
+  return graph;
+}
+
+}  // namespace opbridge

@@ -1,0 +1,152 @@
+#include "functionalize/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "functionalize/arguments.h"
+#include "functionalize/strides.h"
+
+namespace opbridge::functionalization {
+
+Memory::Memory(ir::Graph& graph, const FunctionalizeOptions& options, bool nested)
+    : graph_(graph), options_(options), nested_(nested), emitter_(graph) {
+  tensors_.reserve(2 * graph.nodes.size());
+  for (const std::vector<ir::Value*>* sources : {&graph.inputs, &graph.initializers}) {
+    for (const ir::Value* source : *sources) {
+      if (!is_number(*source)) tensor_of(source);
+    }
+  }
+}
+
+void Memory::begin(const ir::Node& node) {
+  node_ = &node;
+  op_ = node.op;
+  emitter_.set_source(node);
+}
+
+Tensor& Memory::tensor_of(const ir::Value* value) {
+  const auto known = tensors_.find(value);
+  if (known != tensors_.end()) return *known->second;
+  View& whole = bind_new(value, const_cast<ir::Value*>(value), !nested_);
+  whole.storage->owner = value;
+  return *tensors_.at(value);
+}
+
+View& Memory::bind_new(const ir::Value* value, ir::Value* elements, bool contiguous) {
+  Storage& storage = storages_.emplace_back();
+  View& whole = views_.emplace_back();
+  storage.whole = &whole;
+  whole.storage = &storage;
+  whole.form = value;
+  whole.value = elements;
+  whole.contiguous = contiguous;
+  bind(value, add_tensor(whole));
+  return whole;
+}
+
+View& Memory::add_view(View& base, ViewKind kind, const ir::Node& node, size_t index) {
+  View& view = views_.emplace_back();
+  view.storage = base.storage;
+  view.base = &base;
+  view.kind = kind;
+  view.node = &node;
+  view.index = index;
+  view.form = view.value = node.outputs[index];
+  view.version = base.version;
+  view.contiguous = stays_contiguous(view);
+  return view;
+}
+
+ir::Value* Memory::read(View& view) {
+  Storage& storage = *view.storage;
+  if (!storage.lost_by.empty()) {
+    refuse(*node_,
+           fmt::format("{} reads %{} after {} wrote to what may be the same memory or a copy, depending on "
+                       "strides; call .clone() before writing",
+                       op_, view.form->name, storage.lost_by));
+  }
+  if (!view.is_stale()) return view.value;
+  std::vector<View*> stale;
+  for (View* each = &view; each->is_stale(); each = each->base) stale.push_back(each);
+  for (; !stale.empty(); stale.pop_back()) {
+    View& next = *stale.back();
+    emitter_.set_source(*next.node);
+    next.value = replay(emitter_, next, next.base->value);
+    next.version = storage.version;
+  }
+  emitter_.set_source(*node_);
+  return view.value;
+}
+
+ir::Value* Memory::read(ir::Value* value) { return is_number(*value) ? value : read(view_of(value)); }
+
+void Memory::read_arguments(ir::Node& node) {
+  node.for_each_use([&](ir::Value*& value) { value = read(value); });
+}
+
+void Memory::write(View& view, ir::Value* value) {
+  Storage& storage = *view.storage;
+  claim(storage);
+  if (view.base == nullptr) {
+    storage.lost_by.clear();
+  } else {
+    read(*view.base);
+  }
+  const uint64_t version = storage.version + 1;
+  for (View* each = &view;; each = each->base) {
+    each->value = value;
+    each->version = version;
+    if (each->base == nullptr) break;
+    value = write_back(emitter_, *each, each->base->value, value);
+  }
+  storage.version = version;
+}
+
+// A write must not be lost on anyone outside, and those who may share the memory do not know it any more.
+void Memory::claim(Storage& storage) {
+  if (storage.owner != nullptr) claim_from_outside(storage);
+  if (storage.maybe_same == nullptr) return;
+  for (Storage* other : *storage.maybe_same) {
+    if (other == &storage) continue;
+    if (other->owner != nullptr) {
+      refuse(*node_, fmt::format("{} may write to {}, depending on strides; call .clone() before writing",
+                                 op_, describe_owner(*other->owner)));
+    }
+    other->lost_by = op_;
+  }
+}
+
+void Memory::claim_from_outside(Storage& storage) {
+  const ir::Value& owner = *storage.owner;
+  if (nested_) {
+    refuse(*node_,
+           fmt::format("{} in a subgraph writes to %{}, which comes from outside of it; call .clone() before "
+                       "writing",
+                       op_, owner.name));
+  }
+  if (!options_.mutations_as_outputs) {
+    refuse(
+        *node_,
+        fmt::format("{} writes to {}, and ONNX would lose that; {}call .clone() before writing, or ask for "
+                    "mutations as outputs",
+                    op_, describe_owner(owner),
+                    owner.weight == nullptr ? "" : "put the model into evaluation mode, "));
+  }
+  if (std::ranges::find(changed_, &storage) != changed_.end()) return;
+  for (const ir::Value* other : graph_.initializers) {
+    if (owner.weight == nullptr || other == &owner) continue;
+    const std::span<const std::byte> a = owner.weight->bytes, b = other->weight->bytes;
+    if (a.data() < b.data() + b.size() && b.data() < a.data() + a.size()) {
+      refuse(*node_, fmt::format("{} writes to {}, which shares memory with {}", op_, describe_owner(owner),
+                                 describe_owner(*other)));
+    }
+  }
+  changed_.push_back(&storage);
+}
+
+std::string describe_owner(const ir::Value& owner) {
+  return fmt::format("the {} %{}", owner.weight == nullptr ? "input" : "buffer or parameter", owner.name);
+}
+
+}  // namespace opbridge::functionalization

@@ -1,0 +1,75 @@
+// Reading and writing the elements of tensors, in the order of the program.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "functionalize/aliases.h"
+#include "functionalize/views.h"
+#include "opbridge/convert.h"
+#include "opbridge/ir.h"
+
+namespace opbridge::functionalization {
+
+class Memory {
+ public:
+  // `nested`: the graph is the body of a node of another graph.
+  Memory(ir::Graph& graph, const FunctionalizeOptions& options, bool nested);
+
+  ir::Graph& graph() { return graph_; }
+  Emitter& emitter() { return emitter_; }
+  bool is_nested() const { return nested_; }
+
+  // From now on, everything happens for this node.
+  void begin(const ir::Node& node);
+  const std::string& op() const { return op_; }  // its operator, as it was
+
+  // A value that was not bound comes from outside the graph.
+  Tensor& tensor_of(const ir::Value* value);
+  View& view_of(const ir::Value* value) { return *tensor_of(value).view; }
+  bool is_bound(const ir::Value* value) const { return tensors_.contains(value); }
+
+  void bind(const ir::Value* value, Tensor& tensor) { tensors_[value] = &tensor; }
+  Tensor& add_tensor(View& view) { return tensors_storage_.emplace_back(Tensor{&view}); }
+  // Binds `value` to a new storage whose elements are `elements`.
+  View& bind_new(const ir::Value* value, ir::Value* elements, bool contiguous);
+  // What the output `index` of a view operator shows; its value is the node's own.
+  View& add_view(View& base, ViewKind kind, const ir::Node& node, size_t index);
+
+  // The value that holds the elements now. Numbers are what they are.
+  ir::Value* read(View& view);
+  ir::Value* read(ir::Value* value);
+  void read_arguments(ir::Node& node);
+
+  // `value`, of the view's type, becomes the elements of the view: a new version of its storage.
+  void write(View& view, ir::Value* value);
+
+  // The storages from outside that were written to, in the order of the first write.
+  const std::vector<Storage*>& changed() const { return changed_; }
+
+ private:
+  void claim(Storage& storage);
+  void claim_from_outside(Storage& storage);
+
+  ir::Graph& graph_;
+  const FunctionalizeOptions& options_;
+  const bool nested_;
+  Emitter emitter_;
+  const ir::Node* node_ = nullptr;
+  std::string op_;
+  std::unordered_map<const ir::Value*, Tensor*> tensors_;
+  std::deque<Tensor> tensors_storage_;
+  std::deque<View> views_;
+  std::deque<Storage> storages_;
+  std::vector<Storage*> changed_;
+};
+
+// "the input %x", "the buffer or parameter %bias"
+std::string describe_owner(const ir::Value& owner);
+
+inline bool is_number(const ir::Value& value) { return std::holds_alternative<ir::ScalarType>(value.type); }
+inline bool is_list(const ir::Value& value) { return std::holds_alternative<ir::ListType>(value.type); }
+
+}  // namespace opbridge::functionalization

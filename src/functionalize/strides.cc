@@ -1,0 +1,191 @@
+#include "functionalize/strides.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "functionalize/arguments.h"
+#include "functionalize/views.h"
+
+namespace opbridge::functionalization {
+namespace {
+
+Strides contiguous_strides(const std::vector<Dim>& dims) {
+  Strides strides(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+// The strides with which `to` shows the elements that `from` has at `strides`, if it can; the algorithm is
+// that of ATen's computeStride: axes that follow each other in memory are taken together and cut anew.
+// Without strides no two axes count as following each other. Sizes that are not known are taken for different
+// where they are not written alike, so that an answer holds for all sizes, and a refusal may not.
+std::optional<Strides> regroup(const std::vector<Dim>& from, const Strides* strides,
+                               const std::vector<Dim>& to) {
+  Strides result(to.size(), 1);
+  size_t left = to.size();
+  Dim step = strides == nullptr || from.empty() ? Dim(1) : strides->back();
+  Dim together = 1;
+  for (size_t i = from.size(); i-- > 0;) {
+    together = together * from[i];
+    if (i > 0) {
+      const bool follows = strides != nullptr && (*strides)[i - 1] == together * step;
+      if (follows || from[i - 1].is(1)) continue;
+    }
+    Dim taken = 1;
+    while (left > 0 && (!(taken == together) || to[left - 1].is(1))) {
+      if (taken.is_static() && together.is_static() && taken.value() >= together.value() &&
+          !to[left - 1].is(1))
+        break;
+      --left;
+      result[left] = taken * step;
+      taken = taken * to[left];
+    }
+    if (!(taken == together)) return std::nullopt;
+    if (i > 0) {
+      if (strides != nullptr) step = (*strides)[i - 1];
+      together = 1;
+    }
+  }
+  while (left > 0 && to[left - 1].is(1)) --left;
+  if (left > 0) return std::nullopt;
+  return result;
+}
+
+bool all_static(const std::vector<Dim>& dims) {
+  return std::ranges::all_of(dims, [](const Dim& dim) { return dim.is_static(); });
+}
+
+bool is_empty(const std::vector<Dim>& dims) {
+  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); });
+}
+
+std::optional<Strides> derive(const View& view, const Strides& base) {
+  const std::vector<Dim>& from = *view.base->type().dims;
+  const std::vector<Dim>& to = *view.type().dims;
+  const ir::Node& node = *view.node;
+  Strides strides = base;
+  const auto without = [&](size_t axis) {
+    strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
+    return strides;
+  };
+  switch (view.kind) {
+    case ViewKind::reshape:
+      return regroup(from, &base, to);
+    case ViewKind::permute:
+    case ViewKind::adjoint: {
+      const std::vector<size_t> order = permutation(node, from.size());
+      for (size_t i = 0; i < order.size(); ++i) strides[i] = base[order[i]];
+      return strides;
+    }
+    case ViewKind::select:
+      return without(axis(node, "dim", 0, from.size()));
+    case ViewKind::unbind:
+      return without(cut_axis(node, from.size()));
+    case ViewKind::slice: {
+      Dim& stride = strides[axis(node, "dim", 0, from.size())];
+      if (given(node, "step") != nullptr) stride = stride * size(node, "step");
+      return strides;
+    }
+    case ViewKind::narrow:
+    case ViewKind::split:
+    case ViewKind::conjugate:
+    case ViewKind::negative:
+      return strides;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+bool makes_contiguous(const ir::Node& node) {
+  static const std::unordered_set<std::string_view> ops = {
+      // Made from nothing.
+      "aten::arange", "aten::empty", "aten::eye", "aten::full", "aten::linspace", "aten::ones", "aten::rand",
+      "aten::randint", "aten::randn", "aten::scalar_tensor", "aten::zeros", "aten::new_empty",
+      "aten::new_full", "aten::new_ones", "aten::new_zeros", "aten::full_like", "aten::ones_like",
+      "aten::zeros_like", "aten::empty_like", "aten::rand_like", "aten::randn_like",
+      // Element by element: PyTorch lays the result out as its arguments are.
+      "aten::abs", "aten::add", "aten::bitwise_and", "aten::bitwise_not", "aten::bitwise_or", "aten::ceil",
+      "aten::clamp", "aten::clone", "aten::cos", "aten::div", "aten::eq", "aten::erf", "aten::exp",
+      "aten::floor", "aten::ge", "aten::gelu", "aten::gt", "aten::le", "aten::log", "aten::logical_and",
+      "aten::logical_not", "aten::logical_or", "aten::lt", "aten::masked_fill", "aten::maximum",
+      "aten::minimum", "aten::mul", "aten::ne", "aten::neg", "aten::pow", "aten::reciprocal", "aten::relu",
+      "aten::remainder", "aten::round", "aten::rsqrt", "aten::rsub", "aten::sigmoid", "aten::sign",
+      "aten::silu", "aten::sin", "aten::sqrt", "aten::sub", "aten::tanh", "aten::to", "aten::_to_copy",
+      "aten::tril", "aten::triu", "aten::where"};
+  return given(node, "memory_format") == nullptr && ops.contains(without_overload(node.op));
+}
+
+bool stays_contiguous(const View& view) {
+  if (!view.base->contiguous || !view.type().ranked()) return false;
+  const ir::Node& node = *view.node;
+  const size_t rank = view.base->type().ranked() ? view.base->type().rank() : 0;
+  switch (view.kind) {
+    case ViewKind::reshape:
+    case ViewKind::conjugate:
+    case ViewKind::negative:
+      return true;
+    // A run of the first axis is one piece of memory.
+    case ViewKind::select:
+    case ViewKind::narrow:
+      return axis(node, "dim", 0, rank) == 0;
+    case ViewKind::slice:
+      return axis(node, "dim", 0, rank) == 0 && (given(node, "step") == nullptr || size(node, "step").is(1));
+    case ViewKind::split:
+    case ViewKind::unbind:
+      return cut_axis(node, rank) == 0;
+    default:
+      return false;
+  }
+}
+
+const std::optional<Strides>& strides_of(View& view) {
+  // From the nearest base whose answer is known, down to the view.
+  std::vector<View*> path;
+  View* known = &view;
+  while (!known->strides_asked && !known->contiguous && known->base != nullptr) {
+    path.push_back(known);
+    known = known->base;
+  }
+  if (!known->strides_asked) {
+    known->strides_asked = true;
+    if (known->contiguous && known->type().ranked()) known->strides = contiguous_strides(*known->type().dims);
+  }
+  for (; !path.empty(); path.pop_back()) {
+    View& next = *path.back();
+    next.strides_asked = true;
+    if (next.base->strides && next.base->type().ranked() && next.type().ranked()) {
+      next.strides = derive(next, *next.base->strides);
+    }
+  }
+  return view.strides;
+}
+
+Certainty is_contiguous(View& view) {
+  if (view.contiguous) return Certainty::yes;
+  const std::optional<Strides>& strides = strides_of(view);
+  if (!strides) return Certainty::unknown;
+  const std::vector<Dim>& dims = *view.type().dims;
+  if (is_empty(dims)) return Certainty::yes;
+  Dim expected = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i].is(1)) continue;
+    if (!((*strides)[i] == expected)) return all_static(dims) ? Certainty::no : Certainty::unknown;
+    expected = expected * dims[i];
+  }
+  return Certainty::yes;
+}
+
+Certainty can_view(View& view, const ir::TensorType& as) {
+  if (!view.type().ranked() || !as.ranked()) return Certainty::unknown;
+  const std::vector<Dim>& from = *view.type().dims;
+  const std::vector<Dim>& to = *as.dims;
+  if (view.contiguous || from == to || is_empty(from)) return Certainty::yes;
+  const std::optional<Strides>& strides = strides_of(view);
+  if (regroup(from, strides ? &*strides : nullptr, to)) return Certainty::yes;
+  return strides && all_static(from) && all_static(to) ? Certainty::no : Certainty::unknown;
+}
+
+}  // namespace opbridge::functionalization

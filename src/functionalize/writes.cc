@@ -1,0 +1,208 @@
+#include "functionalize/writes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "functionalize/arguments.h"
+
+namespace opbridge::functionalization {
+namespace {
+
+// Makes result `index` of a placed node, which computes in `computed`, one of type `written`.
+void cast_result(Memory& memory, ir::Node& node, size_t index, ElementType computed, ElementType written) {
+  ir::Value* result = node.outputs[index];
+  ir::Value* exact =
+      memory.emitter().add_result(&node, ir::TensorType{computed, result->tensor_type().dims}, *result);
+  std::swap(node.outputs[index], node.outputs.back());
+  node.outputs.pop_back();
+  ir::Node* cast = memory.graph().make_node("aten::to.dtype");
+  cast->attributes = {{"self", exact}, {"dtype", written}};
+  cast->source = node.source;
+  cast->outputs = {result};
+  result->producer = cast;
+  memory.emitter().place(cast);
+}
+
+// Turns the node into the pure one and returns its results, each of its target's element type.
+std::vector<ir::Value*> compute(Memory& memory, ir::Node& node, const std::string& pure,
+                                const std::vector<View*>& targets) {
+  memory.read_arguments(node);
+  node.op = pure;
+  adapt_arguments(node, targets.front()->type().element_type);
+  memory.emitter().place(&node);
+  for (size_t i = node.outputs.size(); i < targets.size(); ++i) {
+    memory.emitter().add_result(&node, targets[i]->type(), *targets[i]->form);
+  }
+  const std::vector<ir::Value*> results = node.outputs;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const ElementType written = targets[i]->type().element_type;
+    const ElementType computed = computed_type(node, written);
+    if (computed != written) cast_result(memory, node, i, computed, written);
+  }
+  return results;
+}
+
+// What is written by `fill_`, `zero_` and `copy_`.
+const ir::AttributeValue& content(const ir::Node& node) {
+  static const ir::AttributeValue zero = int64_t{0};
+  for (std::string_view name : {"src", "value", "fill_value", "other"}) {
+    if (const ir::AttributeValue* value = given(node, name)) return *value;
+  }
+  return zero;
+}
+
+ir::Value* filled(Memory& memory, const ir::TensorType& type, const ir::AttributeValue& number, View& like) {
+  const ElementType element_type = type.element_type;
+  if (type.is_static()) {
+    return memory.emitter().emit(
+        "aten::full", {{"size", sizes(*type.dims)}, {"fill_value", number}, {"dtype", element_type}}, type,
+        *like.form);
+  }
+  // Old elements have the same sizes.
+  return memory.emitter().emit("aten::full_like", {{"self", like.value}, {"fill_value", number}}, type,
+                               *like.form);
+}
+
+ir::Value* copied(Memory& memory, const ir::Node& node, View& target) {
+  const auto* source = std::get_if<ir::Value*>(&content(node));
+  const ir::TensorType& type = target.type();
+  if (source == nullptr || is_number(**source)) return filled(memory, type, content(node), target);
+  ir::Value* value = memory.read(*source);
+  ir::TensorType made = value->tensor_type();
+  if (made.element_type != type.element_type) {
+    made.element_type = type.element_type;
+    value = memory.emitter().emit("aten::to.dtype", {{"self", value}, {"dtype", type.element_type}}, made,
+                                  *target.form);
+  }
+  if (made.dims != type.dims) {
+    if (!type.ranked())
+      refuse(node, fmt::format("{} writes to %{}, whose rank is not known", node.op, target.form->name));
+    value = memory.emitter().emit("aten::expand", {{"self", value}, {"size", sizes(*type.dims)}}, type,
+                                  *target.form);
+  }
+  return value;
+}
+
+ir::Value* filled_diagonal(Memory& memory, const ir::Node& node, View& target) {
+  const ir::TensorType& type = target.type();
+  if (!type.is_static() || type.rank() != 2 || flag(node, "wrap", false)) {
+    refuse(node, node.op + " is known for matrices of fixed size, without wrap=True");
+  }
+  const ir::TensorType diagonal{type.element_type, {{min((*type.dims)[0], (*type.dims)[1])}}};
+  ir::Value* source = filled(memory, diagonal, content(node), target);
+  return memory.emitter().emit("aten::diagonal_scatter", {{"self", memory.read(target)}, {"src", source}},
+                               type, *target.form);
+}
+
+}  // namespace
+
+void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
+  const ir::Value* self = subject(node);
+  if (self == nullptr || is_list(*self)) refuse(node, node.op + " does not write to one tensor");
+  Tensor& tensor = memory.tensor_of(self);
+  View& target = *tensor.view;
+  const std::vector<ir::Value*> outputs = node.outputs;
+  ir::Value* written = nullptr;
+  switch (mutation.write) {
+    case Write::computed:
+      written = compute(memory, node, mutation.pure, {&target}).front();
+      break;
+    case Write::copied:
+      written = copied(memory, node, target);
+      break;
+    case Write::filled:
+      written = filled(memory, target.type(), content(node), target);
+      break;
+    case Write::diagonal:
+      written = filled_diagonal(memory, node, target);
+      break;
+  }
+  memory.write(target, written);
+  for (const ir::Value* output : outputs) memory.bind(output, tensor);
+}
+
+void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
+  std::vector<Tensor*> tensors;
+  std::vector<View*> targets;
+  for (const std::string& name : mutation.outs) {
+    const ir::AttributeValue* argument = given(node, name);
+    const auto* value = argument == nullptr ? nullptr : std::get_if<ir::Value*>(argument);
+    if (value == nullptr || is_number(**value)) refuse(node, node.op + " lacks its argument " + name);
+    targets.push_back(tensors.emplace_back(&memory.tensor_of(*value))->view);
+  }
+  std::erase_if(node.attributes, [&](const ir::Attribute& argument) {
+    return std::ranges::find(mutation.outs, argument.name) != mutation.outs.end();
+  });
+  const std::vector<ir::Value*> outputs = node.outputs;
+  const std::vector<ir::Value*> results = compute(memory, node, mutation.pure, targets);
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const std::optional<std::vector<Dim>>& before = targets[i]->type().dims;
+    if (results[i]->tensor_type().dims == before) {
+      memory.write(*targets[i], results[i]);
+    } else if (before && std::ranges::any_of(*before, [](const Dim& dim) { return dim.is(0); })) {
+      // `out=torch.empty(0)`: it gets new memory of the right size.
+      tensors[i]->view = &memory.bind_new(results[i], results[i], false);
+    } else {
+      refuse(node, fmt::format("{} resizes %{}; give it an out= of the right size", memory.op(),
+                               targets[i]->form->name));
+    }
+    if (i < outputs.size()) memory.bind(outputs[i], *tensors[i]);
+  }
+}
+
+void normalize_by_batch(Memory& memory, ir::Node& node) {
+  if (node.op != "aten::batch_norm")
+    refuse(node, node.op + " updates running statistics; put the model into evaluation mode");
+  std::vector<View*> statistics;
+  for (std::string_view name : {"running_mean", "running_var"}) {
+    const auto* value = std::get_if<ir::Value*>(given(node, name));
+    if (value == nullptr || is_number(**value))
+      refuse(node, fmt::format("{}: {} is not a tensor", node.op, name));
+    statistics.push_back(&memory.view_of(*value));
+  }
+  memory.read_arguments(node);
+  node.op = "aten::_native_batch_norm_legit_functional";
+  std::erase_if(node.attributes,
+                [](const ir::Attribute& argument) { return argument.name == "cudnn_enabled"; });
+  memory.emitter().place(&node);
+  for (ir::Value* output : node.outputs) memory.bind_new(output, output, false);
+  // After the result: mean and inverse deviation of the batch, then the new running statistics.
+  for (int twice = 0; twice < 2; ++twice) {
+    for (View* each : statistics) memory.emitter().add_result(&node, each->type(), *each->form);
+  }
+  for (size_t i = 0; i < 2; ++i) memory.write(*statistics[i], node.outputs[node.outputs.size() - 2 + i]);
+}
+
+bool call_by_schema(Memory& memory, ir::Node& node, const OperatorSchema& schema) {
+  std::vector<std::pair<Tensor*, ir::Value*>> writes;
+  for (const SchemaArgument& argument : schema.arguments) {
+    if (!argument.type.written) continue;
+    const ir::AttributeValue* value = given(node, argument.name);
+    if (value == nullptr) continue;
+    const auto* tensor = std::get_if<ir::Value*>(value);
+    const auto result = std::ranges::find(schema.returns, argument.type.alias,
+                                          [](const SchemaReturn& each) { return each.type.alias; });
+    const auto index = static_cast<size_t>(result - schema.returns.begin());
+    if (tensor == nullptr || is_number(**tensor) || index >= node.outputs.size()) {
+      refuse(node,
+             fmt::format("{} writes to its argument {} and does not return it; give it a schema that returns "
+                         "Tensor({}!), or make it pure",
+                         node.op, argument.name, argument.type.alias));
+    }
+    writes.emplace_back(&memory.tensor_of(*tensor), node.outputs[index]);
+  }
+  if (writes.empty()) return false;
+  memory.read_arguments(node);
+  memory.emitter().place(&node);
+  for (ir::Value* output : node.outputs) {
+    if (!is_number(*output)) memory.bind_new(output, output, false);
+  }
+  for (const auto& [tensor, written] : writes) {
+    memory.write(*tensor->view, written);
+    memory.bind(written, *tensor);
+  }
+  return true;
+}
+
+}  // namespace opbridge::functionalization
