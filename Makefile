@@ -41,4 +41,4 @@ format: setup
 	$(VENV)/ruff check --fix
 
 clean:
-	rm -rf build python/opbridge/*.so
+	rm -rf build python/opbridge/lib python/opbridge/*.so
