@@ -6,7 +6,7 @@
 //   Tensor?                std::optional<Value>
 //   Tensor[]               std::vector<Value>
 //   Tensor?[]              std::vector<std::optional<Value>>
-//   Scalar                 Scalar                      Scalar? std::optional<Scalar>
+//   Scalar                 Scalar                      Scalar? std::optional<Scalar>; or Value, see `number`
 //   int, SymInt            int64_t or Dim              int64_t refuses a size that is symbolic
 //   int[], SymInt[]        std::vector<int64_t> or std::vector<Dim>; optional lists in std::optional
 //   float, bool, str       double, bool, std::string   and std::optional, std::vector of them

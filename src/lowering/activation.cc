@@ -1,16 +1,239 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
+namespace {
+
+Value clip(GraphBuilder& g, Value self, const Scalar& least, const Scalar& most) {
+  return in_kernel_type(
+      g, self, [&](Value x) { return g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most)); });
+}
+
+Value relu(GraphBuilder& g, Value self) {
+  return in_kernel_type(g, self, [&](Value x) {
+    return is_floating_point(x.element_type()) ? g.op("Relu", x) : g.op("Max", x, g.scalar_like(x, 0));
+  });
+}
+
+// x where it is positive, x * slope elsewhere.
+Value leaky_relu(GraphBuilder& g, Value self, double slope) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (x.element_type() != ElementType::float64) return g.op("LeakyRelu", x, attr("alpha", slope));
+    return g.op("Where", g.op("Greater", x, g.scalar_like(x, 0)), x, g.op("Mul", x, g.scalar_like(x, slope)));
+  });
+}
+
+// One slope, or one for each channel; channels are dim 1.
+Value prelu(GraphBuilder& g, Value self, Value weight) {
+  return in_kernel_type(g, self, [&](Value x) {
+    Value slope = operand(g, weight, g.result().element_type);
+    if (slope.rank() == 1 && x.rank() == 0) slope = g.squeeze(slope, {0});
+    if (slope.rank() == 1 && x.rank() > 2) {
+      std::vector<Dim> dims(x.rank() - 1, Dim(1));
+      dims[0] = slope.dim(0);
+      slope = g.reshape(slope, dims);
+    }
+    if (x.element_type() != ElementType::float64) return g.op("PRelu", x, slope);
+    return g.op("Where", g.op("Greater", x, g.scalar_like(x, 0)), x, g.op("Mul", x, slope));
+  });
+}
+
+// scale * x where x is positive, scale * alpha * (exp(x * input_scale) - 1) elsewhere.
+Value elu(GraphBuilder& g, Value self, double alpha, double scale, double input_scale) {
+  return in_kernel_type(g, self, [&](Value x) {
+    auto times = [&](Value value, double factor) {
+      return factor == 1 ? value : g.op("Mul", value, g.scalar_like(value, factor));
+    };
+    if (x.element_type() != ElementType::float64 && input_scale == 1)
+      return times(g.op("Elu", x, attr("alpha", alpha)), scale);
+    Value below = times(g.op("Sub", g.op("Exp", times(x, input_scale)), g.scalar_like(x, 1)), alpha * scale);
+    return g.op("Where", g.op("Greater", x, g.scalar_like(x, 0)), times(x, scale), below);
+  });
+}
+
+Value hardsigmoid(GraphBuilder& g, Value x) {
+  if (x.element_type() != ElementType::float64)
+    return g.op("HardSigmoid", x, attr("alpha", 1.0 / 6), attr("beta", 0.5));
+  Value shifted = g.op("Add", x, g.scalar_like(x, 3));
+  return g.op("Div", g.op("Clip", shifted, g.scalar_like(x, 0), g.scalar_like(x, 6)), g.scalar_like(x, 6));
+}
+
+Value hardswish(GraphBuilder& g, Value x) {
+  if (g.opset() >= 14 && x.element_type() != ElementType::float64) return g.op("HardSwish", x);
+  return g.op("Mul", x, hardsigmoid(g, x));
+}
+
+Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (g.opset() >= 20 && x.element_type() != ElementType::float64)
+      return g.op("Gelu", x, attr("approximate", approximate));
+    auto constant = [&](double value) { return g.scalar_like(x, value); };
+    // In the forms that ONNX Runtime recognizes and fuses.
+    if (approximate == "tanh") {
+      Value cubed = g.op("Mul", g.op("Pow", x, constant(3)), constant(0.044715));
+      Value inner = g.op("Mul", g.op("Add", x, cubed), constant(std::sqrt(2 / std::numbers::pi)));
+      Value factor = g.op("Add", g.op("Tanh", inner), constant(1));
+      return g.op("Mul", g.op("Mul", x, constant(0.5)), factor);
+    }
+    Value error = g.op("Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
+    return g.op("Mul", g.op("Mul", x, g.op("Add", error, constant(1))), constant(0.5));
+  });
+}
+
+// log(1 + exp(beta * x)) / beta, and x itself where beta * x exceeds the threshold.
+Value softplus(GraphBuilder& g, Value self, double beta, double threshold) {
+  return in_kernel_type(g, self, [&](Value x) {
+    Value scaled = beta == 1 ? x : g.op("Mul", x, g.scalar_like(x, beta));
+    Value soft = g.op("Softplus", scaled);
+    if (beta != 1) soft = g.op("Div", soft, g.scalar_like(x, beta));
+    // From 20 on the two are equal up to rounding, except in float64.
+    if (threshold >= 20 && x.element_type() != ElementType::float64) return soft;
+    return g.op("Where", g.op("Greater", scaled, g.scalar_like(x, threshold)), x, soft);
+  });
+}
+
+Value mish(GraphBuilder& g, Value x) {
+  if (g.opset() >= 18) return g.op("Mish", x);
+  return g.op("Mul", x, g.op("Tanh", g.op("Softplus", x)));
+}
+
+Value softmax(GraphBuilder& g, std::string_view op, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (x.rank() == 0) return g.squeeze(g.op(op, g.unsqueeze(x, {0}), attr("axis", 0)), {0});
+    return g.op(op, x, attr("axis", dim));
+  });
+}
+
+// Zeros instead of NaN where all of a row is -inf.
+Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  Value greatest = g.reduce("ReduceMax", x, {dim}, true);
+  Value hidden = g.op("Equal", greatest, g.scalar_like(x, -INFINITY));
+  Value soft = operand(g, softmax(g, "Softmax", self, dim), type);
+  return g.cast(g.op("Where", hidden, g.scalar_like(x, 0), soft), type);
+}
+
+Value glu(GraphBuilder& g, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    const Dim half = floor_div(x.dim(dim), Dim(2));
+    const std::vector<Value> parts = g.split(x, dim, std::vector{half, half});
+    return g.op("Mul", parts[0], g.op("Sigmoid", parts[1]));
+  });
+}
+
+void check_dropout(const GraphBuilder& g, double p, bool train) {
+  if (train && p != 0) g.refuse("dropout is random in training mode; call model.eval() before the export");
+}
+
+}  // namespace
 
 void register_activation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  on("aten::relu(Tensor self) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self) { return g.op("Relu", self); });
+  on("aten::relu(Tensor self) -> Tensor", Since{9}, relu);
+  on("aten::relu6(Tensor self) -> Tensor", Since{12},
+     [](GraphBuilder& g, Value self) { return clip(g, self, 0, 6); });
+  on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{12}, clip);
 
-  on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{11},
-     [](GraphBuilder& g, Value self, Scalar min_val, Scalar max_val) {
-       return g.op("Clip", self, g.scalar_like(self, min_val), g.scalar_like(self, max_val));
+  on("aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Scalar slope) { return leaky_relu(g, self, slope.to_double()); });
+  on("aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, "
+     "Generator? generator=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Scalar lower, Scalar upper, bool training, Ignored) {
+       if (training) g.refuse("its slopes are random in training mode; call model.eval() before the export");
+       return leaky_relu(g, self, (lower.to_double() + upper.to_double()) / 2);
+     });
+  on("aten::prelu(Tensor self, Tensor weight) -> Tensor", Since{9}, prelu);
+
+  on("aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Scalar alpha, Scalar scale, Scalar input_scale) {
+       return elu(g, self, alpha.to_double(), scale.to_double(), input_scale.to_double());
+     });
+  on("aten::celu(Tensor self, Scalar alpha=1.) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Scalar alpha) {
+       return elu(g, self, alpha.to_double(), 1, 1 / alpha.to_double());
+     });
+  on("aten::selu(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
+    // The constants of Klambauer et al. 2017, arXiv:1706.02515.
+    return elu(g, self, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1);
+  });
+
+  using Unary = Value (*)(GraphBuilder&, Value);
+  const std::pair<const char*, Unary> floating[] = {
+      {"hardsigmoid", hardsigmoid},
+      {"hardswish", hardswish},
+      {"mish", mish},
+      {"silu", [](GraphBuilder& g, Value x) { return g.op("Mul", x, g.op("Sigmoid", x)); }},
+      {"log_sigmoid", [](GraphBuilder& g, Value x) { return g.op("Neg", g.op("Softplus", g.op("Neg", x))); }},
+  };
+  for (const auto& [name, compute] : floating) {
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{9},
+       [compute = compute](GraphBuilder& g, Value self) {
+         return in_kernel_type(g, self, [&](Value x) { return compute(g, x); });
+       });
+  }
+  on("aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor", Since{9}, gelu);
+  on("aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Scalar beta, Scalar threshold) {
+       return softplus(g, self, beta.to_double(), threshold.to_double());
+     });
+  on("aten::glu(Tensor self, int dim=-1) -> Tensor", Since{13}, glu);
+
+  on("aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", Since{12},
+     [](GraphBuilder& g, Value self, Scalar threshold, Scalar value) {
+       return in_kernel_type(g, self, [&](Value x) {
+         Value below = g.op("LessOrEqual", x, g.scalar_like(x, threshold));
+         return g.op("Where", below, g.scalar_like(x, value), x);
+       });
+     });
+  // Not ONNX's Shrink, which takes NaN for 0.
+  on("aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
+     [](GraphBuilder& g, Value self, Scalar lambd) {
+       return in_kernel_type(g, self, [&](Value x) {
+         const double bound = lambd.to_double();
+         return g.op("Sub", x, g.op("Clip", x, g.scalar_like(x, -bound), g.scalar_like(x, bound)));
+       });
+     });
+  on("aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
+     [](GraphBuilder& g, Value self, Scalar lambd) {
+       return in_kernel_type(g, self, [&](Value x) {
+         Value small = g.op("LessOrEqual", g.op("Abs", x), g.scalar_like(x, lambd));
+         return g.op("Where", small, g.scalar_like(x, 0), x);
+       });
+     });
+
+  for (const char* line : {"aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+                           "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+                           "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
+    on(line, Since{13},
+       [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, "Softmax", self, dim); });
+  }
+  for (const char* line :
+       {"aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+        "aten::special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+        "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
+    on(line, Since{13},
+       [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, "LogSoftmax", self, dim); });
+  }
+  on("aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Since{13}, safe_softmax);
+
+  for (const char* name : {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"}) {
+    on(fmt::format("aten::{}(Tensor input, float p, bool train) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, Value input, double p, bool train) {
+         check_dropout(g, p, train);
+         return input;
+       });
+  }
+  on("aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Since{9},
+     [](GraphBuilder& g, Value input, double p, std::optional<bool> train) {
+       check_dropout(g, p, train.value_or(true));
+       return std::array{input, filled(g, input.dims(), true, ElementType::boolean)};
      });
 }
 

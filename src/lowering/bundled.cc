@@ -5,14 +5,21 @@ namespace opbridge {
 SymbolicRegistry SymbolicRegistry::with_bundled() {
   SymbolicRegistry registry;
   lowering::register_activation(registry);
+  lowering::register_arithmetic(registry);
   lowering::register_attention(registry);
+  lowering::register_bitwise(registry);
+  lowering::register_cast(registry);
+  lowering::register_comparison(registry);
   lowering::register_convolution(registry);
+  lowering::register_creation(registry);
   lowering::register_indexing(registry);
   lowering::register_linear(registry);
   lowering::register_normalization(registry);
   lowering::register_pooling(registry);
+  lowering::register_reduction(registry);
   lowering::register_resize(registry);
   lowering::register_shape(registry);
+  lowering::register_unary(registry);
   return registry;
 }
 

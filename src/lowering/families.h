@@ -6,13 +6,20 @@
 namespace opbridge::lowering {
 
 void register_activation(SymbolicRegistry& registry);
+void register_arithmetic(SymbolicRegistry& registry);
 void register_attention(SymbolicRegistry& registry);
+void register_bitwise(SymbolicRegistry& registry);
+void register_cast(SymbolicRegistry& registry);
+void register_comparison(SymbolicRegistry& registry);
 void register_convolution(SymbolicRegistry& registry);
+void register_creation(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
+void register_reduction(SymbolicRegistry& registry);
 void register_resize(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);
+void register_unary(SymbolicRegistry& registry);
 
 }  // namespace opbridge::lowering

@@ -15,7 +15,7 @@ bool kinds_fit(SchemaType::Kind schema, Parameter::Kind parameter) {
     case SchemaType::Kind::tensor:
       return parameter == Parameter::Kind::value;
     case SchemaType::Kind::scalar:
-      return parameter == Parameter::Kind::scalar;
+      return parameter == Parameter::Kind::scalar || parameter == Parameter::Kind::value;
     case SchemaType::Kind::integer:
     case SchemaType::Kind::sym_int:
       return parameter == Parameter::Kind::integer || parameter == Parameter::Kind::dim;

@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+bool is_one(const Scalar& value) { return value.is_static() && value.to_complex() == 1.0; }
+
+// The value of a Python number among the operands; nothing for tensors and for numbers known only at run
+// time.
+std::optional<double> static_number(GraphBuilder& g, Value value) {
+  if (!g.is_number(value) || is_complex(value.element_type())) return std::nullopt;
+  return g.cast(value, ElementType::float64).weight()->as<double>()[0];
+}
+
+// a + alpha * b, a - alpha * b.
+Value add_scaled(GraphBuilder& g, std::string_view op, Value a, Value b, const Scalar& alpha) {
+  const ElementType type = g.result().element_type;
+  if (type == ElementType::boolean) return g.op("Or", g.cast(a, type), g.cast(b, type));
+  if (!is_one(alpha)) {
+    b = operand(g, b, type);
+    b = g.op("Mul", b, g.scalar_like(b, alpha));
+  }
+  return elementwise(g, op, {a, b});
+}
+
+Value multiply(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  if (type == ElementType::boolean) return g.op("And", g.cast(a, type), g.cast(b, type));
+  return elementwise(g, "Mul", {a, b});
+}
+
+// Both in the kernel type.
+struct Pair {
+  Value a, b;
+};
+
+Pair operands(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  return {operand(g, a, type), operand(g, b, type)};
+}
+
+Value c_remainder(GraphBuilder& g, const Pair& p) { return g.op("Mod", p.a, p.b, attr("fmod", 1)); }
+
+// Whether a remainder has another sign than the divisor.
+Value signs_differ(GraphBuilder& g, Value remainder, Value divisor, std::optional<double> known_divisor) {
+  Value zero = g.scalar_like(remainder, 0);
+  if (known_divisor && *known_divisor > 0) return g.op("Less", remainder, zero);
+  if (known_divisor && *known_divisor < 0) return g.op("Greater", remainder, zero);
+  Value unequal = g.op("Xor", g.op("Less", remainder, zero), g.op("Less", divisor, zero));
+  return g.op("And", g.op("Not", g.op("Equal", remainder, zero)), unequal);
+}
+
+// Python's %: the sign of the divisor.
+Value remainder(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  const Pair p = operands(g, a, b);
+  if (!is_floating_point(type)) return g.cast(g.op("Mod", p.a, p.b), type);
+  Value rest = c_remainder(g, p);
+  Value differ = signs_differ(g, rest, p.b, static_number(g, b));
+  return g.cast(g.op("Where", differ, g.op("Add", rest, p.b), rest), type);
+}
+
+// Python's //. Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
+Value floor_divide(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  const Pair p = operands(g, a, b);
+  if (!is_floating_point(type)) {
+    // Div truncates; what is left after taking the remainder away divides exactly.
+    return g.cast(g.op("Div", g.op("Sub", p.a, g.op("Mod", p.a, p.b)), p.b), type);
+  }
+  const std::optional<double> divisor = static_number(g, b);
+  Value rest = c_remainder(g, p);
+  Value quotient = g.op("Div", g.op("Sub", p.a, rest), p.b);
+  Value one_less = g.cast(signs_differ(g, rest, p.b, divisor), p.a.element_type());
+  Value result = g.op("Round", g.op("Sub", quotient, one_less));
+  if (!divisor || *divisor == 0) {
+    Value by_zero = g.op("Equal", p.b, g.scalar_like(p.b, 0));
+    result = g.op("Where", by_zero, g.op("Div", p.a, p.b), result);
+  }
+  return g.cast(result, type);
+}
+
+Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>& rounding) {
+  if (!rounding) return elementwise(g, "Div", {a, b});
+  if (*rounding == "floor") return floor_divide(g, a, b);
+  const ElementType type = g.result().element_type;
+  const Pair p = operands(g, a, b);
+  Value quotient = g.op("Div", p.a, p.b);
+  return g.cast(is_floating_point(type) ? truncate(g, quotient) : quotient, type);
+}
+
+// By repeated squaring: ONNX Runtime's Pow of integers goes through float64.
+Value integer_power(GraphBuilder& g, Value base, int64_t exponent) {
+  Value result;
+  for (;; base = g.op("Mul", base, base)) {
+    if (exponent % 2 == 1) result = result ? g.op("Mul", result, base) : base;
+    exponent /= 2;
+    if (exponent == 0) return result;
+  }
+}
+
+Value power(GraphBuilder& g, Value base, Value exponent) {
+  const ElementType type = g.result().element_type;
+  if (type == ElementType::boolean) {
+    // 0 ** 1 alone is 0.
+    return g.op("Or", g.cast(base, type), g.op("Not", g.cast(exponent, type)));
+  }
+  const std::optional<double> known = static_number(g, exponent);
+  Value x = operand(g, base, type);
+  if (known && *known == 1) return g.cast(x, type);
+  if (known && *known == 0.5) return g.cast(g.op("Sqrt", x), type);
+  if (known && *known == -1 && is_floating_point(type)) return g.cast(g.op("Reciprocal", x), type);
+  if (known && *known > 1 && is_integral(type)) {
+    return g.cast(integer_power(g, x, static_cast<int64_t>(*known)), type);
+  }
+  return g.cast(g.op("Pow", x, operand(g, exponent, type)), type);
+}
+
+// self + value * (a op b)
+Value add_of(GraphBuilder& g, std::string_view op, Value self, Value a, Value b, const Scalar& value) {
+  const ElementType type = g.result().element_type;
+  Value term = g.op(op, operand(g, a, type), operand(g, b, type));
+  if (!is_one(value)) term = g.op("Mul", term, g.scalar_like(term, value));
+  return g.cast(g.op("Add", operand(g, self, type), term), type);
+}
+
+// From the nearer of the two ends, as PyTorch computes it.
+Value lerp(GraphBuilder& g, Value self, Value end, Value weight) {
+  const ElementType type = g.result().element_type;
+  const Pair p = operands(g, self, end);
+  Value w = operand(g, weight, type);
+  Value difference = g.op("Sub", p.b, p.a);
+  auto from_start = [&] { return g.op("Add", p.a, g.op("Mul", w, difference)); };
+  auto from_end = [&] {
+    return g.op("Sub", p.b, g.op("Mul", difference, g.op("Sub", g.scalar_like(w, 1), w)));
+  };
+  Value result;
+  if (const std::optional<double> known = static_number(g, weight)) {
+    result = std::abs(*known) < 0.5 ? from_start() : from_end();
+  } else {
+    Value near_start = g.op("Less", g.op("Abs", w), g.scalar_like(w, 0.5));
+    result = g.op("Where", near_start, from_start(), from_end());
+  }
+  return g.cast(result, type);
+}
+
+// Each name in its Tensor and its Scalar overload: both arguments are operands.
+template <class Add, class F>
+void on_binary(const Add& on, std::string_view name, int opset, F function) {
+  on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", name), Since{opset}, function);
+  on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other) -> Tensor", name), Since{opset}, function);
+}
+
+}  // namespace
+
+void register_arithmetic(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  for (const auto& [name, op] : {std::pair{"add", "Add"}, {"sub", "Sub"}, {"subtract", "Sub"}}) {
+    auto function = [op = op](GraphBuilder& g, Value self, Value other, Scalar alpha) {
+      return add_scaled(g, op, self, other, alpha);
+    };
+    on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", name), Since{9},
+       function);
+    on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", name), Since{9},
+       function);
+  }
+  auto reversed = [](GraphBuilder& g, Value self, Value other, Scalar alpha) {
+    return add_scaled(g, "Sub", other, self, alpha);
+  };
+  on("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", Since{9}, reversed);
+  on("aten::rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", Since{9}, reversed);
+
+  on_binary(on, "mul", 9, multiply);
+  on_binary(on, "multiply", 9, multiply);
+  for (const char* name : {"div", "divide", "true_divide"}) {
+    on_binary(on, name, 9, [](GraphBuilder& g, Value a, Value b) { return divide(g, a, b, {}); });
+  }
+  for (const char* name : {"div", "divide"}) {
+    on(fmt::format("aten::{}.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", name),
+       Since{10}, divide);
+    on(fmt::format("aten::{}.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", name),
+       Since{10}, divide);
+  }
+  on("aten::floor_divide(Tensor self, Tensor other) -> Tensor", Since{10}, floor_divide);
+  on("aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor", Since{10}, floor_divide);
+  on_binary(on, "remainder", 10, remainder);
+  on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{10}, remainder);
+  on_binary(on, "fmod", 10, [](GraphBuilder& g, Value a, Value b) {
+    return g.cast(c_remainder(g, operands(g, a, b)), g.result().element_type);
+  });
+
+  for (const char* name : {"pow", "float_power"}) {
+    on(fmt::format("aten::{}.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", name), Since{12}, power);
+    on(fmt::format("aten::{}.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", name), Since{12}, power);
+    on(fmt::format("aten::{}.Scalar(Scalar self, Tensor exponent) -> Tensor", name), Since{12}, power);
+  }
+
+  for (const auto& [name, op] : {std::pair{"addcmul", "Mul"}, {"addcdiv", "Div"}}) {
+    on(fmt::format("aten::{}(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
+                   name),
+       Since{9}, [op = op](GraphBuilder& g, Value self, Value a, Value b, Scalar value) {
+         return add_of(g, op, self, a, b, value);
+       });
+  }
+  on("aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", Since{9}, lerp);
+  on("aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", Since{9}, lerp);
+}
+
+}  // namespace opbridge::lowering

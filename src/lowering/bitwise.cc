@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+bool is_unsigned(ElementType type) {
+  return type == ElementType::uint8 || type == ElementType::uint16 || type == ElementType::uint32 ||
+         type == ElementType::uint64;
+}
+
+int64_t bits(ElementType type) { return static_cast<int64_t>(bits_of(type)); }
+
+// `logical` of bools, `bitwise` of integers.
+Value bitwise(GraphBuilder& g, const char* logical, const char* integral, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  if (type != ElementType::boolean && g.opset() < 18)
+    g.refuse("ONNX has bitwise operators on integers since opset 18; export with opset_version=18 or later");
+  return g.op(type == ElementType::boolean ? logical : integral, g.cast(a, type), g.cast(b, type));
+}
+
+Value bitwise_not(GraphBuilder& g, Value self) {
+  if (self.element_type() == ElementType::boolean) return g.op("Not", self);
+  if (g.opset() >= 18) return g.op("BitwiseNot", self);
+  return in_kernel_type(g, self, [&](Value x) { return g.op("Sub", g.scalar_like(x, -1), x); });
+}
+
+// The type in which BitShift shifts unsigned integers: ONNX Runtime has no kernel for 16 bits.
+ElementType shift_type(ElementType type) { return type == ElementType::uint16 ? ElementType::uint32 : type; }
+
+Value shift_unsigned(GraphBuilder& g, const char* direction, Value self, Value other,
+                     std::optional<int64_t> count) {
+  const ElementType type = g.result().element_type, wide = shift_type(type);
+  Value x = g.cast(g.cast(self, type), wide), by = g.cast(g.cast(other, type), wide);
+  Value shifted = g.op("BitShift", x, by, attr("direction", direction));
+  if (!count) {
+    // A shift by all bits or more is 0 in PyTorch, and not defined in ONNX.
+    Value inside = g.op("Less", g.cast(by, ElementType::int64), g.scalar(bits(type), ElementType::int64));
+    shifted = g.op("Mul", shifted, g.cast(inside, wide));
+  }
+  return g.cast(shifted, type);
+}
+
+// BitShift takes unsigned integers only; signed ones are multiplied or divided by a power of two.
+Value shift_signed(GraphBuilder& g, bool left, Value self, int64_t count) {
+  return in_kernel_type(g, self, [&](Value x) {
+    const bool divisor_fits = count < bits(x.element_type()) - 1;
+    if (!left && !divisor_fits) {
+      Value negative = g.op("Less", x, g.scalar_like(x, 0));
+      return g.op("Neg", g.cast(negative, x.element_type()));
+    }
+    Value power = g.scalar_like(x, static_cast<int64_t>(uint64_t{1} << count));
+    if (left) return g.op("Mul", x, power);
+    return g.op("Div", g.op("Sub", x, g.op("Mod", x, power)), power);  // towards minus infinity
+  });
+}
+
+Value shift(GraphBuilder& g, bool left, Value self, Value other) {
+  const ElementType type = g.result().element_type;
+  if (!is_integral(type)) g.refuse("only integers can be shifted in ONNX");
+  std::optional<int64_t> count;
+  if (other.weight() && other.type().dims->empty()) {
+    count = g.cast(g.cast(other, type), ElementType::int64).weight()->as<int64_t>()[0];
+    if (*count < 0 || *count >= bits(type)) {
+      if (left || is_unsigned(type)) return filled(g, *g.result().dims, 0, type);
+      count = bits(type) - 1;
+    }
+  }
+  if (is_unsigned(type)) return shift_unsigned(g, left ? "LEFT" : "RIGHT", self, other, count);
+  if (!count)
+    g.refuse("ONNX shifts unsigned integers only; cast to an unsigned type, or shift by a constant");
+  if (self.type().dims != g.result().dims) self = g.expand(self, *g.result().dims);
+  return shift_signed(g, left, self, *count);
+}
+
+Value logical(GraphBuilder& g, const char* op, Value a, Value b) {
+  return g.op(op, g.cast(a, ElementType::boolean), g.cast(b, ElementType::boolean));
+}
+
+}  // namespace
+
+void register_bitwise(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  struct Names {
+    const char *name, *logical, *integral;
+  };
+  for (const auto& [name, of_bools, of_integers] :
+       {Names{"and", "And", "BitwiseAnd"}, {"or", "Or", "BitwiseOr"}, {"xor", "Xor", "BitwiseXor"}}) {
+    auto function = [of_bools = of_bools, of_integers = of_integers](GraphBuilder& g, Value a, Value b) {
+      return bitwise(g, of_bools, of_integers, a, b);
+    };
+    for (const std::string& spelled : {fmt::format("__{}__", name), fmt::format("bitwise_{}", name)}) {
+      on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", spelled), Since{9}, function);
+      on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other) -> Tensor", spelled), Since{9}, function);
+    }
+    on(fmt::format("aten::bitwise_{}.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", name), Since{9},
+       function);
+    on(fmt::format("aten::logical_{}(Tensor self, Tensor other) -> Tensor", name), Since{9},
+       [of_bools = of_bools](GraphBuilder& g, Value a, Value b) { return logical(g, of_bools, a, b); });
+  }
+  on("aten::bitwise_not(Tensor self) -> Tensor", Since{9}, bitwise_not);
+  on("aten::logical_not(Tensor self) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self) { return g.op("Not", g.cast(self, ElementType::boolean)); });
+
+  for (const bool left : {true, false}) {
+    auto function = [left](GraphBuilder& g, Value self, Value other) { return shift(g, left, self, other); };
+    const char* letter = left ? "l" : "r";
+    const char* word = left ? "left" : "right";
+    on(fmt::format("aten::__{}shift__.Tensor(Tensor self, Tensor other) -> Tensor", letter), Since{11},
+       function);
+    on(fmt::format("aten::__{}shift__.Scalar(Tensor self, Scalar other) -> Tensor", letter), Since{11},
+       function);
+    on(fmt::format("aten::bitwise_{}_shift.Tensor(Tensor self, Tensor other) -> Tensor", word), Since{11},
+       function);
+    on(fmt::format("aten::bitwise_{}_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor", word),
+       Since{11}, function);
+    on(fmt::format("aten::bitwise_{}_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", word),
+       Since{11}, function);
+  }
+}
+
+}  // namespace opbridge::lowering

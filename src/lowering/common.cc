@@ -1,0 +1,91 @@
+#include "lowering/common.h"
+
+#include <limits>
+
+#include "symbolic/constants.h"
+
+namespace opbridge::lowering {
+
+ElementType kernel_type(ElementType type) {
+  switch (type) {
+    case ElementType::boolean:
+    case ElementType::int8:
+    case ElementType::uint8:
+    case ElementType::int16:
+    case ElementType::uint16:
+      return ElementType::int32;
+    case ElementType::uint32:
+      return ElementType::int64;
+    case ElementType::bfloat16:
+      return ElementType::float32;
+    default:
+      return type;
+  }
+}
+
+Value operand(GraphBuilder& g, Value value, ElementType type) {
+  if (is_complex(type) || is_complex(value.element_type()))
+    g.refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
+  // PyTorch does not round a Python number to float16 or bfloat16 before it computes.
+  const bool as_it_is = g.is_number(value) && is_floating_point(type);
+  return g.cast(as_it_is ? value : g.cast(value, type), kernel_type(type));
+}
+
+Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
+                  std::vector<Attr> attributes) {
+  const ElementType type = g.result().element_type;
+  for (Value& value : operands) value = operand(g, value, type);
+  std::vector<Operand> all{std::move(operands)};
+  all.insert(all.end(), attributes.begin(), attributes.end());
+  return g.cast(g.op_list(op, 1, std::move(all)).front(), type);
+}
+
+ElementType result_type(const GraphBuilder& g, std::span<const Value> operands) {
+  using Category = PromotionOperand::Category;
+  std::vector<PromotionOperand> kinds;
+  for (Value value : operands) {
+    const Category category = g.is_number(value)                       ? Category::number
+                              : value.ranked() && value.dims().empty() ? Category::zero_dim_tensor
+                                                                       : Category::tensor;
+    kinds.push_back({value.element_type(), category});
+  }
+  return promote(kinds);
+}
+
+Value truncate(GraphBuilder& g, Value value) {
+  Value negative = g.op("Less", value, g.scalar_like(value, 0));
+  return g.op("Where", negative, g.op("Ceil", value), g.op("Floor", value));
+}
+
+Value is_negative(GraphBuilder& g, Value value) {
+  Value zero = g.scalar_like(value, 0);
+  Value below = g.op("Less", value, zero);
+  if (!is_floating_point(value.element_type())) return below;
+  return g.op("Or", below, g.op("Less", g.op("Reciprocal", value), zero));
+}
+
+double greatest_finite(ElementType type) {
+  switch (type) {
+    case ElementType::float16:
+      return 65504;
+    case ElementType::bfloat16:
+      return 0x1.FEp127;
+    case ElementType::float32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type) {
+  if (dims.empty()) return g.scalar(value, type);
+  if (type == ElementType::bfloat16) return g.cast(filled(g, dims, value, ElementType::float32), type);
+  if (!value.is_static()) return g.expand(g.scalar(value, type), dims);
+  ir::Weight element = scalar_weight(value, type);
+  element.dims = {1};
+  Value result = g.op("ConstantOfShape", g.sizes(dims), attr("value", std::move(element)));
+  result.get()->type = ir::TensorType{type, std::vector<Dim>(dims.begin(), dims.end())};
+  return result;
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,42 @@
+// What several families of lowerings share.
+#pragma once
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge::lowering {
+
+// The element type to compute `type` in: itself, or the next wider one where ONNX Runtime lacks kernels.
+// Every version has them for float16 to float64, int32 and int64; they wrap and round as PyTorch's do once
+// the result is cast back. PyTorch, too, computes bfloat16 in float32.
+ElementType kernel_type(ElementType type);
+
+// `value` as an operand of a PyTorch operator that computes in `type`, in the kernel type of `type`. Refuses
+// complex numbers.
+Value operand(GraphBuilder& g, Value value, ElementType type);
+
+// `op` of operands in the type that PyTorch computes in, which is that of the call's result.
+Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
+                  std::vector<Attr> attributes = {});
+
+// What `compute` makes of `self` in the kernel type of the call's result.
+template <class F>
+Value in_kernel_type(GraphBuilder& g, Value self, F compute) {
+  const ElementType type = g.result().element_type;
+  return g.cast(compute(operand(g, self, type)), type);
+}
+
+// torch.result_type of tensors and Python numbers.
+ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
+
+// Rounded towards zero. `value` in a kernel type of floating point.
+Value truncate(GraphBuilder& g, Value value);
+
+// The sign bit, that of -0.0 too; not NaN's. `value` in a kernel type.
+Value is_negative(GraphBuilder& g, Value value);
+
+double greatest_finite(ElementType type);
+
+// A tensor of `dims`, all `value`.
+Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type);
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,217 @@
+// Tensors made from numbers. Size and element type are those that PyTorch gave the result.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "symbolic/constants.h"
+
+namespace opbridge::lowering {
+namespace {
+
+constexpr const char* kOptions =
+    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
+
+Value filled_result(GraphBuilder& g, const Scalar& value) {
+  return filled(g, *g.result().dims, value, g.result().element_type);
+}
+
+Value from_numbers(GraphBuilder& g, std::span<const double> values, std::vector<int64_t> dims) {
+  return g.cast(g.constant(ir::Weight::of(values, std::move(dims))), g.result().element_type);
+}
+
+Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scalar& step) {
+  const ElementType type = g.result().element_type, kernel = kernel_type(type);
+  const Dim& count = g.result().dims->at(0);
+  auto is = [](const Scalar& number, int64_t value) {
+    return number.is_static() && number.to_double() == static_cast<double>(value);
+  };
+  if (is_integral(type) && start.is_integral() && end.is_integral() && step.is_integral()) {
+    return g.cast(g.op("Range", g.scalar(start, kernel), g.scalar(end, kernel), g.scalar(step, kernel)),
+                  type);
+  }
+  // PyTorch counts the elements first, and computes each from its place, in float64.
+  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
+  Value result = g.op("Range", zero, g.size(count), one);
+  const ElementType wide = is_integral(type) ? ElementType::int64 : ElementType::float64;
+  if (is(start, 0) && is(step, 1)) return g.cast(result, type);
+  result = g.cast(result, wide);
+  if (!is(step, 1)) result = g.op("Mul", result, g.scalar(step, wide));
+  if (!is(start, 0)) result = g.op("Add", result, g.scalar(start, wide));
+  return g.cast(result, type);
+}
+
+// From both ends to the middle, with steps in the precision of the result, as PyTorch computes it.
+template <class T>
+std::vector<double> linspace(T start, T end, int64_t steps) {
+  std::vector<double> values(steps);
+  const T step = steps > 1 ? (end - start) / static_cast<T>(steps - 1) : T(0);
+  for (int64_t i = 0; i < steps; ++i) {
+    values[i] = i < steps / 2 || steps == 1 ? start + step * static_cast<T>(i)
+                                            : end - step * static_cast<T>(steps - 1 - i);
+  }
+  return values;
+}
+
+std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar& end, int64_t steps) {
+  const ElementType type = g.result().element_type;
+  if (is_integral(type))
+    return linspace<double>(static_cast<double>(start.to_int()), static_cast<double>(end.to_int()), steps);
+  if (type == ElementType::float64) return linspace<double>(start.to_double(), end.to_double(), steps);
+  return linspace<float>(static_cast<float>(start.to_double()), static_cast<float>(end.to_double()), steps);
+}
+
+Value eye(GraphBuilder& g) {
+  const ElementType type = g.result().element_type, kernel = kernel_type(type);
+  return g.cast(g.op("EyeLike", filled(g, *g.result().dims, 0, kernel), attr("dtype", kernel)), type);
+}
+
+// 0, 1, … size - 1 as a column (axis -2) or a row (axis -1).
+Value places(GraphBuilder& g, Value like, int64_t axis) {
+  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
+  Value range = g.op("Range", zero, g.dim_of(like, axis), one);
+  range.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{like.dim(axis)}};
+  return axis == -1 ? range : g.unsqueeze(range, {-1});
+}
+
+// The triangle above the diagonal number `diagonal`, or below it; zero elsewhere.
+Value triangle(GraphBuilder& g, bool upper, Value self, const Dim& diagonal) {
+  const ElementType type = g.result().element_type;
+  Value x = self;
+  // Trilu has kernels for bool too.
+  if (type != ElementType::boolean) x = operand(g, self, type);
+  if (g.opset() >= 14) return g.cast(g.op("Trilu", x, g.size(diagonal), attr("upper", upper)), type);
+  Value border = g.op("Add", places(g, self, -2), g.size(diagonal));
+  Value kept = g.op(upper ? "GreaterOrEqual" : "LessOrEqual", places(g, self, -1), border);
+  if (type == ElementType::boolean) return g.op("And", x, kept);
+  return g.cast(g.op("Where", kept, x, g.scalar_like(x, 0)), type);
+}
+
+Value triangle_indices(GraphBuilder& g, bool upper, int64_t rows, int64_t columns, int64_t offset) {
+  std::vector<double> row, column;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      if (upper ? j < i + offset : j > i + offset) continue;
+      row.push_back(static_cast<double>(i));
+      column.push_back(static_cast<double>(j));
+    }
+  }
+  const auto count = static_cast<int64_t>(row.size());
+  row.insert(row.end(), column.begin(), column.end());
+  return from_numbers(g, row, {2, count});
+}
+
+Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
+  if (classes < 0) g.refuse("the number of classes depends on the values; pass num_classes");
+  return g.op("OneHot", self, g.scalar(classes, ElementType::int64), g.ints({0, 1}));
+}
+
+}  // namespace
+
+void register_creation(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  // What is uninitialized in PyTorch is zero here.
+  for (const auto& [name, value] : {std::pair{"zeros", 0}, {"ones", 1}, {"empty", 0}}) {
+    const bool is_empty = std::string_view(name) == "empty";
+    on(fmt::format("aten::new_{}(Tensor self, SymInt[] size, *, {}) -> Tensor", name, kOptions), Since{9},
+       [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+         return filled_result(g, value);
+       });
+    on(fmt::format("aten::{}_like(Tensor self, *, {}, MemoryFormat? memory_format=None) -> Tensor", name,
+                   kOptions),
+       Since{9}, [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+         return filled_result(g, value);
+       });
+    if (is_empty) continue;
+    on(fmt::format("aten::{}(SymInt[] size, *, {}) -> Tensor", name, kOptions), Since{9},
+       [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) {
+         return filled_result(g, value);
+       });
+  }
+  on(fmt::format(
+         "aten::empty.memory_format(SymInt[] size, *, {}, MemoryFormat? memory_format=None) -> Tensor",
+         kOptions),
+     Since{9}, [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, 0);
+     });
+  on(fmt::format("aten::empty_permuted(SymInt[] size, int[] physical_layout, *, {}) -> Tensor", kOptions),
+     Since{9}, [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, 0);
+     });
+  on(fmt::format("aten::empty_strided(SymInt[] size, SymInt[] stride, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, 0);
+     });
+
+  on(fmt::format("aten::full(SymInt[] size, Scalar fill_value, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Ignored, Scalar value, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, value);
+     });
+  on(fmt::format("aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {}) -> Tensor", kOptions),
+     Since{9}, [](GraphBuilder& g, Ignored, Ignored, Scalar value, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, value);
+     });
+  on(fmt::format("aten::full_like(Tensor self, Scalar fill_value, *, {}, MemoryFormat? memory_format=None) "
+                 "-> Tensor",
+                 kOptions),
+     Since{9}, [](GraphBuilder& g, Ignored, Scalar value, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, value);
+     });
+  on("aten::fill.Scalar(Tensor self, Scalar value) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, Scalar value) { return filled_result(g, value); });
+  on("aten::fill.Tensor(Tensor self, Tensor value) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, Value value) { return filled_result(g, value); });
+  on("aten::zero(Tensor self) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored) { return filled_result(g, 0); });
+  on(fmt::format("aten::scalar_tensor(Scalar s, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Scalar value, Ignored, Ignored, Ignored, Ignored) {
+       return filled_result(g, value);
+     });
+
+  on(fmt::format("aten::arange(Scalar end, *, {}) -> Tensor", kOptions), Since{11},
+     [](GraphBuilder& g, Scalar end, Ignored, Ignored, Ignored, Ignored) { return arange(g, 0, end, 1); });
+  on(fmt::format("aten::arange.start(Scalar start, Scalar end, *, {}) -> Tensor", kOptions), Since{11},
+     [](GraphBuilder& g, Scalar start, Scalar end, Ignored, Ignored, Ignored, Ignored) {
+       return arange(g, start, end, 1);
+     });
+  on(fmt::format("aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {}) -> Tensor",
+                 kOptions),
+     Since{11},
+     [](GraphBuilder& g, Scalar start, Scalar end, Scalar step, Ignored, Ignored, Ignored, Ignored) {
+       return arange(g, start, end, step);
+     });
+  on(fmt::format("aten::linspace(Scalar start, Scalar end, int steps, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Scalar start, Scalar end, int64_t steps, Ignored, Ignored, Ignored, Ignored) {
+       return from_numbers(g, linspace(g, start, end, steps), {steps});
+     });
+  on(fmt::format("aten::logspace(Scalar start, Scalar end, int steps, float base=10., *, {}) -> Tensor",
+                 kOptions),
+     Since{9},
+     [](GraphBuilder& g, Scalar start, Scalar end, int64_t steps, double base, Ignored, Ignored, Ignored,
+        Ignored) {
+       std::vector<double> values = linspace(g, start, end, steps);
+       for (double& value : values) value = std::pow(base, value);
+       return from_numbers(g, values, {steps});
+     });
+
+  on(fmt::format("aten::eye(SymInt n, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) { return eye(g); });
+  on(fmt::format("aten::eye.m(SymInt n, SymInt m, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) { return eye(g); });
+  for (const bool upper : {true, false}) {
+    const char* name = upper ? "triu" : "tril";
+    on(fmt::format("aten::{}(Tensor self, SymInt diagonal=0) -> Tensor", name), Since{12},
+       [upper](GraphBuilder& g, Value self, Dim diagonal) { return triangle(g, upper, self, diagonal); });
+    on(fmt::format("aten::{}_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, "
+                   "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+                   name),
+       Since{9},
+       [upper](GraphBuilder& g, int64_t rows, int64_t columns, int64_t offset, Ignored, Ignored, Ignored,
+               Ignored) { return triangle_indices(g, upper, rows, columns, offset); });
+  }
+  on("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", Since{11}, one_hot);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,356 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
+
+std::vector<int64_t> axes_of(const Axes& axes, Value self) {
+  std::vector<int64_t> all;
+  if (axes && !axes->empty()) return wrap_axes(*axes, self.rank());
+  for (int64_t axis = 0; axis < self.rank(); ++axis) all.push_back(axis);
+  return all;
+}
+
+// How many elements make one element of the result.
+Dim count_of(Value self, const Axes& axes) {
+  Dim count(1);
+  if (self.rank() == 0) return count;
+  for (int64_t axis : axes_of(axes, self)) count = count * self.dim(axis);
+  return count;
+}
+
+Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
+  return g.cast(g.size(count_of(self, axes)), self.element_type());
+}
+
+// One ONNX reduction, in the type of PyTorch's result.
+Value reduce(GraphBuilder& g, std::string_view op, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return g.reduce(op, x, axes_of(axes, x), keepdim); });
+}
+
+// Of a value in a kernel type. ReduceMean of nothing is left open by ONNX, and NaN in PyTorch.
+Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  if (count_of(x, axes).is(0))
+    return g.op("Div", g.reduce("ReduceSum", x, axes_of(axes, x), keepdim), g.scalar_like(x, 0));
+  return g.reduce("ReduceMean", x, axes_of(axes, x), keepdim);
+}
+
+Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return mean_of(g, x, axes, keepdim); });
+}
+
+struct Moments {
+  Value variance, mean;
+};
+
+Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::optional<Scalar>& correction,
+                bool keepdim) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  const double correct = correction ? correction->to_double() : 1;
+  Value mean = mean_of(g, x, axes, true);
+  Value centered = g.op("Sub", x, mean);
+  Value variance;
+  const Dim count = count_of(x, axes);
+  if (correct == 0) {
+    variance = mean_of(g, g.op("Mul", centered, centered), axes, keepdim);
+  } else {
+    Value squares = g.reduce("ReduceSumSquare", centered, axes_of(axes, x), keepdim);
+    Value zero = g.scalar_like(x, 0), divisor;
+    if (count.is_static()) {
+      divisor = g.scalar_like(x, std::max(0.0, static_cast<double>(count.value()) - correct));
+    } else {
+      divisor = g.op("Max", g.op("Sub", count_value(g, x, axes), g.scalar_like(x, correct)), zero);
+    }
+    variance = g.op("Div", squares, divisor);
+  }
+  return {variance,
+          keepdim ? mean : g.squeeze(mean, x.rank() == 0 ? std::vector<int64_t>() : axes_of(axes, x))};
+}
+
+// var, std, var_mean, std_mean.
+struct MomentsOf {
+  bool root, with_mean;
+
+  std::vector<Value> operator()(GraphBuilder& g, Value self, const Axes& axes,
+                                const std::optional<Scalar>& correction, bool keepdim) const {
+    const ElementType type = g.result().element_type;
+    auto [variance, mean] = moments(g, self, axes, correction, keepdim);
+    std::vector<Value> results{g.cast(root ? g.op("Sqrt", variance) : variance, type)};
+    if (with_mean) results.push_back(g.cast(mean, type));
+    return results;
+  }
+};
+
+// Greatest or least elements. ONNX leaves open what ReduceMax and ArgMax make of NaN; in PyTorch it wins.
+class Extremum {
+ public:
+  Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {
+    const ElementType type = self.element_type();
+    x_ = operand(g, self, type);
+    if (is_floating_point(type)) nan_ = g.cast(g.op("IsNaN", x_), ElementType::int32);
+  }
+
+  // In the kernel type.
+  Value value(const Axes& axes, bool keepdim) {
+    Value result = g_.reduce(greatest_ ? "ReduceMax" : "ReduceMin", x_, axes_of(axes, x_), keepdim);
+    if (!nan_) return result;
+    return g_.op("Where", any_nan(axes, keepdim), g_.scalar_like(x_, NAN), result);
+  }
+
+  Value place(int64_t axis, bool keepdim) {
+    if (x_.rank() == 0) return g_.scalar(0, ElementType::int64);
+    auto first = [&](const char* op, Value value) {
+      return g_.op(op, value, attr("axis", wrap_axis(axis, x_.rank())), attr("keepdims", keepdim));
+    };
+    Value result = first(greatest_ ? "ArgMax" : "ArgMin", x_);
+    if (!nan_) return result;
+    return g_.op("Where", any_nan(std::vector{axis}, keepdim), first("ArgMax", nan_), result);
+  }
+
+ private:
+  Value any_nan(const Axes& axes, bool keepdim) {
+    return g_.cast(g_.reduce("ReduceMax", nan_, axes_of(axes, x_), keepdim), ElementType::boolean);
+  }
+
+  GraphBuilder& g_;
+  bool greatest_;
+  Value x_;
+  Value nan_;  // int32: 1 where x is NaN; none for integers
+};
+
+Value extremum(GraphBuilder& g, bool greatest, Value self, const Axes& axes, bool keepdim) {
+  return g.cast(Extremum(g, greatest, self).value(axes, keepdim), self.element_type());
+}
+
+Value place_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optional<int64_t> dim,
+                        bool keepdim) {
+  if (dim) return Extremum(g, greatest, self).place(*dim, keepdim);
+  Value place = Extremum(g, greatest, g.reshape(self, {Dim(-1)})).place(0, false);
+  return g.reshape(place, *g.result().dims);
+}
+
+// Whether an element is not zero, or all are not; no axes given: over all, none in the list: over none.
+Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdim) {
+  Value x = g.cast(self, ElementType::boolean);
+  if (!axes || !axes->empty()) {
+    // Sum and product, unlike maximum and minimum, are right for no elements.
+    Value numbers = g.cast(x, ElementType::int32);
+    Value reduced = g.reduce(all ? "ReduceProd" : "ReduceSum", numbers, axes_of(axes, x), keepdim);
+    x = g.cast(reduced, ElementType::boolean);
+  }
+  return g.cast(x, g.result().element_type);
+}
+
+Value vector_norm(GraphBuilder& g, Value self, double order, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
+    if (order == 1) return over("ReduceL1", x);
+    if (order == 2) return over("ReduceL2", x);
+    Value size = g.op("Abs", x);
+    if (std::isinf(order)) {
+      Value result = Extremum(g, order > 0, size).value(axes, keepdim);
+      return result;
+    }
+    if (order == 0) {
+      Value zero = g.op("Equal", x, g.scalar_like(x, 0));
+      return over("ReduceSum", g.cast(g.op("Not", zero), x.element_type()));
+    }
+    Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
+    return g.op("Pow", sum, g.scalar_like(x, 1 / order));
+  });
+}
+
+Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, const Axes& axes, bool keepdim) {
+  return vector_norm(g, self, order ? order->to_double() : 2, axes, keepdim);
+}
+
+Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (x.rank() == 0) return x;
+    const bool half = x.element_type() == ElementType::float16;
+    Value wide = half ? g.cast(x, ElementType::float32) : x;
+    return g.cast(g.op("CumSum", wide, g.scalar(wrap_axis(dim, x.rank()), ElementType::int64)),
+                  x.element_type());
+  });
+}
+
+Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (x.rank() == 0) return x;
+    const int64_t axis = wrap_axis(dim, x.rank());
+    std::vector<Dim> dims = x.dims();
+    dims.erase(dims.begin() + axis);
+    const ir::TensorType slice{x.element_type(), dims};
+    ir::GraphPtr body = g.subgraph("cumprod", {slice, slice}, [](GraphBuilder& b, std::vector<Value> inputs) {
+      Value product = b.op("Mul", inputs[0], inputs[1]);
+      return std::vector{product, b.op("Identity", product)};
+    });
+    return g
+        .op_list("Scan", 2,
+                 {filled(g, dims, 1, x.element_type()), x, attr("body", body), attr("num_scan_inputs", 1),
+                  attr("scan_input_axes", std::vector{axis}), attr("scan_output_axes", std::vector{axis})})
+        .back();
+  });
+}
+
+Value count_nonzero(GraphBuilder& g, Value self, const Axes& axes) {
+  Value ones = g.cast(g.cast(self, ElementType::boolean), ElementType::int64);
+  return g.reduce("ReduceSum", ones, axes_of(axes, self), false);
+}
+
+Value without_nan(GraphBuilder& g, Value self) {
+  if (!is_floating_point(self.element_type())) return self;
+  Value x = operand(g, self, self.element_type());
+  return g.op("Where", g.op("IsNaN", x), g.scalar_like(x, 0), x);
+}
+
+Value nanmean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  Value counted = g.cast(g.op("Not", g.op("IsNaN", x)), x.element_type());
+  Value sum = g.reduce("ReduceSum", without_nan(g, x), axes_of(axes, x), keepdim);
+  return g.cast(g.op("Div", sum, g.reduce("ReduceSum", counted, axes_of(axes, x), keepdim)), type);
+}
+
+}  // namespace
+
+void register_reduction(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, Ignored) { return reduce(g, "ReduceSum", self, {}, false); });
+  on("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> "
+     "Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return reduce(g, "ReduceSum", self, axes, keepdim);
+     });
+  on("aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return reduce(g, "ReduceSum", without_nan(g, self), axes, keepdim);
+     });
+  on("aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return mean(g, self, {}, false); });
+  on("aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return mean(g, self, axes, keepdim);
+     });
+  on("aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return nanmean(g, self, axes, keepdim);
+     });
+  on("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return reduce(g, "ReduceProd", self, {}, false); });
+  on("aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim, Ignored) {
+       return reduce(g, "ReduceProd", self, std::vector{dim}, keepdim);
+     });
+  for (const char* name : {"logsumexp", "special_logsumexp"}) {
+    on(fmt::format("aten::{}(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
+         return reduce(g, "ReduceLogSumExp", self, axes, keepdim);
+       });
+  }
+
+  for (const auto& [name, moments] : {std::pair{"var", MomentsOf{false, false}},
+                                      {"std", MomentsOf{true, false}},
+                                      {"var_mean", MomentsOf{false, true}},
+                                      {"std_mean", MomentsOf{true, true}}}) {
+    const char* returns = moments.with_mean ? "(Tensor, Tensor)" : "Tensor";
+    on(fmt::format("aten::{}(Tensor self, bool unbiased=True) -> {}", name, returns), Since{9},
+       [moments = moments](GraphBuilder& g, Value self, bool unbiased) {
+         return moments(g, self, {}, unbiased ? 1 : 0, false);
+       });
+    on(fmt::format("aten::{}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {}",
+                   name, returns),
+       Since{9}, [moments = moments](GraphBuilder& g, Value self, Axes axes, bool unbiased, bool keepdim) {
+         return moments(g, self, axes, unbiased ? 1 : 0, keepdim);
+       });
+    on(fmt::format("aten::{}.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
+                   "bool keepdim=False) -> {}",
+                   name, returns),
+       Since{9},
+       [moments = moments](GraphBuilder& g, Value self, Axes axes, std::optional<Scalar> correction,
+                           bool keepdim) { return moments(g, self, axes, correction, keepdim); });
+  }
+
+  for (const bool greatest : {true, false}) {
+    const char* name = greatest ? "max" : "min";
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{12},
+       [greatest](GraphBuilder& g, Value self) { return extremum(g, greatest, self, {}, false); });
+    on(fmt::format("aten::a{}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", name), Since{12},
+       [greatest](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
+         return extremum(g, greatest, self, axes, keepdim);
+       });
+    on(fmt::format(
+           "aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", name),
+       Since{12}, [greatest](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+         Extremum found(g, greatest, self);
+         return std::array{g.cast(found.value(std::vector{dim}, keepdim), self.element_type()),
+                           found.place(dim, keepdim)};
+       });
+    on(fmt::format("aten::arg{}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", name), Since{12},
+       [greatest](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
+         return place_of_extremum(g, greatest, self, dim, keepdim);
+       });
+  }
+  on("aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+     Since{12}, [](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
+       const Axes axes = dim ? Axes(std::vector{*dim}) : std::nullopt;
+       return std::array{extremum(g, false, self, axes, keepdim), extremum(g, true, self, axes, keepdim)};
+     });
+
+  for (const bool all : {true, false}) {
+    const char* name = all ? "all" : "any";
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{13},
+       [all](GraphBuilder& g, Value self) { return truth(g, all, self, {}, false); });
+    on(fmt::format("aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", name), Since{13},
+       [all](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+         return truth(g, all, self, std::vector{dim}, keepdim);
+       });
+    on(fmt::format("aten::{}.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", name),
+       Since{13}, [all](GraphBuilder& g, Value self, Axes axes, bool keepdim) {
+         return truth(g, all, self, axes, keepdim);
+       });
+  }
+  on("aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::optional<int64_t> dim) {
+       return count_nonzero(g, self, dim ? Axes(std::vector{*dim}) : std::nullopt);
+     });
+  on("aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> axes) { return count_nonzero(g, self, axes); });
+
+  on("aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Scalar order, Axes axes, bool keepdim, Ignored) {
+       return norm(g, self, order, axes, keepdim);
+     });
+  on("aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, Scalar order) { return norm(g, self, order, {}, false); });
+  on("aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::optional<Scalar> order, std::vector<int64_t> axes, bool keepdim) {
+       return norm(g, self, order, axes, keepdim);
+     });
+  on("aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) "
+     "-> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value self, std::optional<Scalar> order, std::vector<int64_t> axes, bool keepdim,
+        Ignored) { return norm(g, self, order, axes, keepdim); });
+  on("aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
+       return norm(g, self, order, {}, false);
+     });
+
+  on("aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumsum(g, self, dim); });
+  on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumprod(g, self, dim); });
+}
+
+}  // namespace opbridge::lowering
