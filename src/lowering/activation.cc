@@ -86,10 +86,10 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
 }
 
 // log(1 + exp(beta * x)) / beta, and x itself where beta * x exceeds the threshold.
-Value softplus(GraphBuilder& g, Value self, double beta, double threshold) {
+Value softplus_above(GraphBuilder& g, Value self, double beta, double threshold) {
   return in_kernel_type(g, self, [&](Value x) {
     Value scaled = beta == 1 ? x : g.op("Mul", x, g.scalar_like(x, beta));
-    Value soft = g.op("Softplus", scaled);
+    Value soft = softplus(g, scaled);
     if (beta != 1) soft = g.op("Div", soft, g.scalar_like(x, beta));
     // From 20 on the two are equal up to rounding, except in float64.
     if (threshold >= 20 && x.element_type() != ElementType::float64) return soft;
@@ -98,8 +98,8 @@ Value softplus(GraphBuilder& g, Value self, double beta, double threshold) {
 }
 
 Value mish(GraphBuilder& g, Value x) {
-  if (g.opset() >= 18) return g.op("Mish", x);
-  return g.op("Mul", x, g.op("Tanh", g.op("Softplus", x)));
+  if (g.opset() >= 18 && x.element_type() != ElementType::float64) return g.op("Mish", x);
+  return g.op("Mul", x, g.op("Tanh", softplus(g, x)));
 }
 
 Value softmax(GraphBuilder& g, std::string_view op, Value self, int64_t dim) {
@@ -170,7 +170,7 @@ void register_activation(SymbolicRegistry& registry) {
       {"hardswish", hardswish},
       {"mish", mish},
       {"silu", [](GraphBuilder& g, Value x) { return g.op("Mul", x, g.op("Sigmoid", x)); }},
-      {"log_sigmoid", [](GraphBuilder& g, Value x) { return g.op("Neg", g.op("Softplus", g.op("Neg", x))); }},
+      {"log_sigmoid", [](GraphBuilder& g, Value x) { return g.op("Neg", softplus(g, g.op("Neg", x))); }},
   };
   for (const auto& [name, compute] : floating) {
     on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{9},
@@ -181,7 +181,7 @@ void register_activation(SymbolicRegistry& registry) {
   on("aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor", Since{9}, gelu);
   on("aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar beta, Scalar threshold) {
-       return softplus(g, self, beta.to_double(), threshold.to_double());
+       return softplus_above(g, self, beta.to_double(), threshold.to_double());
      });
   on("aten::glu(Tensor self, int dim=-1) -> Tensor", Since{13}, glu);
 

@@ -104,10 +104,6 @@ Value integer_power(GraphBuilder& g, Value base, int64_t exponent) {
 
 Value power(GraphBuilder& g, Value base, Value exponent) {
   const ElementType type = g.result().element_type;
-  if (type == ElementType::boolean) {
-    // 0 ** 1 alone is 0.
-    return g.op("Or", g.cast(base, type), g.op("Not", g.cast(exponent, type)));
-  }
   const std::optional<double> known = static_number(g, exponent);
   Value x = operand(g, base, type);
   if (known && *known == 1) return g.cast(x, type);

@@ -57,6 +57,21 @@ Value truncate(GraphBuilder& g, Value value) {
   return g.op("Where", negative, g.op("Ceil", value), g.op("Floor", value));
 }
 
+Value log1p(GraphBuilder& g, Value x) {
+  // Of u = 1 + x rounding has taken x - (u - 1); to first order log(u) lacks that much, over u.
+  Value one = g.scalar_like(x, 1);
+  Value u = g.op("Add", x, one), log = g.op("Log", u);
+  Value lost = g.op("Div", g.op("Sub", g.op("Sub", u, one), x), u);
+  Value small = g.op("Less", g.op("Abs", x), g.scalar_like(x, 0.5));
+  return g.op("Where", small, g.op("Sub", log, lost), log);
+}
+
+Value softplus(GraphBuilder& g, Value x) {
+  if (x.element_type() != ElementType::float64) return g.op("Softplus", x);
+  Value small = log1p(g, g.op("Exp", g.op("Neg", g.op("Abs", x))));
+  return g.op("Add", g.op("Max", x, g.scalar_like(x, 0)), small);
+}
+
 Value is_negative(GraphBuilder& g, Value value) {
   Value zero = g.scalar_like(value, 0);
   Value below = g.op("Less", value, zero);

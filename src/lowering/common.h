@@ -31,6 +31,10 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
 // Rounded towards zero. `value` in a kernel type of floating point.
 Value truncate(GraphBuilder& g, Value value);
 
+// log(1 + x), and log(1 + exp(x)), accurate where the sum would be rounded. `x` in a kernel type of floating point.
+Value log1p(GraphBuilder& g, Value x);
+Value softplus(GraphBuilder& g, Value x);
+
 // The sign bit, that of -0.0 too; not NaN's. `value` in a kernel type.
 Value is_negative(GraphBuilder& g, Value value);
 

@@ -17,15 +17,6 @@ Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like
 
 Value scaled(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 
-// log(u) with u = 1 + x loses x's last digits to rounding; to first order they are (x - (u - 1)) / u.
-Value log1p(GraphBuilder& g, Value x) {
-  Value one = constant(g, x, 1);
-  Value u = g.op("Add", x, one), log = g.op("Log", u);
-  Value lost = g.op("Div", g.op("Sub", g.op("Sub", u, one), x), u);
-  Value small = g.op("Less", g.op("Abs", x), constant(g, x, 0.5));
-  return g.op("Where", small, g.op("Sub", log, lost), log);
-}
-
 // exp(x) - 1 = (exp(x) + 1) * tanh(x / 2), which does not cancel.
 Value expm1(GraphBuilder& g, Value x) {
   Value sum = g.op("Add", g.op("Exp", x), constant(g, x, 1));
@@ -75,10 +66,14 @@ Value round_decimals(GraphBuilder& g, Value self, int64_t decimals) {
   });
 }
 
-// As C++'s sign of a number: NaN has none, 0.
+// NaN has none: 0. What ONNX's Sign makes of it is left open.
 Value sign(GraphBuilder& g, Value self) {
   if (self.element_type() == ElementType::boolean) return self;
-  return in_kernel_type(g, self, [&](Value x) { return g.op("Sign", x); });
+  return in_kernel_type(g, self, [&](Value x) {
+    Value result = g.op("Sign", x);
+    if (!is_floating_point(x.element_type())) return result;
+    return g.op("Where", g.op("IsNaN", x), constant(g, x, 0), result);
+  });
 }
 
 // x - x is 0 where x is finite, NaN elsewhere.

@@ -21,6 +21,7 @@ uint16_t to_float16(double value) {
   const double magnitude = std::abs(value);
   if (std::isnan(value)) return sign | 0x7e00;
   if (magnitude >= 65520.0) return sign | 0x7c00;
+  if (magnitude == 0) return sign;
   int exponent;
   std::frexp(magnitude, &exponent);
   const int scale = std::max(exponent - 11, -24);  // exponent of the last bit of the significand
