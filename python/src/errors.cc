@@ -1,4 +1,6 @@
 // opbridge::Error becomes the exception class of opbridge.errors that stands for its code.
+#include <nanobind/stl/string.h>
+
 #include "bindings.h"
 
 namespace opbridge::python {

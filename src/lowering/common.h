@@ -31,7 +31,8 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
 // Rounded towards zero. `value` in a kernel type of floating point.
 Value truncate(GraphBuilder& g, Value value);
 
-// log(1 + x), and log(1 + exp(x)), accurate where the sum would be rounded. `x` in a kernel type of floating point.
+// log(1 + x), and log(1 + exp(x)), accurate where the sum would be rounded. `x` in a kernel type of floating
+// point.
 Value log1p(GraphBuilder& g, Value x);
 Value softplus(GraphBuilder& g, Value x);
 

@@ -183,7 +183,7 @@ Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
 
 Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
   return in_kernel_type(g, self, [&](Value x) {
-    if (x.rank() == 0) return x;
+    if (x.rank() == 0 || x.dim(dim).is(0)) return x;  // Scan needs at least one slice
     const int64_t axis = wrap_axis(dim, x.rank());
     std::vector<Dim> dims = x.dims();
     dims.erase(dims.begin() + axis);
