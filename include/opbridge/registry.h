@@ -49,6 +49,7 @@ struct Symbolic {
   OpsetRule rule;
   Origin origin;
   SymbolicFunction function;
+  std::string label = {};  // what errors call the function; the key where empty
 };
 
 class SymbolicRegistry {

@@ -43,15 +43,11 @@ class _Argument(ctypes.Structure):
 
 
 _DimPointer = ctypes.POINTER(_Dim)
-_ARITHMETIC = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.py_object, ctypes.c_int32, _DimPointer, _DimPointer, _DimPointer
-)
+_ARITHMETIC = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_int32, _DimPointer, _DimPointer, _DimPointer)
 _COMPARE = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.py_object, ctypes.c_int32, _DimPointer, _DimPointer, ctypes.POINTER(ctypes.c_int32)
 )
-_REQUIRE = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.py_object, ctypes.c_int32, _DimPointer, _DimPointer, ctypes.c_char_p
-)
+_REQUIRE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_int32, _DimPointer, _DimPointer, ctypes.c_char_p)
 _DATA_SIZE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, _DimPointer)
 _OUTPUT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_int32, ctypes.POINTER(_TensorType))
 
@@ -81,9 +77,7 @@ class Library:
         table_function.restype = ctypes.POINTER(_Table)
         table = table_function().contents
         if table.abi != _ABI:
-            raise ValueError(
-                f"{path} was made with another opbridge (ABI {table.abi}, not {_ABI}): rebuild it"
-            )
+            raise ValueError(f"{path} was made with another opbridge (ABI {table.abi}, not {_ABI}): rebuild it")
         self._error: bytes | None = table.error
         self.rows = [
             (row.schema.decode(), int(row.version), int(row.backward_of))
@@ -96,9 +90,7 @@ class Library:
         if self._error is not None:
             raise RuntimeError(f"PyTorch refused operators of {self.path}: {self._error.decode()}")
 
-    def infer(
-        self, index: int, schema_types: Sequence[str], values: Sequence[Any]
-    ) -> list[tuple[int, list[Any]]]:
+    def infer(self, index: int, schema_types: Sequence[str], values: Sequence[Any]) -> list[tuple[int, list[Any]]]:
         """Runs the shape rule of operator ``index`` on one value per argument, whose types are written as
         PyTorch writes them in ``str(argument.type)``. Gives the element type, as ONNX numbers it, and the
         sizes of each output."""

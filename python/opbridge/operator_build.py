@@ -86,14 +86,11 @@ class _Kit:
         if not sdk.exists():
             include, sdk = root / "include", root / "operators" / "sdk"
             headers = [
-                Path(folder, "onnxruntime")
-                for folder in (root / "build/deps/onnxruntime/usr/include", "/usr/include")
+                Path(folder, "onnxruntime") for folder in (root / "build/deps/onnxruntime/usr/include", "/usr/include")
             ]
         onnxruntime = next((h for h in headers if (h / "onnxruntime_c_api.h").exists()), None)
         if onnxruntime is None:
-            raise FileNotFoundError(
-                "onnxruntime_c_api.h is missing: run tools/setup.sh, or install libonnxruntime-dev"
-            )
+            raise FileNotFoundError("onnxruntime_c_api.h is missing: run tools/setup.sh, or install libonnxruntime-dev")
         torch = importlib.util.find_spec("torch")
         if torch is None or not torch.submodule_search_locations:
             raise ModuleNotFoundError("building operators needs torch, whose headers they are compiled with")

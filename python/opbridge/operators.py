@@ -177,10 +177,7 @@ def _register_backward(name: str, backward_name: str) -> None:
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        values = [
-            other if saved is None else saved
-            for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)
-        ]
+        values = [other if saved is None else saved for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
         wanted = [ctx.needs_input_grad[i] for i in differentiable]
         made = backward_operator(*grads, *values, wanted)
         result: list[Any] = [None] * len(names)

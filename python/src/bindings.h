@@ -8,6 +8,7 @@
 
 #include "opbridge/error.h"
 #include "opbridge/ir.h"
+#include "opbridge/registry.h"
 
 namespace opbridge::python {
 
@@ -52,6 +53,11 @@ struct ProgramValue {
 void bind_errors(nb::module_& module);
 void bind_dim(nb::module_& module);
 void bind_graph(nb::module_& module);
+void bind_pipeline(nb::module_& module);
 void bind_program(nb::module_& module);
+void bind_symbolic(nb::module_& module);
+
+// The registry inside a Python `Registry`.
+const SymbolicRegistry& registry_of(nb::handle registry);
 
 }  // namespace opbridge::python

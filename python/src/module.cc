@@ -2,9 +2,13 @@
 
 NB_MODULE(_core, module) {
   using namespace opbridge::python;
+  // The registry and the functions in it refer to each other through Python until the interpreter is gone.
+  nb::set_leak_warnings(false);
   module.doc() = "The C++ core of opbridge.";
   bind_errors(module);
   bind_dim(module);
   bind_graph(module);
   bind_program(module);
+  bind_symbolic(module);
+  bind_pipeline(module);
 }

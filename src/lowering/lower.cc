@@ -76,7 +76,7 @@ class Lowering final : public ValueMap {
       report_.add_missing(node);
       return give_up(node);
     }
-    g_.set_call(&node, symbolic->key);
+    g_.set_call(&node, symbolic->label.empty() ? symbolic->key : symbolic->label);
     try {
       std::vector<const ir::AttributeValue*> arguments;
       if (symbolic->schema) {

@@ -43,9 +43,7 @@ def capture(
         raise InvalidArgumentError(f"capture is 'export' or 'trace', not {how!r}")
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None or dynamic_axes:
-            raise InvalidArgumentError(
-                "an ExportedProgram has its dynamic sizes already: give them to torch.export"
-            )
+            raise InvalidArgumentError("an ExportedProgram has its dynamic sizes already: give them to torch.export")
         from opbridge.capture.bridge import bridge
 
         return Program(bridge(model))

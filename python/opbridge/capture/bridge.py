@@ -102,9 +102,7 @@ class _Bridge:
 
     def _target_of(self, mutation: torch.export.graph_signature.OutputSpec) -> Any:
         """The input or buffer that a program without in-place operators returns the new content of."""
-        for node, spec in zip(
-            self._exported.graph.nodes, self._exported.graph_signature.input_specs, strict=False
-        ):
+        for node, spec in zip(self._exported.graph.nodes, self._exported.graph_signature.input_specs, strict=False):
             if mutation.target in (spec.target, spec.arg.name):
                 if node not in self._values:
                     self._values[node] = self._weight(spec)

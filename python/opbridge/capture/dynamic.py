@@ -76,9 +76,7 @@ class DynamicSizes:
             by_name = dict(zip(parameters, shapes, strict=False))
         unknown = [name for name in by_name if name not in parameters]
         if unknown:
-            raise InvalidArgumentError(
-                f"dynamic_shapes names '{unknown[0]}'; the inputs are {', '.join(parameters)}"
-            )
+            raise InvalidArgumentError(f"dynamic_shapes names '{unknown[0]}'; the inputs are {', '.join(parameters)}")
         for name, value in parameters.items():
             yield from _leaf_specs(value, by_name.get(name), name)
 
@@ -91,10 +89,7 @@ class DynamicSizes:
             return shared.get(dim, torch.export.Dim.DYNAMIC) if isinstance(dim, str) else dim
 
         specs = iter([{axis: of_torch(dim) for axis, dim in leaf.items()} or None for leaf in self.leaves])
-        return {
-            name: pytree.tree_map(lambda _: next(specs), value)
-            for name, value in self._inputs.parameters.items()
-        }
+        return {name: pytree.tree_map(lambda _: next(specs), value) for name, value in self._inputs.parameters.items()}
 
     def name_symbols(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[str, str]:
         """The user's names for the symbols in the captured shapes of the leaves.
@@ -105,9 +100,7 @@ class DynamicSizes:
         for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
             for axis, dim in leaf.items():
                 if shape is None:
-                    raise InvalidArgumentError(
-                        f"the input '{leaf_name}' is no tensor; it has no dynamic axes"
-                    )
+                    raise InvalidArgumentError(f"the input '{leaf_name}' is no tensor; it has no dynamic axes")
                 size = shape[axis]
                 symbol = str(size if isinstance(size, int) else size.node.expr)
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
@@ -164,9 +157,7 @@ def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
     else:
         specs = list(spec.values() if isinstance(spec, Mapping) else spec or [None] * len(children))
     if len(specs) != len(children):
-        raise InvalidArgumentError(
-            f"dynamic_shapes of '{name}' has {len(specs)} parts for {len(children)} values"
-        )
+        raise InvalidArgumentError(f"dynamic_shapes of '{name}' has {len(specs)} parts for {len(children)} values")
     for child, child_spec in zip(children, specs, strict=True):
         yield from _leaf_specs(child, child_spec, name)
 

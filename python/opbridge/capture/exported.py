@@ -18,9 +18,7 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
     config: Any = torch.fx.experimental._config
     with config.patch(backed_size_oblivious=True):
         try:
-            exported = torch.export.export(
-                model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False
-            )
+            exported = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
         except Error:
             raise
         except Exception as error:

@@ -88,9 +88,7 @@ def as_module(model: Any) -> torch.nn.Module:
         return model
     if callable(model):
         return _FunctionModule(model)
-    raise InvalidArgumentError(
-        f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram"
-    )
+    raise InvalidArgumentError(f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram")
 
 
 class _FunctionModule(torch.nn.Module):

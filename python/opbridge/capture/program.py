@@ -10,38 +10,8 @@ import torch
 from torch._subclasses.fake_tensor import is_fake
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from opbridge import _core
+from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about torch
 from opbridge.errors import UnsupportedError
-
-# The numbers of opbridge::ElementType, which are those of onnx.TensorProto.DataType.
-_ELEMENT_TYPES = {
-    "float32": 1,
-    "uint8": 2,
-    "int8": 3,
-    "uint16": 4,
-    "int16": 5,
-    "int32": 6,
-    "int64": 7,
-    "bool": 9,
-    "float16": 10,
-    "float64": 11,
-    "uint32": 12,
-    "uint64": 13,
-    "complex64": 14,
-    "complex128": 15,
-    "bfloat16": 16,
-    "float8_e4m3fn": 17,
-    "float8_e4m3fnuz": 18,
-    "float8_e5m2": 19,
-    "float8_e5m2fnuz": 20,
-    "float8_e8m0fnu": 24,
-}
-
-_core.set_torch_types(
-    torch.dtype,
-    {getattr(torch, name): number for name, number in _ELEMENT_TYPES.items() if hasattr(torch, name)},
-    (torch.device, torch.layout, torch.memory_format, torch.Generator),
-)
 
 Shape = Sequence["int | _core.Dim"]
 
@@ -131,9 +101,5 @@ def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -
     try:
         address = plain.data_ptr()
     except RuntimeError as error:
-        raise UnsupportedError(
-            f"the weight '{name}' is a {type(tensor).__name__} without memory of its own"
-        ) from error
-    return builder.weight(
-        name, plain.dtype, tuple(plain.shape), address, plain.numel() * plain.element_size(), plain
-    )
+        raise UnsupportedError(f"the weight '{name}' is a {type(tensor).__name__} without memory of its own") from error
+    return builder.weight(name, plain.dtype, tuple(plain.shape), address, plain.numel() * plain.element_size(), plain)

@@ -1,0 +1,96 @@
+"""The whole way of a model: capture, conversion, file, proof."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opbridge.capture import Capture
+from opbridge.capture import capture as capture_program
+
+if TYPE_CHECKING:
+    from opbridge.verify import Verification
+
+DEFAULT_OPSET = 21
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportReport:
+    """What export wrote."""
+
+    path: str
+    node_count: int
+    model_bytes: int
+    external_bytes: int
+    external_file: str | None
+    verification: Verification | None
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: str | os.PathLike[str] | None = None,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamic_shapes: Any = None,
+    dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
+    custom_opsets: Mapping[str, int] | None = None,
+    external_data: bool | None = None,
+    verify: bool = False,
+    capture: Capture = "export",
+    source_lines: bool = True,
+    simplify: bool = True,
+) -> ExportReport:
+    """Exports ``model``, called with ``args`` and ``kwargs``, to the ONNX file ``path`` (or ``f``, as in torch.onnx).
+
+    The arguments are named as in torch.onnx.export and mean the same. ``external_data`` puts the weights into a file
+    beside the model: True always, False never, None where one file would pass 2 GB. ``verify`` runs the file in ONNX
+    Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch. ``capture`` is "export" for
+    torch.export's view of the model, "trace" for what one run of it does. ``source_lines`` stores with each node the
+    line of the model it comes from.
+
+    Raises UnsupportedError with everything that has no mapping, InvalidNodeError for a symbolic function that makes a
+    wrong node, FileError where the file cannot be written; what stood at ``path`` is then untouched.
+    """
+    from opbridge import _core
+    from opbridge.errors import InvalidArgumentError
+    from opbridge.symbolics.registry import registry_for
+
+    target = f if path is None else path
+    if target is None or (f is not None and path is not None):
+        raise InvalidArgumentError("give the file to write: export(model, args, path)")
+    opset = DEFAULT_OPSET if opset_version is None else opset_version
+    program = capture_program(
+        model,
+        args,
+        kwargs,
+        how=capture,
+        dynamic_shapes=dynamic_shapes,
+        dynamic_axes=dynamic_axes,
+        input_names=input_names,
+        output_names=output_names,
+    )
+    report = _core.export_graph(
+        program.graph,
+        os.fspath(target),
+        registry_for(program, opset),
+        opset=opset,
+        custom_opsets=dict(custom_opsets or {}),
+        external_data={None: "automatic", True: "always", False: "never"}[external_data],
+        source_lines=source_lines,
+        simplify=simplify,
+        input_names=list(input_names or ()),
+        output_names=list(output_names or ()),
+    )
+    verification = None
+    if verify:
+        from opbridge.verify import verify as prove
+
+        verification = prove(target, model, args, kwargs)
+    return ExportReport(os.fspath(target), *report, verification)

@@ -1,0 +1,61 @@
+"""ONNX Runtime with opbridge's operators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opbridge.dtypes import ELEMENT_TYPES
+from opbridge.operators import ort_library
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+# NumPy has no such types: ONNX Runtime takes and gives them as OrtValues over torch's memory.
+_NOT_IN_NUMPY = (torch.bfloat16,)
+
+
+def session(
+    path: str | os.PathLike[str],
+    *,
+    sess_options: onnxruntime.SessionOptions | None = None,
+    providers: Sequence[Any] = ("CPUExecutionProvider",),
+    libraries: Sequence[str | os.PathLike[str]] = (),
+) -> onnxruntime.InferenceSession:
+    """An InferenceSession for the model at ``path`` that knows opbridge's operators and those of ``libraries``."""
+    import onnxruntime
+
+    options = sess_options or onnxruntime.SessionOptions()
+    if sess_options is None:
+        options.log_severity_level = 3
+    for library in (ort_library(), *libraries):
+        options.register_custom_ops_library(os.fspath(library))
+    return onnxruntime.InferenceSession(os.fspath(path), options, providers=list(providers))
+
+
+def run(running: onnxruntime.InferenceSession, feeds: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """Runs a session on torch tensors; returns its outputs as torch tensors, in order."""
+    import onnxruntime
+
+    outputs = [value.name for value in running.get_outputs()]
+    values = {name: _to_ort(tensor, onnxruntime.OrtValue) for name, tensor in feeds.items()}
+    return [_from_ort(value) for value in running.run_with_ort_values(outputs, values)]
+
+
+def _to_ort(tensor: torch.Tensor, ort_value: Any) -> Any:
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if tensor.dtype in _NOT_IN_NUMPY:
+        bits = tensor.view(torch.int16).numpy()
+        return ort_value.ortvalue_from_numpy_with_onnx_type(bits, ELEMENT_TYPES[tensor.dtype])
+    return ort_value.ortvalue_from_numpy(tensor.numpy())
+
+
+def _from_ort(value: Any) -> torch.Tensor:
+    if value.data_type() == "tensor(bfloat16)":
+        return torch.from_dlpack(value._ortvalue.to_dlpack()).clone()
+    return torch.from_numpy(value.numpy())

@@ -1,0 +1,21 @@
+"""Symbolic functions in Python: how a call of a PyTorch operator becomes ONNX nodes."""
+
+from __future__ import annotations
+
+from opbridge.symbolics.builder import GraphContext, Value, ValueType
+from opbridge.symbolics.registry import (
+    register_custom_op_symbolic,
+    register_op,
+    symbolic,
+    unregister_custom_op_symbolic,
+)
+
+__all__ = [
+    "GraphContext",
+    "Value",
+    "ValueType",
+    "register_custom_op_symbolic",
+    "register_op",
+    "symbolic",
+    "unregister_custom_op_symbolic",
+]

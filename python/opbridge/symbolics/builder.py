@@ -1,0 +1,207 @@
+"""``g`` and the values that a symbolic function written in Python works with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opbridge import _core
+from opbridge.dtypes import DTYPES, ELEMENT_TYPES
+
+if TYPE_CHECKING:
+    import onnxscript
+
+# `alpha_f=1.0`: the attribute's name, and its ONNX kind as torch.onnx writes it.
+_SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg])$")
+
+
+class ValueType:
+    """The element type and the sizes of a value."""
+
+    def __init__(self, element_type: int, dims: Sequence[int | str] | None) -> None:
+        self.element_type = element_type
+        self.dims = None if dims is None else list(dims)
+
+    def dtype(self) -> torch.dtype | None:
+        """PyTorch's dtype; None where it is unknown."""
+        return DTYPES.get(self.element_type)
+
+    def scalarType(self) -> str | None:
+        """TorchScript's name of the dtype, "Float" for float32; None where it is unknown."""
+        dtype = self.dtype()
+        return None if dtype is None else _SCALAR_TYPES[dtype]
+
+    def dim(self) -> int | None:
+        """The rank; None where it is unknown."""
+        return None if self.dims is None else len(self.dims)
+
+    def sizes(self) -> list[int | None] | None:
+        """The sizes, None for one that is known only when the model runs."""
+        return None if self.dims is None else [size if isinstance(size, int) else None for size in self.dims]
+
+    varyingSizes = sizes
+
+    def with_dtype(self, dtype: torch.dtype) -> ValueType:
+        return ValueType(ELEMENT_TYPES[dtype], self.dims)
+
+    def with_sizes(self, sizes: Sequence[int | str]) -> ValueType:
+        return ValueType(self.element_type, sizes)
+
+
+_SCALAR_TYPES = {
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.float16: "Half",
+    torch.bfloat16: "BFloat16",
+    torch.int64: "Long",
+    torch.int32: "Int",
+    torch.int16: "Short",
+    torch.int8: "Char",
+    torch.uint8: "Byte",
+    torch.bool: "Bool",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
+}
+
+
+class Value:
+    """A value of the ONNX graph. It lives as long as the call of the symbolic function."""
+
+    __slots__ = ("core",)
+
+    def __init__(self, core: _core.Value) -> None:
+        self.core = core
+
+    def type(self) -> ValueType:
+        return ValueType(self.core.element_type, self.core.dims)
+
+    def setType(self, type: ValueType) -> Value:
+        """Says of which type the value is; returns the value."""
+        self.core._set_type(type.element_type, type.dims)
+        return self
+
+    def debugName(self) -> str:
+        return self.core.name
+
+    def __repr__(self) -> str:
+        return f"Value({self.core.name})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Value) and self.core == other.core
+
+    def __hash__(self) -> int:
+        return hash(self.core)
+
+
+class GraphContext:
+    """``g``: makes the ONNX nodes of one call."""
+
+    def __init__(self, core: _core.GraphBuilder) -> None:
+        self._core = core
+
+    @property
+    def opset(self) -> int:
+        """The ONNX opset that the model is exported to."""
+        return self._core.opset
+
+    def op(self, name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        """Makes a node: ``g.op("Clip", x, low, high)``.
+
+        ``name`` is an ONNX operator, checked against its schema in the target opset, or a custom one with its
+        domain, ``"custom::deform_conv2d"``. Inputs are values, None for an omitted one, and numbers or tensors,
+        which become constants. Attributes carry their kind as in torch.onnx: ``axis_i``, ``alpha_f``, ``mode_s``,
+        ``value_t``, lists alike. Returns a Value, or a tuple of them where ``outputs`` is not 1.
+        """
+        given = [self.attribute(key, value) for key, value in attributes.items() if value is not None]
+        if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][0] == "value":
+            return Value(self._core.constant(*given[0][2], True))
+        made = self._core.op(name, [self.input(item) for item in inputs], given, outputs)
+        values = tuple(Value(core) for core in made)
+        return values[0] if outputs == 1 else values
+
+    def onnxscript_op(
+        self, function: onnxscript.OnnxFunction, *inputs: Any, outputs: int = 1, **attributes: Any
+    ) -> Any:
+        """Calls an onnxscript function, which becomes a function of the model.
+
+        Attributes are named as in the function; a suffix for the kind (``alpha_f``) is accepted too.
+        """
+        from opbridge.symbolics.onnx_functions import attribute_kinds, function_protos
+
+        for domain, name, version, proto in function_protos(function):
+            self._core.add_function(domain, name, version, proto)
+        kinds = attribute_kinds(function)
+        named = {}
+        for key, value in attributes.items():
+            match = _SUFFIXED.match(key)
+            named[key if key in kinds or match is None else match["name"]] = value
+        unknown = sorted(set(named) - set(kinds))
+        if unknown:
+            self.refuse(f"the ONNX function {function.name} has no attribute {unknown[0]!r}; it has {sorted(kinds)}")
+        return self.op(
+            f"{function.opset.domain}::{function.name}",
+            *inputs,
+            outputs=outputs,
+            **{f"{key}_{kinds[key]}": value for key, value in named.items()},
+        )
+
+    def refuse(self, reason: str) -> None:
+        """Raises UnsupportedError: the call cannot be mapped, for this reason."""
+        self._core.refuse(reason)
+
+    def input(self, item: Any) -> _core.Value | None:
+        if item is None:
+            return None
+        if isinstance(item, Value):
+            return item.core
+        if isinstance(item, torch.Tensor):
+            return self._core.constant(*_tensor(item), True)
+        if isinstance(item, (bool, int, float)):
+            return self._core.number(item)
+        if isinstance(item, (list, tuple)):
+            return self._core.constant(*_tensor(torch.tensor(item)), True)
+        raise TypeError(f"g.op takes values, numbers and tensors as inputs, not {type(item).__name__}")
+
+    @staticmethod
+    def attribute(key: str, value: Any) -> tuple[str, str, Any]:
+        match = _SUFFIXED.match(key)
+        name, kind = (match["name"], match["kind"]) if match else (key, _kind_of(value))
+        if kind == "t":
+            return name, kind, _tensor(value if isinstance(value, torch.Tensor) else torch.as_tensor(value))
+        if isinstance(value, torch.dtype):
+            value = ELEMENT_TYPES[value]
+        if isinstance(value, torch.Tensor):
+            value = value.tolist()
+        if isinstance(value, (list, tuple)):
+            return name, kind * 2, [_number(item, kind) for item in value]
+        return name, kind, _number(value, kind)
+
+
+def _number(value: Any, kind: str) -> Any:
+    if kind == "f":
+        return float(value)
+    if kind == "i" and not isinstance(value, Value):
+        return int(value)
+    return value
+
+
+def _kind_of(value: Any) -> str:
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    if isinstance(first, (bool, int, torch.dtype)):
+        return "i"
+    if isinstance(first, float):
+        return "f"
+    if isinstance(first, str):
+        return "s"
+    if isinstance(first, torch.Tensor):
+        return "t"
+    return "i"
+
+
+def _tensor(tensor: torch.Tensor) -> tuple[int, list[int], bytes]:
+    tensor = tensor.detach().cpu().contiguous()
+    flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
+    return ELEMENT_TYPES[tensor.dtype], list(tensor.shape), flat.numpy().tobytes()

@@ -1,0 +1,31 @@
+"""onnxscript functions as functions of the exported model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnxscript
+
+_KINDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "f", 7: "i", 8: "s"}  # onnx.AttributeProto.AttributeType
+
+
+def function_protos(function: onnxscript.OnnxFunction) -> list[tuple[str, str, int, bytes]]:
+    """The function and those that it calls: domain, name, version of the domain, serialized FunctionProto."""
+    called = [function, *function.function_ir.get_called_functions().values()]
+    return [
+        (each.opset.domain, each.name, int(each.opset.version), each.to_function_proto().SerializeToString())
+        for each in called
+    ]
+
+
+def attribute_kinds(function: onnxscript.OnnxFunction) -> dict[str, str]:
+    """The attributes that the function takes, each with its kind as a suffix of torch.onnx."""
+    proto = function.to_function_proto()
+    kinds = {attribute.name: _KINDS[attribute.type] for attribute in proto.attribute_proto}
+    # Attributes without default are named without their kind: the body that refers to them knows it.
+    for node in proto.node:
+        for attribute in node.attribute:
+            if attribute.ref_attr_name in proto.attribute:
+                kinds[attribute.ref_attr_name] = _KINDS[attribute.type]
+    return kinds

@@ -1,0 +1,112 @@
+"""Which symbolic function maps which operator: the functions that register one, and the table they fill."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opbridge import _core
+from opbridge.errors import InvalidArgumentError
+from opbridge.symbolics.arguments import call_with
+from opbridge.symbolics.autograd import autograd_callbacks
+from opbridge.symbolics.builder import GraphContext, Value
+
+if TYPE_CHECKING:
+    from opbridge.capture.program import Program
+
+SymbolicFunction = Callable[..., Any]
+F = TypeVar("F", bound=SymbolicFunction)
+
+
+@functools.cache
+def registry() -> _core.Registry:
+    """The bundled mappings and what was registered on top of them."""
+    return _core.Registry()
+
+
+def symbolic(name: str, *, opset: int = 9) -> Callable[[F], F]:
+    """Registers the decorated function for ``name`` at ``opset`` and every later one.
+
+    ``name`` is ``"aten::asinh"`` for every overload, or ``"aten::add.Tensor"`` for that one. The function takes
+    ``g`` and the arguments of the operator's schema: tensors as values, the others as Python objects.
+    """
+
+    def register(function: F) -> F:
+        register_custom_op_symbolic(name, function, opset)
+        return function
+
+    return register
+
+
+def register_custom_op_symbolic(name: str, function: SymbolicFunction, opset: int) -> None:
+    """Registers ``function`` for ``"namespace::name"`` at ``opset`` and every later one."""
+    registry().add(_checked(name), opset, False, adapt(function), _label(function))
+
+
+def register_op(name: str, function: SymbolicFunction, domain: str, version: int) -> None:
+    """Registers ``function`` for the operator ``name`` of ``domain`` ("" for aten) at exactly opset ``version``."""
+    key = name if "::" in name else f"{domain or 'aten'}::{name}"
+    registry().add(_checked(key), version, True, adapt(function), _label(function))
+
+
+def unregister_custom_op_symbolic(name: str, opset: int) -> None:
+    """Takes back what was registered for ``name`` at ``opset``. Raises where there is nothing."""
+    if not registry().remove(_checked(name), opset):
+        raise InvalidArgumentError(f"no symbolic function was registered for {name} at opset {opset}")
+
+
+def registry_for(program: Program, opset: int) -> _core.Registry:
+    """A copy for the export of one program, with what was registered through torch.onnx and with the program's own."""
+    merged = copy.copy(registry())
+    registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
+    for key, since, function in _registered_through_torch():
+        if (key, since) not in registered:
+            merged.add(key, since, False, adapt(function), _label(function))
+    for key, callback in autograd_callbacks(program):
+        merged.add(key, opset, True, callback, "symbolic")
+    return merged
+
+
+def adapt(function: SymbolicFunction) -> Callable[..., list[_core.Value | None]]:
+    """``function`` in the form that the core calls."""
+
+    def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> list[_core.Value | None]:
+        g = GraphContext(core)
+        returned = call_with(function, g, op, names, [_wrapped(argument) for argument in arguments])
+        if isinstance(returned, (list, tuple)):
+            return [g.input(item) for item in returned]
+        return [g.input(returned)]
+
+    return callback
+
+
+def _label(function: SymbolicFunction) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)
+
+
+def _wrapped(argument: Any) -> Any:
+    if isinstance(argument, _core.Value):
+        return Value(argument)
+    if isinstance(argument, list):
+        return [_wrapped(item) for item in argument]
+    return argument
+
+
+def _checked(name: str) -> str:
+    namespace, separator, function = name.partition("::")
+    if not separator or not namespace or not function:
+        raise InvalidArgumentError(f"{name!r} is not an operator's name: write it as 'namespace::name'")
+    return name
+
+
+def _registered_through_torch() -> Iterable[tuple[str, int, SymbolicFunction]]:
+    """What torch.onnx.register_custom_op_symbolic holds. Nothing where that module was never loaded."""
+    module = sys.modules.get("torch.onnx._internal.torchscript_exporter.registration")
+    if module is None:
+        return
+    for key, group in module.registry._registry.items():
+        for opset, function in group._functions._overrides.items():
+            yield key, opset, function

@@ -1,0 +1,276 @@
+// The registry and the `g` of symbolic functions that are written in Python.
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "attribute.h"
+#include "bindings.h"
+#include "opbridge/registry.h"
+
+namespace opbridge::python {
+namespace {
+
+// The builder of the call that is being lowered. Python may keep `g` and its values; they are dead after the
+// call.
+struct Session {
+  GraphBuilder* builder;
+};
+using SessionPtr = std::shared_ptr<Session>;
+
+GraphBuilder& builder_of(const SessionPtr& session) {
+  if (!session->builder) {
+    throw Error(ErrorCode::invalid_argument,
+                "g, or a value of g, is used after its symbolic function returned");
+  }
+  return *session->builder;
+}
+
+struct PyValue {
+  SessionPtr session;
+  Value value;
+
+  Value get() const {
+    builder_of(session);
+    return value;
+  }
+};
+
+nb::object dims_of(const ir::TensorType& type) {
+  if (!type.ranked()) return nb::none();
+  nb::list dims;
+  for (const Dim& dim : *type.dims)
+    dims.append(dim.is_static() ? nb::cast(dim.value()) : nb::cast(dim.str()));
+  return dims;
+}
+
+class PyBuilder {
+ public:
+  explicit PyBuilder(SessionPtr session) : session_(std::move(session)) {}
+
+  // `inputs` holds Values and None; `attributes` holds tuples (name, kind, value) with ONNX's kinds as torch
+  // writes them: i, f, s, t, g, and the same doubled for lists.
+  nb::list op(const std::string& name, nb::handle inputs, nb::handle attributes, size_t outputs) {
+    std::vector<Operand> operands;
+    for (nb::handle input : items(inputs))
+      operands.push_back(input.is_none() ? Value() : nb::cast<PyValue&>(input).get());
+    for (nb::handle item : items(attributes)) {
+      const auto [attribute, kind, value] = nb::cast<std::tuple<std::string, std::string, nb::object>>(item);
+      operands.push_back(Attr{attribute, attribute_value(kind, value)});
+    }
+    nb::list made;
+    for (Value value : builder().op_list(name, outputs, std::move(operands))) made.append(wrap(value));
+    return made;
+  }
+
+  // A constant tensor whose bytes are copied. A number (`is_number`) takes the element type of what it meets.
+  PyValue constant(int element_type, std::vector<int64_t> dims, nb::bytes bytes, bool is_number) {
+    ir::Weight weight = to_weight(element_type, std::move(dims), bytes);
+    return {session_,
+            is_number ? builder().number(std::move(weight)) : builder().constant(std::move(weight))};
+  }
+
+  PyValue number(nb::handle value) { return {session_, builder().number(to_scalar(value))}; }
+
+  PyValue cast(const PyValue& value, int element_type) {
+    return {session_, builder().cast(value.get(), static_cast<ElementType>(element_type))};
+  }
+
+  void add_function(std::string domain, std::string name, int version, nb::bytes bytes) {
+    builder().add_function({std::move(domain), std::move(name), version, {bytes.c_str(), bytes.size()}});
+  }
+
+  void refuse(const std::string& reason) { builder().refuse(reason); }
+  int opset() { return builder().opset(); }
+  size_t result_count() { return builder().result_count(); }
+  std::string source() {
+    const ir::Node* call = builder().call();
+    return call ? call->source.line : "";
+  }
+
+  nb::object wrap(Value value) { return value ? nb::cast(PyValue{session_, value}) : nb::none(); }
+
+  // What a symbolic function gets for an argument: tensors and sizes known only at run time as Values.
+  nb::object to_python(const SymbolicCall& call, const ir::AttributeValue& value) {
+    return std::visit([&](const auto& item) { return convert(call, item); }, value);
+  }
+
+ private:
+  GraphBuilder& builder() { return builder_of(session_); }
+
+  static ir::Weight to_weight(int element_type, std::vector<int64_t> dims, const nb::bytes& bytes) {
+    const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+    auto owner = std::make_shared<const std::vector<std::byte>>(begin, begin + bytes.size());
+    return {static_cast<ElementType>(element_type), std::move(dims), std::span(*owner), owner};
+  }
+
+  static Scalar to_scalar(nb::handle value) {
+    if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value);
+    if (nb::isinstance<nb::int_>(value)) return nb::cast<int64_t>(value);
+    if (nb::isinstance<nb::float_>(value)) return nb::cast<double>(value);
+    throw nb::type_error("a number is expected");
+  }
+
+  ir::AttributeValue attribute_value(const std::string& kind, const nb::object& value) {
+    if (kind == "i") return nb::cast<int64_t>(value);
+    if (kind == "f") return nb::cast<double>(value);
+    if (kind == "s") return nb::cast<std::string>(value);
+    if (kind == "ii") return nb::cast<std::vector<int64_t>>(value);
+    if (kind == "ff") return nb::cast<std::vector<double>>(value);
+    if (kind == "ss") return nb::cast<std::vector<std::string>>(value);
+    if (kind == "t") {
+      auto [element_type, dims, bytes] = nb::cast<std::tuple<int, std::vector<int64_t>, nb::bytes>>(value);
+      return std::make_shared<const ir::Weight>(to_weight(element_type, std::move(dims), bytes));
+    }
+    throw nb::type_error(("attributes of kind " + kind + " are not known").c_str());
+  }
+
+  nb::object convert(const SymbolicCall&, std::monostate) { return nb::none(); }
+  nb::object convert(const SymbolicCall&, bool v) { return nb::bool_(v); }
+  nb::object convert(const SymbolicCall&, int64_t v) { return nb::int_(v); }
+  nb::object convert(const SymbolicCall&, double v) { return nb::float_(v); }
+  nb::object convert(const SymbolicCall&, const std::complex<double>& v) {
+    return nb::steal(PyComplex_FromDoubles(v.real(), v.imag()));
+  }
+  nb::object convert(const SymbolicCall&, const std::string& v) { return nb::cast(v); }
+  nb::object convert(const SymbolicCall&, const Dim& v) {
+    return v.is_static() ? nb::int_(v.value()) : wrap(builder().size(v));
+  }
+  nb::object convert(const SymbolicCall&, ElementType v) {
+    for (auto [dtype, number] : nb::borrow<nb::dict>(torch_types().elements)) {
+      if (nb::cast<int>(number) == static_cast<int>(v)) return nb::borrow(dtype);
+    }
+    return nb::int_(static_cast<int>(v));
+  }
+  nb::object convert(const SymbolicCall&, const ir::Opaque& v) { return nb::cast(v.text); }
+  nb::object convert(const SymbolicCall& call, ir::Value* v) { return v ? wrap(call.values[v]) : nb::none(); }
+  template <class T>
+  nb::object convert(const SymbolicCall& call, const std::vector<T>& list) {
+    nb::list result;
+    for (const T& item : list) result.append(convert(call, item));
+    return result;
+  }
+  template <class T>
+  nb::object convert(const SymbolicCall& call, const std::shared_ptr<T>&) {
+    call.g.refuse(
+        "a symbolic function written in Python cannot take a graph or a constant tensor as argument");
+  }
+
+  SessionPtr session_;
+};
+
+// `callback(g, op, names, arguments)` returns the Value or Values of the call.
+SymbolicFunction python_function(nb::object callback) {
+  return [callback = std::move(callback)](const SymbolicCall& call) {
+    const nb::gil_scoped_acquire gil;
+    auto session = std::make_shared<Session>(Session{&call.g});
+    struct End {
+      Session& session;
+      ~End() { session.builder = nullptr; }
+    } end{*session};
+    PyBuilder g(session);
+    nb::list names, arguments;
+    for (const ir::Attribute& attribute : call.node.attributes) {
+      names.append(nb::cast(attribute.name));
+      arguments.append(g.to_python(call, attribute.value));
+    }
+    const nb::object returned = callback(nb::cast(g), call.node.op, names, arguments);
+    std::vector<Value> results;
+    for (nb::handle item : items(returned))
+      results.push_back(item.is_none() ? Value() : nb::cast<PyValue&>(item).get());
+    return results;
+  };
+}
+
+class PyRegistry {
+ public:
+  SymbolicRegistry registry = SymbolicRegistry::with_bundled();
+
+  void add(std::string key, int opset, bool exactly, nb::object callback, const std::string& label) {
+    const OpsetRule rule = exactly ? OpsetRule(Exactly{opset}) : OpsetRule(Since{opset});
+    const std::string full_label = label + " for " + key;
+    registry.add(Symbolic{std::move(key), std::nullopt, rule, Origin::user,
+                          python_function(std::move(callback)), full_label});
+  }
+
+  nb::list entries() const {
+    nb::list list;
+    for (const Symbolic* symbolic : registry.all()) {
+      list.append(nb::make_tuple(symbolic->key, symbolic->rule.opset(), symbolic->rule.exactly(),
+                                 symbolic->origin == Origin::bundled,
+                                 symbolic->schema ? nb::cast(symbolic->schema->str()) : nb::none()));
+    }
+    return list;
+  }
+};
+
+}  // namespace
+
+const SymbolicRegistry& registry_of(nb::handle object) {
+  return nb::cast<const PyRegistry&>(object).registry;
+}
+
+void bind_symbolic(nb::module_& module) {
+  using namespace nb::literals;
+  nb::class_<PyValue>(module, "Value", "A value of the ONNX graph that a symbolic function builds.")
+      .def_prop_ro("name", [](const PyValue& v) { return v.get().get()->name; })
+      .def_prop_ro(
+          "element_type", [](const PyValue& v) { return static_cast<int>(v.get().element_type()); },
+          "The number of ONNX's TensorProto.DataType; 0 where unknown.")
+      .def_prop_ro(
+          "dims", [](const PyValue& v) { return dims_of(v.get().type()); },
+          "Sizes: an int, or the text of a symbolic size; None where the rank is unknown.")
+      .def_prop_ro(
+          "constant",
+          [](const PyValue& v) -> nb::object {
+            const ir::Weight* weight = v.get().weight();
+            if (!weight) return nb::none();
+            return nb::bytes(weight->bytes.data(), weight->bytes.size());
+          },
+          "The bytes of a constant; None for what is computed.")
+      .def(
+          "_set_type",
+          [](PyValue& v, int element_type, nb::object dims) {
+            ir::TensorType type{static_cast<ElementType>(element_type), std::nullopt};
+            if (!dims.is_none()) {
+              type.dims.emplace();
+              for (nb::handle dim : items(dims)) {
+                type.dims->push_back(nb::isinstance<nb::str>(dim) ? Dim::parse(nb::cast<std::string>(dim))
+                                                                  : to_dim(dim));
+              }
+            }
+            v.get().get()->type = std::move(type);
+          },
+          "element_type"_a, "dims"_a.none())
+      .def("__eq__", [](const PyValue& a, const PyValue& b) { return a.value == b.value; })
+      .def("__hash__", [](const PyValue& v) { return std::hash<const void*>()(v.value.get()); });
+
+  nb::class_<PyBuilder>(module, "GraphBuilder", "Builds ONNX nodes; what opbridge.symbolics wraps as `g`.")
+      .def("op", &PyBuilder::op, "name"_a, "inputs"_a, "attributes"_a, "outputs"_a)
+      .def("constant", &PyBuilder::constant, "element_type"_a, "dims"_a, "bytes"_a, "is_number"_a)
+      .def("number", &PyBuilder::number, "value"_a)
+      .def("cast", &PyBuilder::cast, "value"_a, "element_type"_a)
+      .def("add_function", &PyBuilder::add_function, "domain"_a, "name"_a, "version"_a, "bytes"_a)
+      .def("refuse", &PyBuilder::refuse, "reason"_a)
+      .def_prop_ro("opset", &PyBuilder::opset)
+      .def_prop_ro("result_count", &PyBuilder::result_count)
+      .def_prop_ro("source", &PyBuilder::source);
+
+  nb::class_<PyRegistry>(module, "Registry", "Which symbolic function maps which operator at which opset.")
+      .def(nb::init<>(), "With every mapping that opbridge ships.")
+      .def("__copy__", [](const PyRegistry& self) { return PyRegistry(self); })
+      .def("add", &PyRegistry::add, "key"_a, "opset"_a, "exactly"_a, "callback"_a, "label"_a)
+      .def(
+          "remove",
+          [](PyRegistry& self, const std::string& key, int opset) {
+            return self.registry.remove(key, opset);
+          },
+          "key"_a, "opset"_a)
+      .def("entries", &PyRegistry::entries, "Tuples (key, opset, exactly, bundled, schema or None).");
+}
+
+}  // namespace opbridge::python
