@@ -1,4 +1,5 @@
-// The passes of the simplify stage. Each changes the graph in place and returns whether it changed anything.
+// The passes of the simplify stage. Each changes the graph in place and returns whether it changed anything;
+// the outputs of the graph keep their values.
 #pragma once
 
 #include "opbridge/ir.h"
@@ -7,5 +8,11 @@ namespace opbridge {
 
 // Removes nodes and initializers that no output depends on.
 bool remove_dead_code(ir::Graph& graph);
+
+// Nodes whose inputs are all small constants become constants; so does the Shape of what has known sizes.
+bool fold_constants(ir::Graph& graph);
+
+// Nodes that compute the same from the same become one, and so do equal small constants.
+bool merge_common_subexpressions(ir::Graph& graph);
 
 }  // namespace opbridge

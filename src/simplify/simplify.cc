@@ -3,6 +3,11 @@
 
 namespace opbridge {
 
-void simplify(ir::Graph& graph, int) { remove_dead_code(graph); }
+void simplify(ir::Graph& graph, int) {
+  remove_dead_code(graph);
+  fold_constants(graph);
+  merge_common_subexpressions(graph);
+  remove_dead_code(graph);
+}
 
 }  // namespace opbridge

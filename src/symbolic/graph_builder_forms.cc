@@ -13,6 +13,17 @@ void set_type(Value value, ElementType element_type, std::vector<Dim> dims) {
   value.get()->type = ir::TensorType{element_type, std::move(dims)};
 }
 
+// How many elements a slice with constant bounds takes of an axis of constant size; missing where something
+// is not constant.
+std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t step) {
+  if (!size.is_static() || !start.weight() || !end.weight() || step < 1) return std::nullopt;
+  auto bound = [&](Value value) {
+    const int64_t given = value.weight()->as<int64_t>()[0];
+    return std::clamp<int64_t>(given < 0 ? given + size.value() : given, 0, size.value());
+  };
+  return Dim(std::max<int64_t>(0, (bound(end) - bound(start) + step - 1) / step));
+}
+
 }  // namespace
 
 Value GraphBuilder::cast(Value value, ElementType to) {
@@ -105,12 +116,21 @@ Value GraphBuilder::slice(Value value, int64_t axis, Value start, Value end, int
   auto one_dimensional = [&](Value bound) { return bound.rank() == 0 ? unsqueeze(bound, {0}) : bound; };
   start = one_dimensional(start);
   end = one_dimensional(end);
-  if (opset_ >= 10) return op("Slice", value, start, end, ints({axis}), ints({step}));
+  std::optional<std::vector<Dim>> dims = value.type().dims;
+  if (dims) {
+    Dim& size = dims->at(wrap_axis(axis, value.rank()));
+    size = sliced_size(size, start, end, step).value_or(Dim::symbol(unique_name("slice")));
+  }
+  auto typed = [&](Value result) {
+    if (dims) set_type(result, value.element_type(), *dims);
+    return result;
+  };
+  if (opset_ >= 10) return typed(op("Slice", value, start, end, ints({axis}), ints({step})));
   if (!start.weight() || !end.weight() || step != 1)
     refuse("slicing with steps or computed bounds needs opset 10");
-  return op("Slice", value, attr("starts", std::vector<int64_t>{start.weight()->as<int64_t>()[0]}),
-            attr("ends", std::vector<int64_t>{end.weight()->as<int64_t>()[0]}),
-            attr("axes", std::vector<int64_t>{axis}));
+  return typed(op("Slice", value, attr("starts", std::vector<int64_t>{start.weight()->as<int64_t>()[0]}),
+                  attr("ends", std::vector<int64_t>{end.weight()->as<int64_t>()[0]}),
+                  attr("axes", std::vector<int64_t>{axis})));
 }
 
 Value GraphBuilder::slice(Value value, int64_t axis, int64_t start, int64_t end, int64_t step) {

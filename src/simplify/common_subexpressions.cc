@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "simplify/passes.h"
+
+namespace opbridge {
+namespace {
+
+// Larger constants are the model's own, and were merged where they share their bytes.
+constexpr size_t largest_compared = 256;
+
+void append(std::string& key, const ir::AttributeValue& value) {
+  std::visit(
+      [&](const auto& item) {
+        using T = std::decay_t<decltype(item)>;
+        if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, bool>) {
+          key += fmt::format("i{}", item);
+        } else if constexpr (std::is_same_v<T, double>) {
+          key += fmt::format("f{:a}", item);
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          key += fmt::format("s{}:{}", item.size(), item);
+        } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+          key += fmt::format("I{}", fmt::join(item, ","));
+        } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+          for (double number : item) key += fmt::format("F{:a}", number);
+        } else if constexpr (std::is_same_v<T, std::shared_ptr<const ir::Weight>>) {
+          key += fmt::format("t{}[{}]", static_cast<int>(item->element_type), fmt::join(item->dims, ","));
+          key.append(reinterpret_cast<const char*>(item->bytes.data()), item->bytes.size());
+        } else {
+          key += fmt::format("@{}", static_cast<const void*>(&value));  // equal to nothing else
+        }
+      },
+      value);
+}
+
+std::string key_of(const ir::Node& node) {
+  std::string key = node.op;
+  for (const ir::Value* input : node.inputs) key += fmt::format("|{}", static_cast<const void*>(input));
+  for (const ir::Attribute& attribute : node.attributes) {
+    key += "|" + attribute.name + "=";
+    append(key, attribute.value);
+  }
+  return key;
+}
+
+bool is_random(const ir::Node& node) {
+  return node.op.starts_with("Random") || node.op == "Bernoulli" || node.op == "Multinomial" ||
+         node.op == "Dropout";
+}
+
+}  // namespace
+
+bool merge_common_subexpressions(ir::Graph& graph) {
+  std::unordered_map<std::string, ir::Node*> nodes;
+  std::unordered_map<std::string, ir::Value*> constants;
+  std::unordered_map<const ir::Value*, ir::Value*> merged;
+  for (ir::Value* value : graph.initializers) {
+    const ir::Weight& weight = *value->weight;
+    if (weight.bytes.size() > largest_compared) continue;
+    std::string key =
+        fmt::format("{}[{}]", static_cast<int>(weight.element_type), fmt::join(weight.dims, ","));
+    key.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
+    const auto [entry, fresh] = constants.emplace(std::move(key), value);
+    if (!fresh) merged[value] = entry->second;
+  }
+  bool changed = !merged.empty();
+  auto replace = [&](ir::Value*& value) {
+    if (const auto found = merged.find(value); found != merged.end()) value = found->second;
+  };
+  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
+    node.for_each_use(replace);
+    const bool is_output = std::ranges::any_of(node.outputs, [&](const ir::Value* output) {
+      return std::ranges::find(owner.outputs, output) != owner.outputs.end();
+    });
+    // What a subgraph computes may not be computed at all: only the main graph's nodes are shared.
+    if (&owner != &graph || is_output || is_random(node) || node.op.find("::") != std::string::npos) return;
+    const auto [entry, fresh] = nodes.emplace(key_of(node), &node);
+    if (fresh || entry->second->outputs.size() != node.outputs.size()) return;
+    for (size_t i = 0; i < node.outputs.size(); ++i) merged[node.outputs[i]] = entry->second->outputs[i];
+    changed = true;
+  });
+  return changed;
+}
+
+}  // namespace opbridge

@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "simplify/evaluate.h"
+#include "simplify/passes.h"
+
+namespace opbridge {
+namespace {
+
+// Weights above this are the model's own; what is computed from them is left to the runtime.
+constexpr size_t largest_folded_input = size_t{1} << 20;
+
+// `Shape` of a value whose dims are known needs no constant input.
+std::optional<ir::Weight> static_shape(const ir::Node& node) {
+  const ir::TensorType& type = node.inputs.at(0)->tensor_type();
+  if (!type.ranked()) return std::nullopt;
+  const auto rank = static_cast<int64_t>(type.rank());
+  auto bound = [&](std::string_view name, int64_t otherwise) {
+    const ir::AttributeValue* value = node.find(name);
+    const int64_t given = value ? std::get<int64_t>(*value) : otherwise;
+    return std::clamp<int64_t>(given < 0 ? given + rank : given, 0, rank);
+  };
+  std::vector<int64_t> sizes;
+  for (int64_t axis = bound("start", 0), end = bound("end", rank); axis < end; ++axis) {
+    if (!(*type.dims)[axis].is_static()) return std::nullopt;
+    sizes.push_back((*type.dims)[axis].value());
+  }
+  return ir::Weight::of<int64_t>(sizes, {static_cast<int64_t>(sizes.size())});
+}
+
+}  // namespace
+
+bool fold_constants(ir::Graph& graph) {
+  std::unordered_map<const ir::Value*, ir::Value*> folded;
+  bool changed = false;
+  std::vector<const ir::Weight*> inputs;
+  for (ir::Node* node : graph.nodes) {
+    node->for_each_use([&](ir::Value*& value) {
+      if (const auto found = folded.find(value); found != folded.end()) value = found->second;
+    });
+    const bool is_output = std::ranges::any_of(node->outputs, [&](const ir::Value* output) {
+      return std::ranges::find(graph.outputs, output) != graph.outputs.end();
+    });
+    if (is_output || node->outputs.size() != 1 || node->op.find("::") != std::string::npos) continue;
+
+    std::optional<ir::Weight> result;
+    if (node->op == "Shape") result = static_shape(*node);
+    inputs.clear();
+    bool constant = !node->inputs.empty();
+    for (const ir::Value* input : node->inputs) {
+      constant &= !input || (input->weight && input->weight->bytes.size() <= largest_folded_input);
+      inputs.push_back(input ? input->weight : nullptr);
+    }
+    if (!result && constant) result = evaluate(*node, inputs);
+    if (!result) continue;
+    folded[node->outputs[0]] = graph.add_initializer(node->outputs[0]->name, std::move(*result));
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace opbridge

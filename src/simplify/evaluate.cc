@@ -1,0 +1,200 @@
+#include "simplify/evaluate.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "symbolic/constants.h"
+
+namespace opbridge {
+namespace {
+
+using Inputs = std::span<const ir::Weight* const>;
+
+// Reads `a` and `b` in their common shape and writes apply(a, b) as R.
+template <class T, class R, class Apply>
+std::optional<ir::Weight> elementwise(const ir::Weight& a, const ir::Weight& b, ElementType result_type,
+                                      Apply apply) {
+  std::vector<int64_t> dims(std::max(a.dims.size(), b.dims.size()), 1);
+  for (const ir::Weight* operand : {&a, &b}) {
+    for (size_t i = 0; i < operand->dims.size(); ++i) {
+      int64_t& dim = dims[dims.size() - 1 - i];
+      if (dim == 1) dim = operand->dims[operand->dims.size() - 1 - i];
+    }
+  }
+  const auto strides_a = broadcast_strides(a.dims, dims), strides_b = broadcast_strides(b.dims, dims);
+  if (!strides_a || !strides_b || !NewWeight::fits(result_type, dims)) return std::nullopt;
+  NewWeight result(result_type, dims);
+  const auto* values_a = reinterpret_cast<const T*>(a.bytes.data());
+  const auto* values_b = reinterpret_cast<const T*>(b.bytes.data());
+  auto* values = reinterpret_cast<R*>(result.bytes.data());
+  std::vector<T> left(static_cast<size_t>(count_of(dims)));
+  for_each_offset(result.dims, *strides_a, 0,
+                  [&](int64_t i, int64_t offset) { left[static_cast<size_t>(i)] = values_a[offset]; });
+  bool valid = true;
+  for_each_offset(result.dims, *strides_b, 0, [&](int64_t i, int64_t offset) {
+    const std::optional<R> value = apply(left[static_cast<size_t>(i)], values_b[offset]);
+    valid &= value.has_value();
+    values[i] = value.value_or(R());
+  });
+  if (!valid) return std::nullopt;
+  return std::move(result).finish();
+}
+
+template <class T>
+std::optional<ir::Weight> arithmetic(const std::string& op, const ir::Weight& a, const ir::Weight& b) {
+  using Result = std::optional<T>;
+  auto with = [&](auto apply) { return elementwise<T, T>(a, b, a.element_type, apply); };
+  // Integers wrap around, as in ONNX Runtime.
+  using Wide = std::conditional_t<std::is_integral_v<T>,
+                                  std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, T>;
+  if (op == "Add") return with([](T x, T y) -> Result { return static_cast<T>(Wide(x) + Wide(y)); });
+  if (op == "Sub") return with([](T x, T y) -> Result { return static_cast<T>(Wide(x) - Wide(y)); });
+  if (op == "Mul") return with([](T x, T y) -> Result { return static_cast<T>(Wide(x) * Wide(y)); });
+  if constexpr (std::is_integral_v<T>) {
+    const auto undefined = [](T x, T y) {
+      return y == 0 || (y == T(-1) && x == std::numeric_limits<T>::min());
+    };
+    if (op == "Div")
+      return with([&](T x, T y) -> Result { return undefined(x, y) ? Result() : static_cast<T>(x / y); });
+    if (op == "Mod") {
+      return with([&](T x, T y) -> Result {
+        if (undefined(x, y)) return std::nullopt;
+        const T rest = static_cast<T>(x % y);
+        return rest != 0 && ((rest < 0) != (y < 0)) ? static_cast<T>(rest + y) : rest;
+      });
+    }
+    if (op == "Min") return with([](T x, T y) -> Result { return std::min(x, y); });
+    if (op == "Max") return with([](T x, T y) -> Result { return std::max(x, y); });
+  } else {
+    if (op == "Div") return with([](T x, T y) -> Result { return x / y; });
+  }
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<ir::Weight> comparison(const std::string& op, const ir::Weight& a, const ir::Weight& b) {
+  using Result = std::optional<uint8_t>;
+  auto with = [&](auto apply) { return elementwise<T, uint8_t>(a, b, ElementType::boolean, apply); };
+  if (op == "Equal") return with([](T x, T y) -> Result { return x == y; });
+  if (op == "Less") return with([](T x, T y) -> Result { return x < y; });
+  if (op == "LessOrEqual") return with([](T x, T y) -> Result { return x <= y; });
+  if (op == "Greater") return with([](T x, T y) -> Result { return x > y; });
+  if (op == "GreaterOrEqual") return with([](T x, T y) -> Result { return x >= y; });
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<ir::Weight> binary(const std::string& op, const ir::Weight& a, const ir::Weight& b) {
+  std::optional<ir::Weight> result = arithmetic<T>(op, a, b);
+  return result ? result : comparison<T>(op, a, b);
+}
+
+std::optional<ir::Weight> binary_of_bool(const std::string& op, const ir::Weight& a, const ir::Weight& b) {
+  using Result = std::optional<uint8_t>;
+  auto with = [&](auto apply) { return elementwise<uint8_t, uint8_t>(a, b, ElementType::boolean, apply); };
+  if (op == "And") return with([](uint8_t x, uint8_t y) -> Result { return x && y; });
+  if (op == "Or") return with([](uint8_t x, uint8_t y) -> Result { return x || y; });
+  if (op == "Xor") return with([](uint8_t x, uint8_t y) -> Result { return (x != 0) != (y != 0); });
+  if (op == "Equal") return with([](uint8_t x, uint8_t y) -> Result { return (x != 0) == (y != 0); });
+  return std::nullopt;
+}
+
+std::optional<ir::Weight> where(const ir::Weight& condition, const ir::Weight& x, const ir::Weight& y) {
+  if (condition.element_type != ElementType::boolean || x.element_type != y.element_type) return std::nullopt;
+  std::vector<int64_t> dims(std::max({condition.dims.size(), x.dims.size(), y.dims.size()}), 1);
+  for (const ir::Weight* operand : {&condition, &x, &y}) {
+    for (size_t i = 0; i < operand->dims.size(); ++i) {
+      int64_t& dim = dims[dims.size() - 1 - i];
+      if (dim == 1) dim = operand->dims[operand->dims.size() - 1 - i];
+    }
+  }
+  const auto strides_c = broadcast_strides(condition.dims, dims), strides_x = broadcast_strides(x.dims, dims),
+             strides_y = broadcast_strides(y.dims, dims);
+  if (!strides_c || !strides_x || !strides_y || !NewWeight::fits(x.element_type, dims)) return std::nullopt;
+  NewWeight result(x.element_type, dims);
+  const size_t size = size_of(x.element_type);
+  std::vector<uint8_t> chosen(static_cast<size_t>(count_of(dims)));
+  for_each_offset(dims, *strides_c, 0, [&](int64_t i, int64_t offset) {
+    chosen[static_cast<size_t>(i)] = condition.bytes[static_cast<size_t>(offset)] != std::byte{0};
+  });
+  auto copy_where = [&](const ir::Weight& source, const std::vector<int64_t>& strides, bool wanted) {
+    for_each_offset(dims, strides, 0, [&](int64_t i, int64_t offset) {
+      if ((chosen[static_cast<size_t>(i)] != 0) != wanted) return;
+      std::memcpy(result.at(i), source.bytes.data() + static_cast<size_t>(offset) * size, size);
+    });
+  };
+  copy_where(x, *strides_x, true);
+  copy_where(y, *strides_y, false);
+  return std::move(result).finish();
+}
+
+std::optional<ir::Weight> range(Inputs inputs) {
+  for (const ir::Weight* input : inputs) {
+    if (input->element_type != ElementType::int64 || input->element_count() != 1) return std::nullopt;
+  }
+  const int64_t start = inputs[0]->as<int64_t>()[0], limit = inputs[1]->as<int64_t>()[0],
+                delta = inputs[2]->as<int64_t>()[0];
+  if (delta == 0) return std::nullopt;
+  const double exact =
+      std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta));
+  if (exact > static_cast<double>(largest_folded_bytes)) return std::nullopt;
+  const int64_t count = std::max<int64_t>(0, static_cast<int64_t>(exact));
+  if (!NewWeight::fits(ElementType::int64, std::span(&count, 1))) return std::nullopt;
+  std::vector<int64_t> values(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = start + i * delta;
+  return ir::Weight::of<int64_t>(values, {count});
+}
+
+std::optional<ir::Weight> logical_not(const ir::Weight& input) {
+  NewWeight result(ElementType::boolean, input.dims);
+  for (size_t i = 0; i < result.bytes.size(); ++i) {
+    result.bytes[i] = input.bytes[i] == std::byte{0} ? std::byte{1} : std::byte{0};
+  }
+  return std::move(result).finish();
+}
+
+std::optional<ir::Weight> cast(const ir::Node& node, const ir::Weight& input) {
+  const ir::AttributeValue* to = node.find("to");
+  const int64_t* number = to ? std::get_if<int64_t>(to) : nullptr;
+  if (!number || *number < 0 || *number > 255) return std::nullopt;
+  const auto type = static_cast<ElementType>(*number);
+  if (!NewWeight::fits(type, input.dims) ||
+      (is_floating_point(input.element_type) && !is_floating_point(type) && type != ElementType::boolean)) {
+    return std::nullopt;  // out of range a float has no defined integer
+  }
+  return convert_weight(input, type);
+}
+
+}  // namespace
+
+std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
+  if (inputs.empty() || !inputs[0]) return std::nullopt;
+  if (std::optional<ir::Weight> moved = evaluate_movement(node, inputs)) return moved;
+  for (const ir::Weight* input : inputs) {
+    if (!input) return std::nullopt;
+  }
+  const ElementType type = inputs[0]->element_type;
+  if (node.op == "Cast") return cast(node, *inputs[0]);
+  if (node.op == "Range" && inputs.size() == 3) return range(inputs);
+  if (node.op == "Not" && type == ElementType::boolean) return logical_not(*inputs[0]);
+  if (node.op == "Where" && inputs.size() == 3) return where(*inputs[0], *inputs[1], *inputs[2]);
+  if (inputs.size() != 2 || inputs[1]->element_type != type) return std::nullopt;
+  switch (type) {
+    case ElementType::int64:
+      return binary<int64_t>(node.op, *inputs[0], *inputs[1]);
+    case ElementType::int32:
+      return binary<int32_t>(node.op, *inputs[0], *inputs[1]);
+    case ElementType::float32:
+      return binary<float>(node.op, *inputs[0], *inputs[1]);
+    case ElementType::float64:
+      return binary<double>(node.op, *inputs[0], *inputs[1]);
+    case ElementType::boolean:
+      return binary_of_bool(node.op, *inputs[0], *inputs[1]);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace opbridge

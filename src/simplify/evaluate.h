@@ -1,0 +1,62 @@
+// ONNX nodes with constant inputs, computed at export.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "opbridge/ir.h"
+
+namespace opbridge {
+
+// The first output of `node`, all of whose inputs are constants (`inputs`, null for an omitted one). Missing
+// for an operator, an element type or a form that it does not know; what it computes is what ONNX defines,
+// bit for bit for integers and bool, and for floating point only operations that IEEE 754 rounds correctly.
+std::optional<ir::Weight> evaluate(const ir::Node& node, std::span<const ir::Weight* const> inputs);
+
+// Those that only move elements: Reshape, Slice, Concat, Gather, Transpose, Expand, ….
+std::optional<ir::Weight> evaluate_movement(const ir::Node& node, std::span<const ir::Weight* const> inputs);
+
+// The greatest constant that evaluation makes.
+inline constexpr size_t largest_folded_bytes = size_t{1} << 21;
+
+// A tensor in the making.
+struct NewWeight {
+  ElementType element_type;
+  std::vector<int64_t> dims;
+  std::vector<std::byte> bytes;
+
+  NewWeight(ElementType type, std::vector<int64_t> shape);
+  static bool fits(ElementType type, std::span<const int64_t> shape);
+  std::byte* at(int64_t index) { return bytes.data() + index * static_cast<int64_t>(size_of(element_type)); }
+  ir::Weight finish() &&;
+};
+
+std::vector<int64_t> row_major_strides(std::span<const int64_t> dims);
+int64_t count_of(std::span<const int64_t> dims);
+
+// Calls visit(linear index in the result, offset in elements) for a view with the given strides (0 where
+// broadcast).
+template <class Visit>
+void for_each_offset(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t start,
+                     Visit visit) {
+  const int64_t count = count_of(dims);
+  std::vector<int64_t> index(dims.size(), 0);
+  int64_t offset = start;
+  for (int64_t i = 0; i < count; ++i) {
+    visit(i, offset);
+    for (size_t axis = dims.size(); axis-- > 0;) {
+      offset += strides[axis];
+      if (++index[axis] < dims[axis]) break;
+      offset -= strides[axis] * dims[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+// Strides with which a tensor of `dims` is read in the shape `result`; missing where it does not broadcast to
+// it.
+std::optional<std::vector<int64_t>> broadcast_strides(std::span<const int64_t> dims,
+                                                      std::span<const int64_t> result);
+
+}  // namespace opbridge
