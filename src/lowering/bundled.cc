@@ -16,6 +16,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_linear(registry);
   lowering::register_normalization(registry);
   lowering::register_pooling(registry);
+  lowering::register_recurrent(registry);
   lowering::register_reduction(registry);
   lowering::register_resize(registry);
   lowering::register_shape(registry);

@@ -17,6 +17,7 @@ void register_indexing(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
+void register_recurrent(SymbolicRegistry& registry);
 void register_reduction(SymbolicRegistry& registry);
 void register_resize(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);

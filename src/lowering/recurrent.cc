@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// One of ONNX's recurrent operators, and how PyTorch's gates come into its order: blocks [begin, end) of the
+// hidden size.
+struct Cell {
+  std::string op;
+  std::vector<std::pair<int64_t, int64_t>> gates;
+  size_t states;  // hidden, and cell for LSTM
+  std::string activation;
+};
+
+const Cell lstm_cell{"LSTM", {{0, 1}, {3, 4}, {1, 3}}, 2, {}};  // i f g o → i o f c
+const Cell gru_cell{"GRU", {{1, 2}, {0, 1}, {2, 3}}, 1, {}};    // r z n → z r h
+
+struct Options {
+  bool has_biases;
+  int64_t num_layers;
+  double dropout;
+  bool train, bidirectional, batch_first;
+};
+
+Value reorder_gates(GraphBuilder& g, Value weight, const Cell& cell, int64_t hidden) {
+  if (cell.gates.empty()) return weight;
+  std::vector<Value> blocks;
+  for (const auto& [begin, end] : cell.gates)
+    blocks.push_back(g.slice(weight, 0, begin * hidden, end * hidden));
+  return g.concat(std::move(blocks), 0);
+}
+
+// (input, states) → (output, states), the layers one after another.
+std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, const std::vector<Value>& states,
+                             const std::vector<Value>& params, const Options& o) {
+  if (o.train && o.dropout != 0 && o.num_layers > 1)
+    g.refuse("dropout is random; call model.eval() before the export");
+  const int64_t directions = o.bidirectional ? 2 : 1;
+  const size_t per_direction = o.has_biases ? 4 : 2;
+  if (params.size() != static_cast<size_t>(o.num_layers * directions) * per_direction) {
+    g.refuse("projections (proj_size) have no equivalent in ONNX's " + cell.op);
+  }
+  if (input.rank() != 3 || states.size() != cell.states)
+    g.refuse("packed sequences have no equivalent in ONNX's " + cell.op);
+  const Dim& hidden_dim = params[1].dim(-1);
+  if (!hidden_dim.is_static()) g.refuse("the hidden size must be a constant");
+  const int64_t hidden = hidden_dim.value();
+  const ElementType type = input.element_type();
+
+  Value layer_input = o.batch_first ? g.transpose(input, {1, 0, 2}) : input;
+  const Dim length = layer_input.dim(0), batch = layer_input.dim(1);
+  std::vector<std::vector<Value>> last(cell.states);  // of each layer
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
+    std::vector<Value> w, r, b;
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const Value* own = &params[static_cast<size_t>(layer * directions + direction) * per_direction];
+      w.push_back(g.unsqueeze(reorder_gates(g, own[0], cell, hidden), {0}));
+      r.push_back(g.unsqueeze(reorder_gates(g, own[1], cell, hidden), {0}));
+      if (o.has_biases) {
+        b.push_back(g.unsqueeze(
+            g.concat({reorder_gates(g, own[2], cell, hidden), reorder_gates(g, own[3], cell, hidden)}, 0),
+            {0}));
+      }
+    }
+    std::vector<Operand> operands{layer_input, g.concat(w, 0), g.concat(r, 0),
+                                  b.empty() ? Value() : g.concat(b, 0), Value()};
+    for (Value state : states) {
+      operands.push_back(o.num_layers == 1 ? state
+                                           : g.slice(state, 0, layer * directions, (layer + 1) * directions));
+    }
+    operands.push_back(attr("hidden_size", hidden));
+    if (o.bidirectional) operands.push_back(attr("direction", "bidirectional"));
+    if (cell.op == "GRU") operands.push_back(attr("linear_before_reset", 1));
+    if (!cell.activation.empty())
+      operands.push_back(attr("activations", std::vector<std::string>(directions, cell.activation)));
+
+    const std::vector<Value> made = g.op_list(cell.op, 1 + cell.states, std::move(operands));
+    made[0].get()->type = ir::TensorType{type, std::vector<Dim>{length, Dim(directions), batch, hidden_dim}};
+    if (o.bidirectional) {
+      layer_input = g.reshape(g.transpose(made[0], {0, 2, 1, 3}), {length, batch, Dim(2 * hidden)});
+    } else {
+      layer_input = g.squeeze(made[0], {1});
+    }
+    for (size_t i = 0; i < cell.states; ++i) last[i].push_back(made[i + 1]);
+  }
+  std::vector<Value> results{o.batch_first ? g.transpose(layer_input, {1, 0, 2}) : layer_input};
+  for (const std::vector<Value>& state : last) results.push_back(g.concat(state, 0));
+  return results;
+}
+
+}  // namespace
+
+void register_recurrent(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Values = std::vector<Value>;
+
+  on("aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float "
+     "dropout, bool train, "
+     "bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, Values hx, Values params, bool has_biases, int64_t num_layers,
+        double dropout, bool train, bool bidirectional, bool batch_first) {
+       return recurrent(g, lstm_cell, input, hx, params,
+                        {has_biases, num_layers, dropout, train, bidirectional, batch_first});
+     });
+
+  const Cell cells[] = {gru_cell, {"RNN", {}, 1, "Tanh"}, {"RNN", {}, 1, "Relu"}};
+  const char* names[] = {"gru", "rnn_tanh", "rnn_relu"};
+  for (size_t i = 0; i < 3; ++i) {
+    on(fmt::format("aten::{}.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
+                   "num_layers, float dropout, "
+                   "bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+                   names[i]),
+       Since{9},
+       [cell = cells[i]](GraphBuilder& g, Value input, Value hx, Values params, bool has_biases,
+                         int64_t num_layers, double dropout, bool train, bool bidirectional,
+                         bool batch_first) {
+         return recurrent(g, cell, input, {hx}, params,
+                          {has_biases, num_layers, dropout, train, bidirectional, batch_first});
+       });
+  }
+}
+
+}  // namespace opbridge::lowering
