@@ -70,6 +70,10 @@ class SymbolicRegistry {
   }
   void add(Symbolic symbolic);
 
+  // The mapping of an operator written once (opbridge/operator.h), from its schema: a node of the same name
+  // in the domain that the namespace names, tensors as inputs, the other arguments as attributes.
+  void add_operator(std::string_view schema_line);
+
   // Takes back what a user registered under the key at that opset rule's opset. Returns whether there was
   // any.
   bool remove(std::string_view key, int opset);

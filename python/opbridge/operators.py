@@ -17,6 +17,7 @@ from opbridge._operator_abi import Library, onnx_element_types
 __all__ = [
     "Operator",
     "load_operators",
+    "loaded_operators",
     "loaded_ort_libraries",
     "ort_library",
     "read_operators",
@@ -90,6 +91,11 @@ def load_operators(path: str | Path | None = None) -> list[Operator]:
                 _register_backward(operator.backward_of, operator.name)
         _loaded[key] = (operators, str(ort_side.resolve()) if ort_side.exists() else None)
     return list(_loaded[key][0])
+
+
+def loaded_operators() -> list[Operator]:
+    """The operators of all sets that were loaded, those that only compute gradients left out."""
+    return [operator for operators, _ in _loaded.values() for operator in operators if operator.backward_of is None]
 
 
 def loaded_ort_libraries() -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opbridge.dtypes import ELEMENT_TYPES
-from opbridge.operators import ort_library
+from opbridge.operators import loaded_ort_libraries, ort_library
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -25,14 +25,18 @@ def session(
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> onnxruntime.InferenceSession:
-    """An InferenceSession for the model at ``path`` that knows opbridge's operators and those of ``libraries``."""
+    """An InferenceSession for the model at ``path`` that knows opbridge's operators.
+
+    Those of ``libraries``, and of what was loaded by load_operators, are known too.
+    """
     import onnxruntime
 
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
-    for library in (ort_library(), *libraries):
-        options.register_custom_ops_library(os.fspath(library))
+    paths = [ort_library(), *loaded_ort_libraries(), *(os.path.realpath(library) for library in libraries)]
+    for library in dict.fromkeys(os.path.realpath(path) for path in paths):
+        options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(os.fspath(path), options, providers=list(providers))
 
 

@@ -270,6 +270,10 @@ void bind_symbolic(nb::module_& module) {
             return self.registry.remove(key, opset);
           },
           "key"_a, "opset"_a)
+      .def(
+          "add_operator",
+          [](PyRegistry& self, const std::string& schema) { self.registry.add_operator(schema); }, "schema"_a,
+          "The mapping that follows from the schema of an operator written once.")
       .def("entries", &PyRegistry::entries, "Tuples (key, opset, exactly, bundled, schema or None).");
 }
 

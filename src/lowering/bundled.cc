@@ -21,6 +21,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_resize(registry);
   lowering::register_shape(registry);
   lowering::register_unary(registry);
+  lowering::register_vision(registry);
   return registry;
 }
 

@@ -23,4 +23,6 @@ void register_resize(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);
 void register_unary(SymbolicRegistry& registry);
 
+void register_vision(SymbolicRegistry& registry);
+
 }  // namespace opbridge::lowering

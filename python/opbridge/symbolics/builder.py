@@ -96,6 +96,15 @@ class Value:
         return hash(self.core)
 
 
+def wrapped(argument: Any) -> Any:
+    """What the core passes for an argument, as symbolic functions see it."""
+    if isinstance(argument, _core.Value):
+        return Value(argument)
+    if isinstance(argument, list):
+        return [wrapped(item) for item in argument]
+    return argument
+
+
 class GraphContext:
     """``g``: makes the ONNX nodes of one call."""
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opbridge import _core
 from opbridge.errors import InvalidArgumentError
+from opbridge.operators import loaded_operators
 from opbridge.symbolics.arguments import call_with
 from opbridge.symbolics.autograd import autograd_callbacks
-from opbridge.symbolics.builder import GraphContext, Value
+from opbridge.symbolics.builder import GraphContext, wrapped
 
 if TYPE_CHECKING:
     from opbridge.capture.program import Program
@@ -65,6 +66,8 @@ def registry_for(program: Program, opset: int) -> _core.Registry:
     for key, since, function in _registered_through_torch():
         if (key, since) not in registered:
             merged.add(key, since, False, adapt(function), _label(function))
+    for operator in loaded_operators():
+        merged.add_operator(operator.schema)
     for key, callback in autograd_callbacks(program):
         merged.add(key, opset, True, callback, "symbolic")
     return merged
@@ -75,7 +78,7 @@ def adapt(function: SymbolicFunction) -> Callable[..., list[_core.Value | None]]
 
     def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> list[_core.Value | None]:
         g = GraphContext(core)
-        returned = call_with(function, g, op, names, [_wrapped(argument) for argument in arguments])
+        returned = call_with(function, g, op, names, [wrapped(argument) for argument in arguments])
         if isinstance(returned, (list, tuple)):
             return [g.input(item) for item in returned]
         return [g.input(returned)]
@@ -85,14 +88,6 @@ def adapt(function: SymbolicFunction) -> Callable[..., list[_core.Value | None]]
 
 def _label(function: SymbolicFunction) -> str:
     return getattr(function, "__qualname__", type(function).__name__)
-
-
-def _wrapped(argument: Any) -> Any:
-    if isinstance(argument, _core.Value):
-        return Value(argument)
-    if isinstance(argument, list):
-        return [_wrapped(item) for item in argument]
-    return argument
 
 
 def _checked(name: str) -> str:

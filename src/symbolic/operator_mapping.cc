@@ -1,0 +1,59 @@
+// Operators written once: the mapping that follows from the schema.
+#include <fmt/format.h>
+
+#include "opbridge/registry.h"
+
+namespace opbridge {
+namespace {
+
+// Missing for what has no place in a node: None, and devices and the like.
+std::optional<Attr> to_attribute(const SymbolicCall& call, const std::string& name,
+                                 const ir::AttributeValue& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return attr(name, static_cast<int64_t>(*flag));
+  if (const int64_t* number = std::get_if<int64_t>(&value)) return attr(name, *number);
+  if (const double* number = std::get_if<double>(&value)) return attr(name, *number);
+  if (const std::string* text = std::get_if<std::string>(&value)) return attr(name, *text);
+  if (const ElementType* type = std::get_if<ElementType>(&value)) return attr(name, *type);
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return attr(name, *list);
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) return attr(name, *list);
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) return attr(name, *list);
+  if (const auto* list = std::get_if<std::vector<bool>>(&value)) {
+    return attr(name, std::vector<int64_t>(list->begin(), list->end()));
+  }
+  if (std::holds_alternative<std::monostate>(value) || std::holds_alternative<ir::Opaque>(value))
+    return std::nullopt;
+  call.g.refuse(
+      fmt::format("the argument {} is known only when the model runs, and an attribute is a constant", name));
+}
+
+std::vector<Value> as_node(const OperatorSchema& schema, const SymbolicCall& call) {
+  std::vector<Operand> operands;
+  for (size_t i = 0; i < schema.arguments.size(); ++i) {
+    const SchemaArgument& argument = schema.arguments[i];
+    if (argument.type.kind != SchemaType::Kind::tensor) {
+      ir::AttributeValue value = *call.arguments[i];
+      // A whole number for a float would be an attribute of another kind.
+      if (const int64_t* number = std::get_if<int64_t>(&value);
+          number && argument.type.kind == SchemaType::Kind::floating) {
+        value = static_cast<double>(*number);
+      }
+      if (std::optional<Attr> attribute = to_attribute(call, argument.name, value))
+        operands.push_back(std::move(*attribute));
+    } else if (argument.type.list) {
+      operands.push_back(symbolic_detail::decode_values(call, i));
+    } else {
+      operands.push_back(symbolic_detail::decode_value(call, i));
+    }
+  }
+  return call.g.op_list(schema.name, call.node.outputs.size(), std::move(operands));
+}
+
+}  // namespace
+
+void SymbolicRegistry::add_operator(std::string_view schema_line) {
+  OperatorSchema schema = parse_schema(schema_line);
+  add(Symbolic{schema.key(), schema, Since{1}, Origin::bundled,
+               [schema](const SymbolicCall& call) { return as_node(schema, call); }});
+}
+
+}  // namespace opbridge
