@@ -164,6 +164,8 @@ class Graph {
 std::string print(const Graph& graph);
 // The same of one attribute: `None`, `True`, `1.0`, `"mean"`, `[1, 2*s0]`, `%x`.
 std::string str(const AttributeValue& value);
+// `float32[2, s0]`, `(float32[2], float32[3])`, `int64 2*s0`.
+std::string str(const Type& type);
 
 // Throws Error(internal) with the offending node where the SSA invariants of the head comment do not hold.
 void verify(const Graph& graph);

@@ -29,20 +29,6 @@ std::string number(double value) {
   return text;
 }
 
-std::string type_text(const Type& type) {
-  if (const auto* tensor = std::get_if<TensorType>(&type)) return tensor->str();
-  if (const auto* scalar = std::get_if<ScalarType>(&type)) {
-    std::string text(opbridge::name(scalar->element_type));
-    return scalar->element_type == ElementType::int64 ? text + " " + scalar->value.str() : text;
-  }
-  std::string text = "(";
-  for (const TensorType& element : std::get<ListType>(type).elements) {
-    if (text.size() > 1) text += ", ";
-    text += element.str();
-  }
-  return text + ")";
-}
-
 struct AttributeText {
   std::string operator()(std::monostate) const { return "None"; }
   std::string operator()(bool value) const { return value ? "True" : "False"; }
@@ -91,7 +77,7 @@ class Printer {
 
  private:
   static std::string typed(const Value* value) {
-    return value == nullptr ? "None" : "%" + value->name + ": " + type_text(value->type);
+    return value == nullptr ? "None" : "%" + value->name + ": " + str(value->type);
   }
 
   static std::string typed_list(const std::vector<Value*>& values) {
@@ -130,6 +116,20 @@ class Printer {
 };
 
 }  // namespace
+
+std::string str(const Type& type) {
+  if (const auto* tensor = std::get_if<TensorType>(&type)) return tensor->str();
+  if (const auto* scalar = std::get_if<ScalarType>(&type)) {
+    std::string text(opbridge::name(scalar->element_type));
+    return scalar->element_type == ElementType::int64 ? text + " " + scalar->value.str() : text;
+  }
+  std::string text = "(";
+  for (const TensorType& element : std::get<ListType>(type).elements) {
+    if (text.size() > 1) text += ", ";
+    text += element.str();
+  }
+  return text + ")";
+}
 
 std::string str(const AttributeValue& value) { return std::visit(AttributeText(), value); }
 

@@ -1,0 +1,263 @@
+#include "inspect/summary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+
+#include "inspect/text.h"
+#include "onnx/schema_table.h"
+
+namespace opbridge::inspect {
+namespace {
+
+constexpr size_t most_large_weights = 5;
+
+std::vector<Summary::Named> named(const std::vector<ir::Value*>& values) {
+  std::vector<Summary::Named> result;
+  for (const ir::Value* value : values) result.push_back({value->name, ir::str(value->type)});
+  return result;
+}
+
+std::vector<Summary::Count> sorted(const std::map<std::string, size_t>& counts) {
+  std::vector<Summary::Count> result;
+  for (const auto& [op, count] : counts) result.push_back({op, count});
+  std::stable_sort(result.begin(), result.end(),
+                   [](const auto& a, const auto& b) { return a.count > b.count; });
+  return result;
+}
+
+std::string domain_of(std::string_view op) {
+  const size_t colons = op.rfind("::");
+  return std::string(colons == std::string_view::npos ? "" : op.substr(0, colons));
+}
+
+// Every graph, outer before inner.
+void for_each_graph(const ir::Graph& graph, const std::function<void(const ir::Graph&)>& visit) {
+  visit(graph);
+  for (const ir::Node* node : graph.nodes) {
+    for (const ir::Attribute& attribute : node->attributes) {
+      if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) for_each_graph(**body, visit);
+      if (const auto* bodies = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
+        for (const ir::GraphPtr& each : *bodies) for_each_graph(*each, visit);
+      }
+    }
+  }
+}
+
+// "97.8 MB", in powers of ten.
+std::string size_text(uint64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double size = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"kB", "MB", "GB", "TB"}) {
+    if (size < 1000) break;
+    size /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", size, unit);
+}
+
+// 25557032 → "25,557,032".
+std::string grouped(uint64_t number) {
+  std::string text = std::to_string(number);
+  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, 1, ',');
+  return text;
+}
+
+std::string plural(size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+// Rows in columns that are as wide as they need to be.
+class Table {
+ public:
+  void add(std::vector<std::string> row) {
+    for (std::string& cell : row) cell = printable(cell);
+    widths_.resize(std::max(widths_.size(), row.size()), 0);
+    for (size_t i = 0; i < row.size(); ++i) widths_[i] = std::max(widths_[i], length(row[i]));
+    rows_.push_back(std::move(row));
+  }
+  std::string text() const {
+    std::string result;
+    for (const std::vector<std::string>& row : rows_) {
+      std::string line;
+      for (size_t i = 0; i < row.size(); ++i) {
+        line += "  " + row[i];
+        if (i + 1 < row.size()) line += std::string(widths_[i] - length(row[i]), ' ');
+      }
+      result += line + '\n';
+    }
+    return result;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> widths_;
+};
+
+std::string named_rows(std::string_view title, const std::vector<Summary::Named>& values) {
+  Table table;
+  for (const auto& [name, type] : values) table.add({name, type});
+  return fmt::format("\n{}\n{}", title, table.text());
+}
+
+std::string count_rows(std::string title, const std::vector<Summary::Count>& counts) {
+  Table table;
+  for (const auto& [op, count] : counts) table.add({op, std::to_string(count)});
+  return fmt::format("\n{}\n{}", title, table.text());
+}
+
+std::string domain_text(const std::string& domain) { return domain.empty() ? "ai.onnx" : domain; }
+
+template <class Range, class F>
+std::string json_list(const Range& range, const F& element) {
+  std::string result;
+  for (const auto& each : range) result += (result.empty() ? "" : ", ") + element(each);
+  return '[' + result + ']';
+}
+
+std::string json_named(const Summary::Named& value) {
+  return fmt::format(R"({{"name": {}, "type": {}}})", json_string(value.name), json_string(value.type));
+}
+
+std::string json_count(const Summary::Count& count) {
+  return fmt::format(R"({{"op": {}, "count": {}}})", json_string(count.op), count.count);
+}
+
+}  // namespace
+
+Summary summarize(const ir::Graph& graph) {
+  Summary result;
+  result.inputs = named(graph.inputs);
+  result.outputs = named(graph.outputs);
+  std::map<std::string, size_t> operators;
+  for_each_graph(graph, [&](const ir::Graph& each) {
+    for (const ir::Node* node : each.nodes) ++operators[node->op];
+    for (const ir::Value* value : each.initializers) {
+      const ir::Weight& weight = *value->weight;
+      const auto elements = static_cast<uint64_t>(weight.element_count());
+      for (Summary::Weights* sum :
+           {&result.weights, &result.weights_by_type[std::string(opbridge::name(weight.element_type))]}) {
+        ++sum->tensors;
+        sum->elements += elements;
+        sum->bytes += weight.bytes.size();
+      }
+      result.largest_weights.push_back({{value->name, ir::str(value->type)}, weight.bytes.size()});
+    }
+  });
+  result.operators = sorted(operators);
+  std::stable_sort(result.largest_weights.begin(), result.largest_weights.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  result.largest_weights.resize(std::min(result.largest_weights.size(), most_large_weights));
+  return result;
+}
+
+Summary summarize(const onnx::ModelFile& file) {
+  Summary result = summarize(file.model.graph);
+  result.producer = file.producer_name + (file.producer_version.empty() ? "" : " " + file.producer_version);
+  result.ir_version = file.ir_version;
+  result.opsets = file.model.opset_imports;
+
+  std::map<std::string, size_t> custom;
+  for (const auto& [op, count] : result.operators) custom[op] += count;
+  std::vector<std::string> own;
+  for (const OnnxFunction& function : file.model.functions) {
+    const std::string name = function.domain.empty() ? function.name : function.domain + "::" + function.name;
+    result.functions.push_back({name, onnx::operators_of(function)});
+    for (const std::string& op : result.functions.back().operators) ++custom[op];
+    own.push_back(name);
+  }
+  for (const std::string& name : own) custom.erase(name);
+  std::erase_if(custom, [](const auto& entry) { return onnx::newest_opset(domain_of(entry.first)) > 0; });
+  result.custom_operators = sorted(custom);
+  return result;
+}
+
+std::string to_text(const Summary& summary) {
+  std::string text =
+      fmt::format("{}: {}, {}\n", printable(summary.file), summary.format, size_text(summary.file_bytes));
+  if (summary.ir_version > 0) {
+    std::string opsets;
+    for (const auto& [domain, version] : summary.opsets) {
+      opsets += fmt::format("{}{} {}", opsets.empty() ? "" : ", ", printable(domain_text(domain)), version);
+    }
+    text += fmt::format("  producer  {}\n  IR        {}\n  opsets    {}\n", printable(summary.producer),
+                        summary.ir_version, opsets);
+  }
+  text += named_rows("inputs", summary.inputs);
+  text += named_rows("outputs", summary.outputs);
+  size_t nodes = 0;
+  for (const Summary::Count& each : summary.operators) nodes += each.count;
+  text += count_rows(
+      fmt::format("operators: {}, {}", plural(nodes, "node"), plural(summary.operators.size(), "kind")),
+      summary.operators);
+  text += fmt::format("\nweights: {}, {} elements, {}\n", plural(summary.weights.tensors, "tensor"),
+                      grouped(summary.weights.elements), size_text(summary.weights.bytes));
+  Table by_type;
+  for (const auto& [type, sum] : summary.weights_by_type) {
+    by_type.add(
+        {type, plural(sum.tensors, "tensor"), grouped(sum.elements) + " elements", size_text(sum.bytes)});
+  }
+  text += by_type.text();
+  if (!summary.largest_weights.empty()) {
+    Table largest;
+    for (const auto& [weight, bytes] : summary.largest_weights) {
+      largest.add({weight.name, weight.type, size_text(bytes)});
+    }
+    text += "\nlargest weights\n" + largest.text();
+  }
+  if (!summary.functions.empty()) {
+    Table functions;
+    for (const auto& [name, operators] : summary.functions) {
+      functions.add({name, fmt::format("{}: {}", plural(operators.size(), "node"),
+                                       clipped(fmt::format("{}", fmt::join(operators, ", ")), 80))});
+    }
+    text += "\nfunctions\n" + functions.text();
+  }
+  if (!summary.custom_operators.empty()) {
+    text += count_rows("custom operators that the runtime must know", summary.custom_operators);
+  }
+  return text;
+}
+
+std::string to_json(const Summary& summary) {
+  const auto json_weights = [](const Summary::Weights& sum) {
+    return fmt::format(R"("tensors": {}, "elements": {}, "bytes": {})", sum.tensors, sum.elements, sum.bytes);
+  };
+  std::string text = fmt::format(R"({{"file": {}, "format": {}, "bytes": {})", json_string(summary.file),
+                                 json_string(summary.format), summary.file_bytes);
+  if (summary.ir_version > 0) {
+    text += fmt::format(R"(, "producer": {}, "ir_version": {}, "opsets": {})", json_string(summary.producer),
+                        summary.ir_version, json_list(summary.opsets, [](const auto& opset) {
+                          return fmt::format(R"({{"domain": {}, "version": {}}})", json_string(opset.first),
+                                             opset.second);
+                        }));
+  }
+  text +=
+      fmt::format(R"(, "inputs": {}, "outputs": {}, "operators": {})", json_list(summary.inputs, json_named),
+                  json_list(summary.outputs, json_named), json_list(summary.operators, json_count));
+  text += fmt::format(R"(, "weights": {{{}, "by_type": {}, "largest": {}}})", json_weights(summary.weights),
+                      json_list(summary.weights_by_type,
+                                [&](const auto& entry) {
+                                  return fmt::format(R"({{"type": {}, {}}})", json_string(entry.first),
+                                                     json_weights(entry.second));
+                                }),
+                      json_list(summary.largest_weights, [](const auto& entry) {
+                        return fmt::format(R"({{"name": {}, "type": {}, "bytes": {}}})",
+                                           json_string(entry.first.name), json_string(entry.first.type),
+                                           entry.second);
+                      }));
+  text += fmt::format(R"(, "functions": {}, "custom_operators": {}}})",
+                      json_list(summary.functions,
+                                [](const Summary::Function& function) {
+                                  return fmt::format(R"({{"name": {}, "operators": {}}})",
+                                                     json_string(function.name),
+                                                     json_list(function.operators, json_string));
+                                }),
+                      json_list(summary.custom_operators, json_count));
+  return text;
+}
+
+}  // namespace opbridge::inspect

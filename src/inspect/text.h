@@ -1,0 +1,23 @@
+// Text from files that nobody vouches for, made fit for JSON, for a terminal, for a line.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace opbridge::inspect {
+
+// The text as a JSON string, with its quotes. Bytes that are not UTF-8 become U+FFFD. `<`, `>` and `&` are
+// escaped, so that the string may stand inside a script element of an HTML page whatever it says.
+std::string json_string(std::string_view text);
+
+// The text without control characters and bytes that are not UTF-8, which become escapes such as \x1b.
+std::string printable(std::string_view text);
+
+// At most `most` characters, the last an ellipsis where some were left out.
+std::string clipped(std::string_view text, size_t most);
+
+// The number of characters.
+size_t length(std::string_view text);
+
+}  // namespace opbridge::inspect
