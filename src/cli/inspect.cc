@@ -1,22 +1,93 @@
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <string_view>
+#include <system_error>
 
 #include "cli/commands.h"
+#include "inspect/graph_page.h"
+#include "inspect/summary.h"
+#include "inspect/text.h"
+#include "onnx/model_reader.h"
+#include "onnx/output_file.h"
 #include "opbridge/frontend.h"
 #include "opbridge/ir.h"
 
 namespace opbridge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model;
+  std::string html;
+  bool json = false;
+  bool graph = false;
+};
+
+bool is_zip(const fs::path& path) {
+  char first[4] = {};
+  std::ifstream(path, std::ios::binary).read(first, sizeof(first));
+  return std::string_view(first, sizeof(first)) == std::string_view("PK\x03\x04", 4);
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
+  }
+}
+
+std::string printable_lines(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += inspect::printable(line) + '\n';
+  return result;
+}
+
+void run(const Options& options) {
+  const bool is_program = is_zip(options.model);
+  onnx::ModelFile file;
+  if (is_program) {
+    file.model.graph = load_exported_program(options.model);
+  } else {
+    file = onnx::read_onnx(options.model);
+  }
+  const ir::Graph& graph = file.model.graph;
+  inspect::Summary summary = is_program ? inspect::summarize(graph) : inspect::summarize(file);
+  summary.file = fs::path(options.model).filename();
+  summary.format = is_program ? "PyTorch exported program" : "ONNX";
+  summary.file_bytes = fs::file_size(options.model);
+
+  if (!options.html.empty()) {
+    const std::string page = inspect::graph_page(graph, summary, is_program ? 0 : file.model.opset);
+    const std::span<const std::byte> piece = std::as_bytes(std::span(page));
+    onnx::OutputFile output(options.html);
+    output.write(std::span(&piece, 1));
+    output.close();
+    publish(output);
+  }
+  if (options.json) {
+    print(inspect::to_json(summary) + '\n');
+  } else if (options.html.empty()) {
+    print(inspect::to_text(summary));
+    if (is_program || options.graph) print('\n' + printable_lines(ir::print(graph)));
+  }
+}
+
+}  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("inspect", "Print what a model holds");
-  auto model = std::make_shared<std::string>();
-  command->add_option("model", *model, "An exported program (.pt2)")->required();
-  command->callback([model] {
-    const std::string text = ir::print(load_exported_program(*model));
-    std::fwrite(text.data(), 1, text.size(), stdout);
-  });
+  CLI::App* command = app.add_subcommand("inspect", "Tell what a model holds");
+  auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "A model (.onnx) or an exported program (.pt2)")->required();
+  command->add_option("--html", options->html, "Draw the graph as one HTML page into this file");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->add_flag("--graph", options->graph, "Print the graph too, as is always done for a .pt2");
+  command->callback([options] { run(*options); });
 }
 
 }  // namespace opbridge::cli
