@@ -155,7 +155,7 @@ onnx::ModelFile sample() {
   test::add(g, "custom::f", {g.outputs[0]}, "f", ir::TensorType{});
   test::add(g, "local::F", {g.outputs[0]}, "g", ir::TensorType{});
   file.model.opset_imports["custom"] = 1;
-  file.model.functions.push_back({"local", "F", ""});
+  file.model.functions.push_back({"local", "F", 1, ""});
   return file;
 }
 

@@ -1,0 +1,46 @@
+// Where weights come to lie in a file of external data.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace opbridge::onnx {
+
+inline constexpr uint64_t external_alignment = 64;
+
+// Weights follow one another, each aligned. Those that share their bytes share their place.
+class ExternalLayout {
+ public:
+  // `location` is how the model names the file: its path relative to the model's.
+  explicit ExternalLayout(std::string location) : location_(std::move(location)) {}
+
+  const std::string& location() const { return location_; }
+  std::span<const std::span<const std::byte>> pieces() const { return pieces_; }
+  uint64_t size() const { return size_; }
+
+  // The offset of the bytes, which must stay where they are until the file is written.
+  uint64_t place(std::span<const std::byte> bytes) {
+    const auto [known, is_new] = offsets_.try_emplace({bytes.data(), bytes.size()}, 0);
+    if (!is_new) return known->second;
+    static constexpr std::byte zeros[external_alignment] = {};
+    const uint64_t padding = (external_alignment - size_ % external_alignment) % external_alignment;
+    pieces_.push_back(std::span(zeros).first(padding));
+    pieces_.push_back(bytes);
+    known->second = size_ + padding;
+    size_ += padding + bytes.size();
+    return known->second;
+  }
+
+ private:
+  std::string location_;
+  std::map<std::pair<const std::byte*, size_t>, uint64_t> offsets_;
+  std::vector<std::span<const std::byte>> pieces_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace opbridge::onnx

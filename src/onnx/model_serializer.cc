@@ -1,0 +1,306 @@
+#include "onnx/model_serializer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <unordered_set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "onnx/proto_fields.h"
+#include "onnx/schema_table.h"
+
+namespace opbridge::onnx {
+namespace {
+
+// Smaller tensors stay in the model, where shape inference can read them, and are not worth a splice.
+constexpr size_t least_separate_bytes = 1024;
+
+// The earliest IR version that has functions, and the earliest whose nodes have metadata.
+constexpr int ir_version_of_functions = 8;
+constexpr int ir_version_of_node_metadata = 10;
+// From IR version 4 on, initializers need not be inputs.
+constexpr int least_ir_version = 4;
+
+struct Name {
+  std::string_view domain;
+  std::string_view op_type;
+
+  explicit Name(std::string_view op) : op_type(op) {
+    if (const size_t colons = op.rfind("::"); colons != std::string_view::npos) {
+      domain = op.substr(0, colons);
+      op_type = op.substr(colons + 2);
+    }
+  }
+};
+
+// Missing where the element type is not known.
+using TypeMessage = std::optional<Message<proto::Type>>;
+
+TypeMessage type_message(const ir::TensorType& type) {
+  if (type.element_type == ElementType::undefined) return std::nullopt;
+  Message<proto::TensorType> tensor;
+  tensor.add_int(proto::TensorType::elem_type, static_cast<int64_t>(type.element_type));
+  if (type.ranked()) {
+    Message<proto::TensorShape> shape;
+    for (const Dim& dim : *type.dims) {
+      Message<proto::Dimension> dimension;
+      if (dim.is_static()) {
+        dimension.add_int(proto::Dimension::dim_value, dim.value());
+      } else {
+        dimension.add_string(proto::Dimension::dim_param, dim.str());
+      }
+      shape.add_message(proto::TensorShape::dim, dimension);
+    }
+    tensor.add_message(proto::TensorType::shape, shape);
+  }
+  Message<proto::Type> result;
+  result.add_message(proto::Type::tensor_type, tensor);
+  return result;
+}
+
+// A sequence has one element type; where the shapes of the elements differ, it has none.
+TypeMessage type_message(const ir::ListType& type) {
+  if (type.elements.empty()) return std::nullopt;
+  ir::TensorType common = type.elements.front();
+  for (const ir::TensorType& element : type.elements) {
+    if (element.element_type != common.element_type) return std::nullopt;
+    if (element.dims != common.dims) common.dims.reset();
+  }
+  const TypeMessage element = type_message(common);
+  if (!element) return std::nullopt;
+  Message<proto::SequenceType> sequence;
+  sequence.add_message(proto::SequenceType::elem_type, *element);
+  Message<proto::Type> result;
+  result.add_message(proto::Type::sequence_type, sequence);
+  return result;
+}
+
+TypeMessage type_message(const ir::ScalarType& type) {
+  return type_message(ir::TensorType{type.element_type, std::vector<Dim>()});
+}
+
+TypeMessage type_message(const ir::Type& type) {
+  return std::visit([](const auto& t) { return type_message(t); }, type);
+}
+
+Message<proto::ValueInfo> value_info(const ir::Value& value, const TypeMessage& type) {
+  Message<proto::ValueInfo> result;
+  result.add_string(proto::ValueInfo::name, value.name);
+  if (type) result.add_message(proto::ValueInfo::type, *type);
+  return result;
+}
+
+Message<proto::StringStringEntry> entry(std::string_view key, std::string_view value) {
+  Message<proto::StringStringEntry> result;
+  result.add_string(proto::StringStringEntry::key, key);
+  result.add_string(proto::StringStringEntry::value, value);
+  return result;
+}
+
+class ModelSerializer {
+ public:
+  // `external` is null where all weights go into the model.
+  ModelSerializer(const OnnxModel& model, bool source_lines, ExternalLayout* external)
+      : model_(model), source_lines_(source_lines), external_(external) {
+    for (const auto& [domain, version] : model.opset_imports) {
+      ir_version_ = std::max(ir_version_, ir_version_for(version, domain));
+    }
+    if (!model.functions.empty()) ir_version_ = std::max(ir_version_, ir_version_of_functions);
+  }
+
+  Rope model() {
+    Message<proto::Model> result;
+    result.add_int(proto::Model::ir_version, ir_version_);
+    result.add_string(proto::Model::producer_name, "opbridge");
+    result.add_string(proto::Model::producer_version, OPBRIDGE_VERSION);
+    result.add_message(proto::Model::graph, graph(model_.graph));
+    for (const auto& [domain, version] : model_.opset_imports) {
+      Message<proto::OperatorSetId> import;
+      import.add_string(proto::OperatorSetId::domain, domain);
+      import.add_int(proto::OperatorSetId::version, version);
+      result.add_message(proto::Model::opset_import, import);
+    }
+    for (const OnnxFunction& function : model_.functions) {
+      check_domain(function.domain, "function " + function.name);
+      result.add_string(proto::Model::functions, function.bytes);
+    }
+    return std::move(result).take();
+  }
+
+ private:
+  void check_domain(std::string_view domain, const std::string& user) const {
+    if (model_.opset_imports.contains(std::string(domain))) return;
+    throw Error(ErrorCode::internal,
+                fmt::format("{} is of domain \"{}\", which the model's opset_imports lack", user, domain));
+  }
+
+  Message<proto::Graph> graph(const ir::Graph& graph) {
+    Message<proto::Graph> result;
+    for (const ir::Node* each : graph.nodes) result.add_message(proto::Graph::node, node(*each));
+    result.add_string(proto::Graph::name, graph.name.empty() ? "main" : graph.name);
+    for (const ir::Value* value : graph.initializers) {
+      result.add_message(proto::Graph::initializer, initializer(value->name, *value->weight));
+    }
+    for (const ir::Value* value : graph.inputs) {
+      result.add_message(proto::Graph::input, value_info(*value, type_message(value->type)));
+    }
+    for (const ir::Value* value : graph.outputs) {
+      result.add_message(proto::Graph::output, value_info(*value, type_message(value->type)));
+    }
+    const std::unordered_set<const ir::Value*> outputs(graph.outputs.begin(), graph.outputs.end());
+    for (const ir::Node* each : graph.nodes) {
+      for (const ir::Value* value : each->outputs) {
+        if (value->name.empty() || outputs.contains(value)) continue;
+        const TypeMessage type = type_message(value->type);
+        if (type) result.add_message(proto::Graph::value_info, value_info(*value, type));
+      }
+    }
+    return result;
+  }
+
+  Message<proto::Node> node(const ir::Node& node) {
+    const Name name(node.op);
+    check_domain(name.domain, node.op);
+    Message<proto::Node> result;
+    for (const ir::Value* input : node.inputs) {
+      result.add_string(proto::Node::input, input == nullptr ? std::string_view() : input->name);
+    }
+    for (const ir::Value* output : node.outputs) result.add_string(proto::Node::output, output->name);
+    if (!node.name.empty()) result.add_string(proto::Node::name, node.name);
+    result.add_string(proto::Node::op_type, name.op_type);
+    for (const ir::Attribute& each : node.attributes) {
+      if (std::holds_alternative<std::monostate>(each.value)) continue;
+      result.add_message(proto::Node::attribute, attribute(node, each));
+    }
+    const bool has_metadata = source_lines_ && ir_version_ >= ir_version_of_node_metadata;
+    if (source_lines_ && !has_metadata && !node.source.line.empty()) {
+      result.add_string(proto::Node::doc_string, node.source.line);
+    }
+    if (!name.domain.empty()) result.add_string(proto::Node::domain, name.domain);
+    if (has_metadata && !node.source.line.empty()) {
+      result.add_message(proto::Node::metadata_props, entry(proto::source_line_key, node.source.line));
+    }
+    if (has_metadata && !node.source.scope.empty()) {
+      result.add_message(proto::Node::metadata_props, entry(proto::source_scope_key, node.source.scope));
+    }
+    return result;
+  }
+
+  Message<proto::Attribute> attribute(const ir::Node& node, const ir::Attribute& attribute) {
+    using proto::Attribute;
+    Message<Attribute> result;
+    AttributeKind kind = AttributeKind::undefined;
+    result.add_string(Attribute::name, attribute.name);
+    const auto refuse = [&](std::string_view what) {
+      throw Error(ErrorCode::internal,
+                  fmt::format("{}: attribute {} is {}, which no ONNX attribute can hold", node.op,
+                              attribute.name, what),
+                  node.source.line);
+    };
+    const auto integer = [&](const Dim& dim) {
+      if (!dim.is_static()) refuse(dim.str());
+      return dim.value();
+    };
+    // Each kind adds its values and names itself.
+    const auto add = [&]<class T>(const T& value) {
+      if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_same_v<T, ElementType>) {
+        kind = AttributeKind::int_;
+        result.add_int(Attribute::i, static_cast<int64_t>(value));
+      } else if constexpr (std::is_same_v<T, Dim>) {
+        kind = AttributeKind::int_;
+        result.add_int(Attribute::i, integer(value));
+      } else if constexpr (std::is_same_v<T, double>) {
+        kind = AttributeKind::float_;
+        result.add_float(Attribute::f, static_cast<float>(value));
+      } else if constexpr (std::is_same_v<T, std::string>) {
+        kind = AttributeKind::string;
+        result.add_string(Attribute::s, value);
+      } else if constexpr (std::is_same_v<T, std::shared_ptr<const ir::Weight>>) {
+        kind = AttributeKind::tensor;
+        result.add_message(Attribute::t, inline_tensor({}, *value));
+      } else if constexpr (std::is_same_v<T, ir::GraphPtr>) {
+        kind = AttributeKind::graph;
+        result.add_message(Attribute::g, graph(*value));
+      } else if constexpr (std::is_same_v<T, std::vector<bool>> || std::is_same_v<T, std::vector<int64_t>>) {
+        kind = AttributeKind::ints;
+        for (const auto each : value) result.add_int(Attribute::ints, each);
+      } else if constexpr (std::is_same_v<T, std::vector<Dim>>) {
+        kind = AttributeKind::ints;
+        for (const Dim& each : value) result.add_int(Attribute::ints, integer(each));
+      } else if constexpr (std::is_same_v<T, std::vector<double>>) {
+        kind = AttributeKind::floats;
+        for (const double each : value) result.add_float(Attribute::floats, static_cast<float>(each));
+      } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
+        kind = AttributeKind::strings;
+        for (const std::string& each : value) result.add_string(Attribute::strings, each);
+      } else if constexpr (std::is_same_v<T, std::vector<std::shared_ptr<const ir::Weight>>>) {
+        kind = AttributeKind::tensors;
+        for (const auto& each : value) result.add_message(Attribute::tensors, inline_tensor({}, *each));
+      } else if constexpr (std::is_same_v<T, std::vector<ir::GraphPtr>>) {
+        kind = AttributeKind::graphs;
+        for (const ir::GraphPtr& each : value) result.add_message(Attribute::graphs, graph(*each));
+      } else if constexpr (std::is_same_v<T, ir::Opaque>) {
+        refuse(value.text);
+      } else {
+        refuse("a PyTorch value that should have been lowered");
+      }
+    };
+    std::visit(add, attribute.value);
+    result.add_int(Attribute::type, static_cast<int64_t>(kind));
+    return result;
+  }
+
+  Message<proto::Tensor> initializer(std::string_view name, const ir::Weight& weight) {
+    if (external_ == nullptr || weight.bytes.size() < least_separate_bytes)
+      return inline_tensor(name, weight);
+    Message<proto::Tensor> result = tensor_header(name, weight);
+    const uint64_t offset = external_->place(weight.bytes);
+    result.add_message(proto::Tensor::external_data, entry("location", external_->location()));
+    result.add_message(proto::Tensor::external_data, entry("offset", std::to_string(offset)));
+    result.add_message(proto::Tensor::external_data, entry("length", std::to_string(weight.bytes.size())));
+    result.add_int(proto::Tensor::data_location, proto::data_location_external);
+    return result;
+  }
+
+  static Message<proto::Tensor> inline_tensor(std::string_view name, const ir::Weight& weight) {
+    Message<proto::Tensor> result = tensor_header(name, weight);
+    if (weight.bytes.size() < least_separate_bytes) {
+      result.add_bytes(proto::Tensor::raw_data, weight.bytes);
+    } else {
+      result.add_borrowed_bytes(proto::Tensor::raw_data, weight.bytes);
+    }
+    return result;
+  }
+
+  static Message<proto::Tensor> tensor_header(std::string_view name, const ir::Weight& weight) {
+    if (bits_of(weight.element_type) == 0) {
+      throw Error(ErrorCode::unsupported, fmt::format("cannot write tensor {} of element type {}", name,
+                                                      opbridge::name(weight.element_type)));
+    }
+    Message<proto::Tensor> result;
+    for (const int64_t dim : weight.dims) result.add_int(proto::Tensor::dims, dim);
+    result.add_int(proto::Tensor::data_type, static_cast<int64_t>(weight.element_type));
+    if (!name.empty()) result.add_string(proto::Tensor::name, name);
+    return result;
+  }
+
+  const OnnxModel& model_;
+  const bool source_lines_;
+  ExternalLayout* const external_;
+  int ir_version_ = least_ir_version;
+};
+
+}  // namespace
+
+Rope serialize(const OnnxModel& model, bool source_lines, ExternalLayout* external) {
+  return ModelSerializer(model, source_lines, external).model();
+}
+
+}  // namespace opbridge::onnx
