@@ -72,9 +72,10 @@ void run(const Options& options) {
   }
   if (options.json) {
     print(inspect::to_json(summary) + '\n');
+  } else if (options.graph || (is_program && options.html.empty())) {
+    print(printable_lines(ir::print(graph)));
   } else if (options.html.empty()) {
     print(inspect::to_text(summary));
-    if (is_program || options.graph) print('\n' + printable_lines(ir::print(graph)));
   }
 }
 
@@ -86,7 +87,7 @@ void add_inspect(CLI::App& app) {
   command->add_option("model", options->model, "A model (.onnx) or an exported program (.pt2)")->required();
   command->add_option("--html", options->html, "Draw the graph as one HTML page into this file");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->add_flag("--graph", options->graph, "Print the graph too, as is always done for a .pt2");
+  command->add_flag("--graph", options->graph, "Print the graph, as is done for a .pt2 by default");
   command->callback([options] { run(*options); });
 }
 
