@@ -35,6 +35,7 @@ def capture(
 
     from opbridge.capture.dynamic import DynamicSizes
     from opbridge.capture.environment import capturing
+    from opbridge.capture.functions import functions_kept_whole
     from opbridge.capture.inputs import as_module, read_inputs
     from opbridge.capture.program import Program
     from opbridge.errors import InvalidArgumentError
@@ -51,11 +52,11 @@ def capture(
     module = as_module(model)
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
-    with capturing(module):
+    with capturing(module), functions_kept_whole() as calls:
         if how == "trace":
             from opbridge.capture.trace import capture_trace
 
-            return capture_trace(module, inputs, sizes)
+            return Program(capture_trace(module, inputs, sizes), calls)
         from opbridge.capture.exported import capture_exported
 
-        return capture_exported(module, inputs, sizes)
+        return Program(capture_exported(module, inputs, sizes), calls)

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
+from opbridge import _core
 from opbridge.capture.bridge import bridge
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.program import Program
 from opbridge.errors import Error, UnsupportedError
 
 
-def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Program:
+def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
     config: Any = torch.fx.experimental._config
     with config.patch(backed_size_oblivious=True):
@@ -26,7 +26,7 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
                 f"torch.export says: {_first_lines(error)}"
             ) from error
-    return Program(bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported))))
+    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))
 
 
 def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size | None]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._functorch.config
 from torch._dynamo.source import ConstantSource
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
@@ -15,14 +16,15 @@ from torch.fx.experimental.symbolic_shapes import (
     StatelessSymbolicContext,
 )
 
+from opbridge import _core
 from opbridge.capture.dynamic import DynamicSizes, name_of
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.program import Program, Sizes
+from opbridge.capture.program import Sizes
 from opbridge.capture.trace import follow
 from opbridge.errors import InvalidArgumentError
 
 
-def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Program:
+def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     """A model that branches on data runs a second time, the data computed beside the fake tensors."""
     try:
         return _capture(model, inputs, sizes, with_data=False)
@@ -30,7 +32,7 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) ->
         return _capture(model, inputs, sizes, with_data=True)
 
 
-def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_data: bool) -> Program:
+def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_data: bool) -> _core.Graph:
     config: Any = torch.fx.experimental._config
     functorch: Any = torch._functorch.config
     with (
@@ -47,7 +49,7 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         names = sizes.name_symbols(_shapes(leaves))
         graph = follow(model, inputs, leaves, Sizes(names), _run_on_fakes)
         sizes.name_symbols(_shapes(leaves))
-    return Program(graph)
+    return graph
 
 
 def _run_on_fakes(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

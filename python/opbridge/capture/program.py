@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch._subclasses.fake_tensor import is_fake
@@ -13,18 +13,21 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about torch
 from opbridge.errors import UnsupportedError
 
+if TYPE_CHECKING:
+    from opbridge.capture.functions import FunctionCall
+
 Shape = Sequence["int | _core.Dim"]
 
 
 @dataclasses.dataclass
 class Program:
-    """A captured model: its graph, and the calls of Python functions in it.
+    """A captured model: its graph, and the calls of autograd Functions in it.
 
-    ``calls`` holds what the integer attribute ``call`` of the nodes ``autograd_function::NAME`` counts.
+    ``calls`` holds what the attribute ``call`` of the nodes ``opbridge::autograd_function`` counts.
     """
 
     graph: _core.Graph
-    calls: list[Any] = dataclasses.field(default_factory=list)
+    calls: list[FunctionCall] = dataclasses.field(default_factory=list)
 
 
 class Sizes:

@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 
 from opbridge import _core
+from opbridge.capture.fresh import FreshTensors
 from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, operator_of
 from opbridge.capture.originals import Originals
@@ -50,6 +51,8 @@ class Recorder:
         # Of the id of a tensor: itself, its value, and whether that depends on the inputs.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
         self._varies = False
+        self._inside = False  # an operator
+        self._fresh = FreshTensors()
         self._counts: Counter[str] = Counter()
         self._module_names: dict[int, str] | None = None
 
@@ -68,42 +71,42 @@ class Recorder:
         varies = self._varies
         if operator.written:
             self.originals.keep(operator, args, kwargs)
-        value = self._run(function, args, kwargs)
-        if isinstance(value, (bool, int, float, complex)):
-            if varies:
-                self._warn(f"was read as the number {value}")
-            return value
-        self.node(operator.key, operator.names, arguments, named, value, varies)
+        try:
+            viewed = self._fresh.before(operator, function.is_view, args, kwargs)
+            value = self._run_inside(function, args, kwargs)
+            if isinstance(value, (bool, int, float, complex)):
+                if varies:
+                    self._warn(f"was read as the number {value}")
+                return value
+            self._fresh.after(operator, value, viewed)
+            results: list[Result] = []
+            describe(self._unique(operator.stem), value, self._sizes, results)
+            line = line_of_frame(sys._getframe(1))
+            outputs = self._builder.call(
+                operator.key, operator.names, arguments, named, results, self._scopes[-1], line
+            )
+        except UnsupportedError as error:
+            raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error
+        self._bind_all(value, iter(outputs), varies)
         return value
 
-    def node(
-        self,
-        key: str,
-        names: tuple[str, ...],
-        arguments: Any,
-        named: dict[str, Any],
-        value: Any,
-        varies: bool,
-    ) -> list[_core.ProgramValue]:
-        """Makes a node whose outputs are the tensors and numbers in ``value``."""
-        results: list[Result] = []
-        describe(self._unique(key.rpartition("::")[2].partition(".")[0]), value, self._sizes, results)
-        line = line_of_frame(sys._getframe(1))
+    def _run_inside(self, function: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+        self._inside = True
         try:
-            outputs = self._builder.call(key, names, arguments, named, results, self._scopes[-1], line)
-        except UnsupportedError as error:
-            raise UnsupportedError(error.message, line) from None
-        self._bind_all(value, iter(outputs), varies)
-        return outputs
+            return self._run(function, args, kwargs)
+        finally:
+            self._inside = False
 
     def read(self, tensor: torch.Tensor) -> None:
         """``tensor`` leaves torch by numpy() or tolist()."""
         known = self._known.get(id(tensor))
-        if known is not None and known[0]() is tensor and known[2]:
+        if not self._inside and known is not None and known[0]() is tensor and known[2]:
             self._warn("was read into Python")
 
     def finish(self, outputs: list[Any]) -> _core.Graph:
         for i, output in enumerate(outputs):
+            if isinstance(output, torch.Tensor):
+                self._fresh.check(output)
             if output is not None:
                 value = returned(self._builder, self._resolve(output), self._unique(f"number_{i}"))
                 self._builder.output(value, "")

@@ -21,16 +21,16 @@ from torch.utils import _pytree as pytree
 from opbridge import _core
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.program import Program, Sizes
+from opbridge.capture.program import Sizes
 from opbridge.capture.recorder import Recorder
 
 
-def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Program:
+def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     if sizes.shapes is not None:
         from opbridge.capture.fake import capture_fake
 
         return capture_fake(model, inputs, sizes)
-    return Program(follow(model, inputs, inputs.leaves, Sizes(), _run_for_real))
+    return follow(model, inputs, inputs.leaves, Sizes(), _run_for_real)
 
 
 def follow(

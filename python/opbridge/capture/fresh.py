@@ -1,0 +1,73 @@
+"""Finds memory written without an operator, as by a C++ extension that fills a new tensor by its pointer."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import is_fake
+
+from opbridge.capture.operators import Operator
+from opbridge.errors import UnsupportedError
+
+_EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
+_FACTORIES = _EMPTY | {
+    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like", "new_full")
+}
+
+
+class FreshTensors:
+    """New tensors of a real run that no operator has written to yet."""
+
+    def __init__(self) -> None:
+        # Of the id of a tensor: itself, its version, and what all its elements are; None: anything at all.
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], int, torch.Tensor | None]] = {}
+
+    def before(self, operator: Operator, is_view: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Refuses to read what is not what operators made it. Returns the entry of what a view looks at."""
+        if not self._known:
+            return None
+        for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
+            if name in operator.written:
+                continue
+            for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
+                if not isinstance(tensor, torch.Tensor):
+                    continue
+                if not is_view:
+                    self.check(tensor)
+                elif (entry := self._entry(tensor)) is not None:
+                    return entry
+        return None
+
+    def after(self, operator: Operator, value: Any, viewed: Any) -> None:
+        if viewed is not None:
+            for view in value if isinstance(value, (list, tuple)) else (value,):
+                self._known[id(view)] = (weakref.ref(view), view._version, viewed[2])
+        elif (
+            operator.stem in _FACTORIES and not is_fake(value) and value.numel() and not value.is_inference()
+        ):
+            content = None if operator.stem in _EMPTY else value.flatten()[0].clone()
+            self._known[id(value)] = (weakref.ref(value), value._version, content)
+
+    def _entry(self, tensor: torch.Tensor) -> Any:
+        entry = self._known.get(id(tensor))
+        if entry is None:
+            return None
+        if entry[0]() is tensor and entry[1] == tensor._version:
+            return entry
+        del self._known[id(tensor)]
+        return None
+
+    def check(self, tensor: torch.Tensor) -> None:
+        entry = self._entry(tensor)
+        if entry is not None and (entry[2] is None or bool((tensor != entry[2]).any())):
+            raise UnsupportedError(
+                "a tensor is filled by code that is no operator, such as a C++ extension that writes through "
+                "a pointer; call it in the forward of a torch.autograd.Function that has `symbolic`, or "
+                "register it as an operator (torch.library)"
+            )
+
+
+def _has_versions(tensor: torch.Tensor) -> bool:
+    return not is_fake(tensor) and not tensor.is_inference()

@@ -1,0 +1,139 @@
+"""The shapes that a function gives for dynamic sizes, found by running it.
+
+Fake tensors cannot tell: a kernel that reads raw memory would read where there is none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from opbridge.errors import UnsupportedError
+
+Run = Callable[[list[torch.Tensor], list[Any]], list[torch.Tensor]]
+Point = dict[Any, int]  # a value for each symbol
+
+
+def probe_outputs(
+    name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]
+) -> list[torch.Tensor]:
+    """What ``run`` returns for fake ``tensors`` and ``sizes``, as fake tensors.
+
+    Runs it on made-up data of the example's sizes, and of others where there are dynamic ones: each size of
+    the outputs must be an integer plus integer multiples of the symbols, at all of these points.
+    """
+    example = _example(tensors, sizes)
+
+    def run_at(point: Point) -> list[torch.Tensor]:
+        with unset_fake_temporarily():
+            generator = torch.Generator().manual_seed(0)
+            made_up = [_made_up(tensor, point, generator) for tensor in tensors]
+            return run(made_up, [_at(size, point) for size in sizes])
+
+    try:
+        outputs = run_at(example)
+    except Exception as error:
+        raise UnsupportedError(
+            f"{name}.forward fails on made-up inputs of the example's sizes: {error}"
+        ) from error
+    fits = [[_Fit(size) for size in output.shape] for output in outputs]
+    for point in _points(example):
+        try:
+            there = run_at(point)
+        except Exception:  # a size that the function does not take
+            continue
+        if [(out.dtype, out.dim()) for out in there] != [(out.dtype, out.dim()) for out in outputs]:
+            raise _not_affine(name, "their number, rank or type")
+        for output, output_fits in zip(there, fits, strict=True):
+            for size, fit in zip(output.shape, output_fits, strict=True):
+                if not fit.accepts(example, point, size):
+                    raise _not_affine(name, "a size of them")
+    if any(not fit.is_settled(example) for output_fits in fits for fit in output_fits):
+        raise UnsupportedError(
+            f"{name}.forward takes the example's sizes alone, where they were to be dynamic"
+        )
+    env = next((size.node.shape_env for size in _symbolic(tensors, sizes)), None)
+    return [
+        torch.empty([fit.size(example, env) for fit in output_fits], dtype=output.dtype, device=output.device)
+        for output, output_fits in zip(outputs, fits, strict=True)
+    ]
+
+
+@dataclasses.dataclass
+class _Fit:
+    """``base`` at the example, and a slope for each symbol once two points differ in it alone."""
+
+    base: int
+    slopes: dict[Any, int] = dataclasses.field(default_factory=dict)
+    checks: int = 0
+
+    def accepts(self, example: Point, point: Point, size: int) -> bool:
+        moved = [symbol for symbol in example if point[symbol] != example[symbol]]
+        if len(moved) == 1 and moved[0] not in self.slopes:
+            slope, rest = divmod(size - self.base, point[moved[0]] - example[moved[0]])
+            self.slopes[moved[0]] = slope
+            return rest == 0
+        if any(symbol not in self.slopes for symbol in moved):
+            return True
+        self.checks += 1
+        return size == self.base + sum(self.slopes[s] * (point[s] - example[s]) for s in moved)
+
+    def is_settled(self, example: Point) -> bool:
+        return len(self.slopes) == len(example) and self.checks >= len(example)
+
+    def size(self, example: Point, env: Any) -> Any:
+        """The fitted size as a torch.SymInt, or an int where it is constant."""
+        if not any(self.slopes.values()):
+            return self.base
+        expr = self.base + sum(slope * (symbol - example[symbol]) for symbol, slope in self.slopes.items())
+        return env.create_symintnode(expr, hint=self.base)
+
+
+def _points(example: Point) -> list[Point]:
+    """Other values of one symbol after the other, and then of all of them."""
+    points = []
+    for symbol, value in example.items():
+        points += [
+            {**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})
+        ]
+    if len(example) > 1:
+        points += [{symbol: factor * value for symbol, value in example.items()} for factor in (2, 3)]
+    return points
+
+
+def _symbolic(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.SymInt]:
+    every = [*sizes, *(size for tensor in tensors for size in tensor.shape)]
+    return [size for size in every if isinstance(size, torch.SymInt)]
+
+
+def _example(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> Point:
+    """The example's values of all symbols in the sizes; 2 for one that only the running model knows."""
+    point: Point = {}
+    for size in _symbolic(tensors, sizes):
+        for symbol in size.node.expr.free_symbols:
+            env: Any = size.node.shape_env
+            point[symbol] = int(env.backed_var_to_val.get(symbol, 2))
+    return dict(sorted(point.items(), key=lambda item: str(item[0])))
+
+
+def _at(size: Any, point: Point) -> int:
+    return int(size.node.expr.xreplace(point)) if isinstance(size, torch.SymInt) else int(size)
+
+
+def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator) -> torch.Tensor:
+    shape = [_at(size, point) for size in tensor.shape]
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return torch.rand(shape, generator=generator).to(tensor.device, tensor.dtype)
+    return torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _not_affine(name: str, what: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{name}.forward gives outputs of which {what} does not follow the dynamic sizes of the inputs "
+        "linearly; make these sizes constant, or register the function as an operator with a fake "
+        "implementation (torch.library.register_fake)"
+    )

@@ -1,0 +1,230 @@
+"""autograd.Functions with `symbolic` are kept whole, in both captures and whatever their kernel is."""
+
+import ctypes
+import functools
+import re
+
+import pytest
+import torch
+from torch import nn
+
+import opbridge.capture
+from opbridge import UnsupportedError
+from opbridge.capture.functions import SizeArgument, TensorArgument
+
+
+@pytest.fixture(params=["export", "trace"])
+def capture(request):
+    return functools.partial(opbridge.capture.capture, how=request.param)
+
+
+def through_pointers(*tensors):
+    """2a + b, in memory that no tracer can see through."""
+    result = torch.zeros_like(tensors[0])
+    size = tensors[0].numel()
+    a, b, out = (
+        (ctypes.c_float * size).from_address(tensor.data_ptr())
+        for tensor in (tensors[0].contiguous(), tensors[-1].contiguous(), result)
+    )
+    for i in range(size):
+        out[i] = 2 * a[i] + b[i]
+    return result
+
+
+class MyAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return 2 * a + b
+
+    @staticmethod
+    def symbolic(g, a, b):
+        return g.op("custom::my_add", a, b)
+
+
+class RawAdd(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        return through_pointers(a, b)
+
+    @staticmethod
+    def symbolic(g, a, b):
+        return g.op("custom::my_add", a, b)
+
+
+class Halves(torch.autograd.Function):
+    """The newer style, with arguments of other kinds and two outputs."""
+
+    @staticmethod
+    def forward(x, axis, names, scale=1.0):
+        left, right = torch.chunk(through_pointers(x), 2, axis)
+        return left * scale, torch.cat([right, right], axis)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.axis = inputs[1]
+
+    @staticmethod
+    def symbolic(g, x, axis, names, scale=1.0):
+        return g.op("custom::halves", x, outputs=2)
+
+
+my_add, raw_add, halves = MyAdd.apply, RawAdd.apply, Halves.apply  # as extensions bind them, long before
+
+
+@pytest.mark.parametrize("add", [my_add, raw_add])
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("axes", [None, {"input": {0: "n"}}])
+def test_a_function_is_one_node(capture, add, batch, axes):
+    class Inner(nn.Module):
+        def forward(self, x):
+            return add(x, x + 1)
+
+    program = capture(nn.Sequential(Inner(), nn.ReLU()), (torch.rand(batch, 2),), dynamic_axes=axes)
+    call = "opbridge::autograd_function(tensors=[%input, %add], sizes=[], call=0)  # 0"
+    assert f": float32[{'n' if axes else batch}, 2] = {call}" in str(program.graph)
+    assert program.graph.node_count == 3
+    assert program.calls[0].function is (MyAdd if add is my_add else RawAdd)
+    assert program.calls[0].arguments == [TensorArgument(0), TensorArgument(1)]
+    assert not program.calls[0].returns_tuple
+
+
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}])
+def test_other_arguments_and_several_outputs(capture, axes):
+    class Model(nn.Module):
+        def forward(self, x):
+            left, right = halves(x, 1, ["a", None], 2.5)
+            return right + 1, left
+
+    program = capture(Model(), (torch.rand(2, 4),), dynamic_axes=axes)
+    size = "n" if axes else 2
+    text = str(program.graph)
+    assert f"%autograd_function.0: float32[{size}, 2], %autograd_function.1: float32[{size}, 4] =" in text
+    assert program.calls[0].arguments == [TensorArgument(0), 1, ["a", None], 2.5]
+    assert program.calls[0].returns_tuple
+
+
+def test_sizes_are_arguments_of_their_own(capture):
+    class Repeat(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, count):
+            return through_pointers(x).repeat(count)
+
+        @staticmethod
+        def symbolic(g, x, count):
+            return g.op("custom::repeat", x)
+
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return Repeat.apply(x, y.shape[0])
+
+    program = capture(Model(), (torch.rand(3), torch.rand(4)), dynamic_axes={"y": {0: "n"}})
+    call = "opbridge::autograd_function(tensors=[%x], sizes=[n], call=0)"
+    assert f": float32[3*n] = {call}" in str(program.graph)
+    assert program.calls[0].arguments == [TensorArgument(0), SizeArgument(0)]
+
+
+def test_sizes_follow_several_symbols(capture):
+    class Join(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return torch.cat([through_pointers(x), through_pointers(y), x])
+
+        @staticmethod
+        def symbolic(g, x, y):
+            return g.op("custom::join", x, y)
+
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return Join.apply(x, y)
+
+    axes = {"x": {0: "n"}, "y": {0: "m"}}
+    text = str(capture(Model(), (torch.rand(3), torch.rand(3)), dynamic_axes=axes).graph)
+    assert re.search(r"float32\[(2\*n \+ m|m \+ 2\*n)\] = opbridge", text)
+
+
+def test_sizes_that_are_not_linear_are_refused(capture):
+    class Half(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return through_pointers(x)[::2].clone()
+
+        @staticmethod
+        def symbolic(g, x):
+            return g.op("custom::half", x)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return Half.apply(x)
+
+    with pytest.raises(UnsupportedError, match=r"Half\.forward.*linearly"):
+        capture(Model(), (torch.rand(4),), dynamic_axes={"x": {0: "n"}})
+    assert ": float32[2] = opbridge::autograd_function" in str(capture(Model(), (torch.rand(4),)).graph)
+
+
+def test_a_function_that_works_in_place_is_refused(capture):
+    class InPlace(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.add_(1)
+
+        @staticmethod
+        def symbolic(g, x):
+            return g.op("custom::in_place", x)
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return InPlace.apply(x + 1)
+
+    with pytest.raises(UnsupportedError, match="in place"):
+        capture(Model(), (torch.rand(2),))
+
+
+def test_functions_without_symbolic_are_seen_through(capture):
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * x
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return Square.apply(x)
+
+    assert "aten::mul.Tensor(self=%x, other=%x)" in str(capture(Model(), (torch.rand(2),)).graph)
+
+
+def test_the_classes_are_as_before_afterwards(capture):
+    before = {cls: dict(vars(cls)) for cls in (MyAdd, RawAdd, Halves)}
+    with pytest.raises(Exception, match="of the model's own"):
+        capture(Failing(), (torch.rand(2),))
+    assert {cls: dict(vars(cls)) for cls in before} == before
+    assert torch.equal(raw_add(torch.ones(2), torch.ones(2)), torch.full((2,), 3.0))
+
+
+class Failing(nn.Module):
+    def forward(self, x):
+        raise KeyError("of the model's own")
+
+
+def test_memory_filled_behind_the_tracers_back_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            return through_pointers(x) + 1
+
+    with pytest.raises(UnsupportedError, match=r"C\+\+ extension") as error:
+        opbridge.capture.capture(Model(), (torch.rand(2),), how="trace")
+    assert "test_capture_functions.py" in error.value.where
+    with pytest.raises(UnsupportedError, match=r"C\+\+ extension"):
+        opbridge.capture.capture(lambda x: through_pointers(x), (torch.rand(2),), how="trace")
+
+
+def test_new_tensors_that_operators_fill_are_fine():
+    class Model(nn.Module):
+        def forward(self, x):
+            buffer = torch.empty(2, 3)
+            buffer[0] = x
+            buffer[1].copy_(x)
+            return buffer + torch.zeros(3)
+
+    assert "aten::copy_" in str(opbridge.capture.capture(Model(), (torch.rand(3),), how="trace").graph)
