@@ -101,7 +101,7 @@ def rows() -> list[Row]:
                     capture=capture,
                     dynamic_shapes=({0: batch}, {0: batch}),
                     verify_on=other,
-                )  # fmt: skip
+                )
             )
     return result
 

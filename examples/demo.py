@@ -1,4 +1,4 @@
-"""Every scenario and every model, each checked in ONNX Runtime; ends with a table. Exits with 1 if one of them fails."""
+"""Every scenario and every model, checked in ONNX Runtime; ends with a table. Exits with 1 if one of them fails."""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ class Interpolate(torch.autograd.Function):
 
     @staticmethod
     def symbolic(g: Any, x: Any, scales: Any) -> Any:
-        return g.op("Resize", x, None, scales, mode_s="linear", coordinate_transformation_mode_s="half_pixel")
+        resized = g.op("Resize", x, None, scales, mode_s="linear", coordinate_transformation_mode_s="half_pixel")
+        # The example's sizes hold for the example's scales alone.
+        return resized.setType(x.type().with_sizes([1, 3, "height", "width"]))
 
 
 class Upscale(torch.nn.Module):
@@ -42,7 +44,7 @@ def rows() -> list[Row]:
             (image, scales),
             capture="trace",
             verify_on=((image, torch.tensor([1.0, 1.0, 2.0, 4.0])), {}),
-        ),  # fmt: skip
+        ),
     ]
 
 

@@ -38,7 +38,7 @@ def rows() -> list[Row]:
                 torch.nn.SELU(),
                 (torch.randn(2, 3),),
                 custom_opsets={"custom-onnx-script": 1},
-            )  # fmt: skip
+            )
         ]
     finally:
         opbridge.unregister_custom_op_symbolic("aten::selu", 18)

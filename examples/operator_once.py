@@ -27,7 +27,7 @@ def rows() -> list[Row]:
             x,
             dynamic_shapes=({0: batch}, {0: batch}),
             verify_on=other,
-        ),  # fmt: skip
+        ),
     ]
 
 

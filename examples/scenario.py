@@ -64,7 +64,8 @@ def compare(
     absolute = relative = 0.0
     for a, e in zip(actual, expected, strict=True):
         ours, theirs = a.numpy(), e.numpy()
-        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, f"{ours.shape} instead of {theirs.shape}"
+        assert ours.dtype == theirs.dtype, f"{ours.dtype} instead of {theirs.dtype}"
+        assert ours.shape == theirs.shape, f"{ours.shape} instead of {theirs.shape}"
         assert np.allclose(ours, theirs, rtol=rtol, atol=atol), f"differs by {np.abs(ours - theirs).max()}"
         difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
         absolute = max(absolute, float(difference.max(initial=0.0)))

@@ -84,7 +84,7 @@ class Lowering final : public ValueMap {
       } else {
         for (const ir::Attribute& attribute : node.attributes) arguments.push_back(&attribute.value);
       }
-      accept(node, symbolic->function(SymbolicCall{g_, arguments, *this, node}));
+      accept(node, symbolic->function(SymbolicCall{g_, arguments, *this, node}), symbolic->origin);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::internal) throw;
       report_.add_refused(node, error);
@@ -93,7 +93,7 @@ class Lowering final : public ValueMap {
     g_.set_call(nullptr, {});
   }
 
-  void accept(const ir::Node& node, const std::vector<Value>& results) {
+  void accept(const ir::Node& node, const std::vector<Value>& results, Origin origin) {
     if (results.size() != node.outputs.size()) {
       g_.refuse(fmt::format("the mapping returns {} values, PyTorch returns {}", results.size(),
                             node.outputs.size()));
@@ -114,10 +114,22 @@ class Lowering final : public ValueMap {
         g_.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", name(made.element_type),
                               name(type.element_type)));
       }
-      if (type.ranked() && result.get()->producer) made.dims = type.dims;
+      if (type.ranked() && result.get()->producer) made.dims = merged_dims(*type.dims, made.dims, origin);
       values_[&expected] = result;
       bind_symbols(expected);
     }
+  }
+
+  // PyTorch's dims, but those that a user's function declares as known only at run time (a size that depends
+  // on data).
+  static std::vector<Dim> merged_dims(std::vector<Dim> dims, const std::optional<std::vector<Dim>>& made,
+                                      Origin origin) {
+    if (origin == Origin::user && made && made->size() == dims.size()) {
+      for (size_t i = 0; i < dims.size(); ++i) {
+        if (!(*made)[i].is_static()) dims[i] = (*made)[i];
+      }
+    }
+    return dims;
   }
 
   // So that the other nodes can be looked at too: the error is raised in the end.

@@ -48,16 +48,12 @@ def node_model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
-def session(
-    model: onnx.ModelProto, library: str | None = None, threads: int = 1
-) -> onnxruntime.InferenceSession:
+def session(model: onnx.ModelProto, library: str | None = None, threads: int = 1) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(library or operators.ort_library())
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
 def run_node(

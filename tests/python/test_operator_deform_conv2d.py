@@ -120,9 +120,7 @@ def in_torch(case: Case, inputs: dict[str, np.ndarray | None], use_mask: bool = 
     return torch.ops.custom.deform_conv2d(*tensors, *case.attributes().values(), use_mask).numpy()
 
 
-def in_onnxruntime(
-    case: Case, inputs: dict[str, np.ndarray | None], threads: int = 1, **attributes: int
-) -> np.ndarray:
+def in_onnxruntime(case: Case, inputs: dict[str, np.ndarray | None], threads: int = 1, **attributes: int) -> np.ndarray:
     dtype = inputs["input"].dtype
     attributes = {**case.attributes(), **attributes}
     return run_node("deform_conv2d", inputs, outputs=(dtype,), threads=threads, **attributes)[0]
@@ -143,9 +141,7 @@ def test_torchvision_agrees(case: Case) -> None:
     torchvision = pytest.importorskip("torchvision")
     inputs = case.inputs()
     x, weight, offset, mask, bias = (None if a is None else torch.from_numpy(a) for a in inputs.values())
-    expected = torchvision.ops.deform_conv2d(
-        x, offset, weight, bias, case.stride, case.pad, case.dilation, mask
-    )
+    expected = torchvision.ops.deform_conv2d(x, offset, weight, bias, case.stride, case.pad, case.dilation, mask)
     np.testing.assert_allclose(in_torch(case, inputs), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
@@ -213,9 +209,7 @@ def test_nan_reaches_exactly_the_pixels_that_read_it() -> None:
     for result in (in_torch(case, inputs), in_onnxruntime(case, inputs)):
         assert np.isnan(result[0, :, 2, 3]).all()
         assert np.isnan(result).sum() == case.out_channels
-        np.testing.assert_allclose(
-            np.nan_to_num(result), np.where(np.isnan(result), 0, clean), rtol=1e-4, atol=1e-4
-        )
+        np.testing.assert_allclose(np.nan_to_num(result), np.where(np.isnan(result), 0, clean), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

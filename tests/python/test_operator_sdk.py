@@ -80,9 +80,7 @@ def test_optional_and_list_attributes_arrive(ops, library: str) -> None:
     }
     seen = [*SEEN[:9], 8, 2.5, 0, 3, 211, 2, 2.0]
     x = np.array([9.0])
-    np.testing.assert_allclose(
-        ops.attributes(torch.from_numpy(x), *ATTRIBUTES.values(), **given).numpy(), seen
-    )
+    np.testing.assert_allclose(ops.attributes(torch.from_numpy(x), *ATTRIBUTES.values(), **given).numpy(), seen)
     attributes = onnx_attributes(**ATTRIBUTES, **given)
     options = {"library": library, "domain": "sdktest", "version": 2, "outputs": (np.float64,)}
     np.testing.assert_allclose(run_node("attributes", {"x": x}, **options, **attributes)[0], seen)
@@ -150,9 +148,7 @@ def test_two_returns_of_other_types(ops, library: str, table_type: type, row_typ
     rows = np.array([3, 0, 3], row_type)
     inputs = {"table": table, "rows": rows}
     in_torch = ops.gather_rows(*map(torch.from_numpy, inputs.values()))
-    in_ort = run_node(
-        "gather_rows", inputs, library=library, domain="sdktest", outputs=(table_type, np.bool_)
-    )
+    in_ort = run_node("gather_rows", inputs, library=library, domain="sdktest", outputs=(table_type, np.bool_))
     for values, first in (map(torch.Tensor.numpy, in_torch), in_ort):
         np.testing.assert_array_equal(values, table[rows])
         np.testing.assert_array_equal(first, rows == 0)
@@ -288,9 +284,7 @@ def test_libraries_in_one_session(library: str, tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     for path in (operators.ort_library(), twice, library, twice):
         options.register_custom_ops_library(path)
-    runtime = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    runtime = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(runtime.run(None, {"x": x})[0], 5 * x)
 
 

@@ -189,9 +189,7 @@ def test_regions_and_branches(save: Save) -> None:
     text = inspect(save(Regions(), torch.randn(2, 3), dynamic_shapes={"x": {0: Dim("batch")}}))
     assert "wrap_with" not in text
     assert re.search(r"aten::add.Tensor\(self=%x, other=s\d+\)", text)
-    assert re.search(
-        r"higher_order::cond\(arg0=%gt, arg1=graph true_graph_0, arg2=graph false_graph_0, arg3=\[", text
-    )
+    assert re.search(r"higher_order::cond\(arg0=%gt, arg1=graph true_graph_0, arg2=graph false_graph_0, arg3=\[", text)
     assert re.search(r"\n {6}%\w+: float32\[s\d+, 3\] = aten::sub.Tensor\(", text)
 
 

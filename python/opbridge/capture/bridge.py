@@ -17,6 +17,7 @@ import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
+from opbridge.capture.functions import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, operator_of
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_stack_trace, scope_of_stack
@@ -123,7 +124,9 @@ class _Bridge:
             if self._is_known_number(node):
                 return
             made = (node.name, node.meta.get("val"))
-            self._values[node] = self._emit(node, called.key, called.names, node.args, node.kwargs, made)
+            self._values[node] = self._emit(
+                node, key_in_graph(called, node.args), called.names, node.args, node.kwargs, made
+            )
         elif isinstance(target, torch._ops.HigherOrderOperator):
             self._higher_order(node, str(target._name))
         elif not self._is_known_number(node):

@@ -14,11 +14,24 @@ from opbridge.errors import Error, UnsupportedError
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
-    # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
+    # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
+    # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
+    try:
+        exported = _exported(model, inputs, sizes, size_oblivious=True)
+    except UnsupportedError:
+        if sizes.shapes is None:
+            raise
+        exported = _exported(model, inputs, sizes, size_oblivious=False)
+    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))
+
+
+def _exported(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, size_oblivious: bool
+) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
-    with config.patch(backed_size_oblivious=True):
+    with config.patch(backed_size_oblivious=size_oblivious):
         try:
-            exported = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
+            return torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
         except Error:
             raise
         except Exception as error:
@@ -26,7 +39,6 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
                 f"torch.export says: {_first_lines(error)}"
             ) from error
-    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))
 
 
 def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size | None]:

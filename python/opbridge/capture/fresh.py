@@ -44,9 +44,7 @@ class FreshTensors:
         if viewed is not None:
             for view in value if isinstance(value, (list, tuple)) else (value,):
                 self._known[id(view)] = (weakref.ref(view), view._version, viewed[2])
-        elif (
-            operator.stem in _FACTORIES and not is_fake(value) and value.numel() and not value.is_inference()
-        ):
+        elif operator.stem in _FACTORIES and not is_fake(value) and value.numel() and not value.is_inference():
             content = None if operator.stem in _EMPTY else value.flatten()[0].clone()
             self._known[id(value)] = (weakref.ref(value), value._version, content)
 

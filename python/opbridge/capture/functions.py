@@ -1,8 +1,9 @@
 """Calls of a torch.autograd.Function that has ``symbolic``, kept whole in the captured program.
 
 While a model is captured, ``forward`` of each such class makes one call of ``opbridge::autograd_function``.
-Its argument ``call`` counts the entries of ``Program.calls``, which hold the class and its arguments. The
-patch sits on ``forward`` for ``apply`` may have been bound long before: ``my_add = MyAdd.apply``.
+In the graph that is a node ``autograd_function::MyAdd``, whose argument ``call`` counts the entries of
+``Program.calls``, which hold the class and its arguments. The patch sits on ``forward`` for ``apply`` may have
+been bound long before: ``my_add = MyAdd.apply``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.operators import Operator
 from opbridge.capture.probe import probe_outputs
 from opbridge.errors import UnsupportedError
 
@@ -44,9 +46,18 @@ class FunctionCall:
     arguments: list[Any]
     returns_tuple: bool = False
 
+    @property
+    def key(self) -> str:
+        """The operator's name in the graph."""
+        return f"autograd_function::{self.function.__name__}"
+
+    def filled(self, tensors: list[Any], sizes: list[Any]) -> list[Any]:
+        """``arguments`` with ``tensors`` and ``sizes`` in the slots."""
+        return list(_filled(self.arguments, tensors, sizes))
+
     def run(self, tensors: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
         """Runs the class's own ``forward``."""
-        arguments = _filled(self.arguments, tensors, sizes)
+        arguments = self.filled(tensors, sizes)
         context = () if _has_setup_context(self.function) else (_Context(self.function, len(arguments)),)
         outputs = _original_forward(self.function)(*context, *arguments)
         self.returns_tuple = isinstance(outputs, (tuple, list))
@@ -88,6 +99,7 @@ class _Context:
         )
 
 
+OPERATOR = "opbridge::autograd_function"
 _new_library: Any = torch.library.Library  # torch leaves it untyped
 _libraries: list[Any] = []  # an operator lives as long as its Library
 _originals: dict[type, Any] = {}
@@ -119,6 +131,11 @@ def functions_kept_whole() -> Iterator[list[FunctionCall]]:
                     delattr(cls, name)
         _originals.clear()
         _calls = []
+
+
+def key_in_graph(operator: Operator, args: tuple[Any, ...]) -> str:
+    """The name of a node that calls ``operator``."""
+    return _calls[args[2]].key if operator.key == OPERATOR else operator.key
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
@@ -179,7 +196,7 @@ def _operator() -> Any:
     library = _new_library("opbridge", "FRAGMENT")
     library.define("autograd_function(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
     library.impl("autograd_function", _run_for_real, "CompositeExplicitAutograd")
-    torch.library.register_fake("opbridge::autograd_function", _run_on_fakes, lib=library)
+    torch.library.register_fake(OPERATOR, _run_on_fakes, lib=library)
     _libraries.append(library)
     return torch.ops.opbridge.autograd_function.default
 

@@ -18,28 +18,47 @@ Run = Callable[[list[torch.Tensor], list[Any]], list[torch.Tensor]]
 Point = dict[Any, int]  # a value for each symbol
 
 
-def probe_outputs(
-    name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]
-) -> list[torch.Tensor]:
+def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
     """What ``run`` returns for fake ``tensors`` and ``sizes``, as fake tensors.
 
     Runs it on made-up data of the example's sizes, and of others where there are dynamic ones: each size of
     the outputs must be an integer plus integer multiples of the symbols, at all of these points.
     """
     example = _example(tensors, sizes)
+    outputs = _outputs_where(name, run, tensors, sizes, example, {symbol: symbol for symbol in example})
+    if outputs is None:
+        # The function may take inputs of one size only, which then have a symbol each: they change together.
+        by_value = {value: symbol for symbol, value in reversed(example.items())}
+        outputs = _outputs_where(
+            name, run, tensors, sizes, example, {symbol: by_value[value] for symbol, value in example.items()}
+        )
+    if outputs is None:
+        raise UnsupportedError(f"{name}.forward takes the example's sizes alone, where they were to be dynamic")
+    return outputs
+
+
+def _outputs_where(
+    name: str,
+    run: Run,
+    tensors: Sequence[torch.Tensor],
+    sizes: Sequence[Any],
+    every: Point,
+    leaders: dict[Any, Any],
+) -> list[torch.Tensor] | None:
+    """The outputs where each symbol always has the value of its leader; None where too few points can be run."""
+    example = {symbol: value for symbol, value in every.items() if leaders[symbol] is symbol}
 
     def run_at(point: Point) -> list[torch.Tensor]:
         with unset_fake_temporarily():
             generator = torch.Generator().manual_seed(0)
-            made_up = [_made_up(tensor, point, generator) for tensor in tensors]
-            return run(made_up, [_at(size, point) for size in sizes])
+            full = {symbol: point[leader] for symbol, leader in leaders.items()}
+            made_up = [_made_up(tensor, full, generator) for tensor in tensors]
+            return run(made_up, [_at(size, full) for size in sizes])
 
     try:
         outputs = run_at(example)
     except Exception as error:
-        raise UnsupportedError(
-            f"{name}.forward fails on made-up inputs of the example's sizes: {error}"
-        ) from error
+        raise UnsupportedError(f"{name}.forward fails on made-up inputs of the example's sizes: {error}") from error
     fits = [[_Fit(size) for size in output.shape] for output in outputs]
     for point in _points(example):
         try:
@@ -53,9 +72,7 @@ def probe_outputs(
                 if not fit.accepts(example, point, size):
                     raise _not_affine(name, "a size of them")
     if any(not fit.is_settled(example) for output_fits in fits for fit in output_fits):
-        raise UnsupportedError(
-            f"{name}.forward takes the example's sizes alone, where they were to be dynamic"
-        )
+        return None
     env = next((size.node.shape_env for size in _symbolic(tensors, sizes)), None)
     return [
         torch.empty([fit.size(example, env) for fit in output_fits], dtype=output.dtype, device=output.device)
@@ -97,9 +114,7 @@ def _points(example: Point) -> list[Point]:
     """Other values of one symbol after the other, and then of all of them."""
     points = []
     for symbol, value in example.items():
-        points += [
-            {**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})
-        ]
+        points += [{**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})]
     if len(example) > 1:
         points += [{symbol: factor * value for symbol, value in example.items()} for factor in (2, 3)]
     return points

@@ -23,7 +23,7 @@ Shape = Sequence["int | _core.Dim"]
 class Program:
     """A captured model: its graph, and the calls of autograd Functions in it.
 
-    ``calls`` holds what the attribute ``call`` of the nodes ``opbridge::autograd_function`` counts.
+    ``calls`` holds what the attribute ``call`` of the nodes ``autograd_function::NAME`` counts.
     """
 
     graph: _core.Graph

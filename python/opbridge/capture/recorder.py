@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 
 from opbridge import _core
 from opbridge.capture.fresh import FreshTensors
+from opbridge.capture.functions import key_in_graph
 from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, operator_of
 from opbridge.capture.originals import Originals
@@ -83,7 +84,7 @@ class Recorder:
             describe(self._unique(operator.stem), value, self._sizes, results)
             line = line_of_frame(sys._getframe(1))
             outputs = self._builder.call(
-                operator.key, operator.names, arguments, named, results, self._scopes[-1], line
+                key_in_graph(operator, args), operator.names, arguments, named, results, self._scopes[-1], line
             )
         except UnsupportedError as error:
             raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error

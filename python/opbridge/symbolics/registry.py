@@ -68,8 +68,8 @@ def registry_for(program: Program, opset: int) -> _core.Registry:
             merged.add(key, since, False, adapt(function), _label(function))
     for operator in loaded_operators():
         merged.add_operator(operator.schema)
-    for key, callback in autograd_callbacks(program):
-        merged.add(key, opset, True, callback, "symbolic")
+    for key, label, callback in autograd_callbacks(program):
+        merged.add(key, opset, True, callback, label)
     return merged
 
 

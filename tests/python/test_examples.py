@@ -1,0 +1,55 @@
+"""The scenarios of the tutorial and the real models, as the demo runs them: each row is compared with PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+SCENARIOS = [
+    "aten_operator",
+    "torchscript_operator",
+    "cpp_extension_operator",
+    "operator_once",
+    "onnx_function",
+    "exercises",
+]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(name: str) -> None:
+    assert importlib.import_module(name).rows()
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("a misspelled name", "did you mean Asinh"),
+        ("two inputs", "2 inputs given, 1 expected"),
+        ("an unknown attribute", 'no attribute "base"'),
+        ("an opset too low", "ONNX has it since opset 18, and the target is opset 9"),
+    ],
+)
+def test_wrong_symbolic_function_is_refused(what: str, expected: str) -> None:
+    example = importlib.import_module("aten_operator")
+    function = example.wrong_functions()[what]
+    text = example.error_of(function)
+    assert expected in text
+    assert function.__name__ in text  # the function
+    assert "aten_operator.py:" in text  # the line of the model
+
+
+def model_names() -> list[str]:
+    return list(importlib.import_module("models").EXAMPLES)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["constant", "dynamic"])
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("name", model_names())
+def test_model(name: str, capture: str, dynamic: bool) -> None:
+    row = importlib.import_module("models").row(name, capture, dynamic)
+    assert row.max_relative < 1e-4

@@ -1,0 +1,142 @@
+"""opbridge.export and what surrounds it: names, errors, files left alone, symbolic functions of every kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+from torch import nn
+
+import opbridge
+
+
+class Unmapped(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.special.airy_ai(x)
+        return torch.special.airy_ai(x) + torch.special.bessel_j0(x)
+
+
+def test_names_and_source_lines(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    opbridge.export(model, torch.rand(1, 3, 8, 8), path, input_names=["image"], output_names=["features"], verify=True)
+    graph = onnx.load(path).graph
+    assert [value.name for value in graph.input] == ["image"]
+    assert [value.name for value in graph.output] == ["features"]
+    assert {tensor.name for tensor in graph.initializer} == {"0.weight", "0.bias"}
+    assert graph.node[0].name == "0/Conv"
+    assert any("conv.py" in entry.value for entry in graph.node[0].metadata_props)
+    opbridge.export(model, torch.rand(1, 3, 8, 8), path, source_lines=False)
+    assert not any(entry.key == "pytorch.source" for entry in onnx.load(path).graph.node[0].metadata_props)
+
+
+def test_same_bytes_twice(tmp_path: Path) -> None:
+    model = nn.Transformer(16, 2, 1, 1, 32, batch_first=True).eval()
+    args = (torch.rand(2, 3, 16), torch.rand(2, 4, 16))
+    for name in ("a.onnx", "b.onnx"):
+        opbridge.export(model, args, tmp_path / name)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_all_that_is_missing_is_told_at_once(tmp_path: Path, capture: Any) -> None:
+    target = tmp_path / "m.onnx"
+    target.write_bytes(b"what stood here")
+    with pytest.raises(opbridge.UnsupportedError) as caught:
+        opbridge.export(Unmapped(), torch.rand(3), target, capture=capture)
+    text = str(caught.value)
+    assert "2 operators of this model have no mapping" in text
+    assert "aten::special_airy_ai  (2 calls)" in text
+    assert "test_export.py:" in text
+    assert '@opbridge.symbolic("aten::special_bessel_j0", opset=21)\n      def special_bessel_j0(g, self):' in text
+    assert target.read_bytes() == b"what stood here"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_unwritable_target_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(opbridge.FileError, match="no/such/folder"):
+        opbridge.export(nn.ReLU(), torch.rand(3), tmp_path / "no/such/folder" / "m.onnx")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(opbridge.FileError):
+        opbridge.export(nn.ReLU(), torch.rand(3), tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_external_data(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    report = opbridge.export(nn.Linear(64, 64), torch.rand(2, 64), path, external_data=True, verify=True)
+    assert report.external_file is not None
+    assert Path(report.external_file).stat().st_size == report.external_bytes >= 64 * 64 * 4
+    assert path.stat().st_size < 4000
+
+
+def test_a_wrong_mapping_is_found_by_verify(tmp_path: Path) -> None:
+    @opbridge.symbolic("aten::asinh", opset=9)
+    def asinh(g: Any, x: Any) -> Any:
+        return g.op("Sinh", x)
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.asinh(x)
+
+    try:
+        with pytest.raises(opbridge.VerificationError, match="elements differ"):
+            opbridge.export(Model(), torch.rand(3), tmp_path / "m.onnx", verify=True)
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::asinh", 9)
+
+
+def test_an_argument_without_parameter_is_refused(tmp_path: Path) -> None:
+    @opbridge.symbolic("aten::add.Tensor", opset=9)
+    def add(g: Any, a: Any, b: Any) -> Any:
+        return g.op("Add", a, b)
+
+    class Model(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch.add(a, b, alpha=2)
+
+    try:
+        with pytest.raises(opbridge.InvalidArgumentError, match="alpha=2"):
+            opbridge.export(Model(), (torch.rand(3), torch.rand(3)), tmp_path / "m.onnx")
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::add.Tensor", 9)
+
+
+def test_register_op_holds_for_one_opset(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.asinh(x)
+
+    opbridge.register_op("asinh", lambda g, x: g.op("custom::Mine", x), "", 9)
+    try:
+        types = []
+        for opset in (9, 10):
+            opbridge.export(Model(), torch.rand(3), tmp_path / "m.onnx", opset_version=opset)
+            types.append(onnx.load(tmp_path / "m.onnx").graph.node[0].op_type)
+        assert types == ["Mine", "Asinh"]
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::asinh", 9)
+
+
+def test_what_torch_onnx_registered_counts(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.asinh(x)
+
+    torch.onnx.register_custom_op_symbolic("aten::asinh", lambda g, x: g.op("custom::FromTorch", x), 9)
+    try:
+        opbridge.export(Model(), torch.rand(3), tmp_path / "m.onnx")
+        assert onnx.load(tmp_path / "m.onnx").graph.node[0].op_type == "FromTorch"
+    finally:
+        torch.onnx.unregister_custom_op_symbolic("aten::asinh", 9)
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_bundled_mappings_at_older_opsets(tmp_path: Path, opset: int) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU(), nn.Softmax(-1)).eval()
+    report = opbridge.export(model, torch.rand(2, 3, 8), tmp_path / "m.onnx", opset_version=opset, verify=True)
+    assert report.verification is not None
+    onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
