@@ -46,7 +46,10 @@ function(opbridge_add_operators name)
       CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
     target_link_libraries(${target} PRIVATE ${name}_objects ${arg_LINK_LIBRARIES})
     target_link_options(${target} PRIVATE
-      -Wl,--version-script=${OPBRIDGE_SDK_DIR}/exports.map $<$<CONFIG:Release>:-Wl,--strip-all> $<$<NOT:$<BOOL:${OPBRIDGE_SANITIZE}>>:-Wl,--no-undefined>)
+      -Wl,--version-script=${OPBRIDGE_SDK_DIR}/exports.map $<$<CONFIG:Release>:-Wl,--strip-all>)
+    if(NOT OPBRIDGE_SANITIZE)  # whose runtime is in the program, not in the module
+      target_link_options(${target} PRIVATE -Wl,--no-undefined)
+    endif()
     if(arg_OUTPUT_DIRECTORY)
       set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT_DIRECTORY})
     endif()
