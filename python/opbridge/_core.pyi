@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -48,3 +48,74 @@ class ProgramBuilder:
     def finish(self) -> Graph: ...
 
 def set_torch_types(dtype: type[torch.dtype], elements: dict[torch.dtype, int], opaque: tuple[type, ...]) -> None: ...
+
+class Value:
+    """A value of the ONNX graph that a symbolic function builds."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def element_type(self) -> int:
+        """The number of ONNX's TensorProto.DataType; 0 where unknown."""
+    @property
+    def dims(self) -> list[int | str] | None:
+        """Sizes: an int, or the text of a symbolic size; None where the rank is unknown."""
+    @property
+    def constant(self) -> bytes | None:
+        """The bytes of a constant; None for what is computed."""
+    def _set_type(self, element_type: int, dims: Sequence[int | str] | None) -> None: ...
+
+class GraphBuilder:
+    """Builds ONNX nodes; what opbridge.symbolics wraps as ``g``."""
+
+    def op(
+        self,
+        name: str,
+        inputs: Sequence[Value | None],
+        attributes: Sequence[tuple[str, str, Any]],
+        outputs: int,
+    ) -> list[Value]: ...
+    def constant(self, element_type: int, dims: Sequence[int], bytes: bytes, is_number: bool) -> Value: ...
+    def number(self, value: bool | int | float) -> Value: ...
+    def cast(self, value: Value, element_type: int) -> Value: ...
+    def add_function(self, domain: str, name: str, version: int, bytes: bytes) -> None: ...
+    def refuse(self, reason: str) -> None: ...
+    @property
+    def opset(self) -> int: ...
+    @property
+    def result_count(self) -> int: ...
+    @property
+    def source(self) -> str: ...
+
+class Registry:
+    """Which symbolic function maps which operator at which opset."""
+
+    def __init__(self) -> None: ...
+    def __copy__(self) -> Registry: ...
+    def add(
+        self, key: str, opset: int, exactly: bool, callback: Callable[..., list[Value | None]], label: str
+    ) -> None: ...
+    def add_operator(self, schema: str) -> None:
+        """The mapping that follows from the schema of an operator written once."""
+    def remove(self, key: str, opset: int) -> bool: ...
+    def entries(self) -> list[tuple[str, int, bool, bool, str | None]]:
+        """Tuples (key, opset, exactly, bundled, schema or None)."""
+
+def functionalize(graph: Graph) -> None: ...
+def export_graph(
+    graph: Graph,
+    path: str,
+    registry: Registry,
+    *,
+    opset: int,
+    custom_opsets: dict[str, int],
+    external_data: str,
+    source_lines: bool,
+    simplify: bool,
+    input_names: list[str],
+    output_names: list[str],
+) -> tuple[int, int, int, str | None]:
+    """Converts the graph, which is consumed, and writes the model.
+
+    Returns the number of nodes, the bytes of the model, those of the external data and its file or None.
+    """

@@ -61,5 +61,5 @@ def _to_ort(tensor: torch.Tensor, ort_value: Any) -> Any:
 
 def _from_ort(value: Any) -> torch.Tensor:
     if value.data_type() == "tensor(bfloat16)":
-        return torch.from_dlpack(value._ortvalue.to_dlpack()).clone()
+        return torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack()).clone()
     return torch.from_numpy(value.numpy())

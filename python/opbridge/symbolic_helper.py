@@ -57,7 +57,10 @@ def _parse(g: GraphContext, value: Any, kind: str, function: Callable[..., Any])
     if kind == "none" or value is None:
         return value
     if kind == "v":
-        return value if isinstance(value, (Value, list, tuple)) else Value(g.input(value))
+        if isinstance(value, (Value, list, tuple)):
+            return value
+        core = g.input(value)
+        return None if core is None else Value(core)
     if isinstance(value, Value):
         constant = _constant_of(value)
         if constant is None:

@@ -56,3 +56,17 @@ def test_a_number_read_from_a_tensor_is_a_node_and_names_a_size():
     assert "aten::zeros(size=[u0]" in text
     assert "_assert" not in text
     assert "_operator::ge" not in text
+
+
+def test_branches_are_graphs_of_their_own():
+    class Model(nn.Module):
+        def forward(self, x):
+            def double(x):
+                return torch.cond(x.max() > 5, lambda x: x * 3, lambda x: x * 2, (x,))
+
+            return torch.cond(x.sum() > 0, double, lambda x: x - x.shape[0], (x,))
+
+    text = str(capture(Model(), (torch.rand(3),), dynamic_axes={"x": {0: "n"}}).graph)
+    call = "%cond.0: float32[n] = higher_order::cond(arg0=%gt, arg1=graph main, arg2=graph main, arg3=[%x])"
+    assert text.count(call) == 2
+    assert "      %sub: float32[n] = aten::sub.Tensor(self=%x, other=n)\n" in text

@@ -43,7 +43,8 @@ def test_a_branch_on_a_constant_does_not_warn():
 
 def test_a_branch_on_data_follows_the_run_with_dynamic_sizes_too():
     axes = {"x": {0: "n"}}
-    graph = capture(Branch(), (-torch.ones(2),), how="trace", dynamic_axes=axes).graph
+    with pytest.warns(TraceWarning):
+        graph = capture(Branch(), (-torch.ones(2),), how="trace", dynamic_axes=axes).graph
     assert operators_of(graph)[-1] == "aten::cos"
     assert "%x: float32[n]" in str(graph)
 
@@ -193,3 +194,55 @@ def test_both_captures_agree():
     for model, args in models:
         exported = operators_of(capture(model, args).graph)
         assert operators_of(capture(model, args, how="trace").graph) == exported
+
+
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}])
+def test_sizes_that_depend_on_data_are_symbols(axes):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x[x > 0] * 2, x.sum(1).nonzero()
+
+    x = torch.tensor([[1.0, -1.0], [2.0, 3.0], [0.0, 0.0]])
+    text = str(capture(Model(), (x,), how="trace", dynamic_axes=axes).graph)
+    assert re.search(r"float32\[u\d+\] = aten::index", text)
+    assert re.search(r"int64\[u\d+, 1\] = aten::nonzero", text)
+
+
+def test_indices_that_are_no_masks_keep_the_run_real():
+    class Model(nn.Module):
+        def forward(self, x, i):
+            return x[i] if x.sum() > 0 else x
+
+    with pytest.warns(TraceWarning):
+        graph = capture(Model(), (torch.ones(4), torch.tensor([0, 2])), how="trace").graph
+    assert "float32[2] = aten::index" in str(graph)
+
+
+def test_autocast_within_the_model_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return x @ x
+
+    for how in ("export", "trace"):
+        with pytest.raises(UnsupportedError, match="autocast"):
+            capture(Model(), (torch.rand(2, 2),), how=how)
+
+
+def test_a_tensor_made_of_sizes():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.tensor([x.shape[0], 2]) * 3
+
+    text = str(capture(Model(), (torch.rand(4),), how="trace", dynamic_axes={"x": {0: "n"}}).graph)
+    assert "aten::scalar_tensor(s=n" in text
+
+
+def test_cond_is_the_branch_that_the_run_takes():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+    with pytest.warns(TraceWarning):
+        graph = capture(Model(), (torch.ones(2),), how="trace").graph
+    assert operators_of(graph)[-1] == "aten::sin"

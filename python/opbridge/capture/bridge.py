@@ -216,15 +216,33 @@ class _Bridge:
                 )
             self._values[node] = self._inline(node.args[4], node.args[5:])
         else:
-            raise UnsupportedError(
-                f"the model uses torch.ops.higher_order.{name}, which opbridge cannot convert yet",
-                self._line(node.meta.get("stack_trace") or ""),
+            arguments = tuple(
+                self._body(argument) if isinstance(argument, torch.fx.Node) and argument.op == "get_attr" else argument
+                for argument in node.args
             )
+            names = tuple(f"arg{i}" for i in range(len(arguments)))
+            made = (node.name, node.meta.get("val"))
+            self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
+
+    def _body(self, body: torch.fx.Node) -> _core.Graph:
+        """A subgraph whose inputs are all that it uses."""
+        outer, self._builder = self._builder, _core.ProgramBuilder()
+        try:
+            for node in _module_of(body).graph.nodes:
+                if node.op == "placeholder":
+                    self._values[node] = self._input(node)
+                elif node.op == "call_function":
+                    self._call_function(node)
+                elif node.op == "output":
+                    for i, value in enumerate(self._resolve(node.args[0])):
+                        self._builder.output(returned(self._builder, value, f"number_{i}"), "")
+            return self._builder.finish()
+        finally:
+            self._builder = outer
 
     def _inline(self, body: Any, arguments: tuple[Any, ...]) -> Any:
-        module = self._exported.graph_module.get_submodule(body.target)
         passed = iter(arguments)
-        for node in module.graph.nodes:
+        for node in _module_of(body).graph.nodes:
             if node.op == "placeholder":
                 self._values[node] = self._resolve(next(passed))
             elif node.op == "call_function":
@@ -239,6 +257,12 @@ _MUTATIONS = tuple(
     for name in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
     if hasattr(OutputKind, name)
 )
+
+
+def _module_of(body: torch.fx.Node) -> Any:
+    """The module that a get_attr node names."""
+    owner: Any = body.graph.owning_module
+    return owner.get_submodule(body.target)
 
 
 def _matters(user: torch.fx.Node) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch._functorch.config
 from torch._dynamo.source import ConstantSource
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -47,13 +47,10 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         ]
         _equate(leaves, sizes)
         names = sizes.name_symbols(_shapes(leaves))
-        graph = follow(model, inputs, leaves, Sizes(names), _run_on_fakes)
+        with _NonStrictTorchFunctionHandler():
+            graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
         sizes.name_symbols(_shapes(leaves))
     return graph
-
-
-def _run_on_fakes(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    return function(*args, **kwargs)
 
 
 def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> Any:

@@ -8,16 +8,18 @@ import torch
 class Operator:
     """``key`` is ``aten::add.Tensor``; ``names`` are the arguments in the schema's order.
 
-    ``written`` are the names of the arguments that a call changes; ``stem`` is ``add``.
+    ``written`` are the names of the arguments that a call changes; ``stem`` is ``add``. ``sizes_depend_on_data``
+    holds for ``nonzero`` and its like.
     """
 
-    __slots__ = ("key", "names", "stem", "written")
+    __slots__ = ("key", "names", "sizes_depend_on_data", "stem", "written")
 
     def __init__(self, overload: torch._ops.OpOverload) -> None:
         schema = overload._schema
         self.key = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         self.stem = schema.name.rpartition("::")[2]
         self.names = tuple(argument.name for argument in schema.arguments)
+        self.sizes_depend_on_data = torch.Tag.dynamic_output_shape in overload.tags
         self.written = frozenset(
             argument.name
             for argument in schema.arguments

@@ -6,7 +6,7 @@ import sys
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from opbridge import _core
 from opbridge.capture.fresh import FreshTensors
 from opbridge.capture.functions import key_in_graph
 from opbridge.capture.numbers import number
-from opbridge.capture.operators import ASSERTIONS, operator_of
+from opbridge.capture.operators import ASSERTIONS, Operator, operator_of
 from opbridge.capture.originals import Originals
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_frame
@@ -25,12 +25,16 @@ from opbridge.errors import UnsupportedError
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
 
 
+class SizesDependOnData(Exception):
+    """A run on real tensors came to an operator like nonzero, the sizes of whose outputs must be symbols."""
+
+
 class TraceWarning(UserWarning):
     """Something of this one run has become part of the captured program."""
 
 
 class Recorder:
-    """``call`` runs an operator, by ``run``, and makes a node of it.
+    """``call`` runs an operator, on real or on fake tensors, and makes a node of it.
 
     Tensors are known by identity, as long as they live. One that no recorded operator has made is a constant,
     named as the module's parameter, buffer or attribute that it is.
@@ -41,10 +45,10 @@ class Recorder:
         module: torch.nn.Module,
         sizes: Sizes,
         scopes: list[str],
-        run: Callable[[Callable[..., Any], Any, Any], Any],
+        for_real: bool,
     ) -> None:
         self.originals = Originals()
-        self._run = run
+        self._for_real = for_real
         self._module = module
         self._sizes = sizes
         self._scopes = scopes
@@ -66,6 +70,7 @@ class Recorder:
         operator = operator_of(function)
         if operator.key in ASSERTIONS:
             return self._run(function, args, kwargs)
+        self._check_run(operator, args)
         self._varies = False
         arguments = [self._resolve(arg) for arg in args]
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
@@ -74,7 +79,7 @@ class Recorder:
             self.originals.keep(operator, args, kwargs)
         try:
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
-            value = self._run_inside(function, args, kwargs)
+            value = self._run(function, args, kwargs)
             if isinstance(value, (bool, int, float, complex)):
                 if varies:
                     self._warn(f"was read as the number {value}")
@@ -91,12 +96,25 @@ class Recorder:
         self._bind_all(value, iter(outputs), varies)
         return value
 
-    def _run_inside(self, function: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+    def _run(self, function: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
         self._inside = True
         try:
-            return self._run(function, args, kwargs)
+            if not self._for_real:
+                return function(*args, **kwargs)
+            with torch._C._DisablePythonDispatcher():
+                return function(*args, **kwargs)
         finally:
             self._inside = False
+
+    def _check_run(self, operator: Operator, args: Any) -> None:
+        if torch.is_autocast_enabled("cpu"):
+            raise UnsupportedError(
+                "the model enters torch.autocast, whose casts no capture sees; convert the model itself instead "
+                "(model.to(torch.bfloat16))",
+                line_of_frame(sys._getframe(1)),
+            )
+        if self._for_real and operator.sizes_depend_on_data and (operator.stem != "index" or _has_mask(args[1])):
+            raise SizesDependOnData
 
     def read(self, tensor: torch.Tensor) -> None:
         """``tensor`` leaves torch by numpy() or tolist()."""
@@ -207,6 +225,10 @@ class Recorder:
         count = self._counts[stem]
         self._counts[stem] += 1
         return f"{stem}_{count}" if count else stem
+
+
+def _has_mask(indices: Any) -> bool:
+    return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 def _storage_of(tensor: torch.Tensor) -> int:

@@ -1,9 +1,11 @@
 """capture="trace": one run of the model, operator by operator.
 
-Without dynamic sizes the model runs on the real inputs, and Python branches go the way of this run. With
-them it runs on fake tensors, whose sizes are symbols. Operators are seen where torch.export sees them, before
-they are decomposed. ``torch.compiler.is_exporting()`` is true meanwhile, so that models take the same way in
-both captures; ``torch.jit.is_tracing()`` is false, for nothing of torch.jit is involved.
+Without dynamic sizes the model runs on the real inputs, and Python branches go the way of this run. With them
+it runs on fake tensors, whose sizes are symbols; so it does where sizes depend on data (``nonzero``).
+
+Operators are seen where torch.export sees them, before they are decomposed. ``torch.compiler.is_exporting()`` is
+true meanwhile, so that models take the same way in both captures; ``torch.jit.is_tracing()`` is false, for nothing
+of torch.jit is involved.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ from opbridge import _core
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
-from opbridge.capture.recorder import Recorder
+from opbridge.capture.recorder import Recorder, SizesDependOnData
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
-    if sizes.shapes is not None:
-        from opbridge.capture.fake import capture_fake
+    if sizes.shapes is None:
+        try:
+            return follow(model, inputs, inputs.leaves, Sizes(), for_real=True)
+        except SizesDependOnData:
+            pass  # only symbols can stand for them
+    from opbridge.capture.fake import capture_fake
 
-        return capture_fake(model, inputs, sizes)
-    return follow(model, inputs, inputs.leaves, Sizes(), _run_for_real)
+    return capture_fake(model, inputs, sizes)
 
 
 def follow(
@@ -38,11 +43,11 @@ def follow(
     inputs: Inputs,
     leaves: list[Any],
     sizes: Sizes,
-    run: Callable[[Callable[..., Any], Any, Any], Any],
+    for_real: bool,
 ) -> _core.Graph:
-    """Calls the model with ``leaves`` in the places of its inputs, and each operator in it by ``run``."""
+    """Calls the model with ``leaves``, real or fake tensors, in the places of its inputs."""
     scopes = [""]
-    recorder = Recorder(model, sizes, scopes, run)
+    recorder = Recorder(model, sizes, scopes, for_real)
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             recorder.add_input(name, leaf)
@@ -51,17 +56,13 @@ def follow(
         with (
             _scopes_of_modules(model, scopes),
             _reads_seen_by(recorder.read),
+            _branches_followed(),
             _operators_seen_by(recorder.call),
         ):
             returned = model(*args, **kwargs)
         return recorder.finish(pytree.tree_leaves(returned))
     finally:
         recorder.originals.restore()
-
-
-def _run_for_real(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    with torch._C._DisablePythonDispatcher():
-        return function(*args, **kwargs)
 
 
 class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
@@ -72,10 +73,8 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, call: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()
-        self._call = call
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._call(func, args, kwargs or {})
+        # Not a method of the class, for torch would wrap it in a call of Dynamo.
+        self.__dict__["__torch_dispatch__"] = lambda func, types, args, kwargs: call(func, args, kwargs or {})
 
 
 @contextlib.contextmanager
@@ -108,6 +107,21 @@ def _reads_seen_by(read: Callable[[torch.Tensor], None]) -> Iterator[None]:
     finally:
         for name in names:
             delattr(torch.Tensor, name)
+
+
+@contextlib.contextmanager
+def _branches_followed() -> Iterator[None]:
+    """torch.cond becomes the branch that this run takes."""
+
+    def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+        return (true_fn if pred else false_fn)(*operands)
+
+    original = torch.cond
+    setattr(torch, "cond", cond)  # noqa: B010 - which mypy would take for a second definition
+    try:
+        yield
+    finally:
+        setattr(torch, "cond", original)  # noqa: B010
 
 
 @contextlib.contextmanager

@@ -126,13 +126,14 @@ class GraphContext:
         """
         given = [self.attribute(key, value) for key, value in attributes.items() if value is not None]
         if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][0] == "value":
-            return Value(self._core.constant(*given[0][2], True))
+            element_type, dims, content = given[0][2]
+            return Value(self._core.constant(element_type, dims, content, True))
         made = self._core.op(name, [self.input(item) for item in inputs], given, outputs)
         values = tuple(Value(core) for core in made)
         return values[0] if outputs == 1 else values
 
     def onnxscript_op(
-        self, function: onnxscript.OnnxFunction, *inputs: Any, outputs: int = 1, **attributes: Any
+        self, function: onnxscript.OnnxFunction[Any, Any], *inputs: Any, outputs: int = 1, **attributes: Any
     ) -> Any:
         """Calls an onnxscript function, which becomes a function of the model.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnxscript
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _KINDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "f", 7: "i", 8: "s"}  # onnx.AttributeProto.AttributeType
 
 
-def function_protos(function: onnxscript.OnnxFunction) -> list[tuple[str, str, int, bytes]]:
+def function_protos(function: onnxscript.OnnxFunction[Any, Any]) -> list[tuple[str, str, int, bytes]]:
     """The function and those that it calls: domain, name, version of the domain, serialized FunctionProto."""
     called = [function, *function.function_ir.get_called_functions().values()]
     return [
@@ -19,7 +19,7 @@ def function_protos(function: onnxscript.OnnxFunction) -> list[tuple[str, str, i
     ]
 
 
-def attribute_kinds(function: onnxscript.OnnxFunction) -> dict[str, str]:
+def attribute_kinds(function: onnxscript.OnnxFunction[Any, Any]) -> dict[str, str]:
     """The attributes that the function takes, each with its kind as a suffix of torch.onnx."""
     proto = function.to_function_proto()
     kinds = {attribute.name: _KINDS[attribute.type] for attribute in proto.attribute_proto}
