@@ -6,6 +6,7 @@
 
 namespace opbridge::cli {
 
+void add_convert(CLI::App& app);
 void add_inspect(CLI::App& app);
 
 }  // namespace opbridge::cli

@@ -10,6 +10,7 @@
 int main(int argc, char** argv) {
   CLI::App app("Takes PyTorch models to ONNX.", "opbridge");
   app.require_subcommand(1);
+  opbridge::cli::add_convert(app);
   opbridge::cli::add_inspect(app);
   try {
     app.parse(argc, argv);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ranges>
 #include <utility>
 
 #include "frontend/node_source.h"
@@ -76,16 +75,17 @@ std::string_view text_of(json::Object metadata, std::string_view key) {
 // Takes out the nodes whose only result is a number that nobody uses: what assertions looked at.
 void drop_unused_numbers(ir::Graph& graph) {
   std::unordered_set<const ir::Value*> used(graph.outputs.begin(), graph.outputs.end());
-  for (ir::Node*& node : graph.nodes | std::views::reverse) {
+  for (auto place = graph.nodes.rbegin(); place != graph.nodes.rend(); ++place) {
+    ir::Node& node = **place;
     const auto* number =
-        node->outputs.size() == 1 ? std::get_if<ir::ScalarType>(&node->outputs[0]->type) : nullptr;
-    if (number != nullptr && number->element_type != ElementType::int64 && !used.contains(node->outputs[0])) {
-      node = nullptr;
-    } else {
-      node->for_each_use([&](ir::Value*& value) {
-        if (std::holds_alternative<ir::ScalarType>(value->type)) used.insert(value);
-      });
+        node.outputs.size() == 1 ? std::get_if<ir::ScalarType>(&node.outputs[0]->type) : nullptr;
+    if (number != nullptr && number->element_type != ElementType::int64 && !used.contains(node.outputs[0])) {
+      *place = nullptr;
+      continue;
     }
+    node.for_each_use([&](ir::Value*& value) {
+      if (std::holds_alternative<ir::ScalarType>(value->type)) used.insert(value);
+    });
   }
   std::erase(graph.nodes, nullptr);
 }

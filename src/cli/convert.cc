@@ -1,0 +1,89 @@
+#include "opbridge/convert.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "cli/commands.h"
+#include "opbridge/error.h"
+
+namespace opbridge::cli {
+namespace {
+
+struct Arguments {
+  std::string pt2;
+  std::string onnx;
+  std::vector<std::string> custom_opsets;  // "domain=version"
+  ConvertOptions options;
+};
+
+std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& texts) {
+  std::map<std::string, int> versions;
+  for (const std::string& text : texts) {
+    const size_t equals = text.rfind('=');
+    int version = 0;
+    if (equals != std::string::npos && equals > 0) {
+      const char* const end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data() + equals + 1, end, version);
+      if (error != std::errc() || stop != end) version = 0;
+    }
+    if (version < 1) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--custom-opset takes DOMAIN=VERSION, such as com.example=1, not '{}'", text));
+    }
+    versions[text.substr(0, equals)] = version;
+  }
+  return versions;
+}
+
+std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+
+void run(const Arguments& arguments) {
+  std::error_code unknown;  // a file that does not exist is no other file
+  if (std::filesystem::equivalent(arguments.pt2, arguments.onnx, unknown)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is both what to read and what to write", arguments.onnx));
+  }
+  ConvertOptions options = arguments.options;
+  options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
+  const WriteReport report = convert(arguments.pt2, arguments.onnx, options);
+  fmt::print("{}: opset {}, {}\n", arguments.onnx, options.opset, megabytes(report.model_bytes));
+  if (!report.external_file.empty()) {
+    fmt::print("{}: weights, {}\n", report.external_file.string(), megabytes(report.external_bytes));
+  }
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("convert", "Take an exported program (.pt2) to ONNX");
+  auto arguments = std::make_shared<Arguments>();
+  ConvertOptions& options = arguments->options;
+  command->add_option("model", arguments->pt2, "What torch.export.save wrote (.pt2)")->required();
+  command->add_option("output", arguments->onnx, "The ONNX model to write")->required();
+  command->add_option("--opset", options.opset, "Version of ONNX's operators")->capture_default_str();
+  const std::map<std::string, ExternalData> external_data = {
+      {"auto", ExternalData::automatic}, {"always", ExternalData::always}, {"never", ExternalData::never}};
+  command
+      ->add_option(
+          "--external-data", options.external_data,
+          "Weights in a file beside the model: auto (where the model would pass 2 GB), always, never")
+      ->transform(CLI::CheckedTransformer(external_data).description("auto|always|never"));
+  command->add_option("--custom-opset", arguments->custom_opsets,
+                      "Version of another domain, DOMAIN=VERSION");
+  command->add_option("--input-names", options.input_names, "Names of the inputs, in order")->delimiter(',');
+  command->add_option("--output-names", options.output_names, "Names of the outputs, in order")
+      ->delimiter(',');
+  command->add_flag("!--no-source-lines", options.source_lines, "Leave the lines of the PyTorch program out");
+  command->add_flag("!--no-simplify", options.simplify, "Write the nodes as the mappings made them");
+  command->callback([arguments] { run(*arguments); });
+}
+
+}  // namespace opbridge::cli
