@@ -12,6 +12,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_comparison(registry);
   lowering::register_convolution(registry);
   lowering::register_creation(registry);
+  lowering::register_cumulative(registry);
   lowering::register_indexing(registry);
   lowering::register_linear(registry);
   lowering::register_normalization(registry);
@@ -20,6 +21,8 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_reduction(registry);
   lowering::register_resize(registry);
   lowering::register_shape(registry);
+  lowering::register_sorting(registry);
+  lowering::register_special(registry);
   lowering::register_unary(registry);
   lowering::register_vision(registry);
   return registry;

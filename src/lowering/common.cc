@@ -1,6 +1,7 @@
 #include "lowering/common.h"
 
 #include <limits>
+#include <numbers>
 
 #include "symbolic/constants.h"
 
@@ -72,6 +73,14 @@ Value softplus(GraphBuilder& g, Value x) {
   return g.op("Add", g.op("Max", x, g.scalar_like(x, 0)), small);
 }
 
+Value logaddexp(GraphBuilder& g, Value a, Value b) {
+  Value distance = g.op("Abs", g.op("Sub", a, b));
+  Value sum = g.op("Add", g.op("Max", a, b), softplus(g, g.op("Neg", distance)));
+  // Equal infinities have no distance.
+  Value twice = g.op("Add", a, g.scalar_like(a, std::numbers::ln2));
+  return g.op("Where", g.op("Equal", a, b), twice, sum);
+}
+
 Value is_negative(GraphBuilder& g, Value value) {
   Value zero = g.scalar_like(value, 0);
   Value below = g.op("Less", value, zero);
@@ -90,6 +99,12 @@ double greatest_finite(ElementType type) {
     default:
       return std::numeric_limits<double>::max();
   }
+}
+
+Dim element_count(Value value) {
+  Dim count(1);
+  for (const Dim& dim : value.dims()) count = count * dim;
+  return count;
 }
 
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type) {

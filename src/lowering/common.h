@@ -41,6 +41,11 @@ Value is_negative(GraphBuilder& g, Value value);
 
 double greatest_finite(ElementType type);
 
+// log(exp(a) + exp(b)). Both in one kernel type of floating point.
+Value logaddexp(GraphBuilder& g, Value a, Value b);
+
+Dim element_count(Value value);
+
 // A tensor of `dims`, all `value`.
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type);
 

@@ -13,6 +13,7 @@ void register_cast(SymbolicRegistry& registry);
 void register_comparison(SymbolicRegistry& registry);
 void register_convolution(SymbolicRegistry& registry);
 void register_creation(SymbolicRegistry& registry);
+void register_cumulative(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
@@ -21,6 +22,8 @@ void register_recurrent(SymbolicRegistry& registry);
 void register_reduction(SymbolicRegistry& registry);
 void register_resize(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);
+void register_sorting(SymbolicRegistry& registry);
+void register_special(SymbolicRegistry& registry);
 void register_unary(SymbolicRegistry& registry);
 
 void register_vision(SymbolicRegistry& registry);

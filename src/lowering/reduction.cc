@@ -171,35 +171,6 @@ Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, cons
   return vector_norm(g, self, order ? order->to_double() : 2, axes, keepdim);
 }
 
-Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
-  return in_kernel_type(g, self, [&](Value x) {
-    if (x.rank() == 0) return x;
-    const bool half = x.element_type() == ElementType::float16;
-    Value wide = half ? g.cast(x, ElementType::float32) : x;
-    return g.cast(g.op("CumSum", wide, g.scalar(wrap_axis(dim, x.rank()), ElementType::int64)),
-                  x.element_type());
-  });
-}
-
-Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
-  return in_kernel_type(g, self, [&](Value x) {
-    if (x.rank() == 0 || x.dim(dim).is(0)) return x;  // Scan needs at least one slice
-    const int64_t axis = wrap_axis(dim, x.rank());
-    std::vector<Dim> dims = x.dims();
-    dims.erase(dims.begin() + axis);
-    const ir::TensorType slice{x.element_type(), dims};
-    ir::GraphPtr body = g.subgraph("cumprod", {slice, slice}, [](GraphBuilder& b, std::vector<Value> inputs) {
-      Value product = b.op("Mul", inputs[0], inputs[1]);
-      return std::vector{product, b.op("Identity", product)};
-    });
-    return g
-        .op_list("Scan", 2,
-                 {filled(g, dims, 1, x.element_type()), x, attr("body", body), attr("num_scan_inputs", 1),
-                  attr("scan_input_axes", std::vector{axis}), attr("scan_output_axes", std::vector{axis})})
-        .back();
-  });
-}
-
 Value count_nonzero(GraphBuilder& g, Value self, const Axes& axes) {
   Value ones = g.cast(g.cast(self, ElementType::boolean), ElementType::int64);
   return g.reduce("ReduceSum", ones, axes_of(axes, self), false);
@@ -346,11 +317,6 @@ void register_reduction(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
        return norm(g, self, order, {}, false);
      });
-
-  on("aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
-     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumsum(g, self, dim); });
-  on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
-     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumprod(g, self, dim); });
 }
 
 }  // namespace opbridge::lowering
