@@ -43,17 +43,39 @@ Value shift_unsigned(GraphBuilder& g, const char* direction, Value self, Value o
   return g.cast(shifted, type);
 }
 
-// BitShift takes unsigned integers only; signed ones are multiplied or divided by a power of two.
+// x / divisor towards minus infinity.
+Value divide_down(GraphBuilder& g, Value x, Value divisor) {
+  return g.op("Div", g.op("Sub", x, g.op("Mod", x, divisor)), divisor);
+}
+
+// 0, and -1 where x is negative: all that the last shift leaves.
+Value sign_bit(GraphBuilder& g, Value x) {
+  return g.op("Neg", g.cast(g.op("Less", x, g.scalar_like(x, 0)), x.element_type()));
+}
+
+// BitShift takes unsigned integers only; signed ones are multiplied or divided by a power of two. Its
+// greatest, the sign bit, is negative.
 Value shift_signed(GraphBuilder& g, bool left, Value self, int64_t count) {
   return in_kernel_type(g, self, [&](Value x) {
-    const bool divisor_fits = count < bits(x.element_type()) - 1;
-    if (!left && !divisor_fits) {
-      Value negative = g.op("Less", x, g.scalar_like(x, 0));
-      return g.op("Neg", g.cast(negative, x.element_type()));
-    }
+    if (!left && count == bits(x.element_type()) - 1) return sign_bit(g, x);
     Value power = g.scalar_like(x, static_cast<int64_t>(uint64_t{1} << count));
-    if (left) return g.op("Mul", x, power);
-    return g.op("Div", g.op("Sub", x, g.op("Mod", x, power)), power);  // towards minus infinity
+    return left ? g.op("Mul", x, power) : divide_down(g, x, power);
+  });
+}
+
+Value shift_signed_by(GraphBuilder& g, bool left, Value self, Value other) {
+  const ElementType type = g.result().element_type;
+  return in_kernel_type(g, self, [&](Value x) {
+    const int64_t last = bits(type) - 1;
+    std::vector<int64_t> powers;
+    for (int64_t i = 0; i <= last; ++i) powers.push_back(static_cast<int64_t>(uint64_t{1} << i));
+    auto number = [&](int64_t value) { return g.scalar(value, ElementType::int64); };
+    Value count = g.cast(g.cast(other, type), ElementType::int64);
+    Value outside = g.op("Or", g.op("Less", count, number(0)), g.op("Greater", count, number(last)));
+    count = g.op("Where", outside, number(last), count);
+    Value power = g.gather(g.cast(g.ints(powers), x.element_type()), count, 0);
+    if (left) return g.op("Where", outside, g.scalar_like(x, 0), g.op("Mul", x, power));
+    return g.op("Where", g.op("Equal", count, number(last)), sign_bit(g, x), divide_down(g, x, power));
   });
 }
 
@@ -69,8 +91,7 @@ Value shift(GraphBuilder& g, bool left, Value self, Value other) {
     }
   }
   if (is_unsigned(type)) return shift_unsigned(g, left ? "LEFT" : "RIGHT", self, other, count);
-  if (!count)
-    g.refuse("ONNX shifts unsigned integers only; cast to an unsigned type, or shift by a constant");
+  if (!count) return shift_signed_by(g, left, self, other);
   if (self.type().dims != g.result().dims) self = g.expand(self, *g.result().dims);
   return shift_signed(g, left, self, *count);
 }

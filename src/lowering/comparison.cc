@@ -37,11 +37,13 @@ Value extremum_of_numbers(GraphBuilder& g, bool greatest, Value a, Value b) {
 
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
-  auto single = [](const std::optional<Value>& bound) { return !bound || bound->type().dims->empty(); };
+  auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
   return in_kernel_type(g, self, [&](Value x) {
     if (min) min = operand(g, *min, type);
     if (max) max = operand(g, *max, type);
-    if (single(min) && single(max)) return g.op("Clip", x, min, max);
+    // With one bound alone, ONNX Runtime's Clip turns infinity on the other side into the greatest finite
+    // number.
+    if (min && max && single(min) && single(max)) return g.op("Clip", x, min, max);
     if (min) x = g.op("Max", x, *min);
     return max ? g.op("Min", x, *max) : x;
   });

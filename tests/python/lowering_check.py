@@ -1,0 +1,74 @@
+"""Exports functions, runs them in ONNX Runtime and compares with PyTorch: values, shapes, element types."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import onnx
+import torch
+
+import opbridge
+from opbridge.runtime import run, session
+
+Function = Callable[..., Any]
+
+
+class _All(torch.nn.Module):
+    """What each of the functions makes of the same inputs."""
+
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        super().__init__()
+        self.functions = functions
+
+    def forward(self, *args: torch.Tensor) -> dict[str, Any]:
+        return {name: function(*args) for name, function in self.functions.items()}
+
+
+def _named_tensors(results: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    return [(name, tensor) for name, result in results.items() for tensor in torch.utils._pytree.tree_leaves(result)]
+
+
+def check(
+    functions: Function | Mapping[str, Function],
+    *args: torch.Tensor,
+    opset: int = 21,
+    dynamic: Sequence[Mapping[int, Any]] | None = None,
+    also: Sequence[tuple[torch.Tensor, ...]] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> onnx.ModelProto:
+    """Exports ``functions`` of ``args`` as one model and compares it with PyTorch, on ``args`` and on ``also``.
+
+    ``dynamic`` has for each argument its dynamic dims. Tolerances are torch.testing's own where none are given.
+    """
+    named = functions if isinstance(functions, Mapping) else {"result": functions}
+    model = _All(named)
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.onnx"
+        opbridge.export(
+            model, args, path, opset_version=opset, dynamic_shapes=None if dynamic is None else (tuple(dynamic),)
+        )
+        exported = onnx.load(path)
+        running = session(path)
+    names = [value.name for value in running.get_inputs()]
+    for inputs in [args, *also]:
+        expected = _named_tensors(model(*(tensor.clone() for tensor in inputs)))
+        actual = run(running, dict(zip(names, inputs, strict=True)))
+        for (name, wanted), got in zip(expected, actual, strict=True):
+            torch.testing.assert_close(
+                got,
+                wanted,
+                rtol=rtol,
+                atol=atol,
+                equal_nan=True,
+                msg=lambda text, name=name: f"{name} of {[(t.dtype, tuple(t.shape)) for t in inputs]}: {text}",
+            )
+    return exported
+
+
+def operators(model: onnx.ModelProto) -> list[str]:
+    """The operators of the model's nodes, in order."""
+    return [node.op_type for node in model.graph.node]

@@ -1,0 +1,127 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from lowering_check import check, operators
+
+import opbridge
+
+NUMBERS = [-30.0, -7.0, -3.0, -2.5, -1.0, -0.5, -0.1, -1e-5, 0.0, 1e-5, 0.1, 0.5, 1.0, 2.5, 3.0, 19.0, 21.0, 40.0]
+FUNCTIONS = {
+    "celu": F.celu,
+    "celu 0.7": lambda x: F.celu(x, 0.7),
+    "elu": F.elu,
+    "elu 0.7": lambda x: F.elu(x, 0.7),
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hardshrink": F.hardshrink,
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardtanh": lambda x: F.hardtanh(x, -2, 0.3),
+    "leaky_relu": F.leaky_relu,
+    "logsigmoid": F.logsigmoid,
+    "mish": F.mish,
+    "relu": F.relu,
+    "relu6": F.relu6,
+    "rrelu": F.rrelu,
+    "selu": F.selu,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "softplus with threshold": lambda x: F.softplus(x, 2.0, 3.0),
+    "softshrink": F.softshrink,
+    "softsign": F.softsign,
+    "tanhshrink": F.tanhshrink,
+    "threshold": lambda x: F.threshold(x, 0.1, 20.0),
+}
+NOT_IN_FLOAT64 = {"gelu": F.gelu}  # ONNX Runtime has no Erf in float64
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_float32(opset):
+    check(FUNCTIONS | NOT_IN_FLOAT64, torch.tensor(NUMBERS), opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_floats(dtype):
+    functions = FUNCTIONS if dtype == torch.float64 else FUNCTIONS | NOT_IN_FLOAT64
+    # The formulas round several times in float16, PyTorch's functions once.
+    tolerance = {"rtol": 4e-3, "atol": 1e-3} if dtype == torch.float16 else {}
+    check(functions, torch.tensor(NUMBERS, dtype=dtype), **tolerance)
+
+
+def test_nan_and_infinity():
+    check(FUNCTIONS | NOT_IN_FLOAT64, torch.tensor([math.nan, math.inf, -math.inf]))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
+def test_integers(dtype):
+    integers = torch.tensor([-9, -1, 0, 3, 7], dtype=dtype)
+    check({"relu": F.relu, "relu6": F.relu6, "hardtanh": lambda x: F.hardtanh(x, -2, 3)}, integers)
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_softmax(dtype, opset):
+    softmaxes = {
+        "last": lambda x: F.softmax(x, -1),
+        "first": lambda x: F.softmax(x, 0),
+        "other type": lambda x: F.softmax(x, 1, dtype=torch.float64),
+        "log": lambda x: F.log_softmax(x, 1),
+        "min": lambda x: F.softmin(x, 1),
+    }
+    check(softmaxes, torch.randn(2, 3, 4).to(dtype), opset=opset)
+
+
+def test_softmax_of_no_dims_and_no_elements():
+    check(lambda x: F.softmax(x, 0), torch.tensor(3.0))
+    check(lambda x: F.softmax(x, 0), torch.ones(0, 3))
+
+
+def test_safe_softmax():
+    hidden = torch.tensor([[1.0, 2.0, -math.inf], [-math.inf, -math.inf, -math.inf]])
+    check(lambda x: torch.ops.aten._safe_softmax(x, -1), hidden)
+
+
+@pytest.mark.parametrize(("shape", "slopes"), [((5,), 1), ((3, 2), 2), ((3, 2, 4), 2), ((3, 2, 4, 1), 1), ((), 1)])
+def test_prelu(shape, slopes):
+    check(F.prelu, torch.randn(shape), torch.rand(slopes))
+    check(F.prelu, torch.randn(shape, dtype=torch.float64), torch.rand(slopes, dtype=torch.float64))
+
+
+def test_glu():
+    halves = {"middle": lambda x: F.glu(x, 1), "last": F.glu}
+    check(halves, torch.randn(2, 4, 6), dynamic=({1: "pairs"},), also=[(torch.randn(2, 10, 6),)])
+
+
+def test_dropout_in_evaluation_does_nothing():
+    evaluated = {
+        "dropout": lambda x: F.dropout(x + 1, 0.5, training=False),
+        "alpha": lambda x: F.alpha_dropout(x + 1, 0.5, training=False),
+        "channels": lambda x: F.dropout2d(x + 1, 0.5, training=False),
+    }
+    assert operators(check(evaluated, torch.randn(2, 3, 4, 4)))[0] == "Add"
+
+
+def test_dropout_in_training_is_refused():
+    with pytest.raises(opbridge.UnsupportedError, match=r"model\.eval\(\)"):
+        check(lambda x: F.dropout(x, 0.5), torch.randn(3))
+
+
+def test_dynamic_shape():
+    some = {name: FUNCTIONS[name] for name in ("relu", "elu", "hardswish", "softplus")}
+    check(some, torch.randn(2, 3), dynamic=({0: "rows", 1: "columns"},), also=[(torch.randn(4, 5),)])
+
+
+@pytest.mark.parametrize(
+    ("function", "opset", "expected"),
+    [
+        (F.relu, 21, ["Relu"]),
+        (F.gelu, 21, ["Gelu"]),
+        (F.gelu, 17, ["Div", "Erf", "Add", "Mul", "Mul"]),
+        (F.silu, 21, ["Sigmoid", "Mul"]),
+        (F.hardswish, 21, ["HardSwish"]),
+        (F.relu6, 21, ["Clip"]),
+    ],
+)
+def test_shortest_form(function, opset, expected):
+    assert operators(check(function, torch.randn(3), opset=opset)) == expected

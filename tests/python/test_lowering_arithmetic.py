@@ -1,0 +1,169 @@
+import math
+
+import pytest
+import torch
+from lowering_check import check, operators
+
+import opbridge
+
+FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+
+OF_TWO = {
+    "add": lambda a, b: a + b,
+    "add alpha": lambda a, b: torch.add(a, b, alpha=2),
+    "sub": lambda a, b: a - b,
+    "sub alpha": lambda a, b: torch.sub(a, b, alpha=3),
+    "rsub": lambda a, b: torch.rsub(a, b),
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+    "div trunc": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "div floor": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "remainder": lambda a, b: a % b,
+    "fmod": torch.fmod,
+    "floor_divide": lambda a, b: a // b,
+    "addcmul": lambda a, b: torch.addcmul(a, a, b, value=2),
+}
+OF_TWO_FLOATS = {
+    "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=0.7),
+    "lerp": lambda a, b: torch.lerp(a, b, 0.3),
+    "lerp from the end": lambda a, b: torch.lerp(a, b, 0.7),
+    "lerp by a tensor": lambda a, b: torch.lerp(a, b, a),
+    "pow": lambda a, b: a.abs() ** b,
+}
+OF_NUMBER = {
+    "x + 1": lambda a: a + 1,
+    "1 - x": lambda a: 1 - a,
+    "x * 3": lambda a: a * 3,
+    "x / 3": lambda a: a / 3,
+    "x % 3": lambda a: a % 3,
+    "x // 3": lambda a: a // 3,
+    "x * 2.5": lambda a: a * 2.5,
+    "x % 2.5": lambda a: a % 2.5,
+    "x // 0.7": lambda a: a // 0.7,
+    "fmod 2": lambda a: torch.fmod(a, 2),
+    "x ** 0": lambda a: a**0,
+    "x ** 1": lambda a: a**1,
+    "x ** 2": lambda a: a**2,
+    "x ** 3": lambda a: a**3,
+    "x ** 5": lambda a: a**5,
+    "2 ** x": lambda a: 2 ** a.abs(),
+    "|x| ** 0.5": lambda a: a.abs() ** 0.5,
+    "|x| ** -1.5": lambda a: (a.abs() + 1) ** -1.5,
+    "float_power": lambda a: torch.float_power(a, 2),
+}
+SIGNED = {
+    "x // -3": lambda a: a // -3,
+    "x % -3": lambda a: a % -3,
+    "7 % x": lambda a: 7 % a,
+}
+
+
+def operands(dtype):
+    if dtype.is_floating_point:
+        generator = torch.Generator().manual_seed(0)
+        a = torch.randn(3, 4, dtype=torch.float64, generator=generator) * 5
+        b = torch.randn(3, 4, dtype=torch.float64, generator=generator)
+        return a.to(dtype), b.to(dtype)
+    a = torch.tensor([-7, -3, 0, 2, 5, 7, -1, 1])
+    b = torch.tensor([3, -2, 5, -4, -3, 2, 1, -1])
+    if dtype == torch.uint8:
+        a, b = a.abs(), b.abs()
+    return a.to(dtype), b.to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_two_floats(dtype):
+    functions = OF_TWO | OF_TWO_FLOATS
+    if dtype == torch.float16:
+        # Quotients rounded to float16 before they are rounded to integers: ONNX Runtime computes in float32.
+        functions = {name: f for name, f in functions.items() if "floor" not in name and name != "div trunc"}
+        check(functions, *operands(dtype), rtol=5e-3, atol=5e-3)
+    else:
+        check(functions, *operands(dtype))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_two_integers(dtype):
+    check(OF_TWO, *operands(dtype))
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+def test_older_opsets(opset):
+    check(OF_TWO | OF_TWO_FLOATS, *operands(torch.float32), opset=opset)
+    check(OF_TWO, *operands(torch.int64), opset=opset)
+    check(OF_NUMBER, operands(torch.int32)[0], opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS[:2], FLOATS[3], *INTEGERS])
+def test_numbers(dtype):
+    functions = OF_NUMBER if dtype == torch.uint8 else OF_NUMBER | SIGNED
+    x = operands(dtype)[0]
+    check(functions, x if dtype.is_floating_point else x[x != 0])
+
+
+def test_bools():
+    a, b = torch.tensor([True, False, True, False]), torch.tensor([True, True, False, False])
+    functions = {
+        "add": lambda a, b: a + b,
+        "mul": lambda a, b: a * b,
+        "div": lambda a, b: a / (b + 1),
+        "with a number": lambda a, b: a + 2,
+        "with a float": lambda a, b: b * 1.5,
+    }
+    check(functions, a, b)
+
+
+def test_division_in_the_corners():
+    inf, nan = math.inf, math.nan
+    a = torch.tensor([1.0, -1.0, 5.0, -5.0, 0.0, inf, nan, 3.0, -3.0, -0.0])
+    b = torch.tensor([0.1, 0.1, 0.0, 0.0, 0.0, 2.0, 1.0, inf, inf, 3.0])
+    check({name: OF_TWO[name] for name in ("floor_divide", "remainder", "fmod", "div trunc")}, a, b)
+
+
+def test_integers_wrap():
+    a = torch.tensor([127, -128, 100], dtype=torch.int8)
+    check({"add": lambda a: a + a, "mul": lambda a: a * a, "neg": torch.neg, "cube": lambda a: a**3}, a)
+
+
+def test_promotion():
+    integers, floats = torch.arange(6).reshape(2, 3), torch.randn(3)
+    functions = {
+        "int64 and float32": lambda a, b: a + b,
+        "0-d float": lambda a, b: a.int() * b[0],
+        "0-d int": lambda a, b: b * a[0, 1],
+        "half and number": lambda a, b: b.half() + 1.5,
+        "uint8 and int8": lambda a, b: a.to(torch.uint8) - a.to(torch.int8),
+        "bool and int": lambda a, b: (a > 2) + a,
+        "bfloat16 and half": lambda a, b: b.bfloat16() + b.half(),
+    }
+    check(functions, integers, floats)
+
+
+def test_broadcasting_with_dynamic_shapes():
+    sizes = ({0: "rows"}, {0: "columns"})
+    check(
+        OF_TWO, torch.randn(2, 1), torch.randn(3), dynamic=sizes, also=[(torch.randn(5, 1), torch.randn(4))]
+    )
+
+
+def test_sizes_as_numbers():
+    functions = {
+        "mul": lambda x: x * x.shape[0],
+        "add": lambda x: x + x.shape[1] * 2,
+        "floor_divide": lambda x: x // x.shape[0],
+        "pow": lambda x: x.abs() ** x.shape[0],
+    }
+    check(functions, torch.randn(2, 3), dynamic=({0: "rows", 1: "columns"},), also=[(torch.randn(5, 4),)])
+
+
+def test_one_node_each():
+    x = torch.randn(3)
+    assert operators(check(lambda x: x * 0.1, x)) == ["Mul"]
+    assert operators(check(lambda x: x**2, x)) == ["Pow"]  # which ONNX Runtime fuses in normalizations
+    assert operators(check(lambda x: x**-1, x)) == ["Reciprocal"]
+
+
+def test_complex_is_refused():
+    with pytest.raises(opbridge.UnsupportedError, match="complex"):
+        check(lambda x: (x + 1j).real, torch.randn(3))

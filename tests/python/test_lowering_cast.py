@@ -1,0 +1,61 @@
+import math
+
+import pytest
+import torch
+from lowering_check import check, operators
+
+TYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+]
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_from_each_type_to_each(dtype, opset):
+    numbers = torch.tensor([0.0, 1.0, 2.75, 100.5, -3.5] if dtype.is_floating_point else [0, 1, 2, 100, -3])
+    # A negative floating-point number has no defined value as an unsigned integer.
+    targets = [t for t in TYPES if not (dtype.is_floating_point and t == torch.uint8)]
+    check({str(target): lambda x, target=target: x.to(target) for target in targets}, numbers.to(dtype), opset=opset)
+
+
+def test_ways_to_say_it():
+    functions = {
+        "half": lambda x, y: x.half(),
+        "double": lambda x, y: x.double(),
+        "bool": lambda x, y: x.bool(),
+        "to other": lambda x, y: x.to(y),
+        "type_as": lambda x, y: x.type_as(y),
+        "device": lambda x, y: x.to("cpu"),
+        "device and type": lambda x, y: x.to("cpu", torch.int32),
+        "copy": lambda x, y: torch.ops.aten.copy(x, y),
+        "_to_copy": lambda x, y: torch.ops.aten._to_copy(x, dtype=torch.int16),
+    }
+    check(functions, torch.tensor([[1.5, -2.5], [0.0, 7.0]]), torch.tensor([3, 4], dtype=torch.int32))
+
+
+def test_nan_is_true():
+    check(lambda x: x.bool(), torch.tensor([math.nan, 0.0, -0.0, math.inf]))
+
+
+def test_what_changes_nothing_adds_no_node():
+    def forward(x):
+        return (x + 1).contiguous().clone().detach().to(torch.float32)
+
+    assert operators(check(forward, torch.randn(2, 3))) == ["Add"]
+
+
+def test_dynamic_copy():
+    def forward(x, y):
+        return torch.ops.aten.copy(x, y)
+
+    sizes = ({0: "rows"}, {})
+    check(forward, torch.randn(2, 3), torch.ones(3), dynamic=sizes, also=[(torch.randn(4, 3), torch.ones(3))])

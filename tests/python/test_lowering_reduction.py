@@ -1,0 +1,160 @@
+import math
+
+import pytest
+import torch
+from lowering_check import check, operators
+
+INTEGERS = [torch.int64, torch.int32, torch.uint8, torch.int8, torch.bool]
+
+SUMS = {
+    "sum": lambda x: x.sum(),
+    "sum over one": lambda x: x.sum(1),
+    "sum over no dims named": lambda x: x.sum(()),
+    "sum over two": lambda x: x.sum((0, -1), keepdim=True),
+    "sum as int32": lambda x: x.sum(1, dtype=torch.int32),
+    "prod": lambda x: x.prod(),
+    "prod over one": lambda x: x.prod(1, keepdim=True),
+    "count_nonzero": lambda x: torch.count_nonzero(x > 0),
+    "count_nonzero over one": lambda x: torch.count_nonzero(x, 1),
+    "count_nonzero over two": lambda x: torch.count_nonzero(x, (0, -1)),
+}
+TRUTHS = {
+    "any": lambda x: (x > 0).any(),
+    "any over one": lambda x: x.any(1),
+    "any over two": lambda x: torch.any(x, (0, 1), keepdim=True),
+    "any over none": lambda x: torch.ops.aten.any.dims(x, []),
+    "all": lambda x: x.all(),
+    "all over one": lambda x: (x > 0).all(-1, keepdim=True),
+}
+EXTREMA = {
+    "amax": lambda x: x.amax(),
+    "amax over one": lambda x: x.amax(1),
+    "amin over two": lambda x: x.amin((0, 1), keepdim=True),
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(),
+    "aminmax": lambda x: tuple(torch.aminmax(x)),
+    "aminmax over one": lambda x: tuple(torch.aminmax(x, dim=1, keepdim=True)),
+}
+PLACES = {
+    "max over one": lambda x: tuple(x.max(1)),
+    "min over one": lambda x: tuple(x.min(-1, keepdim=True)),
+    "argmax": lambda x: x.argmax(),
+    "argmin over one": lambda x: x.argmin(1),
+    "argmax over one": lambda x: x.argmax(1, keepdim=True),
+    "argmax keeping dims": lambda x: torch.argmax(x, None, True),
+}
+OF_FLOATS = {
+    "mean": lambda x: x.mean(),
+    "mean over one": lambda x: x.mean(-1),
+    "mean over two": lambda x: x.mean((0, 2), keepdim=True),
+    "var": lambda x: x.var(),
+    "var over one": lambda x: x.var(1),
+    "var of the population": lambda x: x.var(1, unbiased=False),
+    "var with correction": lambda x: x.var((0, 1), correction=2, keepdim=True),
+    "std": lambda x: x.std(),
+    "std over one": lambda x: x.std(-1),
+    "var_mean": lambda x: torch.var_mean(x),
+    "var_mean over one": lambda x: torch.var_mean(x, 1),
+    "std_mean": lambda x: torch.std_mean(x, (0, 1), keepdim=True),
+    "logsumexp": lambda x: torch.logsumexp(x, 1),
+    "logsumexp over two": lambda x: torch.logsumexp(x, (0, 1), True),
+    "norm": lambda x: x.norm(),
+    "norm 1": lambda x: x.norm(1, 1),
+    "vector norm 3": lambda x: torch.linalg.vector_norm(x, 3, (0, 1)),
+    "greatest": lambda x: torch.linalg.vector_norm(x, math.inf),
+    "least": lambda x: torch.linalg.vector_norm(x, -math.inf, 1),
+    "how many": lambda x: torch.linalg.vector_norm(x, 0, 1),
+    "norm in float64": lambda x: torch.linalg.vector_norm(x, 2, 1, dtype=torch.float64),
+    "nansum": lambda x: torch.nansum(x),
+    "nanmean": lambda x: torch.nanmean(x, 1),
+}
+ALL = SUMS | TRUTHS | EXTREMA | PLACES | OF_FLOATS
+
+
+def numbers():
+    return torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_opsets(opset):
+    check(ALL, numbers(), opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_floats(dtype):
+    tolerance = {"rtol": 4e-3, "atol": 4e-3} if dtype == torch.float16 else {}
+    # bfloat16's products of 60 numbers: PyTorch rounds after each factor.
+    functions = {name: f for name, f in ALL.items() if name != "prod"}
+    check(functions, numbers().to(dtype), **tolerance)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype):
+    functions = SUMS | TRUTHS | EXTREMA | PLACES
+    if dtype == torch.bool:
+        functions = {name: f for name, f in functions.items() if not name.startswith("arg")}
+    check(functions, (numbers() * 1.7).abs().to(dtype))
+
+
+def test_nan_wins():
+    x = numbers()
+    x[1, 2, 3] = math.nan
+    x[2, 0, 0] = -math.nan
+    check(EXTREMA | PLACES | {name: OF_FLOATS[name] for name in ("mean", "nansum", "nanmean", "greatest")}, x)
+
+
+def test_infinity():
+    x = numbers()
+    x[0, 0, 0], x[1, :, :] = math.inf, -math.inf
+    check(EXTREMA | PLACES | {name: OF_FLOATS[name] for name in ("logsumexp", "logsumexp over two")}, x)
+
+
+def test_dynamic_shapes():
+    sizes = ({0: "a", 1: "b", 2: "c"},)
+    check(ALL, numbers(), dynamic=sizes, also=[(torch.randn(2, 6, 3),)])
+
+
+def test_no_dims():
+    functions = {
+        "sum": lambda x: x.sum(),
+        "sum over one": lambda x: x.sum(0, keepdim=True),
+        "mean": lambda x: x.mean(-1),
+        "prod": lambda x: x.prod(),
+        "max": lambda x: tuple(x.max(0)),
+        "argmax": lambda x: x.argmax(),
+        "argmin over one": lambda x: x.argmin(0, keepdim=True),
+        "any": lambda x: x.any(0),
+        "var": lambda x: x.var(),
+        "logsumexp": lambda x: torch.logsumexp(x, 0),
+        "norm": lambda x: x.norm(),
+    }
+    check(functions, torch.tensor(2.5))
+
+
+def test_no_elements():
+    functions = {
+        "sum": lambda x: x.sum(),
+        "sum over one": lambda x: x.sum(0),
+        "sum over others": lambda x: x.sum(1),
+        "mean": lambda x: x.mean(0),
+        "mean over others": lambda x: x.mean(1),
+        "prod": lambda x: x.prod(0),
+        "any": lambda x: x.any(0),
+        "all": lambda x: x.all(),
+        "var": lambda x: x.var(0),
+        "amax": lambda x: x.amax(1),
+        "norm": lambda x: x.norm(),
+        "logsumexp": lambda x: torch.logsumexp(x, 0),
+    }
+    check(functions, torch.ones(0, 3))
+
+
+def test_variance_of_too_few():
+    check({"one": lambda x: x.var(0), "less": lambda x: x.var(1, correction=4)}, torch.randn(1, 3))
+
+
+def test_shortest_form():
+    x = torch.randn(2, 3)
+    assert operators(check(lambda x: x.mean(-1), x)) == ["ReduceMean"]
+    assert operators(check(lambda x: x.sum(), x)) == ["ReduceSum"]
+    assert operators(check(lambda x: x.int().amax(1), x)) == ["Cast", "ReduceMax"]

@@ -1,0 +1,53 @@
+"""Mathematical functions of two tensors."""
+
+import math
+
+import pytest
+import torch
+from lowering_check import check
+
+FUNCTIONS = {
+    "hypot": torch.hypot,
+    "ldexp": torch.ldexp,
+    "logaddexp": torch.logaddexp,
+    "logaddexp2": torch.logaddexp2,
+    "xlog1py": torch.special.xlog1py,
+    "xlogy": torch.xlogy,
+}
+NOT_IN_FLOAT64 = {"atan2": torch.atan2}  # ONNX Runtime has no Atan in float64
+OF_NUMBER = {
+    "xlogy of a number": lambda a, b: torch.xlogy(a, 2.0),
+    "xlogy by a number": lambda a, b: torch.xlogy(0, b),
+    "xlog1py of a number": lambda a, b: torch.special.xlog1py(a, 2.0),
+}
+A = [0.0, -0.0, 1.0, -1.0, 3.0, 1e-20, 2.5, 30.0, -0.0, 0.0, -2.0]
+B = [0.0, 0.0, -1.0, -1.0, 2.0, 1e-20, 0.0, 30.0, -3.0, -4.0, 5.0]
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_float32(opset):
+    check(FUNCTIONS | NOT_IN_FLOAT64 | OF_NUMBER, torch.tensor(A), torch.tensor(B), opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_floats(dtype):
+    functions = FUNCTIONS if dtype == torch.float64 else FUNCTIONS | NOT_IN_FLOAT64
+    check(functions, torch.tensor(A, dtype=dtype), torch.tensor(B, dtype=dtype))
+
+
+def test_nan_and_infinity():
+    odd = torch.tensor([math.nan, math.inf, -math.inf, 0.0, 1.0])
+    a, b = torch.meshgrid(odd, odd, indexing="ij")
+    functions = {name: f for name, f in (FUNCTIONS | NOT_IN_FLOAT64).items() if name != "hypot"}
+    check(functions, a.clone(), b.clone())
+    finite = torch.isfinite(a) | torch.isinf(a)
+    check(torch.hypot, a[finite & ~b.isnan()], b[finite & ~b.isnan()])
+
+
+def test_hypot_neither_overflows_nor_vanishes():
+    check(torch.hypot, torch.tensor([1e30, 1e-30, 3e38]), torch.tensor([1e30, 1e-30, 1.0]))
+
+
+def test_integers():
+    functions = {"atan2": torch.atan2, "xlogy": torch.xlogy, "ldexp": torch.ldexp}
+    check(functions, torch.tensor([1, -2, 0, 3]), torch.tensor([2, 1, 5, 4]))
