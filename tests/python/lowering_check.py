@@ -57,15 +57,12 @@ def check(
     for inputs in [args, *also]:
         expected = _named_tensors(model(*(tensor.clone() for tensor in inputs)))
         actual = run(running, dict(zip(names, inputs, strict=True)))
+        kinds = [(tensor.dtype, tuple(tensor.shape)) for tensor in inputs]
         for (name, wanted), got in zip(expected, actual, strict=True):
-            torch.testing.assert_close(
-                got,
-                wanted,
-                rtol=rtol,
-                atol=atol,
-                equal_nan=True,
-                msg=lambda text, name=name: f"{name} of {[(t.dtype, tuple(t.shape)) for t in inputs]}: {text}",
-            )
+            try:
+                torch.testing.assert_close(got, wanted, rtol=rtol, atol=atol, equal_nan=True)
+            except AssertionError as error:
+                raise AssertionError(f"{name} of {kinds}: {error}") from None
     return exported
 
 

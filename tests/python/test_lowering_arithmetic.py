@@ -142,9 +142,7 @@ def test_promotion():
 
 def test_broadcasting_with_dynamic_shapes():
     sizes = ({0: "rows"}, {0: "columns"})
-    check(
-        OF_TWO, torch.randn(2, 1), torch.randn(3), dynamic=sizes, also=[(torch.randn(5, 1), torch.randn(4))]
-    )
+    check(OF_TWO, torch.randn(2, 1), torch.randn(3), dynamic=sizes, also=[(torch.randn(5, 1), torch.randn(4))])
 
 
 def test_sizes_as_numbers():
