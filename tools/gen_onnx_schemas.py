@@ -194,8 +194,7 @@ class Generator:
         return (
             "// Written by tools/gen_onnx_schemas.py.\n\n"
             f'constexpr std::string_view built_from = "{onnx.__version__}";\n\n'
-            f"constexpr char text_bytes[] =\n{self.text.literal()};\n\n"
-            + "\n".join(t.definition() for t in tables)
+            f"constexpr char text_bytes[] =\n{self.text.literal()};\n\n" + "\n".join(t.definition() for t in tables)
         )
 
 
