@@ -1,0 +1,55 @@
+"""Pooling against PyTorch: strides, padding, divisors, unbatched input, ceil_mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+import opbridge
+
+CASES: list[tuple[str, Any, tuple[int, ...]]] = [
+    ("avg_pool1d", lambda x: F.avg_pool1d(x, 3, 2, 1), (2, 3, 9)),
+    ("avg_pool2d", lambda x: F.avg_pool2d(x, 3, 2, 1), (2, 3, 9, 8)),
+    ("avg_pool2d without padding counted", lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False), (2, 3, 9, 8)),
+    ("avg_pool2d divisor", lambda x: F.avg_pool2d(x, 2, 2, 1, divisor_override=3), (2, 3, 8, 8)),
+    ("avg_pool2d exact ceil", lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True), (2, 3, 8, 8)),
+    ("avg_pool2d unbatched", lambda x: F.avg_pool2d(x, 2), (3, 8, 8)),
+    ("avg_pool3d", lambda x: F.avg_pool3d(x, 2), (1, 2, 4, 4, 4)),
+    ("max_pool2d", lambda x: F.max_pool2d(x, 3, 2, 1), (2, 3, 9, 8)),
+    ("max_pool2d ceil", lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True), (2, 3, 8, 8)),
+    ("max_pool2d dilation", lambda x: F.max_pool2d(x, 2, 1, 0, 2), (2, 3, 8, 8)),
+    ("adaptive", lambda x: F.adaptive_avg_pool2d(x, (2, 4)), (2, 3, 8, 8)),
+    ("adaptive to one", lambda x: F.adaptive_avg_pool2d(x, 1), (3, 8, 8)),
+]
+
+
+class Model(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(("function", "shape"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_pooling(tmp_path: Path, function: Any, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    opbridge.export(Model(function), torch.randn(shape), tmp_path / "m.onnx", capture="trace", verify=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True),
+        lambda x: F.max_pool2d(x, 2, 3, 1, ceil_mode=True),  # the last window would lie in the padding
+        lambda x: F.adaptive_avg_pool2d(x, 3),
+    ],
+)
+def test_what_onnx_computes_otherwise_is_refused(tmp_path: Path, function: Any) -> None:
+    with pytest.raises(opbridge.UnsupportedError):
+        opbridge.export(Model(function), torch.rand(1, 1, 8, 8), tmp_path / "m.onnx")
