@@ -140,3 +140,14 @@ def test_bundled_mappings_at_older_opsets(tmp_path: Path, opset: int) -> None:
     report = opbridge.export(model, torch.rand(2, 3, 8), tmp_path / "m.onnx", opset_version=opset, verify=True)
     assert report.verification is not None
     onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_an_example_of_size_one_stays_dynamic(tmp_path: Path, capture: Any) -> None:
+    model = nn.TransformerEncoderLayer(8, 2, 16, activation="gelu", batch_first=True).eval()
+    path = tmp_path / "m.onnx"
+    batch = {"src": {0: torch.export.Dim("batch")}}
+    opbridge.export(model, torch.rand(1, 4, 8), path, dynamic_shapes=batch, capture=capture)
+    assert opbridge.session(path).get_outputs()[0].shape == ["batch", 4, 8]
+    for size in (1, 3):
+        opbridge.verify(path, model, torch.rand(size, 4, 8))

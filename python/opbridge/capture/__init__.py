@@ -52,6 +52,7 @@ def capture(
     module = as_module(model)
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
+    inputs = sizes.without_ones()
     with capturing(module), functions_kept_whole() as calls:
         if how == "trace":
             from opbridge.capture.trace import capture_trace

@@ -91,6 +91,19 @@ class DynamicSizes:
         specs = iter([{axis: of_torch(dim) for axis, dim in leaf.items()} or None for leaf in self.leaves])
         return {name: pytree.tree_map(lambda _: next(specs), value) for name, value in self._inputs.parameters.items()}
 
+    def without_ones(self) -> Inputs:
+        """The inputs, with each dynamic axis of size 1 repeated to 2.
+
+        torch takes a size of 1 for a constant in many places, some of them silently; the size of the example
+        in a dynamic axis means nothing, so the capture is given one that torch does not reason from.
+        """
+        replaced: dict[int, torch.Tensor] = {}
+        for leaf, dims in zip(self._inputs.leaves, self.leaves, strict=True):
+            ones = [axis for axis, dim in dims.items() if dim is not torch.export.Dim.AUTO and leaf.shape[axis] == 1]
+            if ones:
+                replaced[id(leaf)] = leaf.repeat([2 if axis in ones else 1 for axis in range(leaf.dim())])
+        return self._inputs.map_leaves(lambda leaf: replaced.get(id(leaf), leaf)) if replaced else self._inputs
+
     def name_symbols(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[str, str]:
         """The user's names for the symbols in the captured shapes of the leaves.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,11 @@ class Inputs:
         _, structure = pytree.tree_flatten((self.args, self.kwargs))
         args, kwargs = pytree.tree_unflatten(leaves, structure)
         return args, kwargs
+
+    def map_leaves(self, change: Callable[[Any], Any]) -> Inputs:
+        """The same structure with other leaves."""
+        args, kwargs, parameters = pytree.tree_map(change, (self.args, self.kwargs, self.parameters))
+        return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names)
 
     @property
     def tensors(self) -> list[torch.Tensor]:
