@@ -2,25 +2,63 @@
 
 from __future__ import annotations
 
-from opbridge.errors import (
-    Error,
-    FileError,
-    InternalError,
-    InvalidArgumentError,
-    InvalidNodeError,
-    UnsupportedError,
-)
-from opbridge.export import ExportReport, export
-from opbridge.operators import load_operators, ort_library, torch_library
-from opbridge.runtime import session
-from opbridge.symbolic_helper import parse_args
-from opbridge.symbolics.registry import (
-    register_custom_op_symbolic,
-    register_op,
-    symbolic,
-    unregister_custom_op_symbolic,
-)
-from opbridge.verify import Verification, VerificationError, verify
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opbridge.errors import (
+        Error,
+        FileError,
+        InternalError,
+        InvalidArgumentError,
+        InvalidNodeError,
+        UnsupportedError,
+    )
+    from opbridge.exporter import ExportReport, export
+    from opbridge.operators import load_operators, ort_library, torch_library
+    from opbridge.runtime import session
+    from opbridge.symbolic_helper import parse_args
+    from opbridge.symbolics.registry import (
+        register_custom_op_symbolic,
+        register_op,
+        symbolic,
+        unregister_custom_op_symbolic,
+    )
+    from opbridge.verification import Verification, VerificationError, verify
+
+# Loaded when first asked for: describing operators needs neither torch nor ONNX Runtime.
+_HOMES = {
+    "Error": "errors",
+    "FileError": "errors",
+    "InternalError": "errors",
+    "InvalidArgumentError": "errors",
+    "InvalidNodeError": "errors",
+    "UnsupportedError": "errors",
+    "ExportReport": "exporter",
+    "export": "exporter",
+    "load_operators": "operators",
+    "ort_library": "operators",
+    "torch_library": "operators",
+    "session": "runtime",
+    "parse_args": "symbolic_helper",
+    "register_custom_op_symbolic": "symbolics.registry",
+    "register_op": "symbolics.registry",
+    "symbolic": "symbolics.registry",
+    "unregister_custom_op_symbolic": "symbolics.registry",
+    "Verification": "verification",
+    "VerificationError": "verification",
+    "verify": "verification",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'opbridge' has no attribute '{name}'")
+    value = getattr(importlib.import_module(f"opbridge.{home}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Error",

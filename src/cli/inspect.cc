@@ -49,7 +49,8 @@ std::string printable_lines(const std::string& text) {
 }
 
 void run(const Options& options) {
-  const bool is_program = is_zip(options.model);
+  // What calls itself a .pt2 is read as one, so that a broken file gets the error of its own kind.
+  const bool is_program = is_zip(options.model) || fs::path(options.model).extension() == ".pt2";
   onnx::ModelFile file;
   if (is_program) {
     file.model.graph = load_exported_program(options.model);

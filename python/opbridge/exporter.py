@@ -11,7 +11,7 @@ from opbridge.capture import Capture
 from opbridge.capture import capture as capture_program
 
 if TYPE_CHECKING:
-    from opbridge.verify import Verification
+    from opbridge.verification import Verification
 
 DEFAULT_OPSET = 21
 
@@ -90,7 +90,7 @@ def export(
     )
     verification = None
     if verify:
-        from opbridge.verify import verify as prove
+        from opbridge.verification import verify as prove
 
         verification = prove(target, model, args, kwargs)
     return ExportReport(os.fspath(target), *report, verification)
