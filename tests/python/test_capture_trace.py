@@ -246,3 +246,46 @@ def test_cond_is_the_branch_that_the_run_takes():
     with pytest.warns(TraceWarning):
         graph = capture(Model(), (torch.ones(2),), how="trace").graph
     assert operators_of(graph)[-1] == "aten::sin"
+
+
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}])
+def test_attributes_that_the_run_assigns_are_taken_back(axes):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+            self.last = None
+
+        def forward(self, x):
+            self.count += 1
+            self.last = x + self.count
+            self.extra = x * 2
+            return self.last + self.extra
+
+    model = Model()
+    count = model.count
+    text = str(capture(model, (torch.rand(3, 2),), how="trace", dynamic_axes=axes).graph)
+    assert "aten::add_.Tensor(self=%count" in text
+    assert model.count is count
+    assert torch.equal(count, torch.zeros(2))
+    assert model.last is None
+    assert not hasattr(model, "extra")
+
+
+def test_names_are_unique():
+    class Model(nn.Module):
+        def forward(self, add_1):
+            return ((add_1 + 1) + 2) + 3
+
+    names = re.findall(r"%(\w+): float32", str(capture(Model(), (torch.rand(2),), how="trace").graph))
+    assert names == ["add_1", "add", "add_2", "add_3"]
+
+
+def test_float_numbers_are_returned_as_tensors():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x + 1, x.shape[0] / 2
+
+    for how in ("export", "trace"):
+        text = str(capture(Model(), (torch.rand(4),), how=how, dynamic_axes={"x": {0: "n"}}).graph)
+        assert "%number_1: float32[] = aten::scalar_tensor(s=%truediv, dtype=float32)" in text

@@ -89,9 +89,8 @@ class _Bridge:
         results: Any = node.args[0]
         for argument, spec in zip(results, self._exported.graph_signature.output_specs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
-                value = self._resolve(argument)
-                if value is not None:
-                    values.append(returned(self._builder, value, f"number_{len(values)}"))
+                if argument is not None:
+                    values.append(self._returned(argument, len(values)))
             elif spec.kind in _MUTATIONS:
                 target = self._target_of(spec)
                 copied = (f"{argument.name}.copied", argument.meta["val"])
@@ -100,6 +99,10 @@ class _Bridge:
                 raise UnsupportedError("the program returns gradients; export the forward pass alone")
         for value in values:
             self._builder.output(value, "")
+
+    def _returned(self, argument: Any, index: int) -> _core.ProgramValue:
+        result = argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+        return returned(self._builder, result, self._resolve(argument), f"number_{index}")
 
     def _target_of(self, mutation: torch.export.graph_signature.OutputSpec) -> Any:
         """The input or buffer that a program without in-place operators returns the new content of."""
@@ -234,8 +237,8 @@ class _Bridge:
                 elif node.op == "call_function":
                     self._call_function(node)
                 elif node.op == "output":
-                    for i, value in enumerate(self._resolve(node.args[0])):
-                        self._builder.output(returned(self._builder, value, f"number_{i}"), "")
+                    for i, argument in enumerate(node.args[0]):
+                        self._builder.output(self._returned(argument, i), "")
             return self._builder.finish()
         finally:
             self._builder = outer

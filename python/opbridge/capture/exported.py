@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -29,8 +30,10 @@ def _exported(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, size_oblivious: bool
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
-    with config.patch(backed_size_oblivious=size_oblivious):
+    with config.patch(backed_size_oblivious=size_oblivious), warnings.catch_warnings():
         try:
+            # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
+            warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)
             return torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
         except Error:
             raise

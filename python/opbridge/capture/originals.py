@@ -1,10 +1,11 @@
-"""What in-place operators overwrite while a model runs for real."""
+"""What in-place operators overwrite for real while a model runs."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 
 from opbridge.capture.operators import Operator
 
@@ -29,13 +30,15 @@ class Originals:
                 continue
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
                 storage = tensor.untyped_storage()._cdata
-                if storage in self._watched and storage not in self._kept:
-                    whole = _whole(self._watched[storage])
-                    self._kept[storage] = (whole, whole.clone())
+                if storage in self._watched and storage not in self._kept and not is_fake(tensor):
+                    with unset_fake_temporarily():
+                        whole = _whole(self._watched[storage])
+                        self._kept[storage] = (whole, whole.clone())
 
     def restore(self) -> None:
-        for tensor, content in self._kept.values():
-            tensor.copy_(content)
+        with unset_fake_temporarily():
+            for tensor, content in self._kept.values():
+                tensor.copy_(content)
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

@@ -80,13 +80,13 @@ def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None
         raise UnsupportedError(f"the node '{name}' makes a {type(value).__name__}, which no graph can hold")
 
 
-def returned(builder: _core.ProgramBuilder, value: Any, name: str) -> _core.ProgramValue:
-    """What the program returns, as a tensor; a number passes through ``aten::scalar_tensor``."""
-    if isinstance(value, _core.ProgramValue):
-        return value
-    dtype = torch.int64 if isinstance(value, _core.Dim) else NUMBER_DTYPES.get(type(value))
+def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) -> _core.ProgramValue:
+    """``value``, by which the graph knows ``result``, as a tensor: a number passes through ``aten::scalar_tensor``."""
+    if isinstance(result, torch.Tensor):
+        return cast(_core.ProgramValue, value)
+    dtype = torch.float32 if isinstance(result, torch.SymFloat) else NUMBER_DTYPES.get(type(result))
     if dtype is None:
-        raise UnsupportedError(f"the model returns '{value}', which is no tensor and no number")
+        raise UnsupportedError(f"the model returns '{result}', which is no tensor and no number")
     names = ("s", "dtype")
     return builder.call("aten::scalar_tensor", names, (value, dtype), {}, [(name, dtype, ())], "", "")[0]
 

@@ -19,7 +19,7 @@ from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, Operator, operator_of
 from opbridge.capture.originals import Originals
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
-from opbridge.capture.source import line_of_frame
+from opbridge.capture.source import line_of_frame, users_frame
 from opbridge.errors import UnsupportedError
 
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
@@ -58,6 +58,7 @@ class Recorder:
         self._varies = False
         self._inside = False  # an operator
         self._fresh = FreshTensors()
+        self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._module_names: dict[int, str] | None = None
 
@@ -127,7 +128,7 @@ class Recorder:
             if isinstance(output, torch.Tensor):
                 self._fresh.check(output)
             if output is not None:
-                value = returned(self._builder, self._resolve(output), self._unique(f"number_{i}"))
+                value = returned(self._builder, output, self._resolve(output), self._unique(f"number_{i}"))
                 self._builder.output(value, "")
         return self._builder.finish()
 
@@ -198,13 +199,15 @@ class Recorder:
         """The entry of the live tensor whose memory this one shares by ``.data`` or numpy, if any."""
         if id(tensor) in self._names_in_module():
             return None
-        storage = _storage_of(tensor)
-        for reference, value, varies in self._known.values():
-            known = reference()
-            if known is None or not varies or _storage_of(known) != storage:
-                continue
-            if known.shape == tensor.shape and known.stride() == tensor.stride():
-                return reference, value, varies
+        memory = _memory_of(tensor)
+        sharing = False
+        for entry in self._known.values():
+            known, varies = entry[0](), entry[2]
+            if known is not None and varies and _memory_of(known) == memory:
+                if _place_of(known) == _place_of(tensor):
+                    return entry
+                sharing = True
+        if sharing:
             raise UnsupportedError(
                 "a tensor of the model shares the memory of another in a way that no operator shows, such as "
                 "torch.from_numpy(x.numpy()); use operators of torch instead",
@@ -213,24 +216,34 @@ class Recorder:
         return None
 
     def _warn(self, what: str) -> None:
-        line = line_of_frame(sys._getframe(1))
-        warnings.warn(
+        frame = users_frame(sys._getframe(1)) or sys._getframe(1)
+        warnings.warn_explicit(
             f"a tensor that depends on the inputs {what}, and the captured program always uses what it was "
-            f"in this run{': ' if line else ''}{line}",
+            f"in this run: {line_of_frame(frame)}",
             TraceWarning,
-            stacklevel=2,
+            frame.f_code.co_filename,
+            frame.f_lineno,
         )
 
     def _unique(self, stem: str) -> str:
-        count = self._counts[stem]
-        self._counts[stem] += 1
-        return f"{stem}_{count}" if count else stem
+        name = stem
+        while name in self._names:
+            self._counts[stem] += 1
+            name = f"{stem}_{self._counts[stem]}"
+        self._names.add(name)
+        return name
 
 
 def _has_mask(indices: Any) -> bool:
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
-def _storage_of(tensor: torch.Tensor) -> int:
+def _memory_of(tensor: torch.Tensor) -> int:
+    """What is the same for tensors that share memory."""
     storage = tensor.untyped_storage()
     return int(storage._cdata if is_fake(tensor) else storage.data_ptr() or storage._cdata)
+
+
+def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Which elements of its memory the tensor is."""
+    return tensor.shape, tensor.stride(), tensor.storage_offset()

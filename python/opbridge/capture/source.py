@@ -30,20 +30,26 @@ def line_text(filename: str, line: int, function: str) -> str:
     return f"{place}: {code}" if code else place
 
 
-def line_of_frame(frame: FrameType | None) -> str:
+def users_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame of a running program outside of torch, or else the innermost ``forward``."""
-    fallback = ""
+    fallback = None
     while frame is not None:
         code = frame.f_code
         if is_users(code.co_filename):
             if not code.co_filename.startswith(_OPBRIDGE):
-                return line_text(code.co_filename, frame.f_lineno, code.co_name)
+                return frame
             if code.co_name == _RUN:
                 break
-        elif not fallback and code.co_name == "forward":
-            fallback = line_text(code.co_filename, frame.f_lineno, code.co_name)
+        elif fallback is None and code.co_name == "forward":
+            fallback = frame
         frame = frame.f_back
     return fallback
+
+
+def line_of_frame(frame: FrameType | None) -> str:
+    """The line of ``users_frame``; empty where there is none."""
+    frame = users_frame(frame)
+    return "" if frame is None else line_text(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def line_of_stack_trace(trace: str) -> str:

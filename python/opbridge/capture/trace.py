@@ -54,6 +54,7 @@ def follow(
     args, kwargs = inputs.with_leaves(leaves)
     try:
         with (
+            _attributes_kept(model),
             _scopes_of_modules(model, scopes),
             _reads_seen_by(recorder.read),
             _branches_followed(),
@@ -99,14 +100,18 @@ def _reads_seen_by(read: Callable[[torch.Tensor], None]) -> Iterator[None]:
 
         return call
 
-    names = ("numpy", "tolist")  # methods of the base class: to delete the attribute is to restore them
+    names = ("numpy", "tolist")
+    own = {name: vars(torch.Tensor).get(name) for name in names}  # None: it is a method of the base class
     for name in names:
         setattr(torch.Tensor, name, reading(getattr(torch.Tensor, name)))
     try:
         yield
     finally:
-        for name in names:
-            delattr(torch.Tensor, name)
+        for name, method in own.items():
+            if method is None:
+                delattr(torch.Tensor, name)
+            else:
+                setattr(torch.Tensor, name, method)
 
 
 @contextlib.contextmanager
@@ -122,6 +127,22 @@ def _branches_followed() -> Iterator[None]:
         yield
     finally:
         setattr(torch, "cond", original)  # noqa: B010
+
+
+@contextlib.contextmanager
+def _attributes_kept(model: torch.nn.Module) -> Iterator[None]:
+    """Takes back the tensors, real or fake, that the modules assign to their attributes in the run."""
+    places = [place for module in model.modules() for place in (module.__dict__, module._parameters, module._buffers)]
+    before = [dict(place) for place in places]
+    try:
+        yield
+    finally:
+        for place, values in zip(places, before, strict=True):
+            for name in [name for name, value in place.items() if isinstance(value, torch.Tensor)]:
+                if name not in values:
+                    del place[name]
+                elif place[name] is not values[name]:
+                    place[name] = values[name]
 
 
 @contextlib.contextmanager
