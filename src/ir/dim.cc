@@ -10,6 +10,8 @@ namespace {
 
 using Kind = Expr::Kind;
 
+bool both_static(const Dim& a, const Dim& b) { return a.is_static() && b.is_static(); }
+
 ExprPtr expr_of(const Dim& dim) { return dim.is_static() ? dim_expr::integer(dim.value()) : dim.expr(); }
 
 // Python's precedences, of what stands without parentheses of its own.
@@ -159,11 +161,22 @@ bool operator==(const Dim& a, const Dim& b) {
   return dim_expr::compare(*a.expr_, *b.expr_) == 0;
 }
 
-Dim operator+(const Dim& a, const Dim& b) { return Dim(dim_expr::add({expr_of(a), expr_of(b)})); }
+// Integers, the common case, need no expressions; what does not fit int64_t is left to dim_expr to refuse.
+Dim operator+(const Dim& a, const Dim& b) {
+  int64_t sum;
+  if (both_static(a, b) && !__builtin_add_overflow(a.value(), b.value(), &sum)) return sum;
+  return Dim(dim_expr::add({expr_of(a), expr_of(b)}));
+}
 Dim operator-(const Dim& a, const Dim& b) {
+  int64_t difference;
+  if (both_static(a, b) && !__builtin_sub_overflow(a.value(), b.value(), &difference)) return difference;
   return Dim(dim_expr::add({expr_of(a), dim_expr::negate(expr_of(b))}));
 }
-Dim operator*(const Dim& a, const Dim& b) { return Dim(dim_expr::mul({expr_of(a), expr_of(b)})); }
+Dim operator*(const Dim& a, const Dim& b) {
+  int64_t product;
+  if (both_static(a, b) && !__builtin_mul_overflow(a.value(), b.value(), &product)) return product;
+  return Dim(dim_expr::mul({expr_of(a), expr_of(b)}));
+}
 Dim floor_div(const Dim& a, const Dim& b) { return Dim(dim_expr::floor_div(expr_of(a), expr_of(b))); }
 Dim mod(const Dim& a, const Dim& b) { return Dim(dim_expr::mod(expr_of(a), expr_of(b))); }
 Dim min(const Dim& a, const Dim& b) { return Dim(dim_expr::min({expr_of(a), expr_of(b)})); }
