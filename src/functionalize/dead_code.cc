@@ -4,18 +4,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "functionalize/subgraphs.h"
+
 namespace opbridge::functionalization {
 namespace {
 
 using VisitSymbol = std::function<void(std::string_view)>;
-
-void for_each_use_in(ir::Graph& graph, const std::function<void(ir::Value*&)>& visit) {
-  for (ir::Node* node : graph.nodes) {
-    node->for_each_use(visit);
-    for_each_use_in_subgraphs(*node, visit);
-  }
-  for (ir::Value*& output : graph.outputs) visit(output);
-}
 
 void for_each_symbol(const Expr& expr, const VisitSymbol& visit) {
   if (expr.kind == Expr::Kind::symbol) visit(expr.name);
@@ -35,19 +29,14 @@ void for_each_symbol(const ir::Value& value, const VisitSymbol& visit) {
 
 // The symbols in the arguments and results of a node and of its subgraphs.
 void for_each_symbol(const ir::Node& node, const VisitSymbol& visit) {
-  const auto visit_body = [&](const ir::GraphPtr& body) {
-    for (const ir::Node* inner : body->nodes) for_each_symbol(*inner, visit);
-  };
   for (const ir::Attribute& attribute : node.attributes) {
-    if (const auto* dim = std::get_if<Dim>(&attribute.value)) {
-      for_each_symbol(*dim, visit);
-    } else if (const auto* dims = std::get_if<std::vector<Dim>>(&attribute.value)) {
+    if (const auto* dim = std::get_if<Dim>(&attribute.value)) for_each_symbol(*dim, visit);
+    if (const auto* dims = std::get_if<std::vector<Dim>>(&attribute.value)) {
       for (const Dim& each : *dims) for_each_symbol(each, visit);
-    } else if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) {
-      visit_body(*body);
-    } else if (const auto* bodies = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
-      for (const ir::GraphPtr& each : *bodies) visit_body(each);
     }
+  }
+  for (const ir::GraphPtr& body : subgraphs(node)) {
+    for (const ir::Node* inner : body->nodes) for_each_symbol(*inner, visit);
   }
   for (const ir::Value* output : node.outputs) for_each_symbol(*output, visit);
 }
@@ -71,16 +60,6 @@ std::unordered_map<std::string_view, ir::Node*> makers_of_symbols(const ir::Grap
 }
 
 }  // namespace
-
-void for_each_use_in_subgraphs(ir::Node& node, const std::function<void(ir::Value*&)>& visit) {
-  for (ir::Attribute& attribute : node.attributes) {
-    if (auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) {
-      for_each_use_in(**body, visit);
-    } else if (auto* bodies = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
-      for (const ir::GraphPtr& each : *bodies) for_each_use_in(*each, visit);
-    }
-  }
-}
 
 void drop_dead_nodes(ir::Graph& graph) {
   const std::unordered_map<std::string_view, ir::Node*> makers = makers_of_symbols(graph);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -10,7 +9,9 @@
 #include "functionalize/dead_code.h"
 #include "functionalize/memory.h"
 #include "functionalize/operators.h"
+#include "functionalize/outputs.h"
 #include "functionalize/strides.h"
+#include "functionalize/subgraphs.h"
 #include "functionalize/writes.h"
 #include "opbridge/convert.h"
 
@@ -21,17 +22,6 @@ namespace {
 ElementType element_type(const ir::Value& value) {
   const auto* type = std::get_if<ir::TensorType>(&value.type);
   return type == nullptr ? ElementType::undefined : type->element_type;
-}
-
-std::vector<ir::GraphPtr> subgraphs(const ir::Node& node) {
-  std::vector<ir::GraphPtr> bodies;
-  for (const ir::Attribute& attribute : node.attributes) {
-    if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) bodies.push_back(*body);
-    if (const auto* list = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
-      bodies.insert(bodies.end(), list->begin(), list->end());
-    }
-  }
-  return bodies;
 }
 
 enum class MemoryFormat : uint8_t { as_it_is, contiguous, other };
@@ -71,11 +61,8 @@ class Functionalizer {
       memory_.begin(*node);
       visit(*node);
     }
-    ir::Node end;
-    end.op = "return";
-    memory_.begin(end);
     const bool shares = outputs_share_memory();
-    return_outputs();
+    return_outputs(memory_);
     graph_.nodes = std::move(memory_.emitter().nodes);
     drop_dead_nodes(graph_);
     return shares;
@@ -97,6 +84,9 @@ class Functionalizer {
         return make_from_sizes(node);
       case Effect::pure:
         return visit_by_name(node);
+      case Effect::rearrange:
+        if (!simple) refuse(node, node.op + " does not tell what it rearranges");
+        return rearrange(node, rule.view, self);
       default:
         if (!simple) return visit_by_name(node);
     }
@@ -117,11 +107,9 @@ class Functionalizer {
         return convert(node, self);
       case Effect::dropout:
         return drops_nothing(node) ? bind_same(node, self) : visit_by_name(node);
-      case Effect::complex_view:
+      default:  // complex_view
         if (!is_complex(element_type(*self))) return bind_same(node, self);
         return rule.view == ViewKind::none ? make_new(node) : view(node, rule.view, self);
-      default:
-        return rearrange(node, rule.view, self);
     }
   }
 
@@ -132,14 +120,16 @@ class Functionalizer {
       return mutation->outs.empty() ? write_in_place(memory_, node, *mutation)
                                     : write_out(memory_, node, *mutation);
     }
-    const OperatorSchema* schema =
-        options_.schema && !node.op.starts_with("aten::") ? options_.schema(node.op) : nullptr;
-    if (schema != nullptr && call_by_schema(memory_, node, *schema)) return;
+    if (!node.op.starts_with("aten::")) {
+      const OperatorSchema* schema = options_.schema ? options_.schema(node.op) : nullptr;
+      if (schema != nullptr && call_by_schema(memory_, node, *schema)) return;
+      if (schema == nullptr && node.outputs.empty() && count_tensors(node) > 0) {
+        refuse(node,
+               node.op + " returns nothing, so it must write to its arguments; let it return what it writes");
+      }
+    }
     make_new(node);
   }
-
-  // -- new memory
-  // ---------------------------------------------------------------------------------------------
 
   void place_new(ir::Node& node, bool contiguous) {
     memory_.emitter().place(&node);
@@ -185,9 +175,6 @@ class Functionalizer {
     for (Storage* storage : storages) link(*storages.front(), *storage);
   }
 
-  // -- the same elements
-  // --------------------------------------------------------------------------------------
-
   void bind_same(const ir::Node& node, const ir::Value* self) {
     memory_.bind(node.outputs[0], memory_.tensor_of(self));
   }
@@ -228,9 +215,6 @@ class Functionalizer {
     const bool stays = node.op == "aten::to.dtype" && memory_format(node) == MemoryFormat::as_it_is;
     return stays ? bind_same(node, self) : copy_perhaps(node, self, false);
   }
-
-  // -- views
-  // --------------------------------------------------------------------------------------------------
 
   void view(ir::Node& node, ViewKind kind, const ir::Value* self) {
     view_of(node, kind, memory_.view_of(self));
@@ -287,9 +271,6 @@ class Functionalizer {
     memory_.bind(node.outputs[0], tensor);
   }
 
-  // -- subgraphs and outputs
-  // ----------------------------------------------------------------------------------
-
   void call(ir::Node& node, const std::vector<ir::GraphPtr>& bodies) {
     std::vector<Storage*> storages;
     for_each_use_in_subgraphs(node, [&](ir::Value*& value) {
@@ -317,48 +298,6 @@ class Functionalizer {
       const Storage& storage = *memory_.view_of(output).storage;
       return storage.owner != nullptr || storage.maybe_same != nullptr || !seen.insert(&storage).second;
     });
-  }
-
-  // The outputs keep their names, also where another value takes their place.
-  void return_outputs() {
-    std::vector<ir::Value*> results;
-    std::unordered_set<const ir::Value*> named;  // values that have the name of an output
-    for (ir::Value* output : graph_.outputs) {
-      if (results.emplace_back(memory_.read(output)) == output) named.insert(output);
-    }
-    std::unordered_map<const ir::Value*, ir::Value*> replaced;
-    for (size_t i = 0; i < results.size(); ++i) {
-      ir::Value*& output = graph_.outputs[i];
-      if (results[i] == output) continue;
-      const auto [entry, is_first] = replaced.try_emplace(output, results[i]);
-      if (is_first && output->producer != nullptr) {
-        entry->second = own_output(results[i], *output, named);
-        std::swap(entry->second->name, output->name);
-      }
-      output = entry->second;
-    }
-    for (const Storage* storage : memory_.changed()) {
-      ir::Value* output = own_output(memory_.read(*storage->whole), *storage->owner, named);
-      output->name = unused_name(storage->owner->name + "_out");
-      graph_.outputs.push_back(output);
-    }
-  }
-
-  // The value, or where its name is not to be changed, a copy of it.
-  ir::Value* own_output(ir::Value* value, const ir::Value& form,
-                        std::unordered_set<const ir::Value*>& named) {
-    if (value->producer != nullptr && named.insert(value).second) return value;
-    return memory_.emitter().emit("aten::alias", {{"self", value}}, value->tensor_type(), form);
-  }
-
-  std::string unused_name(std::string name) const {
-    const auto has_name = [&](const ir::Value* value) { return value->name == name; };
-    while (std::ranges::any_of(graph_.inputs, has_name) ||
-           std::ranges::any_of(graph_.initializers, has_name) ||
-           std::ranges::any_of(graph_.outputs, has_name)) {
-      name += '_';
-    }
-    return name;
   }
 
   ir::Graph& graph_;

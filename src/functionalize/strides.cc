@@ -60,6 +60,21 @@ bool is_empty(const std::vector<Dim>& dims) {
   return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); });
 }
 
+std::optional<Strides> expanded(const std::vector<Dim>& from, const Strides& strides,
+                                const std::vector<Dim>& to) {
+  if (to.size() < from.size()) return std::nullopt;
+  const size_t added = to.size() - from.size();
+  Strides result(to.size(), 0);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] == to[i + added]) {
+      result[i + added] = strides[i];
+    } else if (!from[i].is(1)) {
+      return std::nullopt;
+    }
+  }
+  return result;
+}
+
 std::optional<Strides> derive(const View& view, const Strides& base) {
   const std::vector<Dim>& from = *view.base->type().dims;
   const std::vector<Dim>& to = *view.type().dims;
@@ -87,6 +102,16 @@ std::optional<Strides> derive(const View& view, const Strides& base) {
       if (given(node, "step") != nullptr) stride = stride * size(node, "step");
       return strides;
     }
+    case ViewKind::expand:
+      return expanded(from, base, to);
+    case ViewKind::diagonal: {
+      const bool linalg = node.op == "aten::linalg_diagonal";
+      const size_t one = axis(node, "dim1", linalg ? -2 : 0, from.size());
+      const size_t other = axis(node, "dim2", linalg ? -1 : 1, from.size());
+      strides.push_back(strides[one] + strides[other]);
+      for (size_t axis : {std::max(one, other), std::min(one, other)}) without(axis);
+      return strides;
+    }
     case ViewKind::narrow:
     case ViewKind::split:
     case ViewKind::conjugate:
@@ -101,20 +126,34 @@ std::optional<Strides> derive(const View& view, const Strides& base) {
 
 bool makes_contiguous(const ir::Node& node) {
   static const std::unordered_set<std::string_view> ops = {
-      // Made from nothing.
-      "aten::arange", "aten::empty", "aten::eye", "aten::full", "aten::linspace", "aten::ones", "aten::rand",
-      "aten::randint", "aten::randn", "aten::scalar_tensor", "aten::zeros", "aten::new_empty",
-      "aten::new_full", "aten::new_ones", "aten::new_zeros", "aten::full_like", "aten::ones_like",
-      "aten::zeros_like", "aten::empty_like", "aten::rand_like", "aten::randn_like",
-      // Element by element: PyTorch lays the result out as its arguments are.
-      "aten::abs", "aten::add", "aten::bitwise_and", "aten::bitwise_not", "aten::bitwise_or", "aten::ceil",
-      "aten::clamp", "aten::clone", "aten::cos", "aten::div", "aten::eq", "aten::erf", "aten::exp",
-      "aten::floor", "aten::ge", "aten::gelu", "aten::gt", "aten::le", "aten::log", "aten::logical_and",
+      // Made from nothing, or from a size.
+      "aten::arange", "aten::empty", "aten::empty_like", "aten::eye", "aten::full", "aten::full_like",
+      "aten::linspace", "aten::new_empty", "aten::new_full", "aten::new_ones", "aten::new_zeros",
+      "aten::ones", "aten::ones_like", "aten::rand", "aten::rand_like", "aten::randint", "aten::randn",
+      "aten::randn_like", "aten::scalar_tensor", "aten::tril_indices", "aten::triu_indices", "aten::zeros",
+      "aten::zeros_like",
+      // Element by element.
+      "aten::_to_copy", "aten::abs", "aten::add", "aten::addcdiv", "aten::addcmul", "aten::atan2",
+      "aten::bitwise_and", "aten::bitwise_not", "aten::bitwise_or", "aten::ceil", "aten::clamp",
+      "aten::clamp_max", "aten::clamp_min", "aten::cos", "aten::cosh", "aten::div", "aten::elu", "aten::eq",
+      "aten::erf", "aten::exp", "aten::expm1", "aten::floor", "aten::floor_divide", "aten::fmod", "aten::ge",
+      "aten::gelu", "aten::gt", "aten::hardsigmoid", "aten::hardswish", "aten::hardtanh", "aten::le",
+      "aten::leaky_relu", "aten::lerp", "aten::log", "aten::log1p", "aten::log2", "aten::logical_and",
       "aten::logical_not", "aten::logical_or", "aten::lt", "aten::masked_fill", "aten::maximum",
-      "aten::minimum", "aten::mul", "aten::ne", "aten::neg", "aten::pow", "aten::reciprocal", "aten::relu",
-      "aten::remainder", "aten::round", "aten::rsqrt", "aten::rsub", "aten::sigmoid", "aten::sign",
-      "aten::silu", "aten::sin", "aten::sqrt", "aten::sub", "aten::tanh", "aten::to", "aten::_to_copy",
-      "aten::tril", "aten::triu", "aten::where"};
+      "aten::minimum", "aten::mish", "aten::mul", "aten::ne", "aten::neg", "aten::pow", "aten::reciprocal",
+      "aten::relu", "aten::relu6", "aten::remainder", "aten::round", "aten::rsqrt", "aten::rsub",
+      "aten::sigmoid", "aten::sign", "aten::silu", "aten::sin", "aten::sinh", "aten::softplus", "aten::sqrt",
+      "aten::square", "aten::sub", "aten::tan", "aten::tanh", "aten::to", "aten::tril", "aten::triu",
+      "aten::trunc", "aten::where",
+      // Others.
+      "aten::addmm", "aten::all", "aten::amax", "aten::amin", "aten::any", "aten::argmax", "aten::argmin",
+      "aten::baddbmm", "aten::bmm", "aten::cat", "aten::constant_pad_nd", "aten::cumsum", "aten::embedding",
+      "aten::flip", "aten::gather", "aten::index_add", "aten::index_copy", "aten::index_put",
+      "aten::index_select", "aten::layer_norm", "aten::linear", "aten::log_softmax", "aten::logsumexp",
+      "aten::matmul", "aten::mean", "aten::mm", "aten::one_hot", "aten::pad", "aten::prod", "aten::repeat",
+      "aten::rms_norm", "aten::roll", "aten::scatter", "aten::slice_scatter", "aten::softmax", "aten::sort",
+      "aten::stack", "aten::std", "aten::sum", "aten::tile", "aten::topk", "aten::var",
+      "aten::linalg_vector_norm"};
   return given(node, "memory_format") == nullptr && ops.contains(without_overload(node.op));
 }
 
@@ -158,6 +197,7 @@ const std::optional<Strides>& strides_of(View& view) {
     next.strides_asked = true;
     if (next.base->strides && next.base->type().ranked() && next.type().ranked()) {
       next.strides = derive(next, *next.base->strides);
+      if (next.strides && next.strides->size() != next.type().rank()) next.strides.reset();
     }
   }
   return view.strides;

@@ -1,0 +1,17 @@
+// The bodies of control-flow nodes.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "opbridge/ir.h"
+
+namespace opbridge::functionalization {
+
+std::vector<ir::GraphPtr> subgraphs(const ir::Node& node);
+
+// Calls `visit` for each value that the subgraphs of a node use or return, their own and outer ones alike. It
+// may assign through the reference.
+void for_each_use_in_subgraphs(const ir::Node& node, const std::function<void(ir::Value*&)>& visit);
+
+}  // namespace opbridge::functionalization
