@@ -1,0 +1,162 @@
+"""Programs with views and in-place operators, made pure, against PyTorch."""
+
+import pytest
+import torch
+from functionalize_check import Model, check
+from torch import nn
+
+import opbridge.capture
+from opbridge import UnsupportedError, _core
+
+
+# What torchvision's swin_t does to mark its shifted windows.
+def windows(x, y):
+    mask = x.new_zeros((4, 4))
+    for count, (rows, columns) in enumerate([((0, 2), (0, 2)), ((0, 2), (2, 4)), ((2, 4), (0, 2)), ((2, 4), (2, 4))]):
+        mask[rows[0] : rows[1], columns[0] : columns[1]] = count
+    return mask.view(2, 2, 2, 2).permute(0, 2, 1, 3).reshape(4, 4)
+
+
+def assignments(x, y):
+    z = x * 1
+    z[:, 0] = y
+    z[1:3, ::2] = 5
+    z[..., -1] += 1
+    z[z > 2] -= 1
+    z[z < 0] = 0
+    z.masked_fill_(z == 0, -1)
+    z[1] = z[2].clone()
+    return z
+
+
+def views_before_and_after(x, y):
+    z = x + 1
+    rows, flat, turned = z[1:3], z.view(-1), z.t()
+    z.add_(1)
+    rows.mul_(2)
+    turned[0].neg_()
+    flat[:3] = 9
+    return rows, flat, turned, z
+
+
+def parts(x, y):
+    z = x * 1
+    first, second = z.split([1, 3])
+    second.mul_(2)
+    columns = z.unbind(1)
+    columns[1].copy_(columns[2])
+    z.chunk(2)[1].neg_()
+    z.tensor_split(3)[0].fill_(4)
+    z.narrow(0, -2, 2).sub_(1)
+    return first, second, columns[2], z
+
+
+def arrangements(x, y):
+    z = (x * 1).reshape(2, 2, 3)
+    a, b, c, d = z.permute(2, 0, 1), z.movedim(0, -1), z.transpose(0, 2), z.mT
+    a[1] = 7
+    b.add_(1)
+    c[0, 1] = -1
+    d.mul_(2)
+    z.unflatten(2, (3, 1)).squeeze(3).unsqueeze(0)[0, 0].neg_()
+    return z, a, b, c, d
+
+
+def rearranged_in_place(x, y):
+    z = x * 1
+    turned = z.t()
+    z.t_()
+    z.unsqueeze_(0)
+    z[0, 0] = 5
+    turned.add_(1)
+    z.squeeze_().transpose_(0, 1)
+    return z, turned
+
+
+def other_types(x, y):
+    z = x * 1
+    z.add_(y[:3].double()).copy_(torch.ones(3, dtype=torch.int64)).gt_(0).div_(torch.full((), 2, dtype=torch.float64))
+    i = torch.arange(3)
+    i.copy_(y[:3] * 2)
+    i.mul_(True)
+    flags = x > 0
+    flags &= x < 2
+    return z, i, flags
+
+
+def out_arguments(x, y):
+    total, largest, where = torch.empty(4, 3), torch.empty(4), torch.empty(4, dtype=torch.int64)
+    torch.mul(x, 2, out=total)
+    torch.max(x, 1, out=(largest, where))
+    turned = torch.empty(3, 4)
+    torch.sub(x, 1, out=turned.t())
+    wide = torch.empty(4, 3, dtype=torch.float64)
+    torch.add(x, x, out=wide)
+    return total, largest, where, turned, wide
+
+
+def special_names(x, y):
+    z = x * 1
+    z.pow_(2)
+    z **= y[:3]
+    z.floor_divide_(3)
+    z.ldexp_(torch.full((), 2))
+    u = torch.arange(6)
+    u <<= 1
+    u //= 3
+    return z, u
+
+
+def copies(x, y):
+    z = torch.zeros(4, 3)
+    views = z.reshape(-1), z[:2].reshape(6), z.contiguous(), z.view(3, 4).reshape(3, 2, 2), z.detach()
+    others = z.t().reshape(-1), z[:, :2].reshape(-1), z.t().contiguous(), z.clone(), z.double().float()
+    for i, each in enumerate(views + others):
+        each.add_(i)
+    return z, *views, *others
+
+
+def dropout(x, y):
+    z = x + 0
+    torch.nn.functional.dropout(z, 0.5, training=False).add_(1)
+    torch.nn.functional.dropout(z, 0.5, training=False, inplace=True)
+    return z
+
+
+PATTERNS = [
+    windows,
+    assignments,
+    views_before_and_after,
+    parts,
+    arrangements,
+    rearranged_in_place,
+    other_types,
+    out_arguments,
+    special_names,
+    copies,
+    dropout,
+]
+
+
+@pytest.mark.parametrize("how", ["export", "trace"])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_pattern(pattern, how):
+    check(pattern, torch.arange(-4.0, 8.0).reshape(4, 3), torch.tensor([1.0, 2.0, 3.0, 0.0]), how=how)
+
+
+def test_mutated_buffers_and_inputs_are_refused():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen += 1
+            return x * self.seen
+
+    graph = opbridge.capture.capture(Counts(), (torch.ones(2),)).graph
+    with pytest.raises(UnsupportedError, match=r"add_.*writes to the buffer or parameter %seen(?s:.*)self.seen \+= 1"):
+        _core.functionalize(graph)
+    graph = opbridge.capture.capture(Model(lambda x: x[0].zero_()), (torch.ones(2),)).graph
+    with pytest.raises(UnsupportedError, match="zero_ writes to the input %"):
+        _core.functionalize(graph)
