@@ -119,3 +119,16 @@ def export_graph(
 
     Returns the number of nodes, the bytes of the model, those of the external data and its file or None.
     """
+
+def compare_tensors(
+    dtype: torch.dtype,
+    dims: Sequence[int],
+    actual: int,
+    expected: int,
+    rtol: float | None,
+    atol: float | None,
+) -> tuple[float, float, str]:
+    """Compares two contiguous tensors, given by their addresses.
+
+    Returns the largest absolute and relative difference, and a line that says what is wrong, empty where they agree.
+    """

@@ -50,6 +50,7 @@ struct ProgramValue {
   uint32_t index = 0;
 };
 
+void bind_comparison(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_dim(nb::module_& module);
 void bind_graph(nb::module_& module);

@@ -6,6 +6,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);
   module.doc() = "The C++ core of opbridge.";
   bind_errors(module);
+  bind_comparison(module);
   bind_dim(module);
   bind_graph(module);
   bind_program(module);

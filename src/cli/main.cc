@@ -5,23 +5,26 @@
 #include "cli/commands.h"
 #include "opbridge/error.h"
 
-// Exit status: 0 done; 2 a wrong command line, or a file that cannot be read, converted or written; 1 a
-// failure of opbridge itself.
+// Exit status: 0 done; 1 models that differ (verify); 2 a wrong command line, or a file that cannot be read,
+// converted or written; 3 a failure of opbridge itself.
 int main(int argc, char** argv) {
   CLI::App app("Takes PyTorch models to ONNX.", "opbridge");
   app.require_subcommand(1);
   opbridge::cli::add_convert(app);
   opbridge::cli::add_inspect(app);
+  opbridge::cli::add_verify(app);
   try {
     app.parse(argc, argv);
     return 0;
+  } catch (const CLI::RuntimeError& outcome) {
+    return outcome.get_exit_code();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const opbridge::Error& error) {
     std::fprintf(stderr, "opbridge: %s\n", error.what());
-    return error.code() == opbridge::ErrorCode::internal ? 1 : 2;
+    return error.code() == opbridge::ErrorCode::internal ? 3 : 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "opbridge: %s\n", error.what());
-    return 1;
+    return 3;
   }
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import subprocess
@@ -11,19 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import command
 import pytest
 import torch
+from command import opbridge
 from torch import nn
 from torch.export import Dim
 
-ROOT = Path(__file__).resolve().parents[2]
-BUILD = Path(os.environ.get("OPBRIDGE_BUILD_DIR", ROOT / "build" / "release"))
-OPBRIDGE = BUILD / "opbridge"
-
 
 def run(path: Path) -> subprocess.CompletedProcess[str]:
-    assert OPBRIDGE.exists(), f"build the target opbridge first: {OPBRIDGE} is missing"
-    return subprocess.run([OPBRIDGE, "inspect", path], capture_output=True, text=True, errors="replace")
+    return opbridge("inspect", path)
 
 
 def inspect(path: Path) -> str:
@@ -33,12 +29,7 @@ def inspect(path: Path) -> str:
 
 
 def refusal(path: Path) -> str:
-    done = run(path)
-    assert done.returncode == 2, (done.returncode, done.stderr)
-    assert done.stdout == ""
-    assert done.stderr.startswith("opbridge: ")
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
+    return command.refusal("inspect", path)
 
 
 Save = Callable[..., Path]

@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "opbridge/error.h"
+#include "runtime/compare.h"
+#include "runtime/npz.h"
+#include "runtime/onnx_runtime.h"
+
+namespace opbridge::cli {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string inputs;
+  std::string expect;
+  std::vector<std::filesystem::path> libraries;
+  std::string runtime;
+  std::optional<double> rtol;
+  std::optional<double> atol;
+};
+
+// The tensors of `file` for the model's `names`, in their order: by name, or by place where the file calls
+// them arr_0, arr_1, ..., as numpy.savez does unless it is told names.
+std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::string& file,
+                              std::string_view kind) {
+  std::vector<runtime::NamedTensor> tensors = runtime::read_npz(file);
+  std::vector<ir::Weight> matched;
+  for (size_t i = 0; i < names.size(); ++i) {
+    for (const std::string& wanted : {names[i], fmt::format("arr_{}", i)}) {
+      const auto found = std::ranges::find(tensors, wanted, &runtime::NamedTensor::name);
+      if (found == tensors.end()) continue;
+      matched.push_back(std::move(found->tensor));
+      tensors.erase(found);
+      break;
+    }
+    if (matched.size() == i) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: no array for the model's {} '{}'", file, kind, names[i]));
+    }
+  }
+  if (!tensors.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: the model has no {} for the array '{}'", file, kind, tensors.front().name));
+  }
+  return matched;
+}
+
+runtime::Tolerance tolerance_for(const Options& options, ElementType type) {
+  const runtime::Tolerance usual = runtime::Tolerance::of(type);
+  return {options.rtol.value_or(usual.relative), options.atol.value_or(usual.absolute)};
+}
+
+// Whether all outputs agree.
+bool run(const Options& options) {
+  const runtime::OnnxRuntime library(options.runtime);
+  const runtime::Session session(library, options.model, options.libraries);
+  const std::vector<ir::Weight> expected = match(session.output_names(), options.expect, "output");
+  const std::vector<ir::Weight> actual = session.run(match(session.input_names(), options.inputs, "input"));
+
+  bool agree = true;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const runtime::Difference difference =
+        runtime::compare(actual[i], expected[i], tolerance_for(options, expected[i].element_type));
+    agree = agree && difference.mismatch.empty();
+    if (difference.mismatch.empty()) {
+      fmt::print("{}: agrees, largest difference {:.3g} absolute, {:.3g} relative\n",
+                 session.output_names()[i], difference.max_absolute, difference.max_relative);
+    } else {
+      fmt::print("{}: DIFFERS: {}\n", session.output_names()[i], difference.mismatch);
+    }
+  }
+  return agree;
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app) {
+  CLI::App* command =
+      app.add_subcommand("verify", "Run a model in ONNX Runtime and compare its outputs with expected ones");
+  auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "The ONNX model")->required();
+  command->add_option("--inputs", options->inputs, "The inputs, saved by numpy.savez under their names")
+      ->required();
+  command->add_option("--expect", options->expect, "The outputs it should give, saved likewise")->required();
+  command->add_option("--ops", options->libraries, "A library of custom operators for ONNX Runtime");
+  command->add_option("--runtime", options->runtime,
+                      "ONNX Runtime's library, instead of the one that is found");
+  command->add_option("--rtol", options->rtol, "Relative tolerance; its default depends on the element type");
+  command->add_option("--atol", options->atol, "Absolute tolerance; likewise");
+  command->footer(
+      "Exit status: 0 where all outputs agree, 1 where one differs, 2 where they cannot be compared.");
+  command->callback([options] {
+    if (!run(*options)) throw CLI::RuntimeError(1);
+  });
+}
+
+}  // namespace opbridge::cli

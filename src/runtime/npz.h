@@ -1,0 +1,24 @@
+// Reads what numpy.savez wrote.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "opbridge/ir.h"
+
+namespace opbridge::runtime {
+
+struct NamedTensor {
+  std::string name;
+  ir::Weight tensor;
+};
+
+// The arrays of a .npz in the order of the file, stored or deflated, row-major or Fortran-ordered,
+// little-endian (numpy.lib.format, versions 1 to 3). Two-byte void elements are read as bfloat16, which is
+// how the package ml_dtypes saves it. Throws Error(invalid_file) for a damaged or foreign file,
+// Error(unsupported) for arrays of objects (which are pickles), text, big-endian numbers and other types that
+// no tensor has.
+std::vector<NamedTensor> read_npz(const std::filesystem::path& path);
+
+}  // namespace opbridge::runtime

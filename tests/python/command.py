@@ -1,0 +1,33 @@
+"""The command `opbridge` as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("OPBRIDGE_BUILD_DIR", ROOT / "build" / "release"))
+OPBRIDGE = BUILD / "opbridge"
+
+
+def opbridge(*arguments: Any, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    assert OPBRIDGE.exists(), f"build the target opbridge first: {OPBRIDGE} is missing"
+    return subprocess.run(
+        [OPBRIDGE, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**os.environ, **(env or {})},
+    )
+
+
+def refusal(*arguments: Any, env: dict[str, str] | None = None) -> str:
+    """The one line that the command prints where it refuses."""
+    done = opbridge(*arguments, env=env)
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert done.stdout == ""
+    assert done.stderr.startswith("opbridge: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
