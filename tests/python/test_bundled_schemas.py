@@ -1,0 +1,59 @@
+"""The schema line of every bundled mapping is the installed torch's own: a change upstream is a failing test."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from torch import _C
+
+import opbridge
+from opbridge.symbolics.registry import registry
+
+with contextlib.suppress(ImportError):
+    import torchvision
+
+LINES = sorted({schema for _, _, _, bundled, schema in registry().entries() if bundled and schema})
+
+
+def installed(line: str) -> _C.FunctionSchema | None:
+    namespace, _, rest = line.partition("(")[0].partition("::")
+    name, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")._schema
+    except AttributeError:
+        return None
+
+
+def canonical(schema: _C.FunctionSchema) -> list[tuple[str, ...]]:
+    """What has to agree, whatever way the two were printed: `1.` and `1.0`, `0` and `[0, 0]` of an `int[2]`."""
+
+    def default(argument: _C.Argument) -> str:
+        value = argument.default_value
+        return repr([value] * argument.N if argument.N and isinstance(value, int) else value)
+
+    return [
+        (argument.name, str(argument.real_type), default(argument), str(argument.kwarg_only))
+        for argument in schema.arguments
+    ] + [(str(returned.real_type),) for returned in schema.returns]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_line(line: str) -> None:
+    schema = installed(line)
+    if schema is None and line.startswith("torchvision::"):
+        pytest.skip("torchvision is not installed")
+    assert schema is not None, "torch has no such operator"
+    written = _C.parse_schema(line.replace("dtype=int64", "dtype=4"))
+    assert canonical(written) == canonical(schema)
+
+
+def test_every_bundled_mapping_has_a_line() -> None:
+    assert [key for key, _, _, bundled, schema in registry().entries() if bundled and not schema] == []
+    assert len(LINES) > 400
+
+
+def test_shipped_operators_are_loaded_from_their_own_lines() -> None:
+    for operator in opbridge.load_operators():
+        assert installed(operator.schema) is not None, operator.schema
