@@ -12,7 +12,7 @@ import opbridge
 from opbridge.symbolics.registry import registry
 
 with contextlib.suppress(ImportError):
-    import torchvision
+    import torchvision  # noqa: F401  (registers its operators)
 
 LINES = sorted({schema for _, _, _, bundled, schema in registry().entries() if bundled and schema})
 
