@@ -20,22 +20,4 @@ else()
   find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)
 endif()
 
-# ONNX Runtime is opened at run time; the build needs its C API header alone, which no wheel ships.
-find_path(OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR onnxruntime_c_api.h
-          HINTS ${PROJECT_SOURCE_DIR}/build/deps/onnxruntime/usr/include
-          PATH_SUFFIXES onnxruntime onnxruntime/core/session
-          DOC "Folder that holds onnxruntime_c_api.h")
-if(NOT OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR)
-  message(FATAL_ERROR "onnxruntime_c_api.h not found: install libonnxruntime-dev, or run "
-                      "tools/fetch_onnxruntime_headers.sh (no root needed), or set OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR")
-endif()
-
-# Torch's headers come from the torch that is installed, found without importing it. -I looks past the environment
-# that pip isolates builds in, so that `pip install .` sees the same torch and never downloads another.
-if(NOT DEFINED OPBRIDGE_TORCH_DIR)
-  execute_process(
-    COMMAND ${Python_EXECUTABLE} -I -c
-            "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '', end='')"
-    OUTPUT_VARIABLE torch_dir COMMAND_ERROR_IS_FATAL ANY)
-  set(OPBRIDGE_TORCH_DIR "${torch_dir}" CACHE PATH "Folder of the installed torch package; empty builds without torch")
-endif()
+include(OpbridgeHosts)

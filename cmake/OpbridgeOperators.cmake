@@ -5,17 +5,19 @@
 # (torch.ops.load_library, or opbridge.load_operators, which adds autograd and symbolic shapes), and libmy_ops_ort.so,
 # which ONNX Runtime loads (SessionOptions.register_custom_ops_library). The targets are my_ops_torch and my_ops_ort.
 #
-# OPBRIDGE_TORCH_DIR, the folder of the torch package, is looked up in the Python that find_package(Python) names; where
-# it is empty the first module is left out. OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR holds onnxruntime_c_api.h.
+# OPBRIDGE_TORCH_DIR is the folder of the torch package; where it is empty the first module is left out.
 
-# This file stands in cmake/ of the source tree, or beside opbridgeConfig.cmake of an installed opbridge.
-if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/../operators/sdk/library.cc)
-  set(OPBRIDGE_SDK_DIR ${CMAKE_CURRENT_LIST_DIR}/../operators/sdk)
-  set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
-else()
+include(${CMAKE_CURRENT_LIST_DIR}/OpbridgeHosts.cmake)
+
+if(EXISTS ${CMAKE_CURRENT_LIST_DIR}/sdk)
   set(OPBRIDGE_SDK_DIR ${CMAKE_CURRENT_LIST_DIR}/sdk)
   find_path(OPBRIDGE_SDK_INCLUDE_DIR opbridge/operator.h
-            HINTS ${CMAKE_CURRENT_LIST_DIR}/../../../include ${CMAKE_CURRENT_LIST_DIR}/../../../../include)
+            HINTS ${CMAKE_CURRENT_LIST_DIR}/../include ${CMAKE_CURRENT_LIST_DIR}/../../../include
+                  ${CMAKE_CURRENT_LIST_DIR}/../../../../include
+            REQUIRED)
+else()
+  set(OPBRIDGE_SDK_DIR ${CMAKE_CURRENT_LIST_DIR}/../operators/sdk)
+  set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 endif()
 
 function(opbridge_add_operators name)

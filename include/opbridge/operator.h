@@ -70,7 +70,6 @@ struct Record {
   int version = 1;
   ShapeFunction shape = nullptr;
   std::vector<Kernel> cpu;
-  std::vector<Kernel> cuda;
   // The gradient: an operator of its own, `name_backward`, on the gradients of all returns, then all
   // arguments, then `bool[] wanted` with one flag for each return, which are the gradients of the tensors
   // listed in `differentiable` (as indices of arguments). Empty where there is none.
@@ -116,20 +115,6 @@ class ShapedOperator {
   template <class... A, class... B, class F>
   ShapedOperator&& cpu(Types<A...> types, Types<B...> more_types, F) && {
     return add<F>(record_.cpu, types, more_types);
-  }
-
-  // The same for tensors in the memory of a CUDA device; launches on context.stream().
-  template <class F>
-  ShapedOperator&& cuda(F) && {
-    return add<F>(record_.cuda);
-  }
-  template <class... A, class F>
-  ShapedOperator&& cuda(Types<A...> types, F) && {
-    return add<F>(record_.cuda, types);
-  }
-  template <class... A, class... B, class F>
-  ShapedOperator&& cuda(Types<A...> types, Types<B...> more_types, F) && {
-    return add<F>(record_.cuda, types, more_types);
   }
 
   // The gradient, for training in PyTorch. Takes Context&, the gradient of each return (TensorView<const T>),

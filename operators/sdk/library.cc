@@ -119,7 +119,6 @@ void add_operator(Record record) {
   op.version = record.version;
   op.shape = record.shape;
   op.cpu = std::move(record.cpu);
-  op.cuda = std::move(record.cuda);
   add(std::move(op));
   if (record.backward.empty()) return;
 
@@ -323,7 +322,7 @@ void infer(const LibraryOperator& op, std::span<const opbridge_argument> argumen
     values.push_back(value_of(arguments[i], argument, host));
     if (argument.type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
   }
-  const Kernel& kernel = select_kernel(op.cpu.empty() ? op.cuda : op.cpu, types);
+  const Kernel& kernel = select_kernel(op.cpu, types);
   const std::vector<std::vector<Shape>> outputs = infer_shapes(op, values);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (const Shape& shape : outputs[i]) {

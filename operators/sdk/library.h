@@ -17,7 +17,6 @@ struct LibraryOperator {
   int backward_of = -1;
   ShapeFunction shape = nullptr;
   std::vector<Kernel> cpu;
-  std::vector<Kernel> cuda;
 };
 
 // All operators in the order of their registration; addresses stay.

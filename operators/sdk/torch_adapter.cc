@@ -1,5 +1,5 @@
-// Registers the operators of a library with PyTorch's dispatcher by LibTorch's stable ABI: kernels for CPU
-// and CUDA, and one for Meta where all sizes are numbers. What needs symbolic sizes or autograd is added by
+// Registers the operators of a library with PyTorch's dispatcher by LibTorch's stable ABI: kernels for the
+// CPU, and one for Meta where all sizes are numbers. What needs symbolic sizes or autograd is added by
 // opbridge.load_operators, since the stable ABI has neither.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -18,7 +18,7 @@ using torch::stable::Tensor;
 using torch::stable::detail::StableLibrary;
 using torch::stable::detail::to;
 
-enum class Device { cpu, cuda, meta };
+enum class Device { cpu, meta };
 
 struct ElementTypeOfTorch {
   std::int32_t torch;
@@ -148,8 +148,7 @@ class Call {
   }
 
   void run(StableIValue* stack) {
-    const std::vector<Kernel>& kernels = device_ == Device::cuda || op_.cpu.empty() ? op_.cuda : op_.cpu;
-    const Kernel& kernel = select_kernel(kernels, element_types(op_, values_));
+    const Kernel& kernel = select_kernel(op_.cpu, element_types(op_, values_));
     const std::vector<std::vector<Shape>> shapes = infer_shapes(op_, with_shapes(values_));
 
     std::vector<Tensor> outputs;
@@ -301,7 +300,6 @@ void register_with_host(std::size_t index) {
       new StableLibrary(StableLibrary::Kind::FRAGMENT, domain.c_str(), nullptr, __FILE__, __LINE__);
   library->def(line.c_str());
   if (!op.cpu.empty()) implement(domain, name, "CPU", kBoxed<Device::cpu>[index]);
-  if (!op.cuda.empty()) implement(domain, name, "CUDA", kBoxed<Device::cuda>[index]);
   implement(domain, name, "Meta", kBoxed<Device::meta>[index]);
 }
 

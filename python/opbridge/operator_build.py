@@ -81,13 +81,14 @@ class _Kit:
     @staticmethod
     def find() -> _Kit:
         root = _PACKAGE.parent.parent
-        include, sdk = _PACKAGE / "include", _PACKAGE / "sdk"
-        headers = [include / "onnxruntime"]
+        include, sdk = _PACKAGE / "include", _PACKAGE / "cmake" / "sdk"
         if not sdk.exists():
             include, sdk = root / "include", root / "operators" / "sdk"
-            headers = [
-                Path(folder, "onnxruntime") for folder in (root / "build/deps/onnxruntime/usr/include", "/usr/include")
-            ]
+        headers = (
+            sdk / "onnxruntime",
+            root / "build/deps/onnxruntime/usr/include/onnxruntime",
+            Path("/usr/include/onnxruntime"),
+        )
         onnxruntime = next((h for h in headers if (h / "onnxruntime_c_api.h").exists()), None)
         if onnxruntime is None:
             raise FileNotFoundError("onnxruntime_c_api.h is missing: run tools/setup.sh, or install libonnxruntime-dev")

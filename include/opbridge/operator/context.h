@@ -36,9 +36,6 @@ class Context {
     return {static_cast<T*>(scratch_bytes(size * sizeof(T))), size};
   }
 
-  // The CUDA stream that a kernel registered by .cuda() launches on (a cudaStream_t); null on the CPU.
-  virtual void* stream() const { return nullptr; }
-
   // For Output<T>: makes the output and returns its memory.
   virtual TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) = 0;
 
