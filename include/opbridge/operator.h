@@ -20,7 +20,7 @@
 // libmy_ops_torch.so, where it is torch.ops.custom.my_add, and libmy_ops_ort.so, where it is the node my_add
 // of the domain custom. The mapping between them follows from the schema line (see opbridge/operator_abi.h).
 //
-// The schema line is PyTorch's, with the argument types Tensor, int, SymInt, float, Scalar, bool, str, their
+// The schema line is PyTorch's, with the argument types Tensor, int, SymInt, float, bool, str, their
 // lists `T[]` and optionals `T?`, and defaults; it returns one or several Tensor, or Tensor[]. A kernel and a
 // shape rule are lambdas that capture nothing and take what the line says, checked when they are compiled:
 //
@@ -29,7 +29,7 @@
 //   Tensor?          std::optional<TensorView<const T>>   const std::optional<Shape>&
 //   Tensor[]         std::span<const TensorView<const T>> const std::vector<Shape>&
 //   int, SymInt      std::int64_t                         std::int64_t or Dim; Dim for SymInt
-//   float, Scalar    double                               double
+//   float            double                               double
 //   bool, str        bool, std::string_view               bool, std::string_view
 //   int[], …         std::span<const std::int64_t>, …     the same; const Shape& for SymInt[]
 //   int?, …          std::optional<std::int64_t>, …       the same

@@ -7,8 +7,9 @@
  *   - every Tensor, Tensor? and Tensor[] becomes an input, in the schema's order; None is an empty input, a
  *     Tensor[] is the last and takes all inputs that are left;
  *   - every other argument becomes an attribute of the argument's name: int, SymInt and bool are INT, float
- *     and Scalar FLOAT, str STRING; int[], SymInt[] and bool[] INTS, float[] FLOATS; str[] is a TENSOR of
- *     strings, since ONNX Runtime's C API reads no list of them; None is no attribute;
+ *     FLOAT, str STRING; int[], SymInt[] and bool[] INTS, float[] FLOATS; str[] is one STRING in
+ *     which a 0 follows each element, since the C API of ONNX Runtime before 1.25 reads no lists of strings;
+ *     None is no attribute;
  *   - returns are outputs in order; a Tensor[] return is all outputs of the node.
  */
 #ifndef OPBRIDGE_OPERATOR_ABI_H

@@ -29,7 +29,7 @@ void add(LibraryOperator op) {
 }
 
 std::string type_text(const SchemaType& type) {
-  static constexpr std::string_view names[] = {"Tensor", "int", "SymInt", "float", "Scalar", "bool", "str"};
+  static constexpr std::string_view names[] = {"Tensor", "int", "SymInt", "float", "bool", "str"};
   return std::string(names[static_cast<std::size_t>(type.kind)]) + (type.list ? "[]" : "") +
          (type.optional ? "?" : "");
 }
@@ -230,7 +230,6 @@ Value default_value(const LibraryOperator& op, const SchemaArgument& argument) {
       if (list) return Shape(read_list<Dim>(argument, read_int));
       return Dim(read_int(text));
     case Kind::floating:
-    case Kind::scalar:
       if (list) return read_list<double>(argument, read_double);
       return read_double(text);
     case Kind::string:
@@ -292,7 +291,6 @@ bool kind_fits(std::int32_t kind, SchemaType type) {
     case Kind::boolean:
       return kind == (type.list ? OPBRIDGE_INTS : OPBRIDGE_INT);
     case Kind::floating:
-    case Kind::scalar:
       return kind == (type.list ? OPBRIDGE_FLOATS : OPBRIDGE_FLOAT);
     case Kind::string:
       return kind == (type.list ? OPBRIDGE_STRINGS : OPBRIDGE_STRING);

@@ -72,7 +72,7 @@ class Attributes {
 
  private:
   static std::string kind_name(Kind kind) {
-    if (kind == Kind::floating || kind == Kind::scalar) return "FLOAT";
+    if (kind == Kind::floating) return "FLOAT";
     return kind == Kind::string ? "STRING" : "INT";
   }
 
@@ -102,8 +102,7 @@ class Attributes {
         if (!ok(api_.KernelInfoGetAttribute_int64(info_, name.c_str(), &value))) return std::nullopt;
         return Dim(value);
       }
-      case Kind::floating:
-      case Kind::scalar: {
+      case Kind::floating: {
         if (type.list) {
           const auto values = list<float>(api_.KernelInfoGetAttributeArray_float, name);
           if (!values) return std::nullopt;
@@ -113,11 +112,25 @@ class Attributes {
         if (!ok(api_.KernelInfoGetAttribute_float(info_, name.c_str(), &value))) return std::nullopt;
         return static_cast<double>(value);
       }
-      case Kind::string:
-        if (type.list) return strings(name);
-        return string(name);
+      case Kind::string: {
+        const std::optional<std::string> text = string(name);
+        if (!text) return std::nullopt;
+        if (type.list) return split(*text);
+        return *text;
+      }
     }
     return std::nullopt;
+  }
+
+  // Every string of the list ends in 0.
+  static std::vector<std::string> split(std::string_view text) {
+    std::vector<std::string> strings;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\0'), text.size());
+      strings.emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+    return strings;
   }
 
   bool ok(OrtStatus* status) const { return Status(api_, status).ok(); }
@@ -131,36 +144,13 @@ class Attributes {
     return values;
   }
 
-  std::optional<Value> string(const std::string& name) const {
-    std::size_t size = 0;
+  std::optional<std::string> string(const std::string& name) const {
+    std::size_t size = 0;  // with the ending 0
     if (!ok(api_.KernelInfoGetAttribute_string(info_, name.c_str(), nullptr, &size))) return std::nullopt;
     std::string text(size, '\0');
     check(api_, api_.KernelInfoGetAttribute_string(info_, name.c_str(), text.data(), &size));
-    while (!text.empty() && text.back() == '\0') text.pop_back();  // the size counts the ending 0
+    text.resize(size > 0 ? size - 1 : 0);
     return text;
-  }
-
-  std::optional<Value> strings(const std::string& name) const {
-    OrtAllocator* allocator = nullptr;
-    check(api_, api_.GetAllocatorWithDefaultOptions(&allocator));
-    OrtValue* raw = nullptr;
-    if (!ok(api_.KernelInfoGetAttribute_tensor(info_, name.c_str(), allocator, &raw))) return std::nullopt;
-    const auto release = [this](OrtValue* v) { api_.ReleaseValue(v); };
-    const std::unique_ptr<OrtValue, decltype(release)> tensor(raw, release);
-    OrtTensorTypeAndShapeInfo* info = nullptr;
-    check(api_, api_.GetTensorTypeAndShape(tensor.get(), &info));
-    std::size_t count = 0;
-    const Status counted(api_, api_.GetTensorShapeElementCount(info, &count));
-    api_.ReleaseTensorTypeAndShapeInfo(info);
-    if (!counted.ok()) return std::nullopt;
-    std::vector<std::string> values(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::size_t length = 0;
-      if (!ok(api_.GetStringTensorElementLength(tensor.get(), i, &length))) return std::nullopt;
-      values[i].resize(length);
-      check(api_, api_.GetStringTensorElement(tensor.get(), length, i, values[i].data()));
-    }
-    return values;
   }
 
   const OrtApi& api_;

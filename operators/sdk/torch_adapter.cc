@@ -206,7 +206,6 @@ class Call {
       case Kind::boolean:
         return type.list ? take_as<std::vector<bool>>(slot, optional) : take_as<bool>(slot, optional);
       case Kind::floating:
-      case Kind::scalar:
         return type.list ? take_as<std::vector<double>>(slot, optional) : take_as<double>(slot, optional);
       case Kind::string:
         return type.list ? take_as<std::vector<std::string>>(slot, optional)

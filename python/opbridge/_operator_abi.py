@@ -151,7 +151,7 @@ class ShapeRun:
         elif kind in ("int", "SymInt", "bool"):
             result.kind = _INTS if is_list else _INT
             result.ints = self._array(_Dim, [self.encode(int(v) if type(v) is bool else v) for v in values])
-        elif kind in ("float", "number", "Scalar"):
+        elif kind == "float":
             result.kind = _FLOATS if is_list else _FLOAT
             result.floats = self._array(ctypes.c_double, [float(v) for v in values])
         else:

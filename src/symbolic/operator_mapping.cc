@@ -6,17 +6,39 @@
 namespace opbridge {
 namespace {
 
+// The list as operator libraries read it: one string in which a 0 follows each element.
+std::string joined(const SymbolicCall& call, const std::string& name, const std::vector<std::string>& list) {
+  std::string text;
+  for (const std::string& element : list) {
+    if (element.find('\0') != std::string::npos) {
+      call.g.refuse(fmt::format("a string of the argument {} holds a zero character", name));
+    }
+    text += element + '\0';
+  }
+  return text;
+}
+
 // Missing for what has no place in a node: None, and devices and the like.
-std::optional<Attr> to_attribute(const SymbolicCall& call, const std::string& name,
+std::optional<Attr> to_attribute(const SymbolicCall& call, const SchemaArgument& argument,
                                  const ir::AttributeValue& value) {
+  const std::string& name = argument.name;
+  const bool floating = argument.type.kind == SchemaType::Kind::floating;
   if (const bool* flag = std::get_if<bool>(&value)) return attr(name, static_cast<int64_t>(*flag));
-  if (const int64_t* number = std::get_if<int64_t>(&value)) return attr(name, *number);
+  if (const int64_t* number = std::get_if<int64_t>(&value)) {
+    if (floating) return attr(name, static_cast<double>(*number));
+    return attr(name, *number);
+  }
   if (const double* number = std::get_if<double>(&value)) return attr(name, *number);
   if (const std::string* text = std::get_if<std::string>(&value)) return attr(name, *text);
   if (const ElementType* type = std::get_if<ElementType>(&value)) return attr(name, *type);
-  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) return attr(name, *list);
+  if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+    if (floating) return attr(name, std::vector<double>(list->begin(), list->end()));
+    return attr(name, *list);
+  }
   if (const auto* list = std::get_if<std::vector<double>>(&value)) return attr(name, *list);
-  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) return attr(name, *list);
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    return attr(name, joined(call, name, *list));
+  }
   if (const auto* list = std::get_if<std::vector<bool>>(&value)) {
     return attr(name, std::vector<int64_t>(list->begin(), list->end()));
   }
@@ -31,13 +53,7 @@ std::vector<Value> as_node(const OperatorSchema& schema, const SymbolicCall& cal
   for (size_t i = 0; i < schema.arguments.size(); ++i) {
     const SchemaArgument& argument = schema.arguments[i];
     if (argument.type.kind != SchemaType::Kind::tensor) {
-      ir::AttributeValue value = *call.arguments[i];
-      // A whole number for a float would be an attribute of another kind.
-      if (const int64_t* number = std::get_if<int64_t>(&value);
-          number && argument.type.kind == SchemaType::Kind::floating) {
-        value = static_cast<double>(*number);
-      }
-      if (std::optional<Attr> attribute = to_attribute(call, argument.name, value))
+      if (std::optional<Attr> attribute = to_attribute(call, argument, *call.arguments[i]))
         operands.push_back(std::move(*attribute));
     } else if (argument.type.list) {
       operands.push_back(symbolic_detail::decode_values(call, i));

@@ -17,7 +17,7 @@ using opbridge::op::detail::SchemaReader;
 
 constexpr std::string_view kLines[] = {
     "custom::my_add(Tensor a, Tensor b) -> Tensor",
-    "ns::all(Tensor x, Tensor? mask, int i, SymInt n, float f, Scalar s, bool b, str t) -> (Tensor, Tensor)",
+    "ns::all(Tensor x, Tensor? mask, int i, SymInt n, float f, bool b, str t) -> (Tensor, Tensor)",
     "ns::lists(int[] a, SymInt[] b, float[] c, bool[] d, str[] e, int[2] pair, Tensor[] xs) -> Tensor[]",
     "ns::optionals(int? a=None, float? b=None, bool? c=None, str? d=None, int[]? e=None) -> Tensor",
     "ns::defaults(Tensor x, int a=-1, float b=1e-05, bool c=True, str d=\"a, (b)\", int[2] e=1, int[] f=[1, "
@@ -37,8 +37,6 @@ opbridge::SchemaType::Kind core_kind(Kind kind) {
       return Core::sym_int;
     case Kind::floating:
       return Core::floating;
-    case Kind::scalar:
-      return Core::scalar;
     case Kind::boolean:
       return Core::boolean;
     case Kind::string:

@@ -8,7 +8,7 @@ using namespace opbridge::op;
 // Every kind of attribute, written out so that the test can see what arrives.
 OPBRIDGE_OPERATOR(
     "sdktest::attributes(Tensor x, int i, float f, bool b, str s, int[] ints, float[] floats, bool[] flags, "
-    "str[] strings, int? maybe_i=None, float? maybe_f=0.5, str? maybe_s=None, int[]? maybe_ints=None, "
+    "str[] strings, int? maybe_i=None, float? maybe_f=None, str? maybe_s=None, int[]? maybe_ints=None, "
     "int[2] pair=3, str fallback='a, b', float[] halves=[0.5, 1.5]) -> Tensor")
     .shape([](const Shape&, std::int64_t, double, bool, std::string_view, std::span<const std::int64_t>,
               std::span<const double>, std::span<const bool>, std::span<const std::string_view>,

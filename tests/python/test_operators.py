@@ -11,11 +11,12 @@ import pytest
 from opbridge import operators
 
 
-def test_the_shipped_operators_are_listed_without_torch() -> None:
+def test_reading_the_list_does_not_load_the_operators() -> None:
     script = (
-        "import sys; from opbridge import operators\n"
+        "from opbridge import operators\n"
         "print([o.schema for o in operators.read_operators() if o.backward_of is None])\n"
-        "assert 'torch' not in sys.modules and 'onnxruntime' not in sys.modules"
+        "import torch\n"
+        "assert not hasattr(torch.ops.custom, 'my_add')"
     )
     package = Path(operators.__file__).parent.parent
     done = subprocess.run([sys.executable, "-c", script], cwd=package, capture_output=True, text=True)

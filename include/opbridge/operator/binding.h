@@ -31,7 +31,7 @@ struct NoGradient {};
 namespace detail {
 
 // An argument of a call. A tensor is a TensorRef for a kernel and a Shape for a shape rule; int, SymInt and
-// bool are a Dim, their lists a Shape; float and Scalar are a double; None is the monostate.
+// bool are a Dim, their lists a Shape; float is a double; None is the monostate.
 using Value = std::variant<std::monostate, TensorRef, std::vector<TensorRef>, Dim, Shape, std::vector<Shape>,
                            double, std::vector<double>, std::string, std::vector<std::string>>;
 
@@ -140,9 +140,7 @@ struct Parameter<bool> {
 
 template <>
 struct Parameter<double> {
-  static constexpr bool fits(SchemaType t) {
-    return !t.list && !t.optional && (t.kind == Kind::floating || t.kind == Kind::scalar);
-  }
+  static constexpr bool fits(SchemaType t) { return !t.list && !t.optional && t.kind == Kind::floating; }
   explicit Parameter(const Value& v) : value(std::get<double>(v)) {}
   double get() const { return value; }
   double value;
@@ -182,9 +180,7 @@ struct Parameter<std::span<const bool>> {
 
 template <>
 struct Parameter<std::span<const double>> {
-  static constexpr bool fits(SchemaType t) {
-    return t.list && !t.optional && (t.kind == Kind::floating || t.kind == Kind::scalar);
-  }
+  static constexpr bool fits(SchemaType t) { return t.list && !t.optional && t.kind == Kind::floating; }
   explicit Parameter(const Value& v) : values(std::get<std::vector<double>>(v)) {}
   std::span<const double> get() const { return values; }
   std::span<const double> values;

@@ -17,7 +17,7 @@ struct FixedString {
   constexpr std::string_view view() const { return {text, n - 1}; }
 };
 
-enum class Kind : unsigned char { tensor, integer, sym_int, floating, scalar, boolean, string };
+enum class Kind : unsigned char { tensor, integer, sym_int, floating, boolean, string };
 
 struct SchemaType {
   Kind kind = Kind::tensor;
@@ -97,6 +97,8 @@ class SchemaReader {
     if (schema.return_count == 0) throw "an operator returns at least one tensor";
     bool list_seen = false;
     for (const SchemaArgument& a : schema) {
+      // An attribute that is absent is its default, and one that is None is absent.
+      if (a.type.optional && a.has_default && a.default_text != "None") throw "the default of an optional is None";
       if (!a.type.is_tensor()) continue;
       if (list_seen) throw "a Tensor[] must be the last of the tensors: it takes all inputs that are left";
       list_seen = a.type.list;
@@ -136,14 +138,12 @@ class SchemaReader {
       t.kind = Kind::sym_int;
     } else if (name == "float") {
       t.kind = Kind::floating;
-    } else if (name == "Scalar") {
-      t.kind = Kind::scalar;
     } else if (name == "bool") {
       t.kind = Kind::boolean;
     } else if (name == "str") {
       t.kind = Kind::string;
     } else {
-      throw "the types of arguments are Tensor, int, SymInt, float, Scalar, bool, str and their lists";
+      throw "the types of arguments are Tensor, int, SymInt, float, bool, str, their lists and optionals";
     }
     if (!rest_.empty() && rest_.front() == '(')
       throw "operators written with opbridge do not write to inputs";
