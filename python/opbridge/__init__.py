@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         UnsupportedError,
     )
     from opbridge.exporter import ExportReport, export
+    from opbridge.operator_build import build
     from opbridge.operators import load_operators, ort_library, torch_library
     from opbridge.runtime import session
     from opbridge.symbolic_helper import parse_args
@@ -36,6 +37,7 @@ _HOMES = {
     "UnsupportedError": "errors",
     "ExportReport": "exporter",
     "export": "exporter",
+    "build": "operator_build",
     "load_operators": "operators",
     "ort_library": "operators",
     "torch_library": "operators",
@@ -70,6 +72,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "VerificationError",
+    "build",
     "export",
     "load_operators",
     "ort_library",

@@ -64,7 +64,7 @@ def ort_library() -> str:
 
 
 def read_operators(path: str | Path | None = None) -> list[Operator]:
-    """The operators of a set of libraries, which are not loaded into PyTorch by that. ``path`` as in :func:`load_operators`."""
+    """The operators of a set of libraries, without loading them. ``path`` as in :func:`load_operators`."""
     return _described(Library(_existing(_sides(path or _SHIPPED)[1])))
 
 

@@ -9,5 +9,6 @@ namespace opbridge::cli {
 void add_convert(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_verify(CLI::App& app);
+void add_new_op(CLI::App& app);
 
 }  // namespace opbridge::cli

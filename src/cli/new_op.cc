@@ -1,0 +1,54 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "cli/commands.h"
+#include "cli/operator_project.h"
+#include "opbridge/error.h"
+
+namespace opbridge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string schema;
+  std::string directory;
+};
+
+void write(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (error || !file) throw Error(ErrorCode::io, "cannot write " + path.string());
+}
+
+void run(const Options& options) {
+  const OperatorSchema schema = parse_schema(options.schema);
+  const std::vector<ProjectFile> files = operator_project(schema, options.schema);
+  const std::string name = schema.name.substr(schema.name.find("::") + 2);
+  const fs::path directory = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
+  if (fs::exists(directory)) {
+    throw Error(ErrorCode::io,
+                directory.string() + " exists already; choose another folder with --directory");
+  }
+  for (const ProjectFile& file : files) write(directory / file.path, file.text);
+  std::printf("%s: write %s.cc, then run pytest there\n", directory.c_str(), name.c_str());
+}
+
+}  // namespace
+
+void add_new_op(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("new-op", "Start a project for an operator of your own");
+  command->add_option("schema", options->schema, "\"ns::name(Tensor a, int n) -> Tensor\"")->required();
+  command->add_option("--directory", options->directory, "Folder to make; the operator's name by default");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace opbridge::cli
