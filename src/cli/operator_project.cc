@@ -16,7 +16,7 @@ using Kind = SchemaType::Kind;
 
 bool is_tensor(const SchemaArgument& argument) { return argument.type.kind == Kind::tensor; }
 
-// A name that is none in C++ or Python, or that the templates use, gets an underscore.
+// A name that is none in C++ or Python, or that the templates use, gets a prefix.
 std::string variable(const std::string& name) {
   static constexpr std::array kTaken = {
       "T",         "and",      "as",      "auto",    "begin",    "bool",   "break",  "case",    "class",
@@ -27,7 +27,9 @@ std::string variable(const std::string& name) {
       "public",    "register", "return",  "self",    "short",    "signed", "sizeof", "static",  "struct",
       "switch",    "template", "this",    "throw",   "true",     "try",    "type",   "typedef", "union",
       "unsigned",  "using",    "virtual", "void",    "while",    "with",   "yield"};
-  return std::find(kTaken.begin(), kTaken.end(), name) == kTaken.end() ? name : name + "_";
+  const bool taken =
+      name.starts_with("grad_") || std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end();
+  return taken ? "arg_" + name : name;
 }
 
 std::string join(const std::vector<std::string>& items, std::string_view between = ", ") {
@@ -255,7 +257,7 @@ class Project {
     std::string body;
     for (const SchemaArgument& argument : schema_.arguments) {
       if (!is_tensor(argument)) continue;
-      const std::string gradient = "grad_" + argument.name;
+      const std::string gradient = "grad_" + variable(argument.name);
       items.push_back("std::optional<TensorView<T>> " + gradient);
       std::vector<std::string> terms;
       for (const std::string& out : outs_) terms.push_back("grad_" + out + "[i]");

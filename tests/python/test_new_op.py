@@ -1,0 +1,91 @@
+"""opbridge new-op: the project it writes passes its own tests and installs, as a user would do it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMAND = ROOT / "build/release/opbridge"
+SCHEMA = "custom::my_op(Tensor a, Tensor b, float alpha=1.0) -> Tensor"
+
+pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason="the command is not built")
+
+
+def new_op(folder: Path, schema: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([COMMAND, "new-op", schema], cwd=folder, capture_output=True, text=True)
+
+
+def run(folder: Path, *command: str, path: tuple[Path, ...] = ()) -> str:
+    environment = {
+        **os.environ,
+        "OPBRIDGE_CACHE": str(folder.parent / "cache"),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT / "python", *path))),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    text = done.stdout.decode()
+    assert done.returncode == 0, text
+    return text
+
+
+def test_project_tests_itself_and_installs(tmp_path: Path) -> None:
+    assert new_op(tmp_path, SCHEMA).returncode == 0
+    project = tmp_path / "my_op"
+    assert "6 passed" in run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+
+    site = tmp_path / "site"
+    pip = "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--target", str(site), "."
+    run(project, *pip)
+    use = "import torch, my_op; print(my_op.__file__, torch.ops.custom.my_op(torch.ones(2), torch.ones(2)).tolist())"
+    text = run(tmp_path / "cache", "-c", use, path=(site,))
+    assert text.split(maxsplit=1) == [str(site / "my_op/__init__.py"), "[1.0, 1.0]\n"]
+
+
+def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
+    kinds = {
+        "optional": "ns::optional(Tensor? a, Tensor b, int? n=None, float[]? w=None) -> (Tensor, Tensor)",
+        "lists": "ns::lists(Tensor x, Tensor[] rest, int[2] size, str mode='a', bool[] flags=[]) -> Tensor[]",
+        "names": "ns::names(Tensor out, Tensor self, Tensor grad_out, SymInt i, SymInt[] sizes, str[] begin) -> Tensor",
+    }
+    for name, schema in kinds.items():
+        done = new_op(tmp_path, schema)
+        assert done.returncode == 0, done.stderr
+        compile((tmp_path / name / f"tests/test_{name}.py").read_text(), name, "exec")
+    everything = "".join(f'#include "{name}/{name}.cc"\n' for name in kinds)
+    command = ["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", f"-I{tmp_path}", "-xc++", "-"]
+    done = subprocess.run(command, input=everything, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ("my_op(Tensor a) -> Tensor", "ns::name"),
+        ("aten::my_op(Tensor a) -> Tensor", "PyTorch's own"),
+        ("ns::my_op(int a) -> Tensor", "needs an argument of type Tensor"),
+        ("ns::my_op(Tensor(a!) a) -> Tensor(a!)", "do not write to inputs"),
+        ("ns::my_op(Tensor a) -> int", "return Tensor"),
+        ("ns::my_op(Tensor a", "ns::my_op"),
+        ("ns::../up(Tensor a) -> Tensor", "expected"),
+    ],
+)
+def test_schemas_that_no_operator_can_have_are_refused(tmp_path: Path, schema: str, message: str) -> None:
+    done = new_op(tmp_path, schema)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "my_op").mkdir()
+    done = new_op(tmp_path, SCHEMA)
+    assert done.returncode != 0
+    assert "exists already" in done.stderr
+    assert not list((tmp_path / "my_op").iterdir())
