@@ -98,7 +98,8 @@ class SchemaReader {
     bool list_seen = false;
     for (const SchemaArgument& a : schema) {
       // An attribute that is absent is its default, and one that is None is absent.
-      if (a.type.optional && a.has_default && a.default_text != "None") throw "the default of an optional is None";
+      if (a.type.optional && a.has_default && a.default_text != "None")
+        throw "the default of an optional is None";
       if (!a.type.is_tensor()) continue;
       if (list_seen) throw "a Tensor[] must be the last of the tensors: it takes all inputs that are left";
       list_seen = a.type.list;
