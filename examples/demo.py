@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
 
 import aten_operator  # noqa: E402 - after the warnings of what it imports are off
-import cpp_extension_operator  # noqa: E402
-import exercises  # noqa: E402
 import models  # noqa: E402
-import onnx_function  # noqa: E402
-import operator_once  # noqa: E402
-import torchscript_operator  # noqa: E402
 from scenario import Row, table  # noqa: E402
+
+SCENARIOS = (
+    "aten_operator",
+    "torchscript_operator",
+    "cpp_extension_operator",
+    "operator_once",
+    "onnx_function",
+    "exercises",
+)
+
+
+class Tally:
+    """What passed, what failed, and what could not be tried on this machine."""
+
+    def __init__(self) -> None:
+        self.failed = 0
+        self.left_out = 0
+
+    @contextlib.contextmanager
+    def of(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, ModuleNotFoundError) and error.name == "torchvision":
+                print(f"{what}: left out, torchvision is not installed", flush=True)
+                self.left_out += 1
+            else:
+                traceback.print_exc()
+                print(f"{what}: FAILED", flush=True)
+                self.failed += 1
 
 
 def main() -> int:
     scenarios: list[Row] = []
-    failed = 0
-    for module in (
-        aten_operator, torchscript_operator, cpp_extension_operator, operator_once, onnx_function, exercises,
-    ):  # fmt: skip
-        print(f"{module.__name__}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
-        try:
+    tally = Tally()
+    for name in SCENARIOS:
+        with tally.of(name):
+            module = importlib.import_module(name)
+            print(f"{name}: {(module.__doc__ or '').splitlines()[0]}", flush=True)
             scenarios += module.rows()
-        except Exception:
-            traceback.print_exc()
-            failed += 1
     print("\nA wrong symbolic function is refused, for example one with a misspelled name:\n")
     print(aten_operator.error_of(aten_operator.wrong_functions()["a misspelled name"]))
 
@@ -40,14 +64,12 @@ def main() -> int:
     for name in models.EXAMPLES:
         for capture in ("export", "trace"):
             for dynamic in (False, True):
-                try:
+                with tally.of(f"{name} ({capture}{', dynamic batch' if dynamic else ''})"):
                     results.append(models.row(name, capture, dynamic))
-                except Exception as error:
-                    print(f"{name} ({capture}{', dynamic batch' if dynamic else ''}) FAILED: {error}", flush=True)
-                    failed += 1
     print(f"\n{table(scenarios)}\n\n{table(results)}\n")
-    print(f"{len(scenarios) + len(results)} passed, {failed} failed")
-    return 1 if failed else 0
+    left_out = f", {tally.left_out} left out" if tally.left_out else ""
+    print(f"{len(scenarios) + len(results)} passed, {tally.failed} failed{left_out}")
+    return 1 if tally.failed else 0
 
 
 if __name__ == "__main__":

@@ -16,6 +16,9 @@ class Graph:
 
     def verify(self) -> None: ...
     @property
+    def weights(self) -> dict[str, tuple[int, list[int], bytes]]:
+        """Name: (element type, dims, a copy of the bytes)."""
+    @property
     def source_lines(self) -> list[str]:
         """The line of the user's program of each node."""
     @property

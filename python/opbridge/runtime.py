@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,5 +62,7 @@ def _to_ort(tensor: torch.Tensor, ort_value: Any) -> Any:
 
 def _from_ort(value: Any) -> torch.Tensor:
     if value.data_type() == "tensor(bfloat16)":
-        return torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack()).clone()
+        tensor = torch.empty(value.shape(), dtype=torch.bfloat16)
+        ctypes.memmove(tensor.data_ptr(), value.data_ptr(), tensor.nbytes)
+        return tensor
     return torch.from_numpy(value.numpy())

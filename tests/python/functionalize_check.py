@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import opbridge.capture
+import opbridge.dtypes
 from opbridge import _core
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.bool, torch.int64, torch.float32, torch.float64)}
@@ -37,8 +38,11 @@ def run(graph: Any, *args: torch.Tensor) -> list[torch.Tensor]:
     header, *lines, returned, _ = str(graph).splitlines()
     names = re.findall(r"%([\w.]+): ", header)
     values: dict[str, Any] = {name: arg.clone() for name, arg in zip(names, args, strict=True)}
+    for name, (element_type, dims, content) in graph.weights.items():
+        values[name] = torch.frombuffer(bytearray(content), dtype=opbridge.dtypes.DTYPES[element_type]).reshape(dims)
     for line in lines:
-        call(line.strip(), values)
+        if not line.lstrip().startswith("weight "):
+            call(line.strip(), values)
     return [values[name] for name in re.findall(r"%([\w.~]+)", returned)]
 
 
