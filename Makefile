@@ -6,7 +6,7 @@ RUN := PYTHONPATH=python $(VENV)/python
 
 cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc')
 
-.PHONY: demo test build setup bench lint tidy format clean
+.PHONY: demo test build setup bench conformance lint tidy format clean
 
 demo: build
 	$(RUN) examples/demo.py
@@ -24,6 +24,10 @@ setup:
 
 bench: build
 	$(RUN) benchmarks/run.py
+
+# Every operator of torch.testing, every sample; goes on where it was stopped.
+conformance: build
+	PYTHONPATH=python:tests $(VENV)/python -m conformance --coverage docs/coverage.md
 
 lint: setup
 	$(VENV)/clang-format --dry-run --Werror $(cpp_files)

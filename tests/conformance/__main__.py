@@ -1,0 +1,165 @@
+"""Measures the operators: see ``python -m conformance --help``."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import time
+import warnings
+from typing import Any
+
+import onnxruntime
+import torch
+
+from conformance import report
+from conformance.case import CAPTURES, EXPORTERS, NOT_IN_EAGER, WRONG
+from conformance.operators import DTYPES, QUICK_DTYPES, deterministic_operators, dtypes_of
+from conformance.pool import FINISHED, run_tasks
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "conformance"
+
+
+def main() -> int:
+    options = _options()
+    warnings.simplefilter("ignore")
+    names = deterministic_operators(BUILD / f"operators-{torch.__version__}.txt")
+    if options.ops:
+        patterns = options.ops.split(",")
+        names = [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+        if not names:
+            sys.exit(f"no operator is called {options.ops}")
+    records = measure(names, options)
+    report.print_summary(records, names)
+    if options.coverage:
+        options.coverage.write_text(report.coverage(records, names, _what(options)))
+    return 1 if any(r["result"] == WRONG and r["exporter"] in CAPTURES for r in records) else 0
+
+
+def _what(options: argparse.Namespace) -> str:
+    samples = "three samples of one dtype of each operator" if options.quick else "every sample"
+    if options.fraction != 1:
+        samples = f"one in {options.fraction} of the samples"
+    opset = f"opset {options.opset}" if options.opset else "opbridge's default opset"
+    return f"{samples}, {opset}, torch {torch.__version__}, ONNX Runtime {onnxruntime.__version__}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="conformance", description="Runs torch.testing's operators through opbridge.")
+    parser.add_argument("--ops", help="only these operators: names or patterns, separated by commas; always run anew")
+    parser.add_argument("--quick", action="store_true", help="three samples of one dtype of each operator")
+    parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of the samples")
+    parser.add_argument("--dtypes", default=",".join(DTYPES), help="separated by commas")
+    parser.add_argument("--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}")
+    parser.add_argument("--peers", action="store_true", help="torch's own exporters too, for the report")
+    parser.add_argument("--opset", type=int, help="target opset (opbridge's default where not given)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
+    parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
+    parser.add_argument("--coverage", type=pathlib.Path, metavar="FILE", help="write the table of operators")
+    options = parser.parse_args()
+    if options.peers:
+        options.exporters += ",dynamo,torchscript"
+    return options
+
+
+def measure(names: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Runs what is not yet in the file of this selection; returns all of the file's records that are asked for."""
+    wanted = {name: _dtypes(name, options) for name in names}
+    exporters = options.exporters.split(",")
+    file = _file_of(options)
+    done = [] if options.fresh or options.ops else _load(file)
+    finished = {(r["op"], r["dtype"], r["exporter"]) for r in done if r["result"] == FINISHED}
+    tasks = [
+        {
+            "op": name,
+            "dtype": dtype,
+            "exporter": exporter,
+            "opset": options.opset,
+            "samples": "quick" if options.quick else "all",
+            "fraction": options.fraction,
+            "from": 0,
+        }
+        for exporter in exporters
+        for name, dtypes in wanted.items()
+        for dtype in dtypes
+        if (name, dtype, exporter) not in finished
+    ]
+    # A task that was stopped halfway runs again: its last record of a sample counts.
+    records = {
+        _key(r): r
+        for r in done
+        if r["result"] != FINISHED and _key(r)[:3] in finished and r["dtype"] in wanted.get(r["op"], ())
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    with file.open("a" if done else "w") as out:
+        if not done:
+            out.write(json.dumps({"fingerprint": _fingerprint()}) + "\n")
+        tasks_done = 0
+
+        def keep(record: dict[str, Any]) -> None:
+            nonlocal tasks_done
+            out.write(json.dumps(record) + "\n")
+            out.flush()
+            if record["result"] != FINISHED:
+                records[_key(record)] = record
+                return
+            tasks_done += 1
+            if tasks_done % 100 == 0:
+                print(f"{tasks_done} of {len(tasks)} tasks, {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+        run_tasks(tasks, min(options.jobs, len(tasks)), options.timeout, keep)
+    return [r for r in records.values() if r["result"] != NOT_IN_EAGER and r["exporter"] in exporters]
+
+
+def _key(record: dict[str, Any]) -> tuple[str, str, str, int]:
+    return record["op"], record["dtype"], record["exporter"], record.get("sample", -1)
+
+
+def _dtypes(name: str, options: argparse.Namespace) -> list[str]:
+    chosen = [dtype for dtype in dtypes_of(name) if dtype in options.dtypes.split(",")]
+    if options.quick:
+        return next(([dtype] for dtype in QUICK_DTYPES if dtype in chosen), [])
+    return chosen
+
+
+def _file_of(options: argparse.Namespace) -> pathlib.Path:
+    parts = ["ops" if options.ops else "quick" if options.quick else "full"]
+    if options.fraction != 1:
+        parts.append(f"{options.fraction}th")
+    if options.opset:
+        parts.append(f"opset{options.opset}")
+    return BUILD / f"{'-'.join(parts)}.jsonl"
+
+
+def _load(file: pathlib.Path) -> list[dict[str, Any]]:
+    """The records of an earlier run of the same opbridge; nothing where there was none."""
+    if not file.exists():
+        return []
+    lines = []
+    for line in file.read_text().splitlines():
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError:  # the line at which the run was stopped
+            break
+    if not lines or lines[0].get("fingerprint") != _fingerprint():
+        return []
+    return lines[1:]
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256(torch.__version__.encode())
+    package = ROOT / "python" / "opbridge"
+    for file in sorted([*package.rglob("*.py"), *package.rglob("*.so")]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

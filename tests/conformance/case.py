@@ -1,0 +1,136 @@
+"""One case: a sample exported, run in ONNX Runtime and compared with eager PyTorch."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+import tempfile
+from typing import Any
+
+import onnx
+import onnxruntime
+import torch
+from torch.utils import _pytree as pytree
+
+import opbridge
+from conformance.operators import Sample
+from opbridge.runtime import run, session
+
+PASS, REFUSED, WRONG, RUNTIME_FAILURE, ERROR, CRASH = "pass", "refused", "wrong", "runtime-failure", "error", "crash"
+NOT_IN_EAGER = "not-in-eager"  # PyTorch itself does not run the sample; not counted
+RESULTS = (PASS, REFUSED, WRONG, RUNTIME_FAILURE, ERROR, CRASH)
+
+STANDARD, FUNCTION, KERNEL = "standard ONNX", "ONNX function", "opbridge kernel"
+CAPTURES = ("export", "trace")
+PEERS = ("dynamo", "torchscript")
+EXPORTERS = CAPTURES + PEERS
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    result: str
+    detail: str = ""
+    by: str = ""  # what the operator became, of a case that passes
+
+
+class _Call(torch.nn.Module):
+    def __init__(self, sample: Sample) -> None:
+        super().__init__()
+        self.call = sample.call
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        return self.call(*tensors)
+
+
+def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
+    """``exporter``: opbridge's captures "export" and "trace"; "dynamo" and "torchscript" for torch's own exporters."""
+    model = _Call(sample).eval()
+    try:
+        with torch.no_grad():
+            expected = pytree.tree_leaves(model(*_copies(sample)))
+    except Exception as error:
+        return Outcome(NOT_IN_EAGER, _first_line(error))
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.onnx"
+        try:
+            _export(model, tuple(_copies(sample)), path, exporter, opset)
+        except opbridge.UnsupportedError as error:
+            return Outcome(REFUSED, _reason(error))
+        except Exception as error:
+            return Outcome(ERROR if exporter in CAPTURES else REFUSED, _first_line(error))
+        try:
+            actual = _run(path, _copies(sample))
+        except Exception as error:
+            return Outcome(RUNTIME_FAILURE, _first_line(error))
+        wrong = _difference(actual, [leaf for leaf in expected if leaf is not None])
+        return Outcome(WRONG, wrong) if wrong else Outcome(PASS, by=_made_of(path))
+
+
+def _copies(sample: Sample) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in sample.tensors]
+
+
+def _export(
+    model: torch.nn.Module, args: tuple[torch.Tensor, ...], path: pathlib.Path, exporter: str, opset: int | None
+) -> None:
+    with torch.no_grad():
+        if exporter in CAPTURES:
+            opbridge.export(model, args, path, opset_version=opset, capture=exporter)
+        else:
+            dynamo = exporter == "dynamo"
+            torch.onnx.export(model, args, os.fspath(path), opset_version=opset, dynamo=dynamo, verbose=False)
+
+
+def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    running = session(path, sess_options=options)
+    names = [value.name for value in running.get_inputs()]
+    if len(names) != len(tensors):  # a peer's exporter drops inputs that are not used; their names tell the places
+        tensors = [tensors[int(name.rsplit("_", 1)[-1])] for name in names]
+    return run(running, dict(zip(names, tensors, strict=True)))
+
+
+def _difference(actual: list[torch.Tensor], expected: list[Any]) -> str:
+    """Why they differ by the tolerances of torch.testing; nothing where they agree."""
+    if len(actual) != len(expected):
+        return f"{len(actual)} outputs, PyTorch returns {len(expected)}"
+    for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        e = e if isinstance(e, torch.Tensor) else torch.tensor(e)
+        e = torch.view_as_real(e.resolve_conj()) if e.is_complex() else e
+        if a.dtype != e.dtype:
+            return f"output {place}: element type {a.dtype}, PyTorch gives {e.dtype}"
+        if a.shape != e.shape:
+            return f"output {place}: shape {tuple(a.shape)}, PyTorch gives {tuple(e.shape)}"
+        try:
+            torch.testing.assert_close(a, e, equal_nan=True)
+        except AssertionError as error:
+            return f"output {place}: " + " ".join(str(error).split())
+    return ""
+
+
+def _made_of(path: pathlib.Path) -> str:
+    model = onnx.load(path, load_external_data=False)
+    functions = {(function.domain, function.name) for function in model.functions}
+    custom = {(node.domain, node.op_type) for node in model.graph.node if node.domain not in ("", "ai.onnx")}
+    if not custom:
+        return STANDARD
+    return FUNCTION if custom <= functions else KERNEL
+
+
+def _first_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:400]}"
+
+
+def _reason(error: opbridge.UnsupportedError) -> str:
+    """Which operators have no mapping and what is refused; not where, nor what would help."""
+    reasons = re.findall(r"^  (\S.*?)  \(\d+ calls?\)$", str(error), re.MULTILINE)
+    if not reasons:
+        return " ".join(str(error).split())[:400]
+    return "; ".join(
+        f"no mapping: {reason}" if re.fullmatch(r"[\w.]+::[\w.]+", reason) else reason for reason in reasons
+    )

@@ -1,0 +1,129 @@
+"""Which operators are measured, and on which inputs: torch.testing's database of operators."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import pathlib
+import sys
+import types
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "uint8": torch.uint8,
+    "bool": torch.bool,
+    "complex64": torch.complex64,
+}
+# A quick pass takes the first of these that the operator has, and three of its first samples.
+QUICK_DTYPES = ("float32", "int64", "bool", "complex64")
+QUICK_SAMPLES = 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    """One call of an operator: its tensors, and what makes the whole call of them."""
+
+    call: Callable[..., Any]
+    tensors: list[torch.Tensor]
+
+
+@functools.cache
+def database() -> dict[str, Any]:
+    """torch.testing's operators by full name: ``add``, ``div.floor_rounding``, …"""
+    # The base class of torch's own tests comes from a package that nothing here needs.
+    if "expecttest" not in sys.modules:
+        try:
+            import expecttest  # noqa: F401
+        except ImportError:
+            stand_in: Any = types.ModuleType("expecttest")
+            stand_in.TestCase = unittest.TestCase
+            sys.modules["expecttest"] = stand_in
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {op.name + (f".{op.variant_test_name}" if op.variant_test_name else ""): op for op in op_db}
+
+
+def dtypes_of(name: str) -> list[str]:
+    """Those of DTYPES that the operator takes on the CPU."""
+    return [dtype for dtype, torch_dtype in DTYPES.items() if torch_dtype in database()[name].dtypes]
+
+
+def samples(name: str, dtype: str) -> Iterator[Sample]:
+    """The database's calls of the operator; the same ones each time."""
+    op = database()[name]
+    for sample in op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False):
+        yield _as_call(op.op, (sample.input, *sample.args), sample.kwargs)
+
+
+def quick_indices(count: int) -> list[int]:
+    """First, middle and last."""
+    return sorted({0, count // 2, count - 1}) if count else []
+
+
+def _as_call(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+    def call(*tensors: torch.Tensor) -> Any:
+        given = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            given[place] = tensor
+        args, kwargs = pytree.tree_unflatten(given, spec)
+        return op(*args, **kwargs)
+
+    return Sample(call, [leaves[place].detach() for place in places])
+
+
+def deterministic_operators(cache: pathlib.Path) -> list[str]:
+    """The operators that are measured, from ``cache`` where it has them.
+
+    Of the database those that, in three samples of the first of QUICK_DTYPES that they have, run on the CPU in eager
+    PyTorch on compact copies of their inputs, take a tensor, and whose result is a function of it: no random numbers
+    and no memory left as it was. torch 2.15 has 635.
+    """
+    if cache.exists():
+        return cache.read_text().split()
+    names = [name for name in database() if _is_deterministic(name)]
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_text("\n".join(names) + "\n")
+    return names
+
+
+def _is_deterministic(name: str) -> bool:
+    dtype = next((dtype for dtype in QUICK_DTYPES if dtype in dtypes_of(name)), None)
+    if dtype is None or database()[name].has_nondeterministic_output:
+        return False
+    first = list(itertools.islice(samples(name, dtype), QUICK_SAMPLES))
+    chosen = [first[index] for index in quick_indices(len(first))]
+    if not any(sample.tensors for sample in chosen):
+        return False
+    # The database seeds the generator in the call of whatever draws from it.
+    seeds = 0
+    seed = torch.manual_seed
+
+    def counted(value: int) -> torch.Generator:
+        nonlocal seeds
+        seeds += 1
+        return seed(value)
+
+    torch.manual_seed = counted
+    try:
+        for sample in chosen:
+            sample.call(*(tensor.clone() for tensor in sample.tensors))
+    except (RuntimeError, AssertionError):
+        return False
+    finally:
+        torch.manual_seed = seed
+    return seeds == 0

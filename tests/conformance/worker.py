@@ -1,0 +1,74 @@
+"""A process that runs cases. It reads tasks from its standard input and answers each case with a line of JSON.
+
+Task: {"op", "dtype", "exporter", "opset", "samples": "all" or "quick", "from": index of the first sample to run,
+"fraction"}. Answers: {"start": index} before a case, {"sample", "result", "detail", "by", "seconds"} after it, and
+{"done": true} after the task.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import resource
+import sys
+import time
+import warnings
+import zlib
+from typing import Any
+
+MEMORY_LIMIT = 12 << 30  # of addresses: a case that asks for more fails, and the machine goes on
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else prints
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(1)
+    from conformance.operators import database
+
+    database()
+    for line in sys.stdin:
+        for answer in _answers(json.loads(line)):
+            answers.write(json.dumps(answer) + "\n")
+        answers.write('{"done": true}\n')
+
+
+def _answers(task: dict[str, Any]) -> Any:
+    import torch
+
+    from conformance.case import NOT_IN_EAGER, Outcome, check
+    from conformance.operators import QUICK_SAMPLES, quick_indices, samples
+
+    made = samples(task["op"], task["dtype"])
+    chosen = None
+    try:
+        if task["samples"] == "quick":
+            first = list(itertools.islice(made, QUICK_SAMPLES))
+            chosen = quick_indices(len(first))
+            made = iter(first)
+        for index, sample in enumerate(made):
+            if index < task["from"] or (chosen is not None and index not in chosen) or not _selected(task, index):
+                continue
+            yield {"start": index}
+            begin = time.monotonic()
+            outcome = check(sample, task["exporter"], task["opset"])
+            torch._dynamo.reset()
+            seconds = round(time.monotonic() - begin, 3)
+            result = {"sample": index, "result": outcome.result, "detail": outcome.detail, "by": outcome.by}
+            yield result | {"seconds": seconds}
+    except Exception as error:  # of the database's own making of samples
+        outcome = Outcome(NOT_IN_EAGER, f"{type(error).__name__}: {error}"[:200])
+        yield {"sample": -1, "result": outcome.result, "detail": outcome.detail, "by": "", "seconds": 0}
+
+
+def _selected(task: dict[str, Any], index: int) -> bool:
+    key = f"{task['op']}/{task['dtype']}/{index}"
+    return zlib.crc32(key.encode()) % task["fraction"] == 0
+
+
+if __name__ == "__main__":
+    main()
