@@ -98,10 +98,15 @@ def _checked(name: str) -> str:
 
 
 def _registered_through_torch() -> Iterable[tuple[str, int, SymbolicFunction]]:
-    """What torch.onnx.register_custom_op_symbolic holds. Nothing where that module was never loaded."""
+    """What the user registered by torch.onnx.register_custom_op_symbolic. Nothing where that module was never loaded.
+
+    torchvision registers functions of its own as it is imported, which need TorchScript's graph and hold for less than
+    the bundled ones.
+    """
     module = sys.modules.get("torch.onnx._internal.torchscript_exporter.registration")
     if module is None:
         return
     for key, group in module.registry._registry.items():
         for opset, function in group._functions._overrides.items():
-            yield key, opset, function
+            if not function.__module__.startswith("torchvision."):
+                yield key, opset, function
