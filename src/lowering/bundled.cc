@@ -14,6 +14,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_creation(registry);
   lowering::register_cumulative(registry);
   lowering::register_indexing(registry);
+  lowering::register_indexing_write(registry);
   lowering::register_linear(registry);
   lowering::register_normalization(registry);
   lowering::register_pooling(registry);
@@ -24,6 +25,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_sorting(registry);
   lowering::register_special(registry);
   lowering::register_unary(registry);
+  lowering::register_views(registry);
   lowering::register_vision(registry);
   return registry;
 }

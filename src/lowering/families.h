@@ -15,6 +15,7 @@ void register_convolution(SymbolicRegistry& registry);
 void register_creation(SymbolicRegistry& registry);
 void register_cumulative(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
+void register_indexing_write(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
@@ -25,6 +26,7 @@ void register_shape(SymbolicRegistry& registry);
 void register_sorting(SymbolicRegistry& registry);
 void register_special(SymbolicRegistry& registry);
 void register_unary(SymbolicRegistry& registry);
+void register_views(SymbolicRegistry& registry);
 
 void register_vision(SymbolicRegistry& registry);
 

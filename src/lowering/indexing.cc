@@ -1,71 +1,134 @@
+// Reading by index, and what indices are made of.
+#include "lowering/indexing.h"
+
 #include <numeric>
 
 #include "lowering/add.h"
+#include "symbolic/constants.h"
 #include "symbolic/shape_inference.h"
 
 namespace opbridge::lowering {
-namespace {
 
-// The index tensors of x[...], with the axes they stand for; a bool mask stands for as many axes as it has.
-struct AxisIndices {
-  std::vector<int64_t> axes;
-  std::vector<Value> indices;  // int64, one for each axis
+bool is_mask(Value index) {
+  return index.element_type() == ElementType::boolean || index.element_type() == ElementType::uint8;
+}
 
-  bool adjacent() const { return axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size()); }
-};
+Value flat(GraphBuilder& g, Value value) {
+  return value.rank() == 1 ? value : g.reshape(value, std::vector{element_count(value)});
+}
 
-AxisIndices axis_indices(GraphBuilder& g, const std::vector<std::optional<Value>>& given) {
-  AxisIndices result;
+Value places_of(GraphBuilder& g, Value mask) {
+  Value nonzero = g.op("NonZero", g.cast(mask, ElementType::boolean));  // (rank, count)
+  // The count is only known when the model runs, and has a name of its own until PyTorch gives it one.
+  const Dim count = Dim::symbol("count:" + nonzero.get()->name);
+  nonzero.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{mask.rank(), count}};
+  Value rows = g.transpose(nonzero, {1, 0});
+  g.bind_dims(rows);
+  return rows;
+}
+
+Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count) {
+  if (start.is_static() && step.is_static() && count.is_static()) {
+    std::vector<int64_t> values(count.value());
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = start.value() + step.value() * static_cast<int64_t>(i);
+    return g.ints(values);
+  }
+  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
+  Value range = g.op("Range", zero, g.size(count), one);
+  range.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{count}};
+  if (!step.is(1)) range = g.op("Mul", range, g.size(step));
+  if (!start.is(0)) range = g.op("Add", range, g.size(start));
+  return range;
+}
+
+Value broadcast(GraphBuilder& g, Value value, const std::vector<Dim>& dims) {
+  // Sizes that are written differently are equal, unless one of them is 1.
+  bool fits = value.rank() == static_cast<int64_t>(dims.size());
+  for (size_t i = 0; fits && i < dims.size(); ++i)
+    fits = value.dims()[i] == dims[i] || !value.dims()[i].is(1);
+  return fits ? value : g.expand(value, dims);
+}
+
+int64_t Indices::position() const {
+  return axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size()) ? axes.front() : 0;
+}
+
+Value Indices::columns(GraphBuilder& g) const {
+  if (places) return places;
+  std::vector<Value> columns;
+  for (Value indices : of_axis) columns.push_back(g.unsqueeze(broadcast(g, indices, dims), {-1}));
+  return g.concat(columns, -1);
+}
+
+std::vector<int64_t> Indices::axes_first(int64_t rank) const {
+  std::vector<int64_t> order = axes;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (std::ranges::find(axes, axis) == axes.end()) order.push_back(axis);
+  }
+  return order;
+}
+
+// The place of the only index among `given`; nothing where there are several, or none.
+std::optional<size_t> only_index(const std::vector<std::optional<Value>>& given) {
+  std::optional<size_t> found;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i]) continue;
+    if (found) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+Indices read_indices(GraphBuilder& g, Value& self, const std::vector<std::optional<Value>>& given) {
+  Indices result;
   int64_t axis = 0;
   for (const std::optional<Value>& index : given) {
     if (!index) {
       ++axis;
       continue;
     }
-    const bool is_mask =
-        index->element_type() == ElementType::boolean || index->element_type() == ElementType::uint8;
-    if (!is_mask) {
+    if (!is_mask(*index)) {
       result.axes.push_back(axis++);
-      result.indices.push_back(g.cast(*index, ElementType::int64));
+      result.of_axis.push_back(g.cast(*index, ElementType::int64));
       continue;
     }
-    Value places = g.op("NonZero", g.cast(*index, ElementType::boolean));  // (rank of the mask, count)
-    // The count is only known when the model runs; PyTorch's own name for it stands in the result's dims.
-    for (int64_t i = 0; i < index->rank(); ++i) {
-      Value row = g.gather(places, g.scalar(i, ElementType::int64), 0);
-      row.get()->type =
-          ir::TensorType{ElementType::int64, std::vector<Dim>{Dim::symbol("nonzero:" + index->get()->name)}};
-      result.axes.push_back(axis++);
-      result.indices.push_back(row);
+    Value mask = *index;
+    if (mask.rank() == 0) {
+      self = g.unsqueeze(self, {axis});
+      mask = g.unsqueeze(mask, {0});
     }
+    const bool alone = only_index(given).has_value();
+    Value places = places_of(g, mask);
+    if (alone) result.places = places;
+    for (int64_t i = 0; i < mask.rank(); ++i) {
+      result.axes.push_back(axis++);
+      if (!alone) result.of_axis.push_back(g.gather(places, g.scalar(i, ElementType::int64), 1));
+    }
+    if (alone) result.dims = {places.dim(0)};
   }
+  for (Value indices : result.of_axis) result.dims = broadcast_dims(result.dims, indices.dims());
   return result;
 }
 
-Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
-  const AxisIndices where = axis_indices(g, given);
-  if (where.axes.empty()) return self;
-  if (where.axes.size() == 1) return g.gather(self, where.indices[0], where.axes[0]);
+namespace {
 
-  std::vector<int64_t> order = where.axes;
-  for (int64_t axis = 0; axis < self.rank(); ++axis) {
-    if (std::ranges::find(where.axes, axis) == where.axes.end()) order.push_back(axis);
+Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
+  if (const std::optional<size_t> axis = only_index(given)) {
+    Value index = *given[*axis];
+    const auto along = static_cast<int64_t>(*axis);
+    if (!is_mask(index)) return g.gather(self, g.cast(index, ElementType::int64), along);
+    if (index.rank() == 1)
+      return g.op("Compress", self, g.cast(index, ElementType::boolean), attr("axis", along));
   }
-  std::vector<Dim> dims;
-  for (Value indices : where.indices) dims = broadcast_dims(dims, indices.dims());
-  const bool masked = std::ranges::any_of(
-      dims, [](const Dim& dim) { return !dim.is_static() && dim.str().starts_with("nonzero:"); });
-  std::vector<Value> columns;
-  for (Value indices : where.indices) {
-    // Rows of one mask have equal lengths already.
-    columns.push_back(g.unsqueeze(masked ? indices : g.expand(indices, dims), {-1}));
-  }
-  Value gathered = g.op("GatherND", g.transpose(self, order), g.concat(columns, -1));
-  // Result of GatherND: the indices' dims, then the axes without index. Side by side they stand where the
-  // first of them stood.
-  const auto index_rank = static_cast<int64_t>(dims.size());
+  const Indices where = read_indices(g, self, given);
+  if (where.axes.empty()) return self;
+
+  Value gathered = g.op("GatherND", g.transpose(self, where.axes_first(self.rank())), where.columns(g));
+  // Result of GatherND: the indices' dims, then the axes without index.
+  const auto index_rank = static_cast<int64_t>(where.dims.size());
   const int64_t rank = index_rank + self.rank() - static_cast<int64_t>(where.axes.size());
-  const int64_t position = where.adjacent() ? where.axes.front() : 0;
+  const int64_t position = where.position();
   std::vector<int64_t> permutation(rank);
   for (int64_t axis = 0; axis < rank; ++axis) {
     permutation[axis] = axis < position                ? axis + index_rank
@@ -76,14 +139,50 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
   return g.transpose(gathered, std::move(permutation));
 }
 
+// The rows of `self` where `mask` holds, both broadcast to one shape.
+Value masked_select(GraphBuilder& g, Value self, Value mask) {
+  const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
+  self = flat(g, broadcast(g, self, dims));
+  mask = flat(g, broadcast(g, mask, dims));
+  return g.op("Compress", self, mask, attr("axis", 0));
+}
+
+Value gather_elements(GraphBuilder& g, Value self, int64_t dim, Value indices) {
+  indices = g.cast(indices, ElementType::int64);
+  if (self.rank() > 0 && indices.rank() > 0)
+    return g.op("GatherElements", self, indices, attr("axis", wrap_axis(dim, self.rank())));
+  Value gathered = g.op("GatherElements", flat(g, self), flat(g, indices), attr("axis", 0));
+  return g.reshape(gathered, *g.result().dims);
+}
+
+Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<int64_t> dim) {
+  if (!dim) return gather_elements(g, flat(g, self), 0, flat(g, indices));
+  const int64_t axis = wrap_axis(*dim, self.rank());
+  std::vector<Dim> of_self = self.dims(), of_indices = indices.dims();
+  of_self[axis] = of_indices[axis] = Dim(1);
+  std::vector<Dim> dims = broadcast_dims(of_self, of_indices);
+  dims[axis] = self.dim(axis);
+  self = broadcast(g, self, dims);
+  dims[axis] = indices.dim(axis);
+  return gather_elements(g, self, axis, broadcast(g, indices, dims));
+}
+
+Value nonzero(GraphBuilder& g, Value self) {
+  if (self.rank() > 0) return places_of(g, self);
+  // One row without columns, or none.
+  Value count = g.unsqueeze(g.cast(g.cast(self, ElementType::boolean), ElementType::int64), {0});
+  ir::Weight zero = scalar_weight(0, ElementType::int64);
+  zero.dims = {1};
+  return g.op("ConstantOfShape", g.concat({count, g.ints({0})}, 0), attr("value", std::move(zero)));
+}
+
 }  // namespace
 
 void register_indexing(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
-     "bool sparse=False) "
-     "-> Tensor",
+     "bool sparse=False) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value weight, Value indices, Ignored, Ignored, Ignored) {
        return g.gather(weight, indices, 0);
      });
@@ -96,13 +195,23 @@ void register_indexing(SymbolicRegistry& registry) {
      });
   on("aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", Since{11},
      [](GraphBuilder& g, Value self, int64_t dim, Value indices, Ignored) {
-       if (self.rank() == 0 || indices.rank() == 0) {
-         Value flat = g.reshape(self, {Dim(-1)});
-         return g.reshape(g.op("GatherElements", flat, g.reshape(indices, {Dim(-1)}), attr("axis", 0)),
-                          *g.result().dims);
-       }
-       return g.op("GatherElements", self, indices, attr("axis", wrap_axis(dim, self.rank())));
+       return gather_elements(g, self, dim, indices);
      });
+  on("aten::take(Tensor self, Tensor index) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Value indices) { return g.gather(flat(g, self), indices, 0); });
+  on("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", Since{11}, take_along_dim);
+
+  on("aten::masked_select(Tensor self, Tensor mask) -> Tensor", Since{9}, masked_select);
+  on("aten::nonzero(Tensor self) -> Tensor", Since{9}, nonzero);
+  on("aten::argwhere(Tensor self) -> Tensor", Since{9}, nonzero);
+  on("aten::nonzero_numpy(Tensor self) -> Tensor[]", Since{9}, [](GraphBuilder& g, Value self) {
+    if (self.rank() == 0) self = g.unsqueeze(self, {0});
+    Value places = places_of(g, self);
+    std::vector<Value> columns;
+    for (int64_t i = 0; i < self.rank(); ++i)
+      columns.push_back(g.gather(places, g.scalar(i, ElementType::int64), 1));
+    return columns;
+  });
 }
 
 }  // namespace opbridge::lowering

@@ -41,42 +41,6 @@ Value slice(GraphBuilder& g, Value self, int64_t dim, const std::optional<Dim>& 
   return g.slice(self, dim, bound(start, 0), bound(end, end_of_axis), step);
 }
 
-// `self` with `src` in the place of self[start:end:step] along `dim`.
-Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, std::optional<Dim> start,
-                    std::optional<Dim> end, int64_t step) {
-  dim = wrap_axis(dim, self.rank());
-  src = g.cast(src, self.element_type());
-  const Dim& size = self.dim(dim);
-  std::vector<Dim> shape = self.dims();
-  shape[dim] = src.rank() == self.rank() ? src.dim(dim) : Dim(0);
-  auto bound = [&](const std::optional<Dim>& given, const Dim& otherwise) {
-    if (!given || given->is(end_of_axis)) return otherwise;
-    if (!given->is_static() || !size.is_static()) return *given;
-    return Dim(std::clamp<int64_t>(given->value() < 0 ? given->value() + size.value() : given->value(), 0,
-                                   size.value()));
-  };
-  const Dim from = bound(start, Dim(0)), to = bound(end, size);
-  if (from.is_static() && to.is_static() && to.value() <= from.value()) return self;
-  if (step != 1) {
-    if (!from.is_static() || !size.is_static() || !to.is_static()) {
-      g.refuse("writing to a slice with a step needs constant sizes");
-    }
-    std::vector<int64_t> places;
-    for (int64_t place = from.value(); place < to.value(); place += step) places.push_back(place);
-    std::vector<int64_t> spread(self.rank(), 1);
-    spread[dim] = static_cast<int64_t>(places.size());
-    shape[dim] = Dim(spread[dim]);
-    const std::vector<Dim> spread_dims(spread.begin(), spread.end());
-    Value indices = g.expand(g.reshape(g.ints(places), spread_dims), shape);
-    return g.op("ScatterElements", self, indices, g.expand(src, shape), attr("axis", dim));
-  }
-  std::vector<Value> parts;
-  if (!from.is(0)) parts.push_back(g.slice(self, dim, g.ints({0}), g.sizes({from})));
-  parts.push_back(src);
-  if (!(to == size)) parts.push_back(g.slice(self, dim, g.sizes({to}), g.ints({end_of_axis})));
-  return g.concat(std::move(parts), dim);
-}
-
 // One output for each part, cut along `dim` as PyTorch cut it.
 std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim) {
   dim = wrap_axis(dim, self.rank());
@@ -198,15 +162,6 @@ void register_shape(SymbolicRegistry& registry) {
        dim = wrap_axis(dim, self.rank());
        if (index.is_static() && index.value() < 0 && g.opset() < 11) index = index + self.dim(dim);
        return g.gather(self, g.size(index), dim);
-     });
-
-  on("aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt "
-     "step=1) -> Tensor",
-     Since{9}, slice_scatter);
-  on("aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self, Value src, int64_t dim, Dim index) {
-       const Dim end = index.is(-1) ? Dim(end_of_axis) : index + Dim(1);
-       return slice_scatter(g, self, g.unsqueeze(src, {wrap_axis(dim, self.rank())}), dim, index, end, 1);
      });
 
   on("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, concatenate);
