@@ -6,7 +6,7 @@ RUN := PYTHONPATH=python $(VENV)/python
 
 cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc')
 
-.PHONY: demo test build setup bench conformance lint tidy format clean
+.PHONY: demo test build setup bench conformance models lint tidy format clean
 
 demo: build
 	$(RUN) examples/demo.py
@@ -28,6 +28,10 @@ bench: build
 # Every operator of torch.testing, every sample; goes on where it was stopped.
 conformance: build
 	PYTHONPATH=python:tests $(VENV)/python -m conformance --coverage docs/coverage.md
+
+# Whole models of torchvision, timm and transformers; goes on where it was stopped.
+models: build
+	PYTHONPATH=python:tests $(VENV)/python -m zoo --table docs/models.md
 
 lint: setup
 	$(VENV)/clang-format --dry-run --Werror $(cpp_files)

@@ -1,0 +1,143 @@
+"""Exports whole models and compares them: see ``python -m zoo --help``."""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import fnmatch
+import importlib
+import json
+import multiprocessing
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import onnxruntime
+import torch
+
+from zoo.check import check
+from zoo.entry import Entry
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RECORDS = ROOT / "build" / "zoo.jsonl"
+LIBRARIES = ("torchvision", "timm", "transformers")
+CAPTURES = ("export", "trace")
+
+
+def main() -> int:
+    options = _options()
+    torch.set_num_threads(1)
+    entries = {
+        entry.name: entry
+        for library in LIBRARIES
+        for entry in importlib.import_module(f"zoo.{library}_models").entries()
+        if not options.models or any(fnmatch.fnmatchcase(entry.name, f"*{p}*") for p in options.models.split(","))
+    }
+    done = {} if options.fresh or options.models else {(row["name"], row["capture"]): row for row in _load()}
+    waiting = [(e, c) for e in entries.values() for c in CAPTURES if (e.name, c) not in done]
+    RECORDS.parent.mkdir(exist_ok=True)
+    with RECORDS.open("a" if done else "w") as records, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for row in pool.map(lambda task: _isolated(*task, options.timeout), waiting):
+            records.write(json.dumps(row) + "\n")
+            records.flush()
+            done[row["name"], row["capture"]] = row
+            print(_line(row), flush=True)
+    rows = [done[name, capture] for name in entries for capture in CAPTURES]
+    print("\n".join(_totals(rows)))
+    if options.table:
+        options.table.write_text(_table(rows))
+    return 1 if any(row["result"] == "DIFFERS" for row in rows) else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="zoo", description="Exports torchvision's, timm's and transformers' models.")
+    parser.add_argument("--models", help="only these: patterns of names, separated by commas; always run anew")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds for one model and capture")
+    parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
+    parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="write the table")
+    return parser.parse_args()
+
+
+def _isolated(entry: Entry, capture: str, timeout: float) -> dict[str, Any]:
+    """The check in a process of its own, forked so that it need not load the libraries again."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def work() -> None:
+        torch.set_num_threads(1)
+        sender.send(check(entry, capture))
+
+    process = context.Process(target=work)
+    process.start()
+    sender.close()
+    row = {"name": entry.name, "capture": capture, "result": "fails"}
+    try:
+        row = receiver.recv() if receiver.poll(timeout) else row | {"detail": f"no result in {timeout:g} s"}
+    except EOFError:
+        process.join()
+        row |= {"detail": f"the process ended with status {process.exitcode}"}
+    process.kill()
+    process.join()
+    return row
+
+
+def _load() -> Iterator[dict[str, Any]]:
+    if RECORDS.exists():
+        for line in RECORDS.read_text().splitlines():
+            yield json.loads(line)
+
+
+def _line(row: dict[str, Any]) -> str:
+    measured = f"{row['relative']:.1e}" if "relative" in row else ""
+    return f"{row['name']:60} {row['capture']:7} {row['result']:8} {measured:8} {row['detail']}"
+
+
+def _totals(rows: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for library in LIBRARIES:
+        own = [row for row in rows if row["name"].startswith(f"{library}/")]
+        if not own:
+            continue
+        names = {row["name"] for row in own}
+        agree = {c: sum(r["result"] == "agrees" for r in own if r["capture"] == c) for c in CAPTURES}
+        either = len({row["name"] for row in own if row["result"] == "agrees"})
+        counts = ", ".join(f"{agree[capture]} by {capture}" for capture in CAPTURES)
+        lines.append(f"{library}: {len(names)} models, {either} agree with PyTorch ({counts})")
+    return lines
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "# Models",
+        "",
+        "Written by `make models`: every model with seeded random weights, exported by both captures, run in ONNX",
+        "Runtime and compared with eager PyTorch, in float32. Image and language models have a dynamic batch: they are",
+        "exported at 1 and compared at 1 and 2. Detection models are compared on a second image too. The figure is the",
+        "largest difference of an output relative to that output's largest magnitude; 1e-3 is the most that agrees.",
+        f"torch {torch.__version__}, ONNX Runtime {onnxruntime.__version__}.",
+        "",
+        *(f"- {line}" for line in _totals(rows)),
+        "",
+        "| model | export | trace | nodes |",
+        "|---|---|---|---|",
+    ]
+    by_name: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        by_name.setdefault(row["name"], {})[row["capture"]] = row
+    for name, captures in by_name.items():
+        nodes = next((str(row["nodes"]) for row in captures.values() if row["result"] == "agrees"), "")
+        lines.append(f"| {name} | {' | '.join(_cell(captures[c]) for c in CAPTURES)} | {nodes} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if row["result"] == "agrees":
+        return f"{row['relative']:.0e}, {row['seconds']:.1f} s"
+    detail = row["detail"].replace("|", "\\|")[:160]
+    return f"**{row['result']}** {detail}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Exports one model by one capture and compares it with PyTorch on two sets of inputs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import pathlib
+import tempfile
+import time
+import warnings
+from typing import Any
+
+import onnx
+import torch
+from torch.utils import _pytree as pytree
+
+import opbridge
+from opbridge.capture.inputs import read_inputs
+from opbridge.errors import UnsupportedError
+from opbridge.runtime import run, session
+from opbridge.verification import feeds_for
+from zoo.entry import Entry
+
+LARGEST_RELATIVE = 1e-3  # of a difference to the largest magnitude of the output
+
+
+def check(entry: Entry, capture: str) -> dict[str, Any]:
+    """The row of the table: result ("agrees", "refused", "fails", "DIFFERS"), detail, nodes, relative, seconds."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    torch.manual_seed(0)
+    row: dict[str, Any] = {"name": entry.name, "capture": capture}
+    try:
+        model = entry.build().eval()
+        inputs = [entry.inputs(variant) for variant in (0, 1)]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "model.onnx"
+            start = time.perf_counter()
+            opbridge.export(
+                model, (), path, kwargs=inputs[0], capture=capture, dynamic_shapes=_batch(inputs[0], entry.batched)
+            )
+            row["seconds"] = time.perf_counter() - start
+            row["nodes"] = len(onnx.load(path, load_external_data=False).graph.node)
+            row["relative"] = max(_relative(path, model, kwargs) for kwargs in inputs)
+        agrees = row["relative"] <= LARGEST_RELATIVE
+        return row | {"result": "agrees" if agrees else "DIFFERS", "detail": ""}
+    except UnsupportedError as error:
+        return row | {"result": "refused", "detail": _first_line(error)}
+    except Exception as error:
+        return row | {"result": "fails", "detail": f"{type(error).__name__}: {_first_line(error)}"}
+
+
+def _batch(kwargs: dict[str, Any], batched: bool) -> dict[str, Any] | None:
+    if not batched:
+        return None
+    return pytree.tree_map(
+        lambda leaf: {0: torch.export.Dim("batch")} if isinstance(leaf, torch.Tensor) else None, kwargs
+    )
+
+
+def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, Any]) -> float:
+    """The largest difference of an output, relative to its largest magnitude; infinite where type or shape differ."""
+    running = session(path)
+    names = [value.name for value in running.get_inputs()]
+    actual = run(running, feeds_for(names, read_inputs(model, (), kwargs)))
+    with torch.no_grad():
+        expected = [leaf for leaf in pytree.tree_leaves(model(**kwargs)) if isinstance(leaf, torch.Tensor)]
+    if [(a.dtype, a.shape) for a in actual] != [(e.dtype, e.shape) for e in expected]:
+        return math.inf
+    return max(_difference(a, e) for a, e in zip(actual, expected, strict=True))
+
+
+def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    if not expected.dtype.is_floating_point:
+        return 0.0 if torch.equal(actual, expected) else math.inf
+    a, e = actual.double(), expected.double()
+    error = torch.where((a == e) | (a.isnan() & e.isnan()), 0.0, (a - e).abs())
+    if not error.numel():
+        return 0.0
+    magnitude = float(e[e.isfinite()].abs().max()) if bool(e.isfinite().any()) else 0.0
+    largest = float(error.max()) / max(magnitude, 1e-12)
+    return largest if math.isfinite(largest) else math.inf
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    operators = [line for line in lines if line.startswith("aten::") or "::" in line.split("  ")[0]]
+    text = "; ".join([lines[0], *operators]) if lines and "no mapping" in lines[0] else (lines or [""])[0]
+    return text[:300]

@@ -1,0 +1,82 @@
+"""Every entry of torchvision.models.list_models()."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torchvision
+from torch import nn
+
+from zoo.entry import Entry
+
+_IMAGE_SIZES = {"inception_v3": 299, "googlenet": 224}
+# At random weights no score passes the usual thresholds, and what follows them would go untested.
+_THRESHOLDS: dict[str, dict[str, Any]] = {
+    "fasterrcnn": {"box_score_thresh": 0.012},
+    "maskrcnn": {"box_score_thresh": 0.012},
+    "keypointrcnn": {"box_score_thresh": 0.5},
+    "retinanet": {"score_thresh": 0.01},
+    "fcos": {"score_thresh": 0.01},
+    "ssd": {"score_thresh": 0.012},
+    "ssdlite320": {"score_thresh": 0.012},
+}
+
+
+def entries() -> Iterator[Entry]:
+    for name in torchvision.models.list_models():
+        module = torchvision.models.get_model_builder(name).__module__
+        build = functools.partial(
+            _build, name, _THRESHOLDS.get(name.split("_")[0], {}) if "detection" in module else {}
+        )
+        if "detection" in module:
+            yield Entry(f"torchvision/{name}", lambda build=build: _Detector(build()), _detection_input, batched=False)
+        elif "video" in module:
+            size = 112 if "mvit" not in name and "swin" not in name and "s3d" not in name else 224
+            yield Entry(f"torchvision/{name}", build, functools.partial(_batch, (3, 16, size, size), "x"))
+        elif "optical_flow" in module:
+            yield Entry(f"torchvision/{name}", build, _flow_inputs, batched=False)
+        else:
+            size = _IMAGE_SIZES.get(name, 224)
+            yield Entry(f"torchvision/{name}", build, functools.partial(_batch, (3, size, size), "x"))
+
+
+def _build(name: str, options: dict[str, Any]) -> nn.Module:
+    if "quantized" in name:
+        options = {"quantize": False}
+    elif torchvision.models.get_model_builder(name).__module__.split(".")[2] in ("detection", "segmentation"):
+        options = {**options, "weights_backbone": None}
+    model = torchvision.models.get_model(name, weights=None, **options)
+    # Heads that start at zero would hide everything before them.
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and not parameter.any():
+            nn.init.normal_(parameter, std=0.02)
+    return model
+
+
+class _Detector(nn.Module):
+    """A detection model called with one image: they take a list."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: torch.Tensor) -> Any:
+        return self.model([image])
+
+
+def _batch(shape: tuple[int, ...], name: str, variant: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(variant)
+    return {name: torch.rand(1 + variant, *shape)}
+
+
+def _detection_input(variant: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(variant)
+    return {"image": torch.rand(3, 240, 320) * (1 + variant)}
+
+
+def _flow_inputs(variant: int) -> dict[str, torch.Tensor]:
+    torch.manual_seed(variant)
+    return {"image1": torch.rand(1, 3, 128, 160), "image2": torch.rand(1, 3, 128, 160)}
