@@ -35,7 +35,8 @@ def main() -> int:
         if not options.models or any(fnmatch.fnmatchcase(entry.name, f"*{p}*") for p in options.models.split(","))
     }
     done = {} if options.fresh or options.models else {(row["name"], row["capture"]): row for row in _load()}
-    waiting = [(e, c) for e in entries.values() for c in CAPTURES if (e.name, c) not in done]
+    captures = options.captures.split(",")
+    waiting = [(e, c) for e in entries.values() for c in captures if (e.name, c) not in done]
     RECORDS.parent.mkdir(exist_ok=True)
     with RECORDS.open("a" if done else "w") as records, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for row in pool.map(lambda task: _isolated(*task, options.timeout), waiting):
@@ -43,7 +44,7 @@ def main() -> int:
             records.flush()
             done[row["name"], row["capture"]] = row
             print(_line(row), flush=True)
-    rows = [done[name, capture] for name in entries for capture in CAPTURES]
+    rows = [done[name, capture] for name in entries for capture in captures]
     print("\n".join(_totals(rows)))
     if options.table:
         options.table.write_text(_table(rows))
@@ -53,6 +54,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="zoo", description="Exports torchvision's, timm's and transformers' models.")
     parser.add_argument("--models", help="only these: patterns of names, separated by commas; always run anew")
+    parser.add_argument("--captures", default=",".join(CAPTURES), help="separated by commas; the table needs both")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one model and capture")
     parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")

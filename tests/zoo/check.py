@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import pathlib
+import re
 import tempfile
 import time
 import warnings
@@ -84,7 +85,7 @@ def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    operators = [line for line in lines if line.startswith("aten::") or "::" in line.split("  ")[0]]
-    text = "; ".join([lines[0], *operators]) if lines and "no mapping" in lines[0] else (lines or [""])[0]
-    return text[:300]
+    """What the error says first; where operators have no mapping, which."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    unmapped = [match[1] for line in lines if (match := re.fullmatch(r"(\w+::[\w.]+)  \(\d+ calls?\)", line))]
+    return f"no mapping: {', '.join(unmapped)}" if unmapped else lines[0][:300]

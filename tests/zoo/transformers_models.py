@@ -48,7 +48,12 @@ _T5: dict[str, Any] = {
     "decoder_start_token_id": 0,
 }
 _IMAGE: dict[str, Any] = {"image_size": 32, "patch_size": 8}
-_NO_STACK: dict[str, Any] = {"hidden_size": None, "num_hidden_layers": None, "num_attention_heads": None}
+_NO_STACK: dict[str, Any] = {
+    "head_dim": None,
+    "hidden_size": None,
+    "num_hidden_layers": None,
+    "num_attention_heads": None,
+}
 _STAGES: dict[str, Any] = {
     **_NO_STACK,
     "image_size": 64,
