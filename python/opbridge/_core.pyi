@@ -105,6 +105,15 @@ class Registry:
         """Tuples (key, opset, exactly, bundled, schema or None)."""
 
 def functionalize(graph: Graph) -> None: ...
+def expose_values(graph: Graph) -> list[tuple[str, str, str]]:
+    """Makes the graph pure, and an output of every tensor that a node computes and that is used.
+
+    Returns tuples (name, operator, line of the user's program).
+    """
+
+def opset_of(path: str) -> int:
+    """The version of ONNX's operators that the model at ``path`` is of."""
+
 def export_graph(
     graph: Graph,
     path: str,

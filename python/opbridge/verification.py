@@ -49,11 +49,10 @@ class Verification:
     def max_relative(self) -> float:
         return max((output.max_relative for output in self.outputs), default=0.0)
 
-    def check(self) -> None:
-        """Raises VerificationError unless all outputs agree."""
-        if not self.ok:
-            lines = [f"{output.name}: {output.mismatch}" for output in self.outputs if output.mismatch]
-            raise VerificationError("ONNX Runtime and PyTorch differ:\n  " + "\n  ".join(lines))
+    def text(self) -> str:
+        """What differs, a line for each output."""
+        lines = [f"{output.name}: {output.mismatch}" for output in self.outputs if output.mismatch]
+        return "\n  ".join(["ONNX Runtime and PyTorch differ:", *lines]) if lines else "all outputs agree"
 
 
 def verify(
@@ -69,11 +68,23 @@ def verify(
 
     Values, shapes and element types must agree; NaN equals NaN. The tolerances default by element type: 1e-4 for
     float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, both relative and absolute, 0 for integers. Raises
-    VerificationError on a mismatch; returns the differences otherwise.
+    VerificationError on a mismatch, which names the first node of the program whose value differs and the line of the
+    model it comes from; returns the differences otherwise.
     """
     result = compare(path, model, args, kwargs, rtol=rtol, atol=atol)
-    result.check()
+    if not result.ok:
+        raise VerificationError(f"{result.text()}\n{_origin(path, model, args, kwargs, rtol, atol)}")
     return result
+
+
+def _origin(path: Any, model: Any, args: Any, kwargs: Any, rtol: float | None, atol: float | None) -> str:
+    from opbridge.first_difference import first_difference
+
+    module = as_module(model)
+    try:
+        return first_difference(path, module, read_inputs(module, args, kwargs), rtol, atol)
+    except Exception as error:  # the mismatch is the news, whatever keeps its origin from being found
+        return f"where it begins could not be found: {next(iter(str(error).splitlines()), type(error).__name__)}"
 
 
 def compare(
@@ -98,7 +109,7 @@ def compare(
     if len(actual) != len(expected):
         raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(expected)}")
     return Verification(
-        tuple(_difference(name, a, e, rtol, atol) for name, a, e in zip(outputs, actual, expected, strict=True))
+        tuple(difference(name, a, e, rtol, atol) for name, a, e in zip(outputs, actual, expected, strict=True))
     )
 
 
@@ -119,7 +130,7 @@ def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:
     return dict(zip(names, given, strict=True))
 
 
-def _difference(
+def difference(
     name: str, actual: torch.Tensor, expected: Any, rtol: float | None, atol: float | None
 ) -> OutputDifference:
     if not isinstance(expected, torch.Tensor):

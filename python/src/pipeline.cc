@@ -4,7 +4,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <unordered_set>
+
 #include "bindings.h"
+#include "onnx/model_reader.h"
 #include "opbridge/convert.h"
 
 namespace opbridge::python {
@@ -38,6 +41,27 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                         report.external_file.empty() ? nb::none() : nb::cast(report.external_file.string()));
 }
 
+// Makes every tensor that a node of the pure program computes and another uses an output, so that values can
+// be compared one by one. Returns (name, operator, the line of the user's program) of each, in order.
+nb::list expose_values(GraphHandle& handle) {
+  ir::Graph graph = functionalize(handle.take());
+  std::unordered_set<const ir::Value*> used(graph.outputs.begin(), graph.outputs.end());
+  for (ir::Node* node : graph.nodes) {
+    node->for_each_use([&](ir::Value*& value) { used.insert(value); });
+  }
+  nb::list exposed;
+  graph.outputs.clear();
+  for (ir::Node* node : graph.nodes) {
+    for (ir::Value* output : node->outputs) {
+      if (!used.contains(output) || !std::holds_alternative<ir::TensorType>(output->type)) continue;
+      graph.outputs.push_back(output);
+      exposed.append(nb::make_tuple(output->name, node->op, node->source.line));
+    }
+  }
+  handle.put(std::move(graph));
+  return exposed;
+}
+
 }  // namespace
 
 void bind_pipeline(nb::module_& module) {
@@ -45,6 +69,13 @@ void bind_pipeline(nb::module_& module) {
   module.def(
       "functionalize", [](GraphHandle& graph) { graph.put(functionalize(graph.take())); }, "graph"_a,
       "Makes in-place and view operators of the graph pure ones.");
+  module.def(
+      "expose_values", &expose_values, "graph"_a,
+      "Makes the graph pure, and an output of every tensor that a node computes and that is used. Returns\n"
+      "tuples (name, operator, line of the user's program).");
+  module.def(
+      "opset_of", [](const std::filesystem::path& path) { return onnx::read_onnx(path).model.opset; },
+      "path"_a, "The version of ONNX's operators that the model at `path` is of.");
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(), "opset"_a,
       "custom_opsets"_a, "external_data"_a, "source_lines"_a, "simplify"_a, "input_names"_a, "output_names"_a,

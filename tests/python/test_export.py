@@ -89,6 +89,34 @@ def test_a_wrong_mapping_is_found_by_verify(tmp_path: Path) -> None:
         opbridge.unregister_custom_op_symbolic("aten::asinh", 9)
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_verify_names_the_first_node_that_differs(tmp_path: Path, capture: Any) -> None:
+    @opbridge.symbolic("aten::hardtanh", opset=9)
+    def hardtanh(g: Any, x: Any, low: Any, high: Any) -> Any:
+        return g.op("Clip", x, torch.tensor(-1.0), torch.tensor(1.0))
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = nn.BatchNorm2d(3)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x = self.norm(x)
+            x.mul_(3)
+            y = nn.functional.hardtanh(x, -1, 2)  # the wrong one
+            y[:, 0] += 1
+            return y.mean((2, 3)), x
+
+    try:
+        opbridge.export(Model().eval(), torch.randn(2, 3, 4, 4), tmp_path / "m.onnx", capture=capture)
+        with pytest.raises(opbridge.VerificationError) as raised:
+            opbridge.verify(tmp_path / "m.onnx", Model().eval(), torch.randn(2, 3, 4, 4))
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::hardtanh", 9)
+    assert "the first value that differs is that of aten::hardtanh at test_export.py:" in str(raised.value)
+    assert "# the wrong one" in str(raised.value)
+
+
 def test_an_argument_without_parameter_is_refused(tmp_path: Path) -> None:
     @opbridge.symbolic("aten::add.Tensor", opset=9)
     def add(g: Any, a: Any, b: Any) -> Any:
