@@ -92,8 +92,9 @@ class GraphReader {
     for (FieldReader<Graph> field(message); field.next();) {
       if (field.number() == Graph::node) read_node(graph, field.bytes(), scope, types);
     }
-    for (const std::string_view name : outputs)
+    for (const std::string_view name : outputs) {
       graph.outputs.push_back(scope.use(name, "the graph's outputs"));
+    }
     --nesting_;
   }
 
@@ -139,8 +140,9 @@ class GraphReader {
           domain = normalized_domain(field.bytes());
           break;
         case Node::overload:
-          if (!field.bytes().empty())
+          if (!field.bytes().empty()) {
             throw Error(ErrorCode::unsupported, "overloaded functions cannot be read");
+          }
           break;
         case Node::attribute:
           attributes.push_back(field.bytes());
@@ -204,7 +206,7 @@ class GraphReader {
           result.name = field.bytes();
           break;
         case Attribute::type:
-          kind = static_cast<AttributeKind>(field.integer());
+          kind = attribute_kind(field.integer());
           break;
         case Attribute::f:
           single = static_cast<double>(field.float32());
@@ -302,6 +304,13 @@ class GraphReader {
         break;
     }
     return result;
+  }
+
+  static AttributeKind attribute_kind(int64_t number) {
+    if (number < 0 || number > static_cast<int64_t>(AttributeKind::type_protos)) {
+      fail(fmt::format("there is no attribute kind {}", number));
+    }
+    return static_cast<AttributeKind>(number);
   }
 
   static void append_floats(std::string_view bytes, std::vector<double>& floats) {

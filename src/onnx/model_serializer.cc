@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <complex>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <unordered_set>
 #include <utility>
 #include <variant>
@@ -193,67 +193,92 @@ class ModelSerializer {
     return result;
   }
 
-  Message<proto::Attribute> attribute(const ir::Node& node, const ir::Attribute& attribute) {
-    using proto::Attribute;
-    Message<Attribute> result;
-    AttributeKind kind = AttributeKind::undefined;
-    result.add_string(Attribute::name, attribute.name);
-    const auto refuse = [&](std::string_view what) {
-      throw Error(ErrorCode::internal,
-                  fmt::format("{}: attribute {} is {}, which no ONNX attribute can hold", node.op,
-                              attribute.name, what),
-                  node.source.line);
-    };
-    const auto integer = [&](const Dim& dim) {
+  // Adds the value to the message and tells its kind. Called through std::visit.
+  struct AttributeValue {
+    using Field = proto::Attribute;
+    ModelSerializer& serializer;
+    Message<Field>& message;
+    const ir::Node& node;
+    const std::string& name;
+
+    AttributeKind operator()(int64_t value) const {
+      message.add_int(Field::i, value);
+      return AttributeKind::int_;
+    }
+    AttributeKind operator()(bool value) const { return (*this)(int64_t{value}); }
+    AttributeKind operator()(ElementType value) const { return (*this)(static_cast<int64_t>(value)); }
+    AttributeKind operator()(const Dim& value) const { return (*this)(integer(value)); }
+    AttributeKind operator()(double value) const {
+      message.add_float(Field::f, static_cast<float>(value));
+      return AttributeKind::float_;
+    }
+    AttributeKind operator()(const std::string& value) const {
+      message.add_string(Field::s, value);
+      return AttributeKind::string;
+    }
+    AttributeKind operator()(const std::shared_ptr<const ir::Weight>& value) const {
+      message.add_message(Field::t, inline_tensor({}, *value));
+      return AttributeKind::tensor;
+    }
+    AttributeKind operator()(const ir::GraphPtr& value) const {
+      message.add_message(Field::g, serializer.graph(*value));
+      return AttributeKind::graph;
+    }
+    AttributeKind operator()(const std::vector<int64_t>& values) const {
+      for (const int64_t value : values) message.add_int(Field::ints, value);
+      return AttributeKind::ints;
+    }
+    AttributeKind operator()(const std::vector<bool>& values) const {
+      for (const bool value : values) message.add_int(Field::ints, value);
+      return AttributeKind::ints;
+    }
+    AttributeKind operator()(const std::vector<Dim>& values) const {
+      for (const Dim& value : values) message.add_int(Field::ints, integer(value));
+      return AttributeKind::ints;
+    }
+    AttributeKind operator()(const std::vector<double>& values) const {
+      for (const double value : values) message.add_float(Field::floats, static_cast<float>(value));
+      return AttributeKind::floats;
+    }
+    AttributeKind operator()(const std::vector<std::string>& values) const {
+      for (const std::string& value : values) message.add_string(Field::strings, value);
+      return AttributeKind::strings;
+    }
+    AttributeKind operator()(const std::vector<std::shared_ptr<const ir::Weight>>& values) const {
+      for (const auto& value : values) message.add_message(Field::tensors, inline_tensor({}, *value));
+      return AttributeKind::tensors;
+    }
+    AttributeKind operator()(const std::vector<ir::GraphPtr>& values) const {
+      for (const ir::GraphPtr& value : values) {
+        message.add_message(Field::graphs, serializer.graph(*value));
+      }
+      return AttributeKind::graphs;
+    }
+    AttributeKind operator()(std::monostate) const { refuse("None"); }
+    AttributeKind operator()(const ir::Opaque& value) const { refuse(value.text); }
+    AttributeKind operator()(std::complex<double>) const { refuse("complex"); }
+    AttributeKind operator()(const ir::Value*) const { refuse("a tensor that belongs among the inputs"); }
+    AttributeKind operator()(const std::vector<ir::Value*>&) const {
+      refuse("a list of tensors that belong among the inputs");
+    }
+
+    int64_t integer(const Dim& dim) const {
       if (!dim.is_static()) refuse(dim.str());
       return dim.value();
-    };
-    // Each kind adds its values and names itself.
-    const auto add = [&]<class T>(const T& value) {
-      if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_same_v<T, ElementType>) {
-        kind = AttributeKind::int_;
-        result.add_int(Attribute::i, static_cast<int64_t>(value));
-      } else if constexpr (std::is_same_v<T, Dim>) {
-        kind = AttributeKind::int_;
-        result.add_int(Attribute::i, integer(value));
-      } else if constexpr (std::is_same_v<T, double>) {
-        kind = AttributeKind::float_;
-        result.add_float(Attribute::f, static_cast<float>(value));
-      } else if constexpr (std::is_same_v<T, std::string>) {
-        kind = AttributeKind::string;
-        result.add_string(Attribute::s, value);
-      } else if constexpr (std::is_same_v<T, std::shared_ptr<const ir::Weight>>) {
-        kind = AttributeKind::tensor;
-        result.add_message(Attribute::t, inline_tensor({}, *value));
-      } else if constexpr (std::is_same_v<T, ir::GraphPtr>) {
-        kind = AttributeKind::graph;
-        result.add_message(Attribute::g, graph(*value));
-      } else if constexpr (std::is_same_v<T, std::vector<bool>> || std::is_same_v<T, std::vector<int64_t>>) {
-        kind = AttributeKind::ints;
-        for (const auto each : value) result.add_int(Attribute::ints, each);
-      } else if constexpr (std::is_same_v<T, std::vector<Dim>>) {
-        kind = AttributeKind::ints;
-        for (const Dim& each : value) result.add_int(Attribute::ints, integer(each));
-      } else if constexpr (std::is_same_v<T, std::vector<double>>) {
-        kind = AttributeKind::floats;
-        for (const double each : value) result.add_float(Attribute::floats, static_cast<float>(each));
-      } else if constexpr (std::is_same_v<T, std::vector<std::string>>) {
-        kind = AttributeKind::strings;
-        for (const std::string& each : value) result.add_string(Attribute::strings, each);
-      } else if constexpr (std::is_same_v<T, std::vector<std::shared_ptr<const ir::Weight>>>) {
-        kind = AttributeKind::tensors;
-        for (const auto& each : value) result.add_message(Attribute::tensors, inline_tensor({}, *each));
-      } else if constexpr (std::is_same_v<T, std::vector<ir::GraphPtr>>) {
-        kind = AttributeKind::graphs;
-        for (const ir::GraphPtr& each : value) result.add_message(Attribute::graphs, graph(*each));
-      } else if constexpr (std::is_same_v<T, ir::Opaque>) {
-        refuse(value.text);
-      } else {
-        refuse("a PyTorch value that should have been lowered");
-      }
-    };
-    std::visit(add, attribute.value);
-    result.add_int(Attribute::type, static_cast<int64_t>(kind));
+    }
+    [[noreturn]] void refuse(std::string_view what) const {
+      throw Error(ErrorCode::internal,
+                  fmt::format("{}: attribute {} is {}, which ONNX has no attribute for", node.op, name, what),
+                  node.source.line);
+    }
+  };
+
+  Message<proto::Attribute> attribute(const ir::Node& node, const ir::Attribute& attribute) {
+    Message<proto::Attribute> result;
+    result.add_string(proto::Attribute::name, attribute.name);
+    const AttributeKind kind =
+        std::visit(AttributeValue{*this, result, node, attribute.name}, attribute.value);
+    result.add_int(proto::Attribute::type, static_cast<int64_t>(kind));
     return result;
   }
 

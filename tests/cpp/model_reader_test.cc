@@ -5,6 +5,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "model_samples.h"
+#include "onnx/tensor_reader.h"
 
 namespace opbridge {
 namespace {
@@ -191,6 +192,85 @@ TEST(ModelReader, SurvivesDamage) {
     }
   }
   EXPECT_GT(refused, 100u);
+}
+
+// A TensorProto of the given type and dims, to which `add` adds the data.
+template <class Add>
+ir::Weight tensor(ElementType type, std::vector<int64_t> dims, const Add& add) {
+  auto bytes = std::make_shared<std::string>();
+  protozero::pbf_writer writer(*bytes);
+  for (const int64_t dim : dims) writer.add_int64(1, dim);
+  add(writer);
+  writer.add_int32(2, static_cast<int32_t>(type));
+  return onnx::TensorReader(bytes, {}).read(*bytes).weight;
+}
+
+template <class T>
+std::vector<T> values(const ir::Weight& weight) {
+  const std::span<const T> span = weight.as<T>();
+  return {span.begin(), span.end()};
+}
+
+TEST(TensorReader, ReadsTypedFields) {
+  using Writer = protozero::pbf_writer;
+  const std::vector<float> floats = {1.5f, -2};
+  EXPECT_EQ(values<float>(tensor(ElementType::float32, {2},
+                                 [&](Writer& w) { w.add_packed_float(4, floats.begin(), floats.end()); })),
+            floats);
+  EXPECT_EQ(values<float>(tensor(ElementType::float32, {2},
+                                 [&](Writer& w) {
+                                   w.add_float(4, 1.5f);
+                                   w.add_float(4, -2);
+                                 })),
+            floats);
+  EXPECT_EQ(values<double>(tensor(ElementType::float64, {1}, [](Writer& w) { w.add_double(10, -0.1); })),
+            std::vector{-0.1});
+  const std::vector<int64_t> large = {-1, int64_t{1} << 40};
+  EXPECT_EQ(values<int64_t>(tensor(ElementType::int64, {2},
+                                   [&](Writer& w) { w.add_packed_int64(7, large.begin(), large.end()); })),
+            large);
+  EXPECT_EQ(
+      values<uint64_t>(tensor(ElementType::uint64, {}, [](Writer& w) { w.add_uint64(11, UINT64_MAX); })),
+      std::vector{UINT64_MAX});
+  const std::vector<int32_t> small = {-1, 0, 1, 127};
+  const auto add_small = [&](Writer& w) { w.add_packed_int32(5, small.begin(), small.end()); };
+  EXPECT_EQ(values<int32_t>(tensor(ElementType::int32, {4}, add_small)), small);
+  EXPECT_EQ(values<int8_t>(tensor(ElementType::int8, {2, 2}, add_small)),
+            (std::vector<int8_t>{-1, 0, 1, 127}));
+  EXPECT_EQ(tensor(ElementType::float16, {4}, add_small).bytes.size(), 8u);
+  // Two 4-bit numbers to each byte, a byte to each number of the field.
+  EXPECT_EQ(tensor(ElementType::int4, {7}, add_small).bytes.size(), 4u);
+  const ir::Weight text = tensor(ElementType::string, {2}, [](Writer& w) {
+    w.add_string(6, "a");
+    w.add_string(6, "b");
+  });
+  EXPECT_TRUE(text.bytes.empty());
+}
+
+TEST(TensorReader, RefusesDataThatDoesNotFit) {
+  using Writer = protozero::pbf_writer;
+  const auto refused = [](ElementType type, std::vector<int64_t> dims,
+                          const std::function<void(Writer&)>& add) {
+    try {
+      tensor(type, std::move(dims), add);
+      return std::string("nothing");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_file);
+      return error.message();
+    }
+  };
+  const auto eight = [](Writer& w) { w.add_bytes(9, std::string(8, 'x')); };
+  EXPECT_EQ(refused(ElementType::float32, {2}, eight), "nothing");
+  EXPECT_EQ(refused(ElementType::float32, {3}, eight),
+            "tensor  (float32[3]): it should take 12 bytes and has 8");
+  EXPECT_NE(refused(ElementType::float32, {-2}, eight), "nothing");
+  EXPECT_NE(refused(ElementType::undefined, {2}, eight), "nothing");
+  EXPECT_NE(refused(static_cast<ElementType>(200), {2}, eight), "nothing");
+  // Products that wrap around to 2.
+  constexpr int64_t half = int64_t{1} << 32;
+  EXPECT_NE(refused(ElementType::float32, {half, half, half + 2}, eight), "nothing");
+  EXPECT_NE(refused(ElementType::string, {half, half}, [](Writer&) {}), "nothing");
+  EXPECT_EQ(refused(ElementType::float32, {half, half, 0}, [](Writer&) {}), "nothing");
 }
 
 class ExternalDataPaths : public ::testing::Test {
