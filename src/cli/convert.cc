@@ -43,7 +43,10 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
   return versions;
 }
 
-std::string megabytes(uint64_t bytes) { return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6); }
+std::string size_text(uint64_t bytes) {
+  const auto count = static_cast<double>(bytes);
+  return bytes < 1'000'000 ? fmt::format("{:.1f} kB", count / 1e3) : fmt::format("{:.1f} MB", count / 1e6);
+}
 
 void run(const Arguments& arguments) {
   std::error_code unknown;  // a file that does not exist is no other file
@@ -54,9 +57,9 @@ void run(const Arguments& arguments) {
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
   const WriteReport report = convert(arguments.pt2, arguments.onnx, options);
-  fmt::print("{}: opset {}, {}\n", arguments.onnx, options.opset, megabytes(report.model_bytes));
+  fmt::print("{}: opset {}, {}\n", arguments.onnx, options.opset, size_text(report.model_bytes));
   if (!report.external_file.empty()) {
-    fmt::print("{}: weights, {}\n", report.external_file.string(), megabytes(report.external_bytes));
+    fmt::print("{}: weights, {}\n", report.external_file.string(), size_text(report.external_bytes));
   }
 }
 
@@ -81,8 +84,12 @@ void add_convert(CLI::App& app) {
   command->add_option("--input-names", options.input_names, "Names of the inputs, in order")->delimiter(',');
   command->add_option("--output-names", options.output_names, "Names of the outputs, in order")
       ->delimiter(',');
-  command->add_flag("!--no-source-lines", options.source_lines, "Leave the lines of the PyTorch program out");
-  command->add_flag("!--no-simplify", options.simplify, "Write the nodes as the mappings made them");
+  command->add_flag_callback(
+      "--no-source-lines", [arguments] { arguments->options.source_lines = false; },
+      "Leave the lines of the PyTorch program out");
+  command->add_flag_callback(
+      "--no-simplify", [arguments] { arguments->options.simplify = false; },
+      "Write the nodes as the mappings made them");
   command->callback([arguments] { run(*arguments); });
 }
 
