@@ -26,6 +26,7 @@ using Kind = Expr::Kind;
 
 constexpr size_t max_length = 1 << 16;
 constexpr int max_depth = 200;
+constexpr int max_divisions = 1000;  // each nests the expression a level deeper without any parenthesis
 // Products of such a fraction and any size below 2^33 are exact in a double.
 constexpr double max_fraction_part = 1 << 20;
 
@@ -139,9 +140,11 @@ class Parser {
     };
     while (true) {
       if (accept("//")) {
+        count_division();
         ExprPtr left = so_far();
         first = {dim_expr::floor_div(left, exact(unary()))};
       } else if (accept("%")) {
+        count_division();
         ExprPtr left = so_far();
         first = {dim_expr::mod(left, exact(unary()))};
       } else if (accept("/")) {
@@ -171,8 +174,7 @@ class Parser {
       expect(")");
       return inner;
     }
-    const char c = at_ < text_.size() ? text_[at_] : '\0';
-    if (std::isdigit(static_cast<unsigned char>(c)) || c == '.') return {number(number_text())};
+    if (at_digit() || peek(".")) return {number(number_text())};
     const std::string word(identifier());
     if (word.empty()) {
       fail(at_ == text_.size() ? "ends too early" : fmt::format("is not understood from \"{}\" on", rest()));
@@ -268,7 +270,8 @@ class Parser {
   // Symbol('s0', integer=True, positive=True), from after the parenthesis on.
   ExprPtr symbol_call() {
     if (!accept_quote()) fail("has a symbol without a name in quotes");
-    std::string name(quoted_rest());
+    std::string name(identifier());
+    if (name.empty() || !quoted_rest().empty()) fail("has a symbol whose name is no identifier");
     bool is_integer = false;
     while (accept(",")) {
       const std::string keyword = keyword_argument();
@@ -334,6 +337,10 @@ class Parser {
     Parser& parser_;
   };
 
+  void count_division() {
+    if (++divisions_ > max_divisions) fail("divides too often");
+  }
+
   void skip_space() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
@@ -349,6 +356,7 @@ class Parser {
   void expect(std::string_view token) {
     if (!accept(token)) fail(fmt::format("lacks \"{}\" before \"{}\"", token, rest()));
   }
+  bool at_digit() const { return at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])); }
   std::string_view rest() const { return text_.substr(at_, 30); }
 
   template <class Predicate>
@@ -359,6 +367,7 @@ class Parser {
   }
   std::string_view identifier() {
     skip_space();
+    if (at_digit()) return {};
     return take_while([](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; });
   }
   std::string_view number_text() {
@@ -393,6 +402,7 @@ class Parser {
   std::string_view text_;
   size_t at_ = 0;
   int depth_ = 0;
+  int divisions_ = 0;
   char quote_ = '\0';
   LowerBounds lower_bounds_;
 };

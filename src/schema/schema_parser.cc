@@ -221,7 +221,7 @@ class Parser {
     SchemaType result;
     const bool tuple = accept("(");
     if (!tuple) type_name();
-    if (tuple || (is_generic(line_.substr(start, at_ - start)) && accept("("))) {
+    if (tuple || (is_generic(text_since(start)) && accept("("))) {
       do {
         type();
         skip_space();
@@ -229,7 +229,7 @@ class Parser {
       } while (accept(","));
       expect(")");
     }
-    result.name = line_.substr(start, at_ - start);
+    result.name = text_since(start);
     result.kind = kind_of(result.name);
     suffixes(result, start);
     --depth_;
@@ -249,8 +249,7 @@ class Parser {
     const auto wrap = [&] {
       type = SchemaType();
       type.kind = Kind::opaque;
-      type.name = line_.substr(start, at_ - start);
-      while (std::isspace(static_cast<unsigned char>(type.name.back()))) type.name.pop_back();
+      type.name = text_since(start);
     };
     while (true) {
       if (peek("[")) {
@@ -404,6 +403,12 @@ class Parser {
   }
   void expect(std::string_view token) {
     if (!accept(token)) fail(fmt::format("expected \"{}\"", token));
+  }
+  // Without the space at the end that a look for the next token has passed over.
+  std::string_view text_since(size_t start) const {
+    std::string_view text = line_.substr(start, at_ - start);
+    while (std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+    return text;
   }
   bool starts_word() const {
     return at_ < line_.size() && (std::isalpha(static_cast<unsigned char>(line_[at_])) || line_[at_] == '_');

@@ -148,7 +148,11 @@ TEST(DimParse, RefusesWhatItWouldGetWrong) {
            "Symbol('s0'",
            "Symbol('s0",
            "Symbol(s0, integer=True)",
+           "Symbol('625', integer=True)",
            "Symbol('s0')",
+           "Symbol('s0 + 1', integer=True)",
+           "Symbol('', integer=True)",
+           "Symbol('625', integer=True)",
            "Mod(s0)",
            "Max()",
            "Foo(s0)",
@@ -172,6 +176,9 @@ TEST(DimParse, RefusesWhatItWouldGetWrong) {
   EXPECT_THROW(Dim::parse(std::string(100000, '(')), Error);
   EXPECT_THROW(Dim::parse(std::string(60000, '-') + "1"), Error);
   EXPECT_THROW(Dim::parse(std::string(60000, '(')), Error);
+  std::string divisions = "s0";
+  for (int i = 0; i < 20000; ++i) divisions += "%b";
+  EXPECT_THROW(Dim::parse(divisions), Error);
   try {
     Dim::parse("s0 + Foo(s1)");
     FAIL();

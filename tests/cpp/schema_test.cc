@@ -87,6 +87,7 @@ TEST(Schema, LinesPrintBack) {
            "prim::DifferentiableGraph(...) -> ...",
            "test::tensors(Tensor[][] x, SymInt[][] shapes) -> (Tensor?, Tensor[])",
            "test::either(Tensor(a|b) x) -> Tensor(a|b)",
+           "test::later(Future x) -> Future y",
            "rnn::cell(__torch__.torch.classes.rnn.CellParamsBase[] cells) -> complex",
        }) {
     EXPECT_EQ(parse_schema(line).str(), line);

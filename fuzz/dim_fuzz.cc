@@ -1,0 +1,21 @@
+// Dim::parse reads any text or throws Error, and reads back what it prints.
+#include <cstdlib>
+#include <string_view>
+
+#include "opbridge/dim.h"
+#include "opbridge/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  opbridge::Dim dim;
+  try {
+    dim = opbridge::Dim::parse({reinterpret_cast<const char*>(data), size});
+  } catch (const opbridge::Error&) {
+    return 0;
+  }
+  try {
+    if (opbridge::Dim::parse(dim.str()) != dim) std::abort();
+  } catch (const opbridge::Error&) {
+    // The canonical text may pass a limit of the parser that the first text kept to.
+  }
+  return 0;
+}
