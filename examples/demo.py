@@ -15,16 +15,7 @@ logging.disable(logging.WARNING)
 
 import aten_operator  # noqa: E402 - after the warnings of what it imports are off
 import models  # noqa: E402
-from scenario import Row, table  # noqa: E402
-
-SCENARIOS = (
-    "aten_operator",
-    "torchscript_operator",
-    "cpp_extension_operator",
-    "operator_once",
-    "onnx_function",
-    "exercises",
-)
+from scenario import SCENARIOS, Row, table  # noqa: E402
 
 
 class Tally:

@@ -15,6 +15,16 @@ import torch
 import opbridge
 from opbridge.runtime import run
 
+# The modules of the scenarios, in the order of the tutorial.
+SCENARIOS = (
+    "aten_operator",
+    "torchscript_operator",
+    "cpp_extension_operator",
+    "operator_once",
+    "onnx_function",
+    "exercises",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:

@@ -12,14 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
-SCENARIOS = [
-    "aten_operator",
-    "torchscript_operator",
-    "cpp_extension_operator",
-    "operator_once",
-    "onnx_function",
-    "exercises",
-]
+from scenario import SCENARIOS  # noqa: E402
 
 
 @contextlib.contextmanager
