@@ -12,7 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
-from scenario import SCENARIOS  # noqa: E402
+from scenario import SCENARIOS
 
 
 @contextlib.contextmanager
