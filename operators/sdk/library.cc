@@ -142,10 +142,15 @@ std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::spa
   std::vector<std::vector<Shape>> shapes = op.shape(arguments);
   for (const auto& output : shapes) {
     for (const Shape& shape : output) {
+      std::int64_t size = 1;
       for (const Dim& dim : shape) {
-        if (dim.is_number() && dim.number() < 0) {
+        if (!dim.is_number()) continue;
+        if (dim.number() < 0) {
           throw Error(ErrorCode::invalid_argument,
                       "the arguments give an output of negative size: " + to_string(shape));
+        }
+        if (__builtin_mul_overflow(size, std::max<std::int64_t>(dim.number(), 1), &size)) {
+          throw Error(ErrorCode::invalid_argument, "an output has more elements than memory can hold");
         }
       }
     }

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
+import torch
 from onnx import helper
 
 from opbridge import operators
@@ -67,3 +69,57 @@ def run_node(
     """The outputs of one node; ``options`` are those of :func:`node_model`."""
     feed = {name: array for name, array in inputs.items() if array is not None}
     return session(node_model(op, inputs, **options), library, threads).run(None, feed)
+
+
+def in_torch(op: str, inputs: Mapping[str, np.ndarray | None], *, domain: str, **attributes: Any) -> list[np.ndarray]:
+    """What ``torch.ops.domain.op`` returns."""
+    tensors = {name: None if array is None else torch.from_numpy(array) for name, array in inputs.items()}
+    returned = getattr(getattr(torch.ops, domain), op)(**tensors, **attributes)
+    return [tensor.numpy() for tensor in (returned if isinstance(returned, (tuple, list)) else [returned])]
+
+
+def in_onnxruntime(
+    op: str, inputs: Mapping[str, np.ndarray | None], *, domain: str, outputs: Sequence[type], **attributes: Any
+) -> list[np.ndarray]:
+    values = {name: int(value) if isinstance(value, bool) else value for name, value in attributes.items()}
+    return run_node(op, inputs, domain=domain, outputs=outputs, **values)
+
+
+def first_type(inputs: Mapping[str, np.ndarray | None]) -> type:
+    return next(array.dtype.type for array in inputs.values() if array is not None)
+
+
+def in_both_hosts(
+    op: str,
+    inputs: Mapping[str, np.ndarray | None],
+    *,
+    domain: str = "opbridge",
+    outputs: Sequence[type] | None = None,
+    **attributes: Any,
+) -> list[np.ndarray]:
+    """The outputs in PyTorch, which those in ONNX Runtime must equal to the bit. Both are fed in the order of the
+    schema; ``outputs`` are element types, by default that of the first input."""
+    kinds = outputs or [first_type(inputs)]
+    expected = in_torch(op, inputs, domain=domain, **attributes)
+    actual = in_onnxruntime(op, inputs, domain=domain, outputs=kinds, **attributes)
+    for theirs, ours in zip(actual, expected, strict=True):
+        assert theirs.dtype == ours.dtype
+        np.testing.assert_array_equal(theirs, ours)
+    return expected
+
+
+def refused_by_both_hosts(
+    message: str,
+    op: str,
+    inputs: Mapping[str, np.ndarray | None],
+    *,
+    domain: str = "opbridge",
+    outputs: Sequence[type] | None = None,
+    **attributes: Any,
+) -> None:
+    """Both hosts raise an error with the operator's name and ``message``, a regular expression."""
+    pattern = f"{domain}::{op}: .*({message})"
+    with pytest.raises(RuntimeError, match=pattern):
+        in_torch(op, inputs, domain=domain, **attributes)
+    with pytest.raises(Exception, match=pattern):
+        in_onnxruntime(op, inputs, domain=domain, outputs=outputs or [first_type(inputs)], **attributes)
