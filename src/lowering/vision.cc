@@ -1,6 +1,46 @@
+#include <limits>
+
 #include "lowering/add.h"
 
 namespace opbridge::lowering {
+namespace {
+
+// RoiAlign has regions without their images; it shifts them by half a pixel, as `aligned` asks, from opset 16
+// on.
+Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
+                int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
+  if (g.opset() < (aligned ? 16 : 10) || g.opset() >= 22) {
+    return g.op("opbridge::roi_align", input, rois, attr("spatial_scale", spatial_scale),
+                attr("pooled_height", pooled_height), attr("pooled_width", pooled_width),
+                attr("sampling_ratio", sampling_ratio), attr("aligned", static_cast<int64_t>(aligned)));
+  }
+  const Value images = g.cast(g.squeeze(g.slice(rois, 1, 0, 1), {1}), ElementType::int64);
+  std::vector<Operand> operands{input,
+                                g.slice(rois, 1, 1, 5),
+                                images,
+                                attr("spatial_scale", spatial_scale),
+                                attr("output_height", pooled_height),
+                                attr("output_width", pooled_width),
+                                attr("sampling_ratio", std::max<int64_t>(sampling_ratio, 0))};
+  if (g.opset() >= 16 && !aligned) {
+    operands.push_back(attr("coordinate_transformation_mode", std::string("output_half_pixel")));
+  }
+  return g.op_list("RoiAlign", 1, std::move(operands)).front();
+}
+
+// NonMaxSuppression is of float32, and of one score for each box of each class of each image.
+Value nms(GraphBuilder& g, Value boxes, Value scores, double iou_threshold) {
+  const bool standard = g.opset() >= 10 && boxes.element_type() == ElementType::float32 &&
+                        iou_threshold >= 0 && iou_threshold <= 1;
+  if (!standard) return g.op("opbridge::nms", boxes, scores, attr("iou_threshold", iou_threshold));
+  const Value all = g.ints({std::numeric_limits<int64_t>::max()});
+  const Value threshold = g.unsqueeze(g.scalar(iou_threshold, ElementType::float32), {0});
+  const Value kept =
+      g.op("NonMaxSuppression", g.unsqueeze(boxes, {0}), g.unsqueeze(scores, {0, 1}), all, threshold);
+  return g.gather(kept, g.scalar(2, ElementType::int64), 1);
+}
+
+}  // namespace
 
 void register_vision(SymbolicRegistry& registry) {
   auto on = add(registry);
@@ -19,6 +59,37 @@ void register_vision(SymbolicRegistry& registry) {
                    attr("strides", Ints{stride_h, stride_w}), attr("pads", Ints{pad_h, pad_w, pad_h, pad_w}),
                    attr("dilations", Ints{dilation_h, dilation_w}), attr("group", groups),
                    attr("offset_group", offset_groups));
+     });
+
+  on("torchvision::roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+     "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
+     Since{1}, roi_align);
+  on("torchvision::nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", Since{1}, nms);
+
+  on("torchvision::roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+     "SymInt pooled_width) -> (Tensor, Tensor)",
+     Since{1},
+     [](GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
+        int64_t pooled_width) {
+       return g.ops<2>("opbridge::roi_pool", input, rois, attr("spatial_scale", spatial_scale),
+                       attr("pooled_height", pooled_height), attr("pooled_width", pooled_width));
+     });
+  on("torchvision::ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+     "SymInt pooled_width, int sampling_ratio) -> (Tensor, Tensor)",
+     Since{1},
+     [](GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
+        int64_t pooled_width, int64_t sampling_ratio) {
+       return g.ops<2>("opbridge::ps_roi_align", input, rois, attr("spatial_scale", spatial_scale),
+                       attr("pooled_height", pooled_height), attr("pooled_width", pooled_width),
+                       attr("sampling_ratio", sampling_ratio));
+     });
+  on("torchvision::ps_roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+     "SymInt pooled_width) -> (Tensor, Tensor)",
+     Since{1},
+     [](GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
+        int64_t pooled_width) {
+       return g.ops<2>("opbridge::ps_roi_pool", input, rois, attr("spatial_scale", spatial_scale),
+                       attr("pooled_height", pooled_height), attr("pooled_width", pooled_width));
      });
 }
 
