@@ -1,0 +1,134 @@
+// Non-maximum suppression of rotated boxes. The arguments are those of mmcv.ops.nms_rotated.
+#include "../common/boxes.h"
+#include "../common/rotated_boxes.h"
+
+namespace opbridge::op {
+namespace {
+
+// Boxes that were kept, and circles around them: most pairs are far apart, and many circles are compared at
+// once.
+class KeptRotatedBoxes {
+ public:
+  OPBRIDGE_INLINE bool overlap_any(const RotatedBox& box, std::int64_t label, double threshold) const {
+    const auto x = static_cast<float>(box.x), y = static_cast<float>(box.y);
+    const auto radius = static_cast<float>(box.radius());
+    const double area = box.area();
+    for (std::size_t begin = 0; begin < boxes_.size(); begin += kBlock) {
+      const Block& block = circles_[begin / kBlock];
+      int near[kBlock], any = 0;
+      for (std::size_t i = 0; i < kBlock; ++i) {
+        const float dx = block.x[i] - x, dy = block.y[i] - y, reach = block.radius[i] + radius;
+        // A little more than the reach, for what float rounds away.
+        near[i] = dx * dx + dy * dy <= reach * reach * 1.001f + 1e-30f;
+        any |= near[i];
+      }
+      if (any == 0) continue;
+      for (std::size_t i = 0; i < kBlock && begin + i < boxes_.size(); ++i) {
+        if (near[i] == 0 || labels_[begin + i] != label) continue;
+        // The common area is at most the smaller one.
+        const double other = boxes_[begin + i].area();
+        if (std::min(area, other) <= threshold * std::max(area, other)) continue;
+        if (overlap(box, boxes_[begin + i], true) > threshold) return true;
+      }
+    }
+    return false;
+  }
+
+  void add(const RotatedBox& box, std::int64_t label) {
+    const std::size_t i = boxes_.size() % kBlock;
+    if (i == 0) circles_.emplace_back();
+    circles_.back().x[i] = static_cast<float>(box.x);
+    circles_.back().y[i] = static_cast<float>(box.y);
+    circles_.back().radius[i] = static_cast<float>(box.radius());
+    boxes_.push_back(box);
+    labels_.push_back(label);
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 32;
+  struct Block {
+    float x[kBlock] = {}, y[kBlock] = {}, radius[kBlock] = {};
+  };
+
+  std::vector<Block> circles_;
+  std::vector<RotatedBox> boxes_;
+  std::vector<std::int64_t> labels_;
+};
+
+// Calls keep(index) for each box that overlaps no kept one with its label by more than the threshold.
+template <class Label, class Keep>
+void suppress_rotated(const std::vector<RotatedBox>& boxes, std::span<const std::int64_t> order,
+                      double iou_threshold, const Label& label, const Keep& keep) {
+  KeptRotatedBoxes kept;
+  on_best_cpu([&]() __attribute__((always_inline)) {
+    for (const std::int64_t index : order) {
+      const RotatedBox& box = boxes[static_cast<std::size_t>(index)];
+      if (kept.overlap_any(box, label(index), iou_threshold)) continue;
+      kept.add(box, label(index));
+      keep(index);
+    }
+  });
+}
+
+template <class T>
+std::vector<RotatedBox> rotated_boxes(TensorView<const T> rows, double direction) {
+  std::vector<RotatedBox> boxes;
+  for (std::int64_t i = 0; i < rows.dim(0); ++i) {
+    boxes.push_back(RotatedBox::from(rows.slice(i).data(), direction));
+  }
+  return boxes;
+}
+
+OPBRIDGE_OPERATOR(
+    "opbridge::nms_rotated(Tensor dets, Tensor scores, float iou_threshold, Tensor? labels=None, "
+    "bool clockwise=True) -> Tensor")
+    .shape([](const Shape& dets, const Shape& scores, double, const std::optional<Shape>& labels, bool) {
+      require_boxes(dets, scores, 5);
+      if (labels) require_shape(*labels, {dets[0]}, "labels");
+      return Shape{Dim::from_data()};
+    })
+    .cpu(floating_types,
+         []<class T>(Context&, TensorView<const T> dets, TensorView<const T> scores, double iou_threshold,
+                     std::optional<TensorView<const std::int64_t>> labels, bool clockwise,
+                     Output<std::int64_t> out) {
+           std::vector<std::int64_t> kept;
+           suppress_rotated(
+               rotated_boxes(dets, clockwise ? 1 : -1), by_score(scores.data(), scores.size()), iou_threshold,
+               [&](std::int64_t index) { return labels ? (*labels)[index] : 0; },
+               [&](std::int64_t index) { kept.push_back(index); });
+           write(kept, out);
+         });
+
+// The operator of mmdeploy: boxes (image, box, 5), scores (image, class, box); rows (image, class, box),
+// those that are kept.
+OPBRIDGE_OPERATOR(
+    "mmdeploy::NMSRotated(Tensor boxes, Tensor scores, float iou_threshold, float score_threshold) -> Tensor")
+    .shape([](const Shape& boxes, const Shape& scores, double, double) {
+      require_rank(boxes, 3, "boxes");
+      require_rank(scores, 3, "scores");
+      require_shape(boxes, {boxes[0], boxes[1], 5}, "boxes");
+      require_shape(scores, {boxes[0], scores[1], boxes[1]}, "scores");
+      return Shape{Dim::from_data(), 3};
+    })
+    .cpu(floating_types, []<class T>(Context&, TensorView<const T> boxes, TensorView<const T> scores,
+                                     double iou_threshold, double score_threshold, Output<std::int64_t> out) {
+      std::vector<std::int64_t> kept;
+      for (std::int64_t image = 0; image < scores.dim(0); ++image) {
+        const std::vector<RotatedBox> here = rotated_boxes(boxes.slice(image), 1);
+        for (std::int64_t label = 0; label < scores.dim(1); ++label) {
+          const TensorView<const T> row = scores.slice(image).slice(label);
+          std::vector<std::int64_t> order = by_score(row.data(), row.size());
+          std::erase_if(order, [&](std::int64_t i) { return !(row[i] > static_cast<T>(score_threshold)); });
+          suppress_rotated(
+              here, order, iou_threshold, [](std::int64_t) { return 0; },
+              [&](std::int64_t index) {
+                kept.insert(kept.end(), {image, label, index});
+              });
+        }
+      }
+      const TensorView<std::int64_t> result = out.allocate({static_cast<std::int64_t>(kept.size()) / 3, 3});
+      std::copy(kept.begin(), kept.end(), result.begin());
+    });
+
+}  // namespace
+}  // namespace opbridge::op
