@@ -1,7 +1,7 @@
 // Deformable convolution, version 1 (Dai et al., "Deformable Convolutional Networks", 2017) and version 2,
 // which has a mask (Zhu et al., "Deformable ConvNets v2: More Deformable, Better Results", 2018). The
 // arguments are those of torchvision::deform_conv2d.
-#include "opbridge/operator.h"
+#include "../common/shapes.h"
 #include "tile.h"
 
 using namespace opbridge::op;
@@ -113,11 +113,52 @@ Dim output_size(const Dim& size, const Dim& kernel, std::int64_t stride, std::in
   return last / stride + 1;
 }
 
-void require_shape(const Shape& shape, const Shape& expected, const std::string& name) {
-  const std::string message =
-      name + " must have the shape " + to_string(expected) + ", not " + to_string(shape);
-  require(shape.size() == expected.size(), message);
-  for (std::size_t i = 0; i < shape.size(); ++i) require(shape[i] == expected[i], message);
+struct Options {
+  std::int64_t stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups;
+};
+
+Shape shape(const Shape& input, const Shape& weight, const Shape& offset, const std::optional<Shape>& mask,
+            const std::optional<Shape>& bias, const Options& o) {
+  require_rank(input, 4, "input");
+  require_rank(weight, 4, "weight");
+  require(o.stride_h > 0 && o.stride_w > 0 && o.dilation_h > 0 && o.dilation_w > 0 && o.pad_h >= 0 &&
+              o.pad_w >= 0,
+          "strides and dilations must be positive, padding must not be negative");
+  require(o.groups > 0 && o.offset_groups > 0, "groups and offset_groups must be positive");
+  const Dim &batch = input[0], &channels = input[1];
+  const Dim taps = weight[2] * weight[3];
+  require(weight[2] > 0, "the kernel must not be empty");
+  require(weight[3] > 0, "the kernel must not be empty");
+  require(channels > 0, "input must have channels");
+  require(channels == weight[1] * o.groups, "input must have groups * weight.size(1) channels");
+  require(weight[0] % o.groups == 0, "the output channels, weight.size(0), must be a multiple of groups");
+  require(channels % o.offset_groups == 0, "the channels of input must be a multiple of offset_groups");
+  const Dim out_h = output_size(input[2], weight[2], o.stride_h, o.pad_h, o.dilation_h);
+  const Dim out_w = output_size(input[3], weight[3], o.stride_w, o.pad_w, o.dilation_w);
+  require_shape(offset, {batch, Dim(2) * o.offset_groups * taps, out_h, out_w}, "offset");
+  if (mask) require_shape(*mask, {batch, taps * o.offset_groups, out_h, out_w}, "mask");
+  if (bias) require_shape(*bias, {weight[0]}, "bias");
+  return Shape{batch, weight[0], out_h, out_w};
+}
+
+template <class T>
+void run(Context& context, TensorView<const T> input, TensorView<const T> weight, TensorView<const T> offset,
+         std::optional<TensorView<const T>> mask, std::optional<TensorView<const T>> bias, const Options& o,
+         TensorView<T> out) {
+  const Geometry geometry{input.dim(1),  input.dim(2),  input.dim(3), out.dim(1),     out.dim(2), out.dim(3),
+                          weight.dim(2), weight.dim(3), o.stride_h,   o.stride_w,     o.pad_h,    o.pad_w,
+                          o.dilation_h,  o.dilation_w,  o.groups,     o.offset_groups};
+  require(geometry.height < (1 << 30) && geometry.width < (1 << 30), "the sides of input must be below 2^30");
+  run<T>(context, geometry, input, weight, offset, mask ? mask->data() : nullptr,
+         bias ? bias->data() : nullptr, out);
+}
+
+// The attributes of mmcv's operators.
+Options options_of(std::span<const std::int64_t> stride, std::span<const std::int64_t> padding,
+                   std::span<const std::int64_t> dilation, std::int64_t groups, std::int64_t deform_groups) {
+  require(stride.size() == 2 && padding.size() == 2 && dilation.size() == 2,
+          "stride, padding and dilation must have two numbers each");
+  return {stride[0], stride[1], padding[0], padding[1], dilation[0], dilation[1], groups, deform_groups};
 }
 
 }  // namespace
@@ -134,25 +175,8 @@ OPBRIDGE_OPERATOR(
               const std::optional<Shape>& bias, std::int64_t stride_h, std::int64_t stride_w,
               std::int64_t pad_h, std::int64_t pad_w, std::int64_t dilation_h, std::int64_t dilation_w,
               std::int64_t groups, std::int64_t offset_groups, bool use_mask) {
-      require(input.size() == 4, "input must have 4 dimensions, not the shape " + to_string(input));
-      require(weight.size() == 4, "weight must have 4 dimensions, not the shape " + to_string(weight));
-      require(stride_h > 0 && stride_w > 0 && dilation_h > 0 && dilation_w > 0 && pad_h >= 0 && pad_w >= 0,
-              "strides and dilations must be positive, padding must not be negative");
-      require(groups > 0 && offset_groups > 0, "groups and offset_groups must be positive");
-      const Dim &batch = input[0], &channels = input[1];
-      const Dim taps = weight[2] * weight[3];
-      require(weight[2] > 0, "the kernel must not be empty");
-      require(weight[3] > 0, "the kernel must not be empty");
-      require(channels > 0, "input must have channels");
-      require(channels == weight[1] * groups, "input must have groups * weight.size(1) channels");
-      require(weight[0] % groups == 0, "the output channels, weight.size(0), must be a multiple of groups");
-      require(channels % offset_groups == 0, "the channels of input must be a multiple of offset_groups");
-      const Dim out_h = dcn::output_size(input[2], weight[2], stride_h, pad_h, dilation_h);
-      const Dim out_w = dcn::output_size(input[3], weight[3], stride_w, pad_w, dilation_w);
-      dcn::require_shape(offset, {batch, Dim(2) * offset_groups * taps, out_h, out_w}, "offset");
-      if (mask && use_mask) dcn::require_shape(*mask, {batch, taps * offset_groups, out_h, out_w}, "mask");
-      if (bias) dcn::require_shape(*bias, {weight[0]}, "bias");
-      return Shape{batch, weight[0], out_h, out_w};
+      return dcn::shape(input, weight, offset, use_mask ? mask : std::nullopt, bias,
+                        {stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups});
     })
     .cpu(types<float, double, Half, BFloat16>,
          []<class T>(Context& context, TensorView<const T> input, TensorView<const T> weight,
@@ -160,12 +184,48 @@ OPBRIDGE_OPERATOR(
                      std::optional<TensorView<const T>> bias, std::int64_t stride_h, std::int64_t stride_w,
                      std::int64_t pad_h, std::int64_t pad_w, std::int64_t dilation_h, std::int64_t dilation_w,
                      std::int64_t groups, std::int64_t offset_groups, bool use_mask, TensorView<T> out) {
-           const dcn::Geometry geometry{input.dim(1), input.dim(2), input.dim(3),  out.dim(1),
-                                        out.dim(2),   out.dim(3),   weight.dim(2), weight.dim(3),
-                                        stride_h,     stride_w,     pad_h,         pad_w,
-                                        dilation_h,   dilation_w,   groups,        offset_groups};
-           require(geometry.height < (1 << 30) && geometry.width < (1 << 30),
-                   "the sides of input must be below 2^30");
-           dcn::run<T>(context, geometry, input, weight, offset, mask && use_mask ? mask->data() : nullptr,
-                       bias ? bias->data() : nullptr, out);
+           dcn::run<T>(context, input, weight, offset, use_mask ? mask : std::nullopt, bias,
+                       {stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups},
+                       out);
+         });
+
+// The names that mmdeploy gives mmcv's two versions in ONNX.
+OPBRIDGE_OPERATOR(
+    "mmdeploy::MMCVModulatedDeformConv2d(Tensor input, Tensor offset, Tensor mask, Tensor weight, "
+    "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, "
+    "int deform_groups=1) -> Tensor")
+    .shape([](const Shape& input, const Shape& offset, const Shape& mask, const Shape& weight,
+              const std::optional<Shape>& bias, std::span<const std::int64_t> stride,
+              std::span<const std::int64_t> padding, std::span<const std::int64_t> dilation,
+              std::int64_t groups, std::int64_t deform_groups) {
+      return dcn::shape(input, weight, offset, mask, bias,
+                        dcn::options_of(stride, padding, dilation, groups, deform_groups));
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, TensorView<const T> input, TensorView<const T> offset,
+                     TensorView<const T> mask, TensorView<const T> weight,
+                     std::optional<TensorView<const T>> bias, std::span<const std::int64_t> stride,
+                     std::span<const std::int64_t> padding, std::span<const std::int64_t> dilation,
+                     std::int64_t groups, std::int64_t deform_groups, TensorView<T> out) {
+           dcn::run<T>(context, input, weight, offset, mask, bias,
+                       dcn::options_of(stride, padding, dilation, groups, deform_groups), out);
+         });
+
+OPBRIDGE_OPERATOR(
+    "mmdeploy::MMCVDeformConv2d(Tensor input, Tensor offset, Tensor weight, int[2] stride=1, int[2] "
+    "padding=0, "
+    "int[2] dilation=1, int groups=1, int deform_groups=1) -> Tensor")
+    .shape([](const Shape& input, const Shape& offset, const Shape& weight,
+              std::span<const std::int64_t> stride, std::span<const std::int64_t> padding,
+              std::span<const std::int64_t> dilation, std::int64_t groups, std::int64_t deform_groups) {
+      return dcn::shape(input, weight, offset, std::nullopt, std::nullopt,
+                        dcn::options_of(stride, padding, dilation, groups, deform_groups));
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, TensorView<const T> input, TensorView<const T> offset,
+                     TensorView<const T> weight, std::span<const std::int64_t> stride,
+                     std::span<const std::int64_t> padding, std::span<const std::int64_t> dilation,
+                     std::int64_t groups, std::int64_t deform_groups, TensorView<T> out) {
+           dcn::run<T>(context, input, weight, offset, std::nullopt, std::nullopt,
+                       dcn::options_of(stride, padding, dilation, groups, deform_groups), out);
          });

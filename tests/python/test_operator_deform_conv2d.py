@@ -264,6 +264,21 @@ def test_hostile_arguments_are_errors_in_both_hosts(
         run_node("deform_conv2d", given, **arguments)
 
 
+@pytest.mark.parametrize("mask", [True, False])
+def test_names_of_mmdeploy(mask: bool) -> None:
+    case = Case(channels=6, size=(12, 11), stride=(2, 3), dilation=(1, 2), groups=3, offset_groups=2, mask=mask)
+    given = case.inputs()
+    inputs = {name: given[name] for name in ("input", "offset", "mask", "weight", "bias") if mask or name != "mask"}
+    if not mask:
+        del inputs["bias"]  # the first version has none
+        given["bias"] = None
+    name = "MMCVModulatedDeformConv2d" if mask else "MMCVDeformConv2d"
+    attributes = {"stride": case.stride, "padding": case.pad, "dilation": case.dilation, "groups": 3}
+    out = run_node(name, inputs, domain="mmdeploy", deform_groups=2, **attributes)[0]
+    expected = reference(Case(**{**vars(case), "bias": mask}), given)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_an_attribute_of_another_kind_is_an_error() -> None:
     with pytest.raises(Exception, match="the attribute stride_h is not of the kind of INT"):
         run_node("deform_conv2d", GOOD.inputs(), stride_h=2.0)
