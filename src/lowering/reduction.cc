@@ -4,26 +4,10 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
-
-using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
-
-std::vector<int64_t> axes_of(const Axes& axes, Value self) {
-  std::vector<int64_t> all;
-  if (axes && !axes->empty()) return wrap_axes(*axes, self.rank());
-  for (int64_t axis = 0; axis < self.rank(); ++axis) all.push_back(axis);
-  return all;
-}
-
-// How many elements make one element of the result.
-Dim count_of(Value self, const Axes& axes) {
-  Dim count(1);
-  if (self.rank() == 0) return count;
-  for (int64_t axis : axes_of(axes, self)) count = count * self.dim(axis);
-  return count;
-}
 
 Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
   return g.cast(g.size(count_of(self, axes)), self.element_type());
@@ -32,13 +16,6 @@ Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
 // One ONNX reduction, in the type of PyTorch's result.
 Value reduce(GraphBuilder& g, std::string_view op, Value self, const Axes& axes, bool keepdim) {
   return in_kernel_type(g, self, [&](Value x) { return g.reduce(op, x, axes_of(axes, x), keepdim); });
-}
-
-// Of a value in a kernel type. ReduceMean of nothing is left open by ONNX, and NaN in PyTorch.
-Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  if (count_of(x, axes).is(0))
-    return g.op("Div", g.reduce("ReduceSum", x, axes_of(axes, x), keepdim), g.scalar_like(x, 0));
-  return g.reduce("ReduceMean", x, axes_of(axes, x), keepdim);
 }
 
 Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
@@ -88,43 +65,6 @@ struct MomentsOf {
   }
 };
 
-// Greatest or least elements. ONNX leaves open what ReduceMax and ArgMax make of NaN; in PyTorch it wins.
-class Extremum {
- public:
-  Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {
-    const ElementType type = self.element_type();
-    x_ = operand(g, self, type);
-    if (is_floating_point(type)) nan_ = g.cast(g.op("IsNaN", x_), ElementType::int32);
-  }
-
-  // In the kernel type.
-  Value value(const Axes& axes, bool keepdim) {
-    Value result = g_.reduce(greatest_ ? "ReduceMax" : "ReduceMin", x_, axes_of(axes, x_), keepdim);
-    if (!nan_) return result;
-    return g_.op("Where", any_nan(axes, keepdim), g_.scalar_like(x_, NAN), result);
-  }
-
-  Value place(int64_t axis, bool keepdim) {
-    if (x_.rank() == 0) return g_.scalar(0, ElementType::int64);
-    auto first = [&](const char* op, Value value) {
-      return g_.op(op, value, attr("axis", wrap_axis(axis, x_.rank())), attr("keepdims", keepdim));
-    };
-    Value result = first(greatest_ ? "ArgMax" : "ArgMin", x_);
-    if (!nan_) return result;
-    return g_.op("Where", any_nan(std::vector{axis}, keepdim), first("ArgMax", nan_), result);
-  }
-
- private:
-  Value any_nan(const Axes& axes, bool keepdim) {
-    return g_.cast(g_.reduce("ReduceMax", nan_, axes_of(axes, x_), keepdim), ElementType::boolean);
-  }
-
-  GraphBuilder& g_;
-  bool greatest_;
-  Value x_;
-  Value nan_;  // int32: 1 where x is NaN; none for integers
-};
-
 Value extremum(GraphBuilder& g, bool greatest, Value self, const Axes& axes, bool keepdim) {
   return g.cast(Extremum(g, greatest, self).value(axes, keepdim), self.element_type());
 }
@@ -148,27 +88,9 @@ Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdi
   return g.cast(x, g.result().element_type);
 }
 
-Value vector_norm(GraphBuilder& g, Value self, double order, const Axes& axes, bool keepdim) {
-  return in_kernel_type(g, self, [&](Value x) {
-    auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
-    if (order == 1) return over("ReduceL1", x);
-    if (order == 2) return over("ReduceL2", x);
-    Value size = g.op("Abs", x);
-    if (std::isinf(order)) {
-      Value result = Extremum(g, order > 0, size).value(axes, keepdim);
-      return result;
-    }
-    if (order == 0) {
-      Value zero = g.op("Equal", x, g.scalar_like(x, 0));
-      return over("ReduceSum", g.cast(g.op("Not", zero), x.element_type()));
-    }
-    Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
-    return g.op("Pow", sum, g.scalar_like(x, 1 / order));
-  });
-}
-
 Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, const Axes& axes, bool keepdim) {
-  return vector_norm(g, self, order ? order->to_double() : 2, axes, keepdim);
+  return in_kernel_type(
+      g, self, [&](Value x) { return vector_norm(g, x, order ? order->to_double() : 2, axes, keepdim); });
 }
 
 Value count_nonzero(GraphBuilder& g, Value self, const Axes& axes) {

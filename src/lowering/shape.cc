@@ -146,6 +146,11 @@ void register_shape(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, Ignored, Ignored) { return g.expand(self, *g.result().dims); });
   on("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return g.expand(self, *g.result().dims); });
+  on("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]", Since{9},
+     [](GraphBuilder& g, std::vector<Value> tensors) {
+       for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = g.expand(tensors[i], *g.result(i).dims);
+       return tensors;
+     });
   on("aten::broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return g.expand(self, *g.result().dims); });
 

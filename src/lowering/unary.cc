@@ -40,7 +40,12 @@ Value entr(GraphBuilder& g, Value x) {
 
 Value logit(GraphBuilder& g, Value self, std::optional<double> eps) {
   return in_kernel_type(g, self, [&](Value x) {
-    if (eps && *eps >= 0) x = g.op("Clip", x, constant(g, x, *eps), constant(g, x, 1 - *eps));
+    if (eps && *eps >= 0) {
+      Value low = constant(g, x, *eps), high = constant(g, x, 1 - *eps);
+      // Where the bounds cross, PyTorch asks for the lower one first.
+      x = *eps > 0.5 ? g.op("Where", g.op("Less", x, low), low, g.op("Min", x, high))
+                     : g.op("Clip", x, low, high);
+    }
     return g.op("Log", g.op("Div", x, g.op("Sub", constant(g, x, 1), x)));
   });
 }

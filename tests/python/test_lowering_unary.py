@@ -46,6 +46,7 @@ FUNCTIONS = {
     "log2": torch.log2,
     "logit": torch.logit,
     "logit eps": lambda x: torch.logit(x, 0.1),
+    "logit, bounds crossed": lambda x: torch.logit(x, 0.6),
     "nan_to_num": torch.nan_to_num,
     "nan_to_num chosen": lambda x: torch.nan_to_num(x, 1.0, 2.0, 3.0),
     "neg": torch.neg,

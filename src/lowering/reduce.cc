@@ -1,0 +1,69 @@
+#include "lowering/reduce.h"
+
+#include <cmath>
+
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+
+std::vector<int64_t> axes_of(const Axes& axes, Value value) {
+  if (axes && !axes->empty()) return wrap_axes(*axes, value.rank());
+  std::vector<int64_t> all;
+  for (int64_t axis = 0; axis < value.rank(); ++axis) all.push_back(axis);
+  return all;
+}
+
+Dim count_of(Value value, const Axes& axes) {
+  Dim count(1);
+  if (value.rank() == 0) return count;
+  for (int64_t axis : axes_of(axes, value)) count = count * value.dim(axis);
+  return count;
+}
+
+Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  if (count_of(x, axes).is(0))
+    return g.op("Div", g.reduce("ReduceSum", x, axes_of(axes, x), keepdim), g.scalar_like(x, 0));
+  return g.reduce("ReduceMean", x, axes_of(axes, x), keepdim);
+}
+
+Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
+  auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
+  if (order == 1) return over("ReduceL1", x);
+  if (order == 2) return over("ReduceL2", x);
+  if (order == 0) {
+    Value zero = g.op("Equal", x, g.scalar_like(x, 0));
+    return over("ReduceSum", g.cast(g.op("Not", zero), x.element_type()));
+  }
+  Value size = g.op("Abs", x);
+  if (std::isinf(order)) return Extremum(g, order > 0, size).value(axes, keepdim);
+  Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
+  return g.op("Pow", sum, g.scalar_like(x, 1 / order));
+}
+
+Extremum::Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {
+  const ElementType type = self.element_type();
+  x_ = operand(g, self, type);
+  if (is_floating_point(type)) nan_ = g.cast(g.op("IsNaN", x_), ElementType::int32);
+}
+
+Value Extremum::value(const Axes& axes, bool keepdim) {
+  Value result = g_.reduce(greatest_ ? "ReduceMax" : "ReduceMin", x_, axes_of(axes, x_), keepdim);
+  if (!nan_) return result;
+  return g_.op("Where", any_nan(axes, keepdim), g_.scalar_like(x_, NAN), result);
+}
+
+Value Extremum::place(int64_t axis, bool keepdim) {
+  if (x_.rank() == 0) return g_.scalar(0, ElementType::int64);
+  auto first = [&](const char* op, Value value) {
+    return g_.op(op, value, attr("axis", wrap_axis(axis, x_.rank())), attr("keepdims", keepdim));
+  };
+  Value result = first(greatest_ ? "ArgMax" : "ArgMin", x_);
+  if (!nan_) return result;
+  return g_.op("Where", any_nan(std::vector{axis}, keepdim), first("ArgMax", nan_), result);
+}
+
+Value Extremum::any_nan(const Axes& axes, bool keepdim) {
+  return g_.cast(g_.reduce("ReduceMax", nan_, axes_of(axes, x_), keepdim), ElementType::boolean);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,42 @@
+// Reductions that other lowerings are made of. Values are in a kernel type (see common.h).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge::lowering {
+
+using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
+
+std::vector<int64_t> axes_of(const Axes& axes, Value value);
+
+// How many elements make one element of the result.
+Dim count_of(Value value, const Axes& axes);
+
+// NaN for no elements, as in PyTorch; ONNX leaves that open.
+Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
+
+// The p-norm of order `order`: also 0 (how many are not 0) and the infinities (greatest and least size).
+Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim);
+
+// Greatest or least elements and their places. ONNX leaves open what ReduceMax and ArgMax make of NaN; in
+// PyTorch it wins.
+class Extremum {
+ public:
+  // `self` is cast to its kernel type.
+  Extremum(GraphBuilder& g, bool greatest, Value self);
+
+  Value value(const Axes& axes, bool keepdim);    // in the kernel type
+  Value place(int64_t axis, bool keepdim);        // int64
+  Value any_nan(const Axes& axes, bool keepdim);  // bool; of floating point only
+
+ private:
+  GraphBuilder& g_;
+  bool greatest_;
+  Value x_;
+  Value nan_;  // int32: 1 where x is NaN; none for integers
+};
+
+}  // namespace opbridge::lowering

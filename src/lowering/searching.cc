@@ -1,0 +1,72 @@
+// Whether, and where, values are among others.
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+Value isin(GraphBuilder& g, Value elements, Value tests, bool invert) {
+  const Value both[] = {elements, tests};
+  const ElementType type = result_type(g, both);
+  Value x = g.unsqueeze(operand(g, elements, type), {-1});
+  Value among = operand(g, tests, type);
+  among = g.reshape(among, std::vector{element_count(among)});
+  Value equal = g.cast(g.op("Equal", x, among), ElementType::int32);
+  Value found = g.cast(g.reduce("ReduceSum", equal, {-1}, false), ElementType::boolean);
+  return invert ? g.op("Not", found) : found;
+}
+
+// How many of the boundaries lie before each value: those below it, or with `right` also those equal to it.
+// NaN comes after all of them.
+Value place_among(GraphBuilder& g, Value boundaries, Value values, bool right) {
+  const Value both[] = {boundaries, values};
+  const ElementType type = result_type(g, both);
+  Value edges = operand(g, boundaries, type), x = operand(g, values, type);
+  if (edges.rank() > 1) edges = g.unsqueeze(edges, {-2});  // a row for each row of values
+  Value before = g.op("Not", g.op(right ? "Greater" : "GreaterOrEqual", edges, g.unsqueeze(x, {-1})));
+  Value counts = g.cast(before, g.result().element_type);
+  return g.reduce("ReduceSum", counts, {-1}, false);
+}
+
+Value searchsorted(GraphBuilder& g, Value sequence, Value self, Ignored, bool right,
+                   std::optional<std::string> side, std::optional<Value> sorter) {
+  if (sorter) sequence = g.op("GatherElements", sequence, *sorter, attr("axis", -1));
+  return place_among(g, sequence, self, right || side == "right");
+}
+
+Value bucketize(GraphBuilder& g, Value self, Value boundaries, Ignored, bool right) {
+  return place_among(g, boundaries, self, right);
+}
+
+}  // namespace
+
+void register_searching(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  auto is_in = [](GraphBuilder& g, Value elements, Value tests, Ignored, bool invert) {
+    return isin(g, elements, tests, invert);
+  };
+  on("aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, "
+     "bool invert=False) -> Tensor",
+     Since{13}, is_in);
+  on("aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, "
+     "bool invert=False) -> Tensor",
+     Since{13}, is_in);
+  on("aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, "
+     "bool invert=False) -> Tensor",
+     Since{13}, is_in);
+  on("aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, "
+     "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+     Since{13}, searchsorted);
+  on("aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
+     "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
+     Since{13}, searchsorted);
+  on("aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
+     "Tensor",
+     Since{13}, bucketize);
+  on("aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
+     "Tensor",
+     Since{13}, bucketize);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,182 @@
+// Order statistics: quantiles and the median without NaN. Histograms.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// The elements in ascending order along a new last dim; what is NaN stands behind them.
+struct Rows {
+  Value sorted, places;
+  Value numbers;  // int64: how many are not NaN, of each row; the last dim is 1
+  Value has_nan;  // bool, alike
+};
+
+std::vector<int64_t> moved(int64_t rank, int64_t from, int64_t to) {
+  std::vector<int64_t> permutation(rank);
+  std::iota(permutation.begin(), permutation.end(), 0);
+  permutation.erase(permutation.begin() + from);
+  permutation.insert(permutation.begin() + to, from);
+  return permutation;
+}
+
+Value flat(GraphBuilder& g, Value self) { return g.reshape(self, std::vector{element_count(self)}); }
+
+Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
+  Rows rows;
+  Value x = g.transpose(self, moved(self.rank(), axis, self.rank() - 1));
+  Value nan = g.op("IsNaN", x);
+  Value counted = g.op("Where", nan, g.scalar_like(x, INFINITY), x);
+  auto [values, places] =
+      g.ops<2>("TopK", counted, g.sizes({x.dim(-1)}), attr("axis", -1), attr("largest", 0));
+  rows.sorted = values;
+  rows.places = places;
+  for (Value value : {values, places}) value.get()->type = ir::TensorType{value.element_type(), x.dims()};
+  Value numbers = g.cast(g.op("Not", nan), ElementType::int64);
+  rows.numbers = g.reduce("ReduceSum", numbers, {-1}, true);
+  rows.has_nan = g.op("Less", rows.numbers, g.dim_of(x, -1));
+  return rows;
+}
+
+// The elements at `places`, int64, counted from 0 along the last dim.
+Value at(GraphBuilder& g, Value rows, Value places) {
+  return g.op("GatherElements", rows, places, attr("axis", -1));
+}
+
+Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
+               const std::string& interpolation, bool ignore_nan) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  const int64_t rank = x.rank();
+  if (!dim || rank == 0) x = flat(g, x);
+  const int64_t axis = dim && rank > 0 ? wrap_axis(*dim, rank) : 0;
+  const Rows rows = sorted_rows(g, x, axis);
+  const bool single = q.rank() == 0;
+  Value fraction = operand(g, single ? g.unsqueeze(q, {0}) : q, type);
+
+  // Ranks of shape (…, number of q), in float64 as in PyTorch since 2.15.
+  Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
+  Value last = g.op("Sub", rows.numbers, one);
+  if (!ignore_nan) last = g.op("Sub", g.dim_of(x, axis), one);
+  constexpr ElementType wide = ElementType::float64;
+  Value rank_of = g.op("Mul", g.cast(fraction, wide), g.cast(g.op("Max", last, zero), wide));
+  std::vector<Dim> dims = rows.sorted.dims();
+  dims.back() = fraction.dim(0);
+  if (!ignore_nan) rank_of = g.expand(rank_of, dims);
+  auto element = [&](const char* rounding) {
+    return at(g, rows.sorted, g.cast(g.op(rounding, rank_of), ElementType::int64));
+  };
+  Value result;
+  if (interpolation == "nearest") {
+    result = element("Round");
+  } else if (interpolation == "lower") {
+    result = element("Floor");
+  } else if (interpolation == "higher") {
+    result = element("Ceil");
+  } else {
+    Value below = element("Floor"), above = element("Ceil");
+    Value weight = interpolation == "midpoint"
+                       ? g.scalar_like(x, 0.5)
+                       : g.cast(g.op("Sub", rank_of, g.op("Floor", rank_of)), x.element_type());
+    Value step = g.op("Mul", weight, g.op("Sub", above, below));
+    // Between two equal infinities there is no step.
+    result = g.op("Where", g.op("Equal", above, below), below, g.op("Add", below, step));
+  }
+  Value undefined = ignore_nan ? g.op("Equal", rows.numbers, zero) : rows.has_nan;
+  result = g.op("Where", undefined, g.scalar_like(x, NAN), result);
+  result.get()->type = ir::TensorType{x.element_type(), dims};
+  result = g.transpose(result, moved(result.rank(), result.rank() - 1, 0));
+  return g.cast(g.reshape(result, *g.result().dims), type);
+}
+
+// The lower one of two in the middle of what is not NaN.
+std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
+  const Rows rows = sorted_rows(g, x, wrap_axis(dim, x.rank()));
+  Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
+  Value before = g.op("Max", g.op("Sub", rows.numbers, one), zero);
+  Value middle = g.op("Div", before, g.scalar(2, ElementType::int64));
+  Value none = g.op("Equal", rows.numbers, zero);
+  Value median = g.op("Where", none, g.scalar_like(x, NAN), at(g, rows.sorted, middle));
+  const std::vector<Dim>& dims = *g.result().dims;
+  return {g.cast(g.reshape(median, dims), type), g.reshape(at(g, rows.places, middle), dims)};
+}
+
+// How often each of 0, 1, … count - 1 is among `places` (1-d int64), each time counted as its weight.
+Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
+  Value bins = g.op("Range", g.scalar(0, ElementType::int64), count, g.scalar(1, ElementType::int64));
+  bins.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{(*g.result().dims)[0]}};
+  Value in_bin = g.op("Equal", g.unsqueeze(bins, {1}), g.unsqueeze(places, {0}));
+  Value counted = g.op("Where", in_bin, weights, g.scalar_like(weights, 0));
+  return g.reduce("ReduceSum", counted, {1}, false);
+}
+
+Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim minlength) {
+  const ElementType type = g.result().element_type;
+  Value places = g.cast(self, ElementType::int64);
+  Value greatest = g.reduce("ReduceMax", places, {0}, false);
+  Value needed = g.op("Add", greatest, g.scalar(1, ElementType::int64));
+  Value weight = weights ? operand(g, *weights, type) : g.scalar(1, type);
+  return g.cast(occurrences(g, places, g.op("Max", needed, g.size(minlength)), weight), type);
+}
+
+// Bins of equal width; what lies outside counts nowhere, and the upper end belongs to the last bin.
+Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
+  return in_kernel_type(g, flat(g, self), [&](Value x) {
+    Value low = g.scalar_like(x, min), high = g.scalar_like(x, max);
+    if (min.to_double() == max.to_double()) {
+      low = g.reduce("ReduceMin", x, {}, false);
+      high = g.reduce("ReduceMax", x, {}, false);
+      Value same = g.op("Equal", low, high), one = g.scalar_like(x, 1);
+      low = g.op("Where", same, g.op("Sub", low, one), low);
+      high = g.op("Where", same, g.op("Add", high, one), high);
+    }
+    Value scaled = g.op("Mul", g.op("Sub", x, low), g.scalar_like(x, bins));
+    Value place = g.cast(g.op("Div", scaled, g.op("Sub", high, low)), ElementType::int64);
+    place = g.op("Min", place, g.scalar(bins - 1, ElementType::int64));
+    Value outside = g.op("Or", g.op("Less", x, low), g.op("Greater", x, high));
+    place = g.op("Where", outside, g.scalar(-1, ElementType::int64), place);
+    return occurrences(g, place, g.scalar(bins, ElementType::int64), g.scalar_like(x, 1));
+  });
+}
+
+}  // namespace
+
+void register_statistics(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  for (const bool ignore_nan : {false, true}) {
+    const char* name = ignore_nan ? "nanquantile" : "quantile";
+    on(fmt::format("aten::{}(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, "
+                   "str interpolation=\"linear\") -> Tensor",
+                   name),
+       Since{13},
+       [ignore_nan](GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim, Ignored,
+                    std::string interpolation) {
+         return quantile(g, self, q, dim, interpolation, ignore_nan);
+       });
+    on(fmt::format("aten::{}.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, "
+                   "str interpolation=\"linear\") -> Tensor",
+                   name),
+       Since{13},
+       [ignore_nan](GraphBuilder& g, Value self, double q, std::optional<int64_t> dim, Ignored,
+                    std::string interpolation) {
+         return quantile(g, self, g.number(q), dim, interpolation, ignore_nan);
+       });
+  }
+  on("aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     Since{13}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return nanmedian(g, self, dim); });
+  on("aten::nanmedian(Tensor self) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self) { return nanmedian(g, flat(g, self), 0)[0]; });
+  on("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Since{13}, bincount);
+  on("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Since{13}, histc);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,162 @@
+"""Loss functions, with each reduction."""
+
+import functools
+
+import pytest
+import torch
+from lowering_check import check
+from torch.nn import functional as F
+
+REDUCTIONS = ["none", "mean", "sum"]
+
+
+def with_reductions(functions):
+    return {
+        f"{name}, {reduction}": functools.partial(function, reduction=reduction)
+        for name, function in functions.items()
+        for reduction in REDUCTIONS
+    }
+
+
+ELEMENTWISE = with_reductions(
+    {
+        "mse": F.mse_loss,
+        "l1": F.l1_loss,
+        "smooth_l1": F.smooth_l1_loss,
+        "smooth_l1, beta": functools.partial(F.smooth_l1_loss, beta=0.3),
+        "smooth_l1, beta 0": functools.partial(F.smooth_l1_loss, beta=0.0),
+        "huber": functools.partial(F.huber_loss, delta=0.7),
+        "poisson_nll": F.poisson_nll_loss,
+        "poisson_nll, full": functools.partial(F.poisson_nll_loss, log_input=False, full=True),
+        "bce": lambda x, t, reduction: F.binary_cross_entropy(x.sigmoid(), t.sigmoid(), reduction=reduction),
+        "bce at the ends": lambda x, t, reduction: F.binary_cross_entropy(
+            (x > 0).to(x.dtype), t.sigmoid(), reduction=reduction
+        ),
+        "bce, weight": lambda x, t, reduction: F.binary_cross_entropy(
+            x.sigmoid(), t.sigmoid(), weight=t[0], reduction=reduction
+        ),
+        "bce of logits": lambda x, t, reduction: F.binary_cross_entropy_with_logits(
+            x * 40, t.sigmoid(), weight=t[0], pos_weight=t[1] + 1, reduction=reduction
+        ),
+        "kl_div": F.kl_div,
+        "kl_div of zero": lambda x, t, reduction: F.kl_div(x, t.round(), reduction=reduction),
+        "kl_div of logarithms": functools.partial(F.kl_div, log_target=True),
+        "soft_margin": F.soft_margin_loss,
+        "hinge_embedding": lambda x, t, reduction: F.hinge_embedding_loss(
+            x, t.round().clamp(0, 1) * 2 - 1, reduction=reduction
+        ),
+        "multilabel_soft_margin": F.multilabel_soft_margin_loss,
+    }
+)
+OF_VECTORS = with_reductions(
+    {
+        "cosine_embedding": lambda a, b, c, reduction: F.cosine_embedding_loss(
+            a, b, (c[:, 0] > 0) * 2 - 1, margin=0.2, reduction=reduction
+        ),
+        "margin_ranking": lambda a, b, c, reduction: F.margin_ranking_loss(
+            a, b, c.sign(), margin=0.2, reduction=reduction
+        ),
+        "triplet_margin": F.triplet_margin_loss,
+        "triplet_margin, swap": functools.partial(F.triplet_margin_loss, swap=True, p=1.0, margin=0.5),
+    }
+)
+OF_CLASSES = with_reductions(
+    {
+        "nll": lambda x, t, w, reduction: F.nll_loss(x, t, reduction=reduction),
+        "nll, weight": lambda x, t, w, reduction: F.nll_loss(x, t, w, ignore_index=1, reduction=reduction),
+        "cross_entropy": lambda x, t, w, reduction: F.cross_entropy(x, t, reduction=reduction),
+        "cross_entropy, weight": lambda x, t, w, reduction: F.cross_entropy(
+            x, t, w, ignore_index=2, reduction=reduction
+        ),
+        "cross_entropy, smoothing": lambda x, t, w, reduction: F.cross_entropy(
+            x, t, w, ignore_index=2, label_smoothing=0.2, reduction=reduction
+        ),
+        "cross_entropy of probabilities": lambda x, t, w, reduction: F.cross_entropy(
+            x, x.softmax(1), w, label_smoothing=0.1, reduction=reduction
+        ),
+    }
+)
+MARGINS = with_reductions(
+    {
+        "multi_margin": lambda x, t, w, reduction: F.multi_margin_loss(x, t, reduction=reduction),
+        "multi_margin, squares": lambda x, t, w, reduction: F.multi_margin_loss(
+            x, t, p=2, margin=0.5, weight=w, reduction=reduction
+        ),
+    }
+)
+
+
+def positive(*dims, dtype=torch.float32):
+    return torch.rand(*dims, dtype=dtype) + 0.1
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_elementwise(opset):
+    torch.manual_seed(0)
+    rows = torch.export.Dim("rows")
+    check(
+        ELEMENTWISE,
+        torch.randn(3, 4).abs(),
+        positive(3, 4) * 2,
+        opset=opset,
+        dynamic=[{0: rows}, {0: rows}],
+        also=[(torch.randn(6, 4).abs(), positive(6, 4))],
+    )
+
+
+def test_elementwise_float64():
+    torch.manual_seed(0)
+    check(ELEMENTWISE, positive(3, 4, dtype=torch.float64), positive(3, 4, dtype=torch.float64))
+
+
+def test_vectors():
+    torch.manual_seed(0)
+    check(OF_VECTORS, torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 4))
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_classes(opset):
+    torch.manual_seed(0)
+    target, weight = torch.tensor([0, 2, 1, 4, 2]), positive(5)
+    rows = torch.export.Dim("rows")
+    check(
+        OF_CLASSES | MARGINS,
+        torch.randn(5, 5),
+        target,
+        weight,
+        opset=opset,
+        dynamic=[{0: rows}, {0: rows}, {}],
+        also=[(torch.randn(2, 5), target[:2].clone(), weight)],
+    )
+
+
+def test_classes_of_pixels():
+    torch.manual_seed(0)
+    check(OF_CLASSES, torch.randn(2, 3, 4, 5), torch.randint(0, 3, (2, 4, 5)), positive(3))
+
+
+def test_classes_of_one_sample():
+    torch.manual_seed(0)
+    check(
+        {k: f for k, f in OF_CLASSES.items() if "prob" not in k} | MARGINS, torch.randn(4), torch.tensor(3), positive(4)
+    )
+
+
+def test_all_ignored():
+    check(OF_CLASSES, torch.randn(2, 3), torch.tensor([2, 2]), positive(3))
+
+
+def test_multilabel_margin():
+    functions = with_reductions({"multilabel_margin": F.multilabel_margin_loss})
+    target = torch.tensor([[1, 0, -1, 2], [3, -1, 1, 0], [-1, 0, 0, 0]])
+    check(functions, torch.randn(3, 4), target)
+    check(functions, torch.randn(4), target[0].clone())
+
+
+def test_broadcast():
+    check({"mse": F.mse_loss, "l1": F.l1_loss, "huber": F.huber_loss}, torch.randn(3, 4), torch.randn(4))
+
+
+def test_empty():
+    functions = {name: f for name, f in ELEMENTWISE.items() if name.startswith(("mse", "l1", "kl_div,"))}
+    check(functions, torch.zeros(0, 4), torch.zeros(0, 4))
