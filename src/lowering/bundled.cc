@@ -5,6 +5,7 @@ namespace opbridge {
 SymbolicRegistry SymbolicRegistry::with_bundled() {
   SymbolicRegistry registry;
   lowering::register_activation(registry);
+  lowering::register_adaptive_pooling(registry);
   lowering::register_arithmetic(registry);
   lowering::register_attention(registry);
   lowering::register_bitwise(registry);
@@ -15,21 +16,25 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_creation(registry);
   lowering::register_cumulative(registry);
   lowering::register_distance(registry);
+  lowering::register_embedding_bag(registry);
   lowering::register_indexing(registry);
   lowering::register_indexing_write(registry);
   lowering::register_linear(registry);
   lowering::register_loss(registry);
   lowering::register_normalization(registry);
+  lowering::register_patches(registry);
   lowering::register_pooling(registry);
   lowering::register_recurrent(registry);
   lowering::register_reduction(registry);
   lowering::register_resize(registry);
+  lowering::register_sampling(registry);
   lowering::register_searching(registry);
   lowering::register_shape(registry);
   lowering::register_sorting(registry);
   lowering::register_special(registry);
   lowering::register_statistics(registry);
   lowering::register_unary(registry);
+  lowering::register_unique(registry);
   lowering::register_views(registry);
   lowering::register_vision(registry);
   return registry;

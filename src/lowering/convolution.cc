@@ -28,6 +28,16 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
     pads = padding;
     pads.insert(pads.end(), padding.begin(), padding.end());
   }
+  std::vector<int64_t> output_padding = per_axis(c.output_padding, axes);
+  if (c.transposed) {
+    // Padding takes from the end of the result what output_padding adds; ONNX Runtime takes only as much of
+    // the latter as the stride leaves open.
+    for (size_t i = 0; i < axes; ++i) {
+      const int64_t both = std::min(pads[axes + i], output_padding[i]);
+      pads[axes + i] -= both;
+      output_padding[i] -= both;
+    }
+  }
   std::vector<Operand> operands{x,
                                 weight,
                                 bias,
@@ -35,7 +45,7 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                                 attr("pads", std::move(pads)),
                                 attr("dilations", per_axis(c.dilation, axes)),
                                 attr("group", c.groups)};
-  if (c.transposed) operands.push_back(attr("output_padding", per_axis(c.output_padding, axes)));
+  if (c.transposed) operands.push_back(attr("output_padding", std::move(output_padding)));
   Value result = g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
   if (batched) return result;
   if (!result.ranked())

@@ -62,6 +62,26 @@ std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar&
   return linspace<float>(static_cast<float>(start.to_double()), static_cast<float>(end.to_double()), steps);
 }
 
+// Of ends that are data: the same, when the model runs.
+Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
+  const ElementType type = g.result().element_type;
+  const ElementType wide = is_integral(type) ? ElementType::float64 : kernel_type(type);
+  start = g.cast(g.cast(start, type), wide);
+  end = g.cast(g.cast(end, type), wide);
+  std::vector<double> places(steps);
+  std::vector<uint8_t> first_half(steps);
+  for (int64_t i = 0; i < steps; ++i) {
+    first_half[i] = i < steps / 2 || steps == 1;
+    places[i] = static_cast<double>(first_half[i] ? i : steps - 1 - i);
+  }
+  Value step = g.op("Div", g.op("Sub", end, start), g.scalar(std::max<int64_t>(steps - 1, 1), wide));
+  Value way =
+      g.op("Mul", step, g.cast(g.constant(ir::Weight::of(std::span<const double>(places), {steps})), wide));
+  Value from_start =
+      g.cast(g.constant(ir::Weight::of(std::span<const uint8_t>(first_half), {steps})), ElementType::boolean);
+  return g.op("Where", from_start, g.op("Add", start, way), g.op("Sub", end, way));
+}
+
 Value eye(GraphBuilder& g) {
   const ElementType type = g.result().element_type, kernel = kernel_type(type);
   return g.cast(g.op("EyeLike", filled(g, *g.result().dims, 0, kernel), attr("dtype", kernel)), type);
@@ -104,7 +124,9 @@ Value triangle_indices(GraphBuilder& g, bool upper, int64_t rows, int64_t column
 
 Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
   if (classes < 0) g.refuse("the number of classes depends on the values; pass num_classes");
-  return g.op("OneHot", self, g.scalar(classes, ElementType::int64), g.ints({0, 1}));
+  Value indices = self.rank() == 0 ? g.unsqueeze(self, {0}) : self;
+  Value result = g.op("OneHot", indices, g.scalar(classes, ElementType::int64), g.ints({0, 1}));
+  return self.rank() == 0 ? g.squeeze(result, {0}) : result;
 }
 
 }  // namespace
@@ -195,6 +217,21 @@ void register_creation(SymbolicRegistry& registry) {
        for (double& value : values) value = std::pow(base, value);
        return from_numbers(g, values, {steps});
      });
+
+  for (const char* ends : {"Tensor_Tensor(Tensor start, Tensor end", "Tensor_Scalar(Tensor start, Scalar end",
+                           "Scalar_Tensor(Scalar start, Tensor end"}) {
+    on(fmt::format("aten::linspace.{}, int steps, *, {}) -> Tensor", ends, kOptions), Since{9},
+       [](GraphBuilder& g, Value start, Value end, int64_t steps, Ignored, Ignored, Ignored, Ignored) {
+         return g.cast(linspace(g, start, end, steps), g.result().element_type);
+       });
+    on(fmt::format("aten::logspace.{}, int steps, float base=10., *, {}) -> Tensor", ends, kOptions),
+       Since{9},
+       [](GraphBuilder& g, Value start, Value end, int64_t steps, double base, Ignored, Ignored, Ignored,
+          Ignored) {
+         Value exponents = linspace(g, start, end, steps);
+         return g.cast(g.op("Pow", g.scalar_like(exponents, base), exponents), g.result().element_type);
+       });
+  }
 
   on(fmt::format("aten::eye(SymInt n, *, {}) -> Tensor", kOptions), Since{9},
      [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) { return eye(g); });

@@ -6,6 +6,7 @@
 namespace opbridge::lowering {
 
 void register_activation(SymbolicRegistry& registry);
+void register_adaptive_pooling(SymbolicRegistry& registry);
 void register_arithmetic(SymbolicRegistry& registry);
 void register_attention(SymbolicRegistry& registry);
 void register_bitwise(SymbolicRegistry& registry);
@@ -16,23 +17,26 @@ void register_convolution(SymbolicRegistry& registry);
 void register_creation(SymbolicRegistry& registry);
 void register_cumulative(SymbolicRegistry& registry);
 void register_distance(SymbolicRegistry& registry);
+void register_embedding_bag(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
 void register_indexing_write(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
 void register_loss(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
+void register_patches(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
 void register_recurrent(SymbolicRegistry& registry);
 void register_reduction(SymbolicRegistry& registry);
 void register_resize(SymbolicRegistry& registry);
+void register_sampling(SymbolicRegistry& registry);
 void register_searching(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);
 void register_sorting(SymbolicRegistry& registry);
 void register_special(SymbolicRegistry& registry);
 void register_statistics(SymbolicRegistry& registry);
 void register_unary(SymbolicRegistry& registry);
+void register_unique(SymbolicRegistry& registry);
 void register_views(SymbolicRegistry& registry);
-
 void register_vision(SymbolicRegistry& registry);
 
 }  // namespace opbridge::lowering

@@ -23,6 +23,17 @@ Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta,
   return g.op("Add", scaled(product, alpha), scaled(self, beta));
 }
 
+// a W b for each W of `weight` (out, in of a, in of b).
+Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Value> bias) {
+  std::vector<Dim> dims(a.dims().begin(), a.dims().end() - 1);
+  dims.push_back(weight.dim(0));
+  dims.push_back(weight.dim(2));
+  Value matrix = g.reshape(g.transpose(weight, {1, 0, 2}), {weight.dim(1), weight.dim(0) * weight.dim(2)});
+  Value rows = g.reshape(g.op("MatMul", a, matrix), dims);  // (…, out, in of b)
+  Value result = g.squeeze(g.op("MatMul", rows, g.unsqueeze(b, {-1})), {-1});
+  return bias ? g.op("Add", result, *bias) : result;
+}
+
 }  // namespace
 
 void register_linear(SymbolicRegistry& registry) {
@@ -30,10 +41,13 @@ void register_linear(SymbolicRegistry& registry) {
 
   on("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Since{9}, linear);
 
+  on("aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Since{9},
+     bilinear);
+
   for (const char* line :
        {"aten::matmul(Tensor self, Tensor other) -> Tensor", "aten::mm(Tensor self, Tensor mat2) -> Tensor",
         "aten::bmm(Tensor self, Tensor mat2) -> Tensor", "aten::mv(Tensor self, Tensor vec) -> Tensor",
-        "aten::dot(Tensor self, Tensor tensor) -> Tensor",
+        "aten::dot(Tensor self, Tensor tensor) -> Tensor", "aten::vdot(Tensor self, Tensor other) -> Tensor",
         "aten::inner(Tensor self, Tensor other) -> Tensor"}) {
     const bool inner = std::string_view(line).starts_with("aten::inner");
     on(line, Since{9}, [inner](GraphBuilder& g, Value self, Value other) {

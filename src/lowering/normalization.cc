@@ -1,12 +1,11 @@
+#include <limits>
+#include <numeric>
+
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
-
-// A constant vector for a scale or shift that the module does not have.
-Value filled(GraphBuilder& g, std::span<const Dim> dims, double value, ElementType type) {
-  return g.expand(g.scalar(value, type), dims);
-}
 
 Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
                  std::optional<Value> mean, std::optional<Value> variance, bool training, double, double eps,
@@ -14,11 +13,13 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   if (training || !mean || !variance) {
     g.refuse("batch statistics are computed in training mode; call model.eval() before the export");
   }
-  const ElementType type = input.element_type();
+  const ElementType type = kernel_type(input.element_type());
   const std::vector<Dim> channels{input.dim(1)};
-  return g.op("BatchNormalization", input, g.cast(weight.value_or(filled(g, channels, 1, type)), type),
-              g.cast(bias.value_or(filled(g, channels, 0, type)), type), g.cast(*mean, type),
-              g.cast(*variance, type), attr("epsilon", eps));
+  Value result = g.op("BatchNormalization", g.cast(input, type),
+                      g.cast(weight.value_or(filled(g, channels, 1, type)), type),
+                      g.cast(bias.value_or(filled(g, channels, 0, type)), type), g.cast(*mean, type),
+                      g.cast(*variance, type), attr("epsilon", eps));
+  return g.cast(result, input.element_type());
 }
 
 // Mean and variance over the last `axes` dims, in the given order of operations of the paper (Ba et al. 2016,
@@ -49,6 +50,120 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   return g.cast(result, type);
 }
 
+// `values`, one for each channel, along dim 1 of `like`.
+Value per_channel(GraphBuilder& g, Value values, Value like) {
+  if (like.rank() == 2) return values;
+  std::vector<Dim> dims(like.rank() - 1, Dim(1));
+  dims[0] = like.dim(1);
+  return g.reshape(values, dims);
+}
+
+Value scaled_and_shifted(GraphBuilder& g, Value x, std::optional<Value> weight, std::optional<Value> bias) {
+  if (weight) x = g.op("Mul", x, per_channel(g, g.cast(*weight, x.element_type()), x));
+  if (bias) x = g.op("Add", x, per_channel(g, g.cast(*bias, x.element_type()), x));
+  return x;
+}
+
+// What InstanceNormalization, of float32 in ONNX Runtime, does not take.
+bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || element_count(x).is(0); }
+
+Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight,
+                 std::optional<Value> bias, double eps) {
+  const ElementType type = input.element_type();
+  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  Value x = half ? g.cast(input, ElementType::float32) : input;
+  Dim rest(1);
+  for (int64_t axis = 1; axis < x.rank(); ++axis) rest = rest * x.dim(axis);
+  Value rows = g.reshape(x, {x.dim(0), Dim(groups), floor_div(rest, Dim(groups))});
+  if (needs_parts(x)) {
+    rows = layer_norm_by_parts(g, rows, 1, eps);
+  } else {
+    const std::vector<Dim> of_groups{Dim(groups)};
+    rows = g.op("InstanceNormalization", rows, filled(g, of_groups, 1, x.element_type()),
+                filled(g, of_groups, 0, x.element_type()), attr("epsilon", eps));
+  }
+  return g.cast(scaled_and_shifted(g, g.reshape(rows, x.dims()), weight, bias), type);
+}
+
+Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
+                    std::optional<Value> mean, std::optional<Value> variance, bool use_input_stats,
+                    double momentum, double eps, Ignored) {
+  if (!use_input_stats) return batch_norm(g, input, weight, bias, mean, variance, false, momentum, eps, {});
+  const ElementType type = input.element_type();
+  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  Value x = half ? g.cast(input, ElementType::float32) : input;
+  if (needs_parts(x))
+    return g.cast(scaled_and_shifted(g, layer_norm_by_parts(g, x, x.rank() - 2, eps), weight, bias), type);
+  const std::vector<Dim> channels{x.dim(1)};
+  auto values = [&](std::optional<Value> given, double otherwise) {
+    return given ? g.cast(*given, x.element_type()) : filled(g, channels, otherwise, x.element_type());
+  };
+  Value result = g.op("InstanceNormalization", x, values(weight, 1), values(bias, 0), attr("epsilon", eps));
+  return g.cast(result, type);
+}
+
+// Mean, and 1 over the standard deviation, of the last `axes` dims of `x`.
+std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps) {
+  std::vector<int64_t> reduced(axes);
+  std::iota(reduced.begin(), reduced.end(), -axes);
+  Value mean = g.reduce("ReduceMean", x, reduced, true), centered = g.op("Sub", x, mean);
+  Value variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), reduced, true);
+  return {mean, g.op("Reciprocal", g.op("Sqrt", g.op("Add", variance, g.scalar_like(x, eps))))};
+}
+
+// `normalized` beside the moments of `rows`, as the native operators return them.
+std::vector<Value> with_moments(GraphBuilder& g, Value normalized, Value rows, int64_t axes, double eps) {
+  const auto found = moments(g, operand(g, rows, rows.element_type()), axes, eps);
+  std::vector<Value> results{normalized};
+  for (size_t i = 0; i < 2; ++i)
+    results.push_back(g.cast(g.reshape(found[i], *g.result(i + 1).dims), g.result(i + 1).element_type));
+  return results;
+}
+
+double epsilon_of(ElementType type) {
+  switch (type) {
+    case ElementType::float16:
+      return 0x1p-10;
+    case ElementType::bfloat16:
+      return 0x1p-7;
+    case ElementType::float64:
+      return std::numeric_limits<double>::epsilon();
+    default:
+      return std::numeric_limits<float>::epsilon();
+  }
+}
+
+// Zhang and Sennrich 2019, arXiv:1910.07467, in the form that ONNX Runtime fuses.
+Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
+               std::optional<double> eps) {
+  const ElementType type = input.element_type();
+  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  Value x = half ? g.cast(input, ElementType::float32) : input;
+  std::vector<int64_t> axes(normalized_shape.size());
+  std::iota(axes.begin(), axes.end(), -static_cast<int64_t>(axes.size()));
+  // Of float64 what ONNX Runtime makes of the form is wrong: it must not know it.
+  const bool fused = x.element_type() != ElementType::float64;
+  Value square = fused ? g.op("Pow", x, g.scalar_like(x, 2)) : g.op("Mul", x, x);
+  Value mean = g.reduce("ReduceMean", square, axes, true);
+  Value root = g.op("Sqrt", g.op("Add", mean, g.scalar_like(x, eps.value_or(epsilon_of(x.element_type())))));
+  Value result = g.cast(g.op("Div", x, root), type);
+  if (!weight) return result;
+  return g.cast(g.op("Mul", operand(g, result, type), operand(g, *weight, type)), type);
+}
+
+// Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): `direction` scaled to the length `size`
+// along all dims but `dim`, or all where it is -1.
+Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
+  return in_kernel_type(g, direction, [&](Value x) {
+    std::vector<int64_t> axes;
+    for (int64_t axis = 0; axis < x.rank(); ++axis) {
+      if (axis != dim) axes.push_back(axis);
+    }
+    Value length = g.reduce("ReduceL2", x, axes, true);
+    return g.op("Mul", x, g.op("Div", operand(g, size, g.result().element_type), length));
+  });
+}
+
 }  // namespace
 
 void register_normalization(SymbolicRegistry& registry) {
@@ -59,10 +174,60 @@ void register_normalization(SymbolicRegistry& registry) {
      "float momentum, float eps, bool cudnn_enabled) -> Tensor",
      Since{9}, batch_norm);
 
+  // In evaluation mode the statistics of the batch, two of the results, are empty.
+  on("aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
+     "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias, Value mean,
+        Value variance, double momentum, double eps) {
+       Value none = filled(g, std::vector{Dim(0)}, 0, g.result(1).element_type);
+       return std::array{batch_norm(g, input, weight, bias, mean, variance, false, momentum, eps, {}), none,
+                         none};
+     });
+  on("aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
+        std::optional<Value> mean, std::optional<Value> variance, bool training, double momentum,
+        double eps) {
+       Value none = filled(g, std::vector{Dim(0)}, 0, g.result(1).element_type);
+       return std::array{batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {}),
+                         none, none};
+     });
+
   on("aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
      "float eps=1e-05, "
      "bool cudnn_enable=True) -> Tensor",
      Since{9}, layer_norm);
+
+  on("aten::group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
+     "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight, std::optional<Value> bias,
+        double eps, Ignored) { return group_norm(g, input, groups, weight, bias, eps); });
+  on("aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, "
+     "int group, float eps) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias, Dim batch,
+        Dim channels, Dim pixels, int64_t groups, double eps) {
+       Value rows = g.reshape(input, {batch, Dim(groups), floor_div(channels, Dim(groups)) * pixels});
+       return with_moments(g, group_norm(g, input, groups, weight, bias, eps), rows, 1, eps);
+     });
+  on("aten::native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
+     "float eps) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::vector<Dim> shape, std::optional<Value> weight,
+        std::optional<Value> bias, double eps) {
+       return with_moments(g, layer_norm(g, input, shape, weight, bias, eps, {}), input,
+                           static_cast<int64_t>(shape.size()), eps);
+     });
+  on("aten::instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+     "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+     Since{9}, instance_norm);
+  on("aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
+     "Tensor",
+     Since{9}, rms_norm);
+  on("aten::_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", Since{9}, weight_norm);
 }
 
 }  // namespace opbridge::lowering

@@ -112,10 +112,25 @@ Value nanmean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
   return g.cast(g.op("Div", sum, g.reduce("ReduceSum", counted, axes_of(axes, x), keepdim)), type);
 }
 
+// The sum over what broadcasting to the shape of `self` would repeat.
+Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
+  const std::vector<Dim>& dims = *g.result().dims;
+  const int64_t added = self.rank() - static_cast<int64_t>(dims.size());
+  std::vector<int64_t> axes;
+  for (int64_t axis = 0; axis < self.rank(); ++axis) {
+    if (axis < added || (dims[axis - added].is(1) && !self.dim(axis).is(1))) axes.push_back(axis);
+  }
+  if (axes.empty()) return self;
+  return in_kernel_type(g, self,
+                        [&](Value x) { return g.reshape(g.reduce("ReduceSum", x, axes, true), dims); });
+}
+
 }  // namespace
 
 void register_reduction(SymbolicRegistry& registry) {
   auto on = add(registry);
+
+  on("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", Since{9}, sum_to_size);
 
   on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, Ignored) { return reduce(g, "ReduceSum", self, {}, false); });

@@ -9,6 +9,8 @@ struct Interpolation {
   std::string mode = "nearest";  // of ONNX: nearest, linear, cubic
   std::string coordinates = "asymmetric";
   std::string nearest = "floor";
+  double cubic = -0.75;
+  bool antialias = false;
 };
 
 // (N, C, spatial…) resized in its spatial dims. Where scales are given PyTorch computes coordinates with them
@@ -34,7 +36,11 @@ Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>
   operands.push_back(attr("mode", how.mode));
   operands.push_back(attr("coordinate_transformation_mode", how.coordinates));
   if (how.mode == "nearest") operands.push_back(attr("nearest_mode", how.nearest));
-  if (how.mode == "cubic") operands.push_back(attr("cubic_coeff_a", -0.75));
+  if (how.mode == "cubic") operands.push_back(attr("cubic_coeff_a", how.cubic));
+  if (how.antialias) {
+    operands.push_back(attr("antialias", 1));
+    operands.push_back(attr("exclude_outside", 1));
+  }
   return g.op_list("Resize", 1, std::move(operands)).front();
 }
 
@@ -57,12 +63,42 @@ void register_resize(SymbolicRegistry& registry) {
          return resize(g, input, size, scales, {mode, align_corners ? "align_corners" : "half_pixel", {}});
        });
   }
-  for (const char* name : {"nearest1d", "nearest2d", "nearest3d"}) {
+  // With antialiasing PyTorch takes Pillow's cubic.
+  for (const auto& [name, mode] : {std::pair("bilinear2d", "linear"), std::pair("bicubic2d", "cubic")}) {
+    const auto how = [mode = std::string(mode)](GraphBuilder& g, bool align_corners) {
+      if (align_corners) g.refuse("with antialiasing ONNX Runtime aligns corners otherwise");
+      return Interpolation{mode, "half_pixel", {}, -0.5, true};
+    };
     on(fmt::format(
-           "aten::upsample_{}.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+           "aten::_upsample_{}_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? "
+           "scale_factors) -> Tensor",
            name),
+       Since{18}, [how](GraphBuilder& g, Value input, Dims size, bool align_corners, Scales scales) {
+         return resize(g, input, size, scales, how(g, align_corners));
+       });
+    on(fmt::format("aten::_upsample_{}_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
+                   "float? scales_h=None, float? scales_w=None) -> Tensor",
+                   name),
+       Since{18},
+       [how](GraphBuilder& g, Value input, std::vector<Dim> size, bool align_corners,
+             std::optional<double> height, std::optional<double> width) {
+         Scales scales;
+         if (height && width) scales = std::vector{*height, *width};
+         return resize(g, input, size, scales, how(g, align_corners));
+       });
+  }
+  for (int axes = 1; axes <= 3; ++axes) {
+    on(fmt::format("aten::upsample_nearest{}d.vec(Tensor input, SymInt[]? output_size, float[]? "
+                   "scale_factors) -> Tensor",
+                   axes),
        Since{9}, [](GraphBuilder& g, Value input, Dims size, Scales scales) {
          return resize(g, input, size, scales, {});
+       });
+    on(fmt::format("aten::_upsample_nearest_exact{}d.vec(Tensor input, SymInt[]? output_size, float[]? "
+                   "scale_factors) -> Tensor",
+                   axes),
+       Since{9}, [](GraphBuilder& g, Value input, Dims size, Scales scales) {
+         return resize(g, input, size, scales, {"nearest", "half_pixel", "round_prefer_ceil"});
        });
   }
 }

@@ -1,0 +1,98 @@
+// Sums, means and greatest elements of rows of a table, bag by bag.
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+enum class Mode : int64_t { sum, mean, max };
+
+// The rows at `indices`, reduced from each of `offsets` to the next. Of the four results of PyTorch the
+// backward pass needs the other three.
+std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, Value offsets, Mode mode,
+                                 std::optional<Value> factors, bool include_last_offset,
+                                 std::optional<int64_t> padding_idx) {
+  if (mode == Mode::max && g.opset() < 18) g.refuse("ScatterND takes the greatest from opset 18 on");
+  const ElementType type = g.result().element_type, kernel = kernel_type(type);
+  std::vector<Dim> dims = *g.result().dims;  // (bags, width)
+  const Dim wanted = dims[0];
+  // What stands behind the last offset goes to one more bag, which is dropped in the end.
+  if (include_last_offset) dims[0] = wanted + Dim(1);
+  const std::vector<Dim> bags{dims[0]};
+  indices = g.cast(indices, ElementType::int64);
+  offsets = g.cast(offsets, ElementType::int64);
+
+  // The bag of each index: how many begin before it or at it, less one.
+  Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
+  Value places = g.op("Range", zero, g.dim_of(indices, 0), one);
+  places.get()->type = ir::TensorType{ElementType::int64, indices.dims()};
+  Value begun = g.op("GreaterOrEqual", g.unsqueeze(places, {1}), g.unsqueeze(offsets, {0}));
+  Value bag = g.op("Sub", g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false), one);
+  if (padding_idx && *padding_idx >= 0) {
+    Value counted = g.op("Not", g.op("Equal", indices, g.scalar(*padding_idx, ElementType::int64)));
+    const Dim count = Dim::symbol("kept:" + counted.get()->name);
+    Value places = g.op("NonZero", counted);
+    places.get()->type = ir::TensorType{ElementType::int64, std::vector{Dim(1), count}};
+    Value kept = g.squeeze(places, {0});
+    auto keep = [&](Value value) {
+      std::vector<Dim> kept_dims = value.dims();
+      Value result = g.gather(value, kept, 0);
+      kept_dims[0] = count;
+      result.get()->type = ir::TensorType{value.element_type(), kept_dims};
+      return result;
+    };
+    bag = keep(bag);
+    indices = keep(indices);
+    if (factors) factors = keep(*factors);
+  }
+  Value rows = operand(g, g.gather(weight, indices, 0), type);
+  if (factors) rows = g.op("Mul", rows, g.unsqueeze(operand(g, *factors, type), {1}));
+  Value where = g.unsqueeze(bag, {1});
+  auto scatter = [&](Value start, Value values, const char* reduction) {
+    return g.op("ScatterND", start, where, values, attr("reduction", reduction));
+  };
+  auto count = [&] {
+    Value ones = g.cast(g.op("GreaterOrEqual", bag, zero), ElementType::int64);  // one for each row
+    return g.unsqueeze(scatter(filled(g, bags, 0, ElementType::int64), ones, "add"), {1});
+  };
+  Value result;
+  if (mode == Mode::max) {
+    Value greatest = scatter(filled(g, dims, -INFINITY, kernel), rows, "max");
+    result = g.op("Where", g.op("Equal", count(), zero), g.scalar(0, kernel), greatest);
+  } else {
+    result = scatter(filled(g, dims, 0, kernel), rows, "add");
+    if (mode == Mode::mean) result = g.op("Div", result, g.cast(g.op("Max", count(), one), kernel));
+  }
+  if (include_last_offset) result = g.slice(result, 0, g.ints({0}), g.sizes({wanted}));
+  return {g.cast(result, type), Value(), Value(), Value()};
+}
+
+}  // namespace
+
+void register_embedding_bag(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
+     "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> "
+     "(Tensor, Tensor, Tensor, Tensor)",
+     Since{16},
+     [](GraphBuilder& g, Value weight, Value indices, Value offsets, Ignored, int64_t mode, Ignored,
+        std::optional<Value> factors, bool include_last_offset) {
+       return embedding_bag(g, weight, indices, offsets, Mode{mode}, factors, include_last_offset,
+                            std::nullopt);
+     });
+  on("aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, "
+     "bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, "
+     "int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
+     Since{16},
+     [](GraphBuilder& g, Value weight, Value indices, Value offsets, Ignored, int64_t mode, Ignored,
+        std::optional<Value> factors, bool include_last_offset, std::optional<int64_t> padding_idx) {
+       if (padding_idx && *padding_idx < 0) padding_idx = *padding_idx + weight.dim(0).value();
+       return embedding_bag(g, weight, indices, offsets, Mode{mode}, factors, include_last_offset,
+                            padding_idx);
+     });
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,78 @@
+// What is different among elements or slices. How many that are is known only when the model runs.
+#include <limits>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+Value flat(GraphBuilder& g, Value self) { return g.reshape(self, std::vector{element_count(self)}); }
+
+// In ascending order, which PyTorch also gives where it is not asked for.
+std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> dim, bool wants_inverse,
+                          bool wants_counts) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, dim ? self : flat(g, self), type);
+  if (!is_floating_point(type)) x = g.cast(x, ElementType::int64);  // ONNX Runtime has no int32 here
+  std::vector<Operand> operands{x};
+  if (dim) operands.push_back(attr("axis", wrap_axis(*dim, x.rank())));
+  std::vector<Value> found = g.op_list("Unique", 4, std::move(operands));
+  Value values = g.cast(found[0], type), inverse = found[2], counts = found[3];
+  if (!dim) inverse = g.reshape(inverse, self.dims());
+  Value nothing = filled(g, std::vector{Dim(0)}, 0, ElementType::int64);
+  return {values, wants_inverse ? inverse : nothing, wants_counts ? counts : nothing};
+}
+
+// Of each run of equal neighbours the first.
+std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_inverse, bool wants_counts,
+                                      std::optional<int64_t> dim) {
+  constexpr ElementType integer = ElementType::int64;
+  Value x = dim ? self : flat(g, self);
+  const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
+  Value nothing = filled(g, std::vector{Dim(0)}, 0, integer);
+  if (x.dim(axis).is(0)) return {x, nothing, nothing};
+  Value compared = operand(g, x, x.element_type());
+  Value later = g.slice(compared, axis, 1, std::numeric_limits<int64_t>::max());
+  Value equal = g.op("Equal", later, g.slice(compared, axis, 0, -1));
+  Value differs = g.cast(g.op("Not", equal), ElementType::int32);
+  std::vector<int64_t> others;
+  for (int64_t other = 0; other < x.rank(); ++other) {
+    if (other != axis) others.push_back(other);
+  }
+  if (!others.empty()) differs = g.reduce("ReduceMax", differs, others, false);
+  Value begins = g.concat({g.constant(ir::Weight::of<int32_t>(std::vector{1}, {1})), differs}, 0);
+  Value values = g.op("Compress", x, g.cast(begins, ElementType::boolean), attr("axis", axis));
+  Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
+  Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
+  if (!dim) inverse = g.reshape(inverse, self.dims());
+  Value places = g.op("NonZero", begins);
+  places.get()->type =
+      ir::TensorType{integer, std::vector{Dim(1), Dim::symbol("runs:" + begins.get()->name)}};
+  Value starts = g.squeeze(places, {0});
+  Value ends =
+      g.concat({g.slice(starts, 0, 1, std::numeric_limits<int64_t>::max()), g.sizes({x.dim(axis)})}, 0);
+  return {values, wants_inverse ? inverse : nothing, wants_counts ? g.op("Sub", ends, starts) : nothing};
+}
+
+}  // namespace
+
+void register_unique(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
+     "(Tensor, Tensor, Tensor)",
+     Since{11}, [](GraphBuilder& g, Value self, Ignored, bool inverse, bool counts) {
+       return unique(g, self, std::nullopt, inverse, counts);
+     });
+  on("aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, "
+     "bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+     Since{11}, [](GraphBuilder& g, Value self, int64_t dim, Ignored, Ignored, Ignored) {
+       return unique(g, self, dim, true, true);
+     });
+  on("aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
+     "int? dim=None) -> (Tensor, Tensor, Tensor)",
+     Since{11}, unique_consecutive);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,75 @@
+"""Bags of embeddings; what is different among elements."""
+
+import pytest
+import torch
+from lowering_check import check
+from torch.nn import functional as F
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_embedding_bag(mode):
+    torch.manual_seed(0)
+    table, indices, offsets = torch.randn(10, 3), torch.tensor([1, 2, 4, 5, 4, 3, 2, 9]), torch.tensor([0, 4, 4, 6])
+    functions = {
+        "bags": lambda t, i, o: F.embedding_bag(i, t, o, mode=mode),
+        "with the last offset": lambda t, i, o: F.embedding_bag(
+            i, t, torch.cat([o, torch.full_like(o[:1], i.shape[0])]), mode=mode, include_last_offset=True
+        ),
+        "with padding": lambda t, i, o: F.embedding_bag(i, t, o, mode=mode, padding_idx=4),
+        "with padding counted from the end": lambda t, i, o: F.embedding_bag(i, t, o, mode=mode, padding_idx=-1),
+        "rows": lambda t, i, o: F.embedding_bag(i.reshape(-1, 2), t, mode=mode),
+    }
+    if mode == "sum":
+        functions["weighted"] = lambda t, i, o: F.embedding_bag(
+            i, t, o, mode=mode, padding_idx=2, per_sample_weights=i / 3.0
+        )
+    check(functions, table, indices, offsets)
+    check(functions, table, torch.tensor([4, 4, 4, 4]), torch.tensor([0, 2]))
+
+
+UNIQUE = {
+    "unique": torch.unique,
+    "unique with all": lambda x: torch.unique(x, return_inverse=True, return_counts=True),
+    "unique rows": lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True),
+    "consecutive": torch.unique_consecutive,
+    "consecutive with all": lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+    "consecutive rows": lambda x: torch.unique_consecutive(x, dim=0, return_inverse=True, return_counts=True),
+}
+
+
+@pytest.mark.parametrize("name", UNIQUE)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8])
+def test_unique(name, dtype):
+    x = torch.tensor([[3, 3, 1], [3, 3, 1], [0, 2, 2]], dtype=dtype)
+    check(UNIQUE[name], x, opset=13)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64])
+def test_linspace_between_tensors(dtype):
+    functions = {
+        "linspace": lambda a, b: torch.linspace(a, b, 7, dtype=dtype),
+        "from a number": lambda a, b: torch.linspace(1, b, 6, dtype=dtype),
+        "to a number": lambda a, b: torch.linspace(a, 2.5, 1, dtype=dtype),
+        "logspace": lambda a, b: torch.logspace(a, b, 4, base=2.0, dtype=dtype),
+    }
+    check(functions, torch.tensor(-1.5), torch.tensor(5.0))
+
+
+def test_bilinear():
+    torch.manual_seed(0)
+    functions = {
+        "bilinear": lambda a, b, w: F.bilinear(a, b, w),
+        "with bias": lambda a, b, w: F.bilinear(a, b, w, w[:, 0, 0]),
+        "of vectors": lambda a, b, w: F.bilinear(a[0, 0], b[0, 0], w),
+        "vdot": lambda a, b, w: torch.vdot(a[0, 0], a[0, 1]),
+    }
+    check(functions, torch.randn(2, 5, 3), torch.randn(2, 5, 4), torch.randn(6, 3, 4))
+
+
+def test_sum_to_size():
+    functions = {
+        "sum_to_size": lambda x: x.sum_to_size(3, 1),
+        "to the same": lambda x: x.sum_to_size(2, 3, 4),
+        "to a number": lambda x: x.sum_to_size(1),
+    }
+    check(functions, torch.arange(24.0).reshape(2, 3, 4))

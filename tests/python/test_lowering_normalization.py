@@ -1,0 +1,56 @@
+"""Normalizations over groups, instances and rows, and of weights."""
+
+import pytest
+import torch
+from lowering_check import check
+from torch.nn import functional as F
+
+FUNCTIONS = {
+    "group_norm": lambda x, w: F.group_norm(x, 3),
+    "group_norm, scaled": lambda x, w: F.group_norm(x, 2, w, -w, 1e-2),
+    "group_norm of channels": lambda x, w: F.group_norm(x[:, :, 0], 3, w),
+    "instance_norm": lambda x, w: F.instance_norm(x),
+    "instance_norm, scaled": lambda x, w: F.instance_norm(x, weight=w, bias=w, eps=1e-2),
+    "instance_norm by statistics": lambda x, w: F.instance_norm(x, w, w * w, w, use_input_stats=False),
+    "rms_norm": lambda x, w: F.rms_norm(x, (5, 4)),
+    "rms_norm, scaled": lambda x, w: F.rms_norm(x.transpose(1, -1), (6,), w, 1e-3),
+    "layer_norm and its moments": lambda x, w: torch.native_layer_norm(x, (4,), None, None, 1e-3),
+    "group_norm and its moments": lambda x, w: torch.native_group_norm(x, w, None, x.shape[0], 6, 20, 3, 1e-3),
+    "weight_norm": lambda x, w: torch._weight_norm(x, w.reshape(1, 6, 1, 1), 1),
+    "weight_norm of all": lambda x, w: torch._weight_norm(x, w[0], -1),
+    "local_response_norm": lambda x, w: F.local_response_norm(x, 3),
+}
+
+
+def arguments(dtype):
+    torch.manual_seed(0)
+    return torch.randn(2, 6, 5, 4, dtype=dtype), torch.rand(6, dtype=dtype) + 0.5
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_dynamic(opset):
+    x, w = arguments(torch.float32)
+    check(
+        {name: f for name, f in FUNCTIONS.items() if "weight_norm" not in name},
+        x,
+        w,
+        opset=opset,
+        dynamic=[{0: torch.export.Dim.DYNAMIC}, {}],
+        also=[(torch.randn(5, 6, 5, 4), w)],
+    )
+
+
+def test_float64():
+    # ONNX Runtime has no AveragePool in float64.
+    check({name: f for name, f in FUNCTIONS.items() if name != "local_response_norm"}, *arguments(torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves(dtype):
+    functions = {name: f for name, f in FUNCTIONS.items() if name.startswith(("group_norm,", "instance_norm", "rms"))}
+    check(functions, *arguments(dtype), rtol=2e-2, atol=2e-2)
+
+
+def test_batch_norm_and_its_moments():
+    x, w = arguments(torch.float32)
+    check(lambda x, w: torch.native_batch_norm(x, w, w, w, w, False, 0.1, 1e-3), x, w)

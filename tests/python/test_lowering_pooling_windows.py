@@ -1,0 +1,91 @@
+"""Pooling: windows that hang over the end, places of greatest elements, adaptive windows."""
+
+import pytest
+import torch
+from lowering_check import check, operators
+from torch.nn import functional as F
+
+AVERAGES = {
+    "ceil_mode": lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True),
+    "ceil_mode, padding": lambda x: F.avg_pool2d(x, (3, 4), (2, 3), padding=1, ceil_mode=True),
+    "ceil_mode, without padding": lambda x: F.avg_pool2d(
+        x, (3, 4), 3, padding=(1, 2), ceil_mode=True, count_include_pad=False
+    ),
+    "ceil_mode, divisor": lambda x: F.avg_pool2d(x, 4, 3, ceil_mode=True, divisor_override=5),
+    "ceil_mode along one dim": lambda x: F.avg_pool1d(x[0], 4, 3, padding=2, ceil_mode=True),
+}
+GREATEST = {
+    "with places": lambda x: F.max_pool2d(x, 2, return_indices=True),
+    "overlapping": lambda x: F.max_pool2d(x, 3, (2, 1), padding=1, dilation=(1, 2), return_indices=True),
+    "ceil_mode": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True),
+    "along one dim": lambda x: F.max_pool1d(x[0], 3, return_indices=True),
+}
+ADAPTIVE = {
+    "mean": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+    "mean of more than there are": lambda x: F.adaptive_avg_pool2d(x, (11, 2)),
+    "mean along one dim": lambda x: F.adaptive_avg_pool1d(x[0], 4),
+    "mean of equal windows": lambda x: F.adaptive_avg_pool2d(x, (None, 3)),
+    "greatest": lambda x: F.adaptive_max_pool2d(x, (3, 4), return_indices=True),
+    "greatest along one dim": lambda x: F.adaptive_max_pool1d(x[0], 4, return_indices=True),
+    "greatest of all": lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True),
+    "greatest without batch": lambda x: F.adaptive_max_pool2d(x[0], (2, 5), return_indices=True),
+}
+
+
+def image(dtype=torch.float32):
+    torch.manual_seed(0)
+    return torch.randn(2, 3, 7, 9, dtype=dtype)
+
+
+@pytest.mark.parametrize("opset", [13, 17, 21])
+def test_dynamic_batch(opset):
+    functions = AVERAGES | GREATEST | ADAPTIVE
+    check(functions, image(), opset=opset, dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.randn(5, 3, 7, 9),)])
+
+
+def test_infinity_stays_in_its_window():
+    x = image()
+    x[0, 0, 0, 0] = float("inf")
+    check(ADAPTIVE, x)
+
+
+def test_volumes():
+    torch.manual_seed(0)
+    functions = {
+        "mean": lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4)),
+        "greatest": lambda x: F.adaptive_max_pool3d(x, (2, 3, 4), return_indices=True),
+        "ceil_mode": lambda x: F.avg_pool3d(x, 3, 2, padding=1, ceil_mode=True),
+        "with places": lambda x: F.max_pool3d(x, 2, return_indices=True),
+    }
+    check(functions, torch.randn(2, 2, 5, 4, 7))
+
+
+def test_unpool():
+    torch.manual_seed(0)
+    pooled, places = F.max_pool2d(torch.randn(2, 3, 6, 8), 2, return_indices=True)
+    check(
+        {
+            "unpool": lambda x, i: F.max_unpool2d(x, i, 2),
+            "to a size": lambda x, i: F.max_unpool2d(x, i, 2, output_size=(7, 9)),
+            "without batch": lambda x, i: F.max_unpool2d(x[0], i[0], 2),
+        },
+        pooled,
+        places,
+        dynamic=[{0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}],
+        also=[(pooled[:1].repeat(3, 1, 1, 1), places[:1].repeat(3, 1, 1, 1))],
+    )
+    pooled, places = F.max_pool3d(torch.randn(1, 2, 4, 4, 6), 2, return_indices=True)
+    check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, places)
+
+
+def test_size_of_the_image_unknown():
+    functions = {
+        "mean": lambda x: F.adaptive_avg_pool2d(x, 1),
+        "greatest": lambda x: F.adaptive_max_pool2d(x, 1),
+    }
+    sizes = [{2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}]
+    check(functions, image(), dynamic=sizes, also=[(torch.randn(2, 3, 4, 5),)])
+
+
+def test_places_that_nobody_asks_for_cost_nothing():
+    assert operators(check(lambda x: F.adaptive_max_pool2d(x, 1), image())).count("ArgMax") == 0

@@ -1,0 +1,106 @@
+"""Resizing, sampling at places, patches of images."""
+
+import functools
+import itertools
+
+import pytest
+import torch
+from lowering_check import check
+from torch.nn import functional as F
+
+
+def image():
+    torch.manual_seed(0)
+    return torch.randn(2, 3, 6, 5)
+
+
+def test_nearest_exact():
+    functions = {
+        f"to {size}": functools.partial(F.interpolate, size=size, mode="nearest-exact")
+        for size in [(3, 7), (12, 10), (5, 4), (9, 9)]
+    } | {"by scale": functools.partial(F.interpolate, scale_factor=1.7, mode="nearest-exact")}
+    check(functions, image(), dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.randn(4, 3, 6, 5),)])
+    check(lambda x: F.interpolate(x[0], size=7, mode="nearest-exact"), image(), opset=13)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialias(mode):
+    functions = {
+        f"to {size}": functools.partial(F.interpolate, size=size, mode=mode, antialias=True)
+        for size in [(3, 2), (12, 10), (4, 9)]
+    }
+    check(functions, image(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [16, 20, 21])
+def test_grid_sample(opset):
+    modes = itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"], [True, False])
+    functions = {
+        f"{mode} {padding} {align}": functools.partial(
+            F.grid_sample, mode=mode, padding_mode=padding, align_corners=align
+        )
+        for mode, padding, align in modes
+    }
+    x = image()
+    check(functions, x, torch.rand(2, 4, 7, 2) * 2.6 - 1.3, opset=opset, rtol=1e-4, atol=1e-4)
+
+
+def test_grid_sample_of_volumes():
+    torch.manual_seed(0)
+    grid = torch.rand(2, 3, 4, 5, 3) * 2.4 - 1.2
+    check(functools.partial(F.grid_sample, align_corners=False), torch.randn(2, 2, 4, 3, 5), grid, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("align", [True, False])
+def test_affine_grid(align):
+    torch.manual_seed(0)
+    functions = {
+        "pixels": lambda t, v: F.affine_grid(t, [t.shape[0], 3, 4, 6], align_corners=align),
+        "one row": lambda t, v: F.affine_grid(t, [t.shape[0], 3, 1, 6], align_corners=align),
+        "voxels": lambda t, v: F.affine_grid(v, [v.shape[0], 1, 2, 3, 4], align_corners=align),
+    }
+    check(
+        functions,
+        torch.randn(2, 2, 3),
+        torch.randn(2, 3, 4),
+        dynamic=[{0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}],
+        also=[(torch.randn(5, 2, 3), torch.randn(5, 3, 4))],
+    )
+
+
+UNFOLD = {
+    "unfold": lambda x: F.unfold(x, 3),
+    "unfold with all": lambda x: F.unfold(x, (2, 3), dilation=(2, 1), padding=(1, 2), stride=(1, 2)),
+    "unfold without batch": lambda x: F.unfold(x[0], 2),
+}
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_unfold(opset):
+    sizes = [{0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC}]
+    check(UNFOLD, image(), opset=opset, dynamic=sizes, also=[(torch.randn(3, 3, 9, 5),)])
+
+
+def test_fold():
+    functions = {
+        "fold": lambda x: F.fold(x, (5, 6), (2, 3)),
+        "fold with all": lambda x: (
+            F.fold(x, (6, 7), (2, 3), dilation=(2, 1), padding=1, stride=(1, 2))
+            if x.shape[-1] == 24
+            else F.fold(x, (5, 6), (2, 3))
+        ),
+        "fold without batch": lambda x: F.fold(x[0], (5, 6), (2, 3)),
+    }
+    torch.manual_seed(0)
+    check(functions, torch.randn(2, 12, 16))
+
+
+def test_conv_transpose_pads_more_than_its_stride():
+    torch.manual_seed(0)
+    functions = {
+        "padding gives it": lambda x: F.conv_transpose2d(
+            x, torch.ones(3, 2, 4, 4) / 7, stride=2, padding=2, output_padding=(3, 1), dilation=4
+        ),
+        "some": lambda x: F.conv_transpose2d(x, torch.ones(3, 2, 3, 3) / 7, stride=2, padding=0, output_padding=1),
+    }
+    check(functions, image())
