@@ -126,7 +126,7 @@ Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
   if (classes < 0) g.refuse("the number of classes depends on the values; pass num_classes");
   Value indices = self.rank() == 0 ? g.unsqueeze(self, {0}) : self;
   Value result = g.op("OneHot", indices, g.scalar(classes, ElementType::int64), g.ints({0, 1}));
-  return self.rank() == 0 ? g.squeeze(result, {0}) : result;
+  return self.rank() == 0 ? g.reshape(result, *g.result().dims) : result;
 }
 
 }  // namespace

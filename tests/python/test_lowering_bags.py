@@ -73,3 +73,7 @@ def test_sum_to_size():
         "to a number": lambda x: x.sum_to_size(1),
     }
     check(functions, torch.arange(24.0).reshape(2, 3, 4))
+
+
+def test_one_hot_of_a_number():
+    check(lambda x: F.one_hot(x, 5), torch.tensor(3))
