@@ -12,70 +12,17 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 
-import numpy as np
-import onnx
 import onnxruntime
 import torch
-from onnx import helper
+import vision_operators
+from contest import Contestants, bound, node, race, session
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 from opbridge import operators  # noqa: E402
-
-Contestants = dict[str, Callable[[], object]]
-
-
-def race(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """Median time of each in milliseconds."""
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for run in contestants.values():
-        run()
-    for _ in range(rounds):
-        for name, run in contestants.items():
-            start = time.perf_counter()
-            run()
-            times[name].append((time.perf_counter() - start) * 1e3)
-    return {name: median(values) for name, values in times.items()}
-
-
-def session(model: onnx.ModelProto, threads: int, library: str | None = None) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    if library:
-        options.register_custom_ops_library(library)
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-def bound(
-    runtime: onnxruntime.InferenceSession, feed: dict[str, np.ndarray], outputs: dict[str, tuple[int, ...]]
-) -> Callable[[], None]:
-    """A run with inputs and outputs bound to memory once, so that only the node is measured."""
-    binding = runtime.io_binding()
-    for name, array in feed.items():
-        binding.bind_cpu_input(name, array)
-    for name in outputs:
-        binding.bind_output(name, "cpu")
-    return lambda: runtime.run_with_iobinding(binding)
-
-
-def node(op: str, domain: str, inputs: list[str], attributes: dict[str, object], opset: int) -> onnx.ModelProto:
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [helper.make_node(op, inputs, ["y"], domain=domain, **attributes)],
-        "g",
-        [value(name, onnx.TensorProto.FLOAT, None) for name in inputs],
-        [value("y", onnx.TensorProto.FLOAT, None)],
-    )
-    opsets = [helper.make_opsetid("", opset)]
-    if domain:
-        opsets.append(helper.make_opsetid(domain, 1))
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 def deform_conv2d(channels: int, size: int, threads: int) -> Contestants:
@@ -90,11 +37,10 @@ def deform_conv2d(channels: int, size: int, threads: int) -> Contestants:
     }
     x, weight, offset, mask, bias = feed.values()
     arrays = {name: tensor.numpy() for name, tensor in feed.items()}
-    out = {"y": (1, channels, size, size)}
 
-    custom = node("deform_conv2d", "custom", list(feed), {"pad_h": 1, "pad_w": 1}, 17)
+    custom = node("deform_conv2d", "custom", arrays, {"pad_h": 1, "pad_w": 1}, 17)
     contestants: Contestants = {
-        "opbridge in ONNX Runtime": bound(session(custom, threads, operators.ort_library()), arrays, out),
+        "opbridge in ONNX Runtime": bound(session(custom, threads, operators.ort_library()), arrays),
         "opbridge in PyTorch": lambda: torch.ops.custom.deform_conv2d(*feed.values(), 1, 1, 1, 1),
     }
     if importlib.util.find_spec("torchvision"):
@@ -103,11 +49,11 @@ def deform_conv2d(channels: int, size: int, threads: int) -> Contestants:
         contestants["torchvision"] = lambda: torchvision.ops.deform_conv2d(
             x, offset, weight, bias, padding=1, mask=mask
         )
-    order = ["input", "weight", "offset", "bias", "mask"]
+    order = {name: arrays[name] for name in ("input", "weight", "offset", "bias", "mask")}
     standard = node("DeformConv", "", order, {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}, 19)
     not_implemented = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
     with contextlib.suppress(not_implemented):  # before the release that has it
-        contestants["DeformConv of ONNX Runtime"] = bound(session(standard, threads), arrays, out)
+        contestants["DeformConv of ONNX Runtime"] = bound(session(standard, threads), arrays)
     contestants["dense conv2d of PyTorch"] = lambda: torch.nn.functional.conv2d(x, weight, bias, padding=1)
     return contestants
 
@@ -141,11 +87,11 @@ def my_add(count: int, threads: int) -> Contestants:
 
     a, b = torch.randn(count), torch.randn(count)
     arrays = {"a": a.numpy(), "b": b.numpy()}
-    ours = session(node("my_add", "custom", ["a", "b"], {}, 17), threads, operators.ort_library())
-    theirs = session(node("my_add", "byhand", ["a", "b"], {}, 17), threads, str(ort_by_hand))
+    ours = session(node("my_add", "custom", arrays, {}, 17), threads, operators.ort_library())
+    theirs = session(node("my_add", "byhand", arrays, {}, 17), threads, str(ort_by_hand))
     return {
-        "opbridge in ONNX Runtime": bound(ours, arrays, {"y": (count,)}),
-        "by hand in ONNX Runtime": bound(theirs, arrays, {"y": (count,)}),
+        "opbridge in ONNX Runtime": bound(ours, arrays),
+        "by hand in ONNX Runtime": bound(theirs, arrays),
         "opbridge in PyTorch": lambda: torch.ops.custom.my_add(a, b),
         "by hand in PyTorch": lambda: torch.ops.byhand.my_add(a, b),
     }
@@ -163,6 +109,7 @@ def main() -> None:
             "deform_conv2d 64x56x56": deform_conv2d(64, 56, threads),
             "deform_conv2d 256x28x28": deform_conv2d(256, 28, threads),
             "my_add of 4,000,000": my_add(4_000_000, threads),
+            **vision_operators.rows(threads),
         }
         for title, contestants in rows.items():
             times = race(contestants, options.rounds)

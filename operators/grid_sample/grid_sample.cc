@@ -3,8 +3,9 @@
 #include <cmath>
 #include <limits>
 
-#include "../common/best_cpu.h"
+#include "../common/channels_last.h"
 #include "../common/shapes.h"
+#include "../common/weighted_runs.h"
 
 namespace opbridge::op {
 namespace {
@@ -76,79 +77,67 @@ AxisTaps<T> taps(T coordinate, std::int64_t size, const Options& options) {
   return result;
 }
 
-// A few places: for each tap, where in a plane it reads, or -1, and its weight.
+// What the sample at one place reads, of an image whose pixels are `stride` apart. `coordinates` has x first,
+// `sizes` of the image has x last.
 template <class T>
-struct Block {
-  static constexpr std::int64_t kPlaces = 64, kTaps = 16;
-  std::int64_t at[kTaps][kPlaces];
-  T weight[kTaps][kPlaces];
-};
-
-// `coordinates` are those of `count` places, x first; `sizes` of the image, x last. Gives the number of taps.
-template <class T>
-std::int64_t fill(Block<T>& block, const T* coordinates, std::int64_t count,
-                  std::span<const std::int64_t> sizes, const Options& options) {
-  const std::int64_t per_axis = options.interpolation == kCubic    ? 4
-                                : options.interpolation == kLinear ? 2
-                                                                   : 1;
-  const auto rank = static_cast<std::int64_t>(sizes.size());
-  std::int64_t taps_of_place = 1;
-  for (std::int64_t axis = 0; axis < rank; ++axis) taps_of_place *= per_axis;
-  for (std::int64_t place = 0; place < count; ++place) {
-    AxisTaps<T> axes[3];
-    for (std::int64_t axis = 0; axis < rank; ++axis) {
-      axes[axis] =
-          taps(coordinates[place * rank + rank - 1 - axis], sizes[static_cast<std::size_t>(axis)], options);
-    }
-    for (std::int64_t tap = 0; tap < taps_of_place; ++tap) {
-      std::int64_t at = 0, rest = tap;
-      T weight = 1;
-      for (std::int64_t axis = 0; axis < rank; ++axis, rest /= per_axis) {
-        const std::int64_t i = axes[axis].at[rest % per_axis];
-        at = at < 0 || i < 0 ? -1 : at * sizes[static_cast<std::size_t>(axis)] + i;
-        weight *= axes[axis].weight[rest % per_axis];
+void find_runs(const T* coordinates, std::span<const std::int64_t> sizes, std::int64_t stride,
+               const Options& options, std::vector<WeightedRun<T>>& runs) {
+  const int per_axis = options.interpolation == kCubic ? 4 : options.interpolation == kLinear ? 2 : 1;
+  runs.assign(1, {0, T(1)});
+  for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
+    const AxisTaps<T> next = taps(coordinates[sizes.size() - 1 - axis], sizes[axis], options);
+    const std::size_t count = runs.size();
+    for (std::size_t run = 0; run < count; ++run) {
+      for (int tap = 0; tap < per_axis; ++tap) {
+        if (next.at[tap] < 0) continue;
+        runs.push_back({runs[run].at * sizes[axis] + next.at[tap], runs[run].weight * next.weight[tap]});
       }
-      block.at[tap][place] = at;
-      block.weight[tap][place] = weight;
     }
+    runs.erase(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(count));
   }
-  return taps_of_place;
+  for (WeightedRun<T>& run : runs) run.at *= stride;
+}
+
+template <class T>
+void sample(Context& context, TensorView<const T> image, TensorView<const T> grid, const Options& options,
+            T* pixels, TensorView<T> out) {
+  constexpr std::int64_t kPlaces = 32;  // whose samples stay in the cache until they are written
+  const std::span<const std::int64_t> sizes = image.dims().subspan(1);
+  const auto rank = static_cast<std::int64_t>(sizes.size());
+  const std::int64_t channels = image.dim(0), width = sizes.back(), places = grid.size() / rank;
+  const std::int64_t rows = image.size() / channels / width, padded = padded_channels<T>(channels);
+  const std::int64_t planes[] = {channels, rows, width};
+  context.parallel_for(rows, 4, [&](std::int64_t begin, std::int64_t end) {
+    to_channels_last(TensorView<const T>(image.data(), planes), begin, end, pixels);
+  });
+  context.parallel_for((places + kPlaces - 1) / kPlaces, 4, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<WeightedRun<T>> runs;
+    T* const sums = context.scratch<T>(kPlaces * padded).data();
+    on_best_cpu([&]() __attribute__((always_inline)) {
+      for (std::int64_t block = begin; block < end; ++block) {
+        const std::int64_t first = block * kPlaces, count = std::min(kPlaces, places - first);
+        for (std::int64_t i = 0; i < count; ++i) {
+          find_runs(grid.data() + (first + i) * rank, sizes, padded, options, runs);
+          sum_runs<T>(pixels, runs, padded, sums + i * padded);
+        }
+        for (std::int64_t c = 0; c < channels; ++c) {
+          for (std::int64_t i = 0; i < count; ++i) out[c * places + first + i] = sums[i * padded + c];
+        }
+      }
+    });
+  });
 }
 
 template <class T>
 void forward(Context& context, TensorView<const T> input, TensorView<const T> grid, const Options& options,
              TensorView<T> out) {
   if (out.empty()) return;
-  const std::span<const std::int64_t> sizes = input.dims().subspan(2);
-  std::int64_t pixels = 1, places = 1;
-  for (const std::int64_t size : sizes) pixels *= size;
-  for (const std::int64_t size : out.dims().subspan(2)) places *= size;
-  require(pixels > 0, "input has no pixels to sample");
-  const std::int64_t channels = input.dim(1), rank = static_cast<std::int64_t>(sizes.size());
-  const std::int64_t blocks = (places + Block<T>::kPlaces - 1) / Block<T>::kPlaces;
-  context.parallel_for(input.dim(0) * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    Block<T> block;
-    on_best_cpu([&]() __attribute__((always_inline)) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t image = i / blocks, first = i % blocks * Block<T>::kPlaces;
-        const std::int64_t count = std::min(Block<T>::kPlaces, places - first);
-        const std::int64_t taps_of_place =
-            fill(block, grid.data() + (image * places + first) * rank, count, sizes, options);
-        for (std::int64_t c = 0; c < channels; ++c) {
-          const T* const plane = input.data() + (image * channels + c) * pixels;
-          T* const to = out.data() + (image * channels + c) * places + first;
-          T sums[Block<T>::kPlaces] = {};
-          for (std::int64_t tap = 0; tap < taps_of_place; ++tap) {
-            for (std::int64_t place = 0; place < count; ++place) {
-              const std::int64_t at = block.at[tap][place];
-              sums[place] += at < 0 ? T(0) : block.weight[tap][place] * plane[at];
-            }
-          }
-          std::copy_n(sums, count, to);
-        }
-      }
-    });
-  });
+  require(!input.empty(), "input has no pixels to sample");
+  const std::int64_t size = input.slice(0).size() / input.dim(1);
+  T* const pixels = context.scratch<T>((Dim(size) * padded_channels<T>(input.dim(1))).number()).data();
+  for (std::int64_t i = 0; i < input.dim(0); ++i) {
+    sample(context, input.slice(i), grid.slice(i), options, pixels, out.slice(i));
+  }
 }
 
 constexpr auto kShape = [](const Shape& input, const Shape& grid, std::int64_t interpolation_mode,
