@@ -170,12 +170,17 @@ class GraphBuilder {
   ir::GraphPtr subgraph(std::string name, std::vector<ir::TensorType> inputs,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build);
 
+  // A builder of the same graph whose symbols and sizes are its own.
+  GraphBuilder scope() { return {*this, *graph_}; }
+
   // Makes a function part of the model, once; nodes call it by `g.op("domain::name", …)`.
   void add_function(OnnxFunction function);
   const std::vector<OnnxFunction>& functions() const;
 
   // Makes the name known as taken, so that no node or value is given it.
   void reserve_name(const std::string& name);
+  // `stem`, or something like it that is not taken yet.
+  std::string unique_name(const std::string& stem);
 
   // Constants.
   Value constant(ir::Weight weight);                    // an initializer
@@ -249,7 +254,6 @@ class GraphBuilder {
                             std::vector<ir::TensorType> outputs);
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
   std::string where() const;
-  std::string unique_name(const std::string& stem);
   // Sizes are computed as 1-d tensors of one element, the form in which shapes are concatenated.
   Value size_1d(const Dim& dim);
   Value computed_1d(const Expr& expr);
@@ -288,11 +292,22 @@ class ValueMap {
   virtual Value operator[](const ir::Value* torch_value) const = 0;
 };
 
+// For the operators of control flow, whose arguments are graphs.
+class BodyLowering {
+ public:
+  virtual ~BodyLowering() = default;
+  // Lets `g` make the nodes of `body`, with `inputs` in the place of its own; returns its outputs. A body may
+  // be lowered more than once.
+  virtual std::vector<Value> lower_body(const ir::Graph& body, GraphBuilder& g,
+                                        std::span<const Value> inputs) = 0;
+};
+
 struct SymbolicCall {
   GraphBuilder& g;
   BoundArguments arguments;
   const ValueMap& values;
   const ir::Node& node;
+  BodyLowering& bodies;
 };
 using SymbolicFunction = std::function<std::vector<Value>(const SymbolicCall&)>;
 

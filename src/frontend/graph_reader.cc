@@ -43,6 +43,19 @@ bool is_assertion(std::string_view op) {
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return op.starts_with(prefix); });
 }
 
+// Operators that call a body once, and have no other effect that ONNX would know.
+std::optional<GraphReader::Region> region_of(std::string_view op) {
+  constexpr std::string_view prefix = "higher_order::";
+  if (!op.starts_with(prefix)) return std::nullopt;
+  op.remove_prefix(prefix.size());
+  if (op == "wrap_with_set_grad_enabled") return GraphReader::Region{1, 2};
+  if (op == "wrap_with_autocast") return GraphReader::Region{4, 5};
+  if (op == "invoke_subgraph") return GraphReader::Region{0, 2};
+  if (op == "tag_activation_checkpoint" || op == "wrap_activation_checkpoint" || op == "wrap")
+    return GraphReader::Region{0, 1};
+  return std::nullopt;
+}
+
 // The tensors and numbers in a list of arguments, one by one.
 std::vector<json::Tagged> flattened(json::Array arguments) {
   std::vector<json::Tagged> result;
@@ -226,7 +239,6 @@ void GraphReader::read_node(Scope& scope, json::Object node) {
   if (is_assertion(op)) return;
   const json::Array outputs = json::array_field(node, "outputs");
   if (outputs.size() == 1 && bind_known_number(scope, json::tagged(json::item(outputs, 0)))) return;
-  if (op == "higher_order::wrap_with_set_grad_enabled") return inline_body(scope, node, 1);
   if (op == "higher_order::wrap_with_autocast") {
     const json::Array inputs = json::array_field(node, "inputs");
     const json::Tagged enabled =
@@ -236,8 +248,8 @@ void GraphReader::read_node(Scope& scope, json::Object node) {
           "the casts of torch.autocast are not in the graph; save program.run_decompositions({}), which has "
           "them, or turn autocast off and convert the model by .to(dtype)");
     }
-    return inline_body(scope, node, 4);
   }
+  if (const std::optional<Region> region = region_of(op)) return inline_body(scope, node, *region);
 
   std::vector<ir::Attribute> arguments = read_arguments(scope, json::array_field(node, "inputs"));
   const json::Object metadata = json::object_field(node, "metadata");
@@ -300,19 +312,18 @@ void GraphReader::emit_result(Scope& scope, ir::Node* node, json::Tagged output)
   }
 }
 
-// The operator's arguments are its settings, the body at place `body_at`, and the body's inputs.
-void GraphReader::inline_body(Scope& scope, json::Object node, size_t body_at) {
+void GraphReader::inline_body(Scope& scope, json::Object node, Region region) {
   const json::Array inputs = json::array_field(node, "inputs");
   const json::Tagged body =
-      json::tagged(json::field(json::as<json::Object>(json::item(inputs, body_at)), "arg"));
+      json::tagged(json::field(json::as<json::Object>(json::item(inputs, region.body)), "arg"));
   if (body.tag != "as_graph") invalid("its body is not where it should be");
   Scope inner = open(scope.builder, json::object_field(json::as<json::Object>(body.value), "graph"));
 
   const json::Array parameters = json::array_field(inner.graph, "inputs");
-  if (parameters.size() + body_at + 1 != inputs.size()) invalid("its body has another number of inputs");
+  if (parameters.size() + region.operands != inputs.size()) invalid("its body has another number of inputs");
   for (size_t i = 0; i < parameters.size(); ++i) {
     const json::Tagged argument =
-        json::tagged(json::field(json::as<json::Object>(json::item(inputs, body_at + 1 + i)), "arg"));
+        json::tagged(json::field(json::as<json::Object>(json::item(inputs, region.operands + i)), "arg"));
     bind_name(inner, json::tagged(json::item(parameters, i)), read_argument(scope, argument));
   }
   read_nodes(inner);

@@ -29,7 +29,9 @@ namespace opbridge {
 // - Numbers of floating-point or boolean type are values. Assertions are left out, and with them what only
 // they
 //   use.
-// - `wrap_with_set_grad_enabled` and `wrap_with_autocast(enabled=False)` are replaced by their bodies.
+// - Regions that switch gradients, disable autocast or mark a part of the model
+// (`wrap_with_set_grad_enabled`,
+//   `wrap_with_autocast(enabled=False)`, `invoke_subgraph`) are replaced by their bodies.
 // - An integer or a constant that the program returns becomes a tensor without dims, through
 //   `aten::scalar_tensor`; None is not returned. Where the program returns the new content of inputs and
 //   buffers that it changes, an `aten::copy_` at its end writes it to them instead.
@@ -40,6 +42,12 @@ class GraphReader {
   // `graph_module` and what it points into must live as long as the reader. Throws Error(invalid_file) where
   // it contradicts itself, Error(unsupported) for what has no form in ir.
   ir::Graph read(json::Object graph_module);
+
+  // Among the arguments of an operator that is replaced by its body: the place of the body, and of the first
+  // of the values that the body is called with, which are the last arguments.
+  struct Region {
+    size_t body, operands;
+  };
 
  private:
   struct StoredWeight {
@@ -69,7 +77,7 @@ class GraphReader {
   void read_node(Scope& scope, json::Object node);
   bool bind_known_number(Scope& scope, json::Tagged output);
   void emit_result(Scope& scope, ir::Node* node, json::Tagged output);
-  void inline_body(Scope& scope, json::Object node, size_t body_at);
+  void inline_body(Scope& scope, json::Object node, Region region);
   ir::GraphPtr read_body(json::Object argument);
 
   // -- names and their values

@@ -12,6 +12,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_calculus(registry);
   lowering::register_cast(registry);
   lowering::register_comparison(registry);
+  lowering::register_control_flow(registry);
   lowering::register_convolution(registry);
   lowering::register_creation(registry);
   lowering::register_cumulative(registry);
@@ -22,10 +23,12 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_linear(registry);
   lowering::register_loss(registry);
   lowering::register_normalization(registry);
+  lowering::register_numbers(registry);
   lowering::register_patches(registry);
   lowering::register_pooling(registry);
   lowering::register_recurrent(registry);
   lowering::register_reduction(registry);
+  lowering::register_repetition(registry);
   lowering::register_resize(registry);
   lowering::register_sampling(registry);
   lowering::register_searching(registry);

@@ -16,7 +16,7 @@ ir::TensorType tensor_type_of(const ir::Value& value) {
   return value.tensor_type();
 }
 
-class Lowering final : public ValueMap {
+class Lowering final : public ValueMap, public BodyLowering {
  public:
   Lowering(const ir::Graph& source, const SymbolicRegistry& registry, const ConvertOptions& options)
       : source_(source),
@@ -30,7 +30,7 @@ class Lowering final : public ValueMap {
 
   OnnxModel run() {
     declare_inputs();
-    for (const ir::Node* node : source_.nodes) lower_node(*node);
+    for (const ir::Node* node : source_.nodes) lower_node(*node, g_);
     if (!report_.empty()) report_.raise();
     declare_outputs();
     model_.functions = g_.functions();
@@ -42,6 +42,24 @@ class Lowering final : public ValueMap {
     if (found == values_.end())
       throw Error(ErrorCode::internal, "value " + value->name + " is used before it is made");
     return found->second;
+  }
+
+  std::vector<Value> lower_body(const ir::Graph& body, GraphBuilder& g,
+                                std::span<const Value> inputs) override {
+    if (inputs.size() != body.inputs.size()) {
+      g.refuse(fmt::format("a body with {} inputs is given {}", body.inputs.size(), inputs.size()));
+    }
+    GraphBuilder scope = g.scope();
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      values_[body.inputs[i]] = inputs[i];
+      bind_symbols(*body.inputs[i], scope);
+    }
+    for (const ir::Value* weight : body.initializers)
+      values_[weight] = model_.graph.add_initializer(scope.unique_name(weight->name), *weight->weight);
+    for (const ir::Node* node : body.nodes) lower_node(*node, scope);
+    std::vector<Value> outputs;
+    for (const ir::Value* output : body.outputs) outputs.push_back((*this)[output]);
+    return outputs;
   }
 
  private:
@@ -58,25 +76,25 @@ class Lowering final : public ValueMap {
       g_.reserve_name(weight->name);
       values_[weight] = model_.graph.add_initializer(weight->name, *weight->weight);
     }
-    for (const ir::Value* input : source_.inputs) bind_symbols(*input);
+    for (const ir::Value* input : source_.inputs) bind_symbols(*input, g_);
   }
 
-  void bind_symbols(const ir::Value& value) {
+  void bind_symbols(const ir::Value& value, GraphBuilder& g) {
     if (const auto* scalar = std::get_if<ir::ScalarType>(&value.type)) {
       const ExprPtr& expr = scalar->value.expr();
-      if (expr && expr->kind == Expr::Kind::symbol) g_.bind_symbol(expr->name, values_.at(&value));
+      if (expr && expr->kind == Expr::Kind::symbol) g.bind_symbol(expr->name, values_.at(&value));
     } else {
-      g_.bind_dims(values_.at(&value));
+      g.bind_dims(values_.at(&value));
     }
   }
 
-  void lower_node(const ir::Node& node) {
+  void lower_node(const ir::Node& node, GraphBuilder& g) {
     const Symbolic* symbolic = registry_.find(node.op, options_.opset);
     if (!symbolic) {
       report_.add_missing(node);
-      return give_up(node);
+      return give_up(node, g);
     }
-    g_.set_call(&node, symbolic->label.empty() ? symbolic->key : symbolic->label);
+    g.set_call(&node, symbolic->label.empty() ? symbolic->key : symbolic->label);
     try {
       std::vector<const ir::AttributeValue*> arguments;
       if (symbolic->schema) {
@@ -84,19 +102,19 @@ class Lowering final : public ValueMap {
       } else {
         for (const ir::Attribute& attribute : node.attributes) arguments.push_back(&attribute.value);
       }
-      accept(node, symbolic->function(SymbolicCall{g_, arguments, *this, node}), symbolic->origin);
+      accept(node, g, symbolic->function(SymbolicCall{g, arguments, *this, node, *this}), symbolic->origin);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::internal) throw;
       report_.add_refused(node, error);
-      give_up(node);
+      give_up(node, g);
     }
-    g_.set_call(nullptr, {});
+    g.set_call(nullptr, {});
   }
 
-  void accept(const ir::Node& node, const std::vector<Value>& results, Origin origin) {
+  void accept(const ir::Node& node, GraphBuilder& g, const std::vector<Value>& results, Origin origin) {
     if (results.size() != node.outputs.size()) {
-      g_.refuse(fmt::format("the mapping returns {} values, PyTorch returns {}", results.size(),
-                            node.outputs.size()));
+      g.refuse(fmt::format("the mapping returns {} values, PyTorch returns {}", results.size(),
+                           node.outputs.size()));
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const ir::Value& expected = *node.outputs[i];
@@ -111,12 +129,12 @@ class Lowering final : public ValueMap {
       Value result = results[i];
       if (made.element_type != type.element_type) {
         // The mapping of a user who works in another type than PyTorch would be silently wrong further on.
-        g_.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", name(made.element_type),
-                              name(type.element_type)));
+        g.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", name(made.element_type),
+                             name(type.element_type)));
       }
       if (type.ranked() && result.get()->producer) made.dims = merged_dims(*type.dims, made.dims, origin);
       values_[&expected] = result;
-      bind_symbols(expected);
+      bind_symbols(expected, g);
     }
   }
 
@@ -133,11 +151,11 @@ class Lowering final : public ValueMap {
   }
 
   // So that the other nodes can be looked at too: the error is raised in the end.
-  void give_up(const ir::Node& node) {
+  void give_up(const ir::Node& node, GraphBuilder& g) {
     for (const ir::Value* output : node.outputs) {
       if (!values_.contains(output))
         values_[output] = model_.graph.add_value(output->name, tensor_type_of(*output));
-      bind_symbols(*output);
+      bind_symbols(*output, g);
     }
   }
 
@@ -154,7 +172,10 @@ class Lowering final : public ValueMap {
         value = g_.op("Identity", value);
         value.get()->type = type;
       }
-      value.get()->name = output_name(i);
+      // A value that is returned twice has the name of one output.
+      const bool is_named = std::ranges::any_of(
+          model_.graph.outputs, [&](const ir::Value* other) { return other->name == output_name(i); });
+      value.get()->name = is_named ? g_.unique_name(output_name(i)) : output_name(i);
       model_.graph.outputs.push_back(value.get());
     }
   }

@@ -128,6 +128,34 @@ Value strided_places(GraphBuilder& g, const std::vector<Dim>& size, const std::v
   return places;
 }
 
+// `self` with the axes `source` at the places `destination`, the others in their order.
+Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
+                std::span<const int64_t> destination) {
+  if (self.rank() == 0) return self;
+  const std::vector<int64_t> from = wrap_axes(source, self.rank()), to = wrap_axes(destination, self.rank());
+  std::vector<int64_t> order;
+  for (int64_t axis = 0; axis < self.rank(); ++axis) {
+    if (std::ranges::find(from, axis) == from.end()) order.push_back(axis);
+  }
+  std::vector<size_t> by_place(to.size());
+  std::iota(by_place.begin(), by_place.end(), 0);
+  std::ranges::sort(by_place, {}, [&](size_t i) { return to[i]; });
+  for (size_t i : by_place) order.insert(order.begin() + to[i], from.at(i));
+  return g.transpose(self, order);
+}
+
+// The last two axes swapped; all of them reversed where `all`.
+Value turn(GraphBuilder& g, Value self, bool all) {
+  std::vector<int64_t> order(self.rank());
+  std::iota(order.begin(), order.end(), 0);
+  if (all) {
+    std::ranges::reverse(order);
+  } else if (order.size() >= 2) {
+    std::swap(order[order.size() - 2], order.back());
+  }
+  return g.transpose(self, order);
+}
+
 // All sub-sequences of `size` along `dim`, `step` apart, as a last axis.
 Value unfold(GraphBuilder& g, Value self, int64_t dim, int64_t size, int64_t step) {
   if (self.rank() == 0) return g.reshape(self, *g.result().dims);
@@ -148,6 +176,7 @@ Value unfold(GraphBuilder& g, Value self, int64_t dim, int64_t size, int64_t ste
 void register_views(SymbolicRegistry& registry) {
   auto on = add(registry);
   using Dims = std::vector<Dim>;
+  using Ints = std::vector<int64_t>;
   using OptionalDim = std::optional<Dim>;
 
   on("aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
@@ -165,6 +194,27 @@ void register_views(SymbolicRegistry& registry) {
      diagonal);
   on("aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
      Since{11}, diagonal_scatter);
+
+  for (const std::string name : {"movedim", "moveaxis"}) {
+    on(fmt::format("aten::{}.int(Tensor(a) self, int source, int destination) -> Tensor(a)", name), Since{9},
+       [](GraphBuilder& g, Value self, int64_t source, int64_t destination) {
+         return move_axes(g, self, {&source, 1}, {&destination, 1});
+       });
+    on(fmt::format("aten::{}.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", name),
+       Since{9}, [](GraphBuilder& g, Value self, Ints source, Ints destination) {
+         return move_axes(g, self, source, destination);
+       });
+  }
+  on("aten::mT(Tensor(a) self) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self) { return turn(g, self, false); });
+  on("aten::numpy_T(Tensor(a) self) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self) { return turn(g, self, true); });
+  for (const char* name : {"mH", "matrix_H", "adjoint"}) {
+    on(fmt::format("aten::{}(Tensor(a) self) -> Tensor(a)", name), Since{9}, [](GraphBuilder& g, Value self) {
+      if (is_complex(self.element_type())) g.refuse("complex numbers have no counterpart in ONNX");
+      return turn(g, self, false);
+    });
+  }
 
   for (const char* line : {"aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
                            "SymInt? storage_offset=None) -> Tensor(a)",

@@ -2,9 +2,9 @@
 
 A size is no value but a Dim wherever it is used, and the nodes that compute it are left out; a node that
 brings a new number (``aten::item``) stays, its output names the number. Floating-point and boolean numbers
-are values. Assertions are left out. Regions that only switch gradients or disable autocast are replaced by
-their bodies. A number that the program returns is returned through ``aten::scalar_tensor``; None is not
-returned.
+are values. Assertions are left out. Regions that only switch gradients, disable autocast or mark a part of the
+model are replaced by their bodies. A number that the program returns, or that a body is called with, passes through
+``aten::scalar_tensor``; None is not returned.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class _Bridge:
         self._sizes = sizes
         self._builder = _core.ProgramBuilder()
         self._lines: dict[str, str] = {}
+        self._numbers = 0
         self._weight_names: dict[int, str] = {}  # tied weights go by the first of their names
         for name, tensor in exported.state_dict.items():
             self._weight_names.setdefault(id(tensor), name)
@@ -207,25 +208,37 @@ class _Bridge:
     # -- higher-order operators
 
     def _higher_order(self, node: torch.fx.Node, name: str) -> None:
-        if name == "wrap_with_set_grad_enabled":
-            self._values[node] = self._inline(node.args[1], node.args[2:])
-        elif name == "wrap_with_autocast":
-            device, _, enabled = node.args[:3]
-            if enabled and device == "cpu":
+        if name in _REGIONS:
+            if name == "wrap_with_autocast" and casts(node):
                 raise UnsupportedError(
-                    "the model enters torch.autocast, whose casts torch.export does not write down; "
-                    "convert the model itself instead (model.to(torch.bfloat16))",
+                    "the casts of torch.autocast are not in the program; give program.run_decompositions({}), "
+                    "which has them",
                     self._line(node.meta.get("stack_trace") or ""),
                 )
-            self._values[node] = self._inline(node.args[4], node.args[5:])
-        else:
-            arguments = tuple(
-                self._body(argument) if isinstance(argument, torch.fx.Node) and argument.op == "get_attr" else argument
-                for argument in node.args
-            )
-            names = tuple(f"arg{i}" for i in range(len(arguments)))
-            made = (node.name, node.meta.get("val"))
-            self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
+            body, first = _REGIONS[name]
+            self._values[node] = self._inline(node.args[body], node.args[first:])
+            return
+        arguments = tuple(self._argument(argument) for argument in node.args)
+        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        made = (node.name, node.meta.get("val"))
+        self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
+
+    def _argument(self, argument: Any) -> Any:
+        """A body becomes a graph; the numbers among the values that it is called with become values."""
+        if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
+            return self._body(argument)
+        if not isinstance(argument, (list, tuple)):
+            return argument
+        operands: list[Any] = []
+        for operand in argument:
+            value = operand.meta["val"] if isinstance(operand, torch.fx.Node) else operand
+            is_tensor = isinstance(value, torch.Tensor)
+            operands.append(self._resolve(operand) if is_tensor else self._number(value, self._resolve(operand)))
+        return operands
+
+    def _number(self, number: Any, value: Any) -> _core.ProgramValue:
+        self._numbers += 1
+        return returned(self._builder, number, value, f"operand_{self._numbers}")
 
     def _body(self, body: torch.fx.Node) -> _core.Graph:
         """A subgraph whose inputs are all that it uses."""
@@ -237,7 +250,8 @@ class _Bridge:
                 elif node.op == "call_function":
                     self._call_function(node)
                 elif node.op == "output":
-                    for i, argument in enumerate(node.args[0]):
+                    results: Any = node.args[0]
+                    for i, argument in enumerate(results if isinstance(results, (list, tuple)) else [results]):
                         self._builder.output(self._returned(argument, i), "")
             return self._builder.finish()
         finally:
@@ -253,6 +267,23 @@ class _Bridge:
             elif node.op == "output":
                 return self._resolve(node.args[0])
         return None
+
+
+# Operators that call a body once: the places of the body, and of the first value that it is called with.
+_REGIONS = {
+    "wrap_with_set_grad_enabled": (1, 2),
+    "wrap_with_autocast": (4, 5),
+    "invoke_subgraph": (0, 2),
+    "tag_activation_checkpoint": (0, 1),
+    "wrap_activation_checkpoint": (0, 1),
+    "wrap": (0, 1),
+}
+
+
+def casts(node: torch.fx.Node) -> bool:
+    """Whether a region of ``wrap_with_autocast`` converts what is computed in it on the CPU."""
+    device, _, enabled = node.args[:3]
+    return bool(enabled and device == "cpu")
 
 
 _MUTATIONS = tuple(

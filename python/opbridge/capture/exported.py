@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.bridge import bridge
+from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.errors import Error, UnsupportedError
@@ -23,7 +23,16 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
         if sizes.shapes is None:
             raise
         exported = _exported(model, inputs, sizes, size_oblivious=False)
+    if any(_is_unresolved(node) for node in exported.graph.nodes):
+        exported = exported.run_decompositions({})
     return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))
+
+
+def _is_unresolved(node: torch.fx.Node) -> bool:
+    """Whether what the node does to those that follow it is written down by torch only in a second pass."""
+    if getattr(node.target, "__module__", "").startswith("torch._functorch.predispatch"):
+        return True  # torch.vmap
+    return getattr(node.target, "_name", "") == "wrap_with_autocast" and casts(node)
 
 
 def _exported(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -35,8 +35,13 @@ _CHAINED = frozenset({"Add", "Mul", "Max", "Min"})
 Emit = Callable[[str, "tuple[Any, ...]", torch.dtype], _core.ProgramValue]
 
 
-def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit) -> Any:
-    """The value of a sympy expression: a constant, a Dim, or the output of the nodes that ``emit`` makes."""
+def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mapping[Any, _core.ProgramValue]) -> Any:
+    """The value of a sympy expression: a constant, a Dim, or the output of the nodes that ``emit`` makes.
+
+    ``known`` holds the numbers that operators have read from tensors.
+    """
+    if expr in known:
+        return known[expr]
     if expr.is_Integer:
         return int(expr)
     if expr.is_Number:
@@ -49,7 +54,7 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit) -> Any:
     if name not in _CALLS:
         raise UnsupportedError(f"the model computes '{expr}' from sizes, which has no form in the graph")
     dtype = torch.bool if expr.is_Boolean else torch.float64
-    operands = [number(operand, dim, emit) for operand in expr.args]
+    operands = [number(operand, dim, emit, known) for operand in expr.args]
     if name not in _CHAINED:
         return emit(_CALLS[name], tuple(operands), dtype)
     result = operands[0]

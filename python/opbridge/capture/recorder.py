@@ -55,6 +55,7 @@ class Recorder:
         self._builder = _core.ProgramBuilder()
         # Of the id of a tensor: itself, its value, and whether that depends on the inputs.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
+        self._read: dict[Any, _core.ProgramValue] = {}  # numbers, by the symbols that torch has for them
         self._varies = False
         self._inside = False  # an operator
         self._fresh = FreshTensors()
@@ -145,7 +146,7 @@ class Recorder:
         if kind is torch.SymInt:
             return self._sizes.dim(argument)
         if kind is torch.SymFloat or kind is torch.SymBool:
-            return number(argument.node.expr, self._sizes.dim_of, self._emit_number)
+            return number(argument.node.expr, self._sizes.dim_of, self._emit_number, self._read)
         if isinstance(argument, (list, tuple)):
             return [self._resolve(item) for item in argument]
         return argument
@@ -166,7 +167,9 @@ class Recorder:
             for element in made:
                 self._bind_all(element, outputs, varies)
         elif made is not None:
-            next(outputs)
+            value = next(outputs)
+            if isinstance(made, (torch.SymFloat, torch.SymBool)):
+                self._read[made.node.expr] = value
 
     def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
         known = self._known.get(id(tensor))

@@ -1,0 +1,148 @@
+// Branches and loops of torch.export: higher-order operators, whose arguments are graphs and the values that
+// these are called with, all of them by position (arg0, arg1, …).
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+const ir::AttributeValue& argument(const SymbolicCall& call, size_t index) {
+  if (index >= call.arguments.size()) call.g.refuse(fmt::format("argument {} is missing", index));
+  return *call.arguments[index];
+}
+
+const ir::Graph& body(const SymbolicCall& call, size_t index) {
+  const auto* graph = std::get_if<ir::GraphPtr>(&argument(call, index));
+  if (graph == nullptr) call.g.refuse(fmt::format("argument {} is not a graph", index));
+  return **graph;
+}
+
+std::vector<Value> values(const SymbolicCall& call, size_t index) {
+  if (index >= call.arguments.size()) return {};
+  std::vector<Value> result = symbolic_detail::decode_values(call, index);
+  if (std::ranges::any_of(result, [](Value value) { return !value; }))
+    call.g.refuse(fmt::format("argument {} holds None", index));
+  return result;
+}
+
+std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+ir::TensorType type_of(const ir::Value& value) {
+  if (const auto* number = std::get_if<ir::ScalarType>(&value.type))
+    return {number->element_type, std::vector<Dim>()};
+  return value.tensor_type();
+}
+
+// The types of `count` inputs of a body.
+std::vector<ir::TensorType> input_types(const SymbolicCall& call, const ir::Graph& body, size_t count) {
+  if (body.inputs.size() < count) call.g.refuse("its body takes too few inputs");
+  std::vector<ir::TensorType> types;
+  for (size_t i = 0; i < count; ++i) types.push_back(type_of(*body.inputs[i]));
+  return types;
+}
+
+Value truth(GraphBuilder& g, Value value) {
+  return g.reshape(g.cast(value, ElementType::boolean), std::vector<Dim>());
+}
+
+// cond(predicate, if true, if false, operands)
+std::vector<Value> branch(const SymbolicCall& call) {
+  GraphBuilder& g = call.g;
+  const std::vector<Value> operands = values(call, 3);
+  if (const bool* known = std::get_if<bool>(&argument(call, 0)))
+    return call.bodies.lower_body(body(call, *known ? 1 : 2), g, operands);
+  const auto graph = [&](const char* name, size_t index) {
+    return attr(name, g.subgraph(name, {}, [&](GraphBuilder& b, const std::vector<Value>&) {
+      return call.bodies.lower_body(body(call, index), b, operands);
+    }));
+  };
+  return g.op_list(
+      "If", call.node.outputs.size(),
+      {truth(g, symbolic_detail::decode_value(call, 0)), graph("then_branch", 1), graph("else_branch", 2)});
+}
+
+// while_loop(goes on, step, carried, others)
+std::vector<Value> loop(const SymbolicCall& call) {
+  GraphBuilder& g = call.g;
+  const std::vector<Value> carried = values(call, 2), others = values(call, 3);
+  const auto goes_on = [&](GraphBuilder& b, const std::vector<Value>& now) {
+    const std::vector<Value> result = call.bodies.lower_body(body(call, 0), b, joined(now, others));
+    if (result.size() != 1) g.refuse("its condition returns several values");
+    return truth(b, result[0]);
+  };
+  std::vector<ir::TensorType> types{{ElementType::int64, std::vector<Dim>()},
+                                    {ElementType::boolean, std::vector<Dim>()}};
+  for (ir::TensorType& type : input_types(call, body(call, 1), carried.size()))
+    types.push_back(std::move(type));
+  const ir::GraphPtr step = g.subgraph("step", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
+    inputs.erase(inputs.begin(), inputs.begin() + 2);
+    std::vector<Value> next = call.bodies.lower_body(body(call, 1), b, joined(inputs, others));
+    if (next.size() != inputs.size()) g.refuse("its body does not return what it is given");
+    next.insert(next.begin(), goes_on(b, next));
+    return next;
+  });
+  return g.op_list("Loop", carried.size(), {Value(), goes_on(g, carried), carried, attr("body", step)});
+}
+
+// Scan over the first axis: `states` go from step to step, and each further output is stacked.
+std::vector<Value> scan(const SymbolicCall& call, std::vector<Value> states, const std::vector<Value>& slices,
+                        size_t outputs,
+                        const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& step) {
+  GraphBuilder& g = call.g;
+  const std::vector<ir::TensorType> types = input_types(call, body(call, 0), states.size() + slices.size());
+  const ir::GraphPtr graph = g.subgraph("step", types, step);
+  const auto count = static_cast<int64_t>(slices.size());
+  return g.op_list("Scan", outputs,
+                   {joined(std::move(states), slices), attr("body", graph), attr("num_scan_inputs", count)});
+}
+
+// scan(step, states, slices, others), and map_impl(step, slices, others), which has no states.
+std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& states, size_t slices_at) {
+  const std::vector<Value> others = values(call, slices_at + 1);
+  return scan(call, states, values(call, slices_at), call.node.outputs.size(),
+              [&](GraphBuilder& b, const std::vector<Value>& inputs) {
+                return call.bodies.lower_body(body(call, 0), b, joined(inputs, others));
+              });
+}
+
+// associative_scan(combine, slices, others): what comes out at a place is combined with the next slice.
+std::vector<Value> associative_scan(const SymbolicCall& call) {
+  GraphBuilder& g = call.g;
+  const std::vector<Value> slices = values(call, 1), others = values(call, 2);
+  std::vector<Value> first, rest;
+  for (Value each : slices) {
+    first.push_back(g.gather(each, g.scalar(0, ElementType::int64), 0));
+    rest.push_back(g.slice(each, 0, 1, INT64_MAX));
+  }
+  const size_t count = slices.size();
+  std::vector<Value> results =
+      scan(call, first, rest, 2 * count, [&](GraphBuilder& b, const std::vector<Value>& inputs) {
+        const std::vector<Value> next = call.bodies.lower_body(body(call, 0), b, joined(inputs, others));
+        return joined(next, next);
+      });
+  for (size_t i = 0; i < count; ++i)
+    results[i] = g.concat({g.unsqueeze(first[i], {0}), results[count + i]}, 0);
+  results.resize(count);
+  return results;
+}
+
+}  // namespace
+
+void register_control_flow(SymbolicRegistry& registry) {
+  const auto on = [&](std::string_view name, int since, SymbolicFunction function) {
+    registry.add(Symbolic{fmt::format("higher_order::{}", name), std::nullopt, Since{since}, Origin::bundled,
+                          std::move(function)});
+  };
+  on("cond", 11, branch);
+  on("while_loop", 11, loop);
+  on("scan", 11, [](const SymbolicCall& call) { return scan(call, values(call, 1), 2); });
+  on("map_impl", 11, [](const SymbolicCall& call) { return scan(call, {}, 1); });
+  on("associative_scan", 11, associative_scan);
+}
+
+}  // namespace opbridge::lowering

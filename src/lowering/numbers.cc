@@ -1,0 +1,108 @@
+// Python numbers that are known only when the model runs: what `item()` reads, and what the model computes
+// from it. Integers that follow from sizes are no values but Dims, and do not come here.
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+ElementType result_type(const SymbolicCall& call) {
+  const ir::Type& type = call.node.outputs.at(0)->type;
+  if (const auto* number = std::get_if<ir::ScalarType>(&type)) return number->element_type;
+  call.g.refuse("its result is not a number");
+}
+
+Value number(const SymbolicCall& call, size_t index, ElementType type) {
+  if (index >= call.arguments.size()) call.g.refuse(fmt::format("argument {} is missing", index));
+  return call.g.scalar(*symbolic_detail::decode_scalar(call, index), type);
+}
+
+bool is_floating(const SymbolicCall& call) {
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    if (symbolic_detail::decode_scalar(call, i)->is_floating()) return true;
+  }
+  return false;
+}
+
+using Binary = Value (*)(GraphBuilder&, Value, Value);
+
+// Rounded down. Div truncates integers; what is left after taking the remainder away divides exactly.
+Value floor_divide(GraphBuilder& g, Value a, Value b) {
+  if (is_floating_point(a.element_type())) return g.op("Floor", g.op("Div", a, b));
+  return g.op("Div", g.op("Sub", a, g.op("Mod", a, b)), b);
+}
+
+// With the sign of the divisor.
+Value modulo(GraphBuilder& g, Value a, Value b) {
+  if (!is_floating_point(a.element_type())) return g.op("Mod", a, b);
+  return g.op("Sub", a, g.op("Mul", g.op("Floor", g.op("Div", a, b)), b));
+}
+
+Value item(GraphBuilder& g, Value self) {
+  const auto* number = std::get_if<ir::ScalarType>(&g.call()->outputs.at(0)->type);
+  if (number == nullptr) g.refuse("its result is not a number");
+  return g.cast(g.reshape(self, std::vector<Dim>()), number->element_type);
+}
+
+}  // namespace
+
+void register_numbers(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  on("aten::item(Tensor self) -> Scalar", Since{9}, item);
+  on("aten::_local_scalar_dense(Tensor self) -> Scalar", Since{9}, item);
+
+  const auto of_numbers = [&](std::string key, SymbolicFunction function) {
+    registry.add(Symbolic{std::move(key), std::nullopt, Since{12}, Origin::bundled, std::move(function)});
+  };
+  // In the type of the result.
+  const std::initializer_list<std::pair<const char*, Binary>> arithmetic = {
+      {"_operator::add", [](GraphBuilder& g, Value a, Value b) { return g.op("Add", a, b); }},
+      {"_operator::sub", [](GraphBuilder& g, Value a, Value b) { return g.op("Sub", a, b); }},
+      {"_operator::mul", [](GraphBuilder& g, Value a, Value b) { return g.op("Mul", a, b); }},
+      {"_operator::truediv", [](GraphBuilder& g, Value a, Value b) { return g.op("Div", a, b); }},
+      {"_operator::pow", [](GraphBuilder& g, Value a, Value b) { return g.op("Pow", a, b); }},
+      {"_operator::floordiv", floor_divide},
+      {"_operator::mod", modulo},
+      {"_operator::and_", [](GraphBuilder& g, Value a, Value b) { return g.op("And", a, b); }},
+      {"_operator::or_", [](GraphBuilder& g, Value a, Value b) { return g.op("Or", a, b); }},
+      {"_operator::xor", [](GraphBuilder& g, Value a, Value b) { return g.op("Xor", a, b); }},
+      {"torch::sym_max", [](GraphBuilder& g, Value a, Value b) { return g.op("Max", a, b); }},
+      {"torch::sym_min", [](GraphBuilder& g, Value a, Value b) { return g.op("Min", a, b); }},
+  };
+  for (const auto& [key, compute] : arithmetic) {
+    of_numbers(key, [compute = compute](const SymbolicCall& call) {
+      const ElementType type = result_type(call);
+      return std::vector{compute(call.g, number(call, 0, type), number(call, 1, type))};
+    });
+  }
+  const std::initializer_list<std::pair<const char*, const char*>> comparisons = {
+      {"_operator::eq", "Equal"},       {"_operator::ne", "Equal"},   {"_operator::lt", "Less"},
+      {"_operator::le", "LessOrEqual"}, {"_operator::gt", "Greater"}, {"_operator::ge", "GreaterOrEqual"}};
+  for (const auto& [key, op] : comparisons) {
+    const bool negated = std::string_view(key).ends_with("ne");
+    of_numbers(key, [op = op, negated](const SymbolicCall& call) {
+      const ElementType type = is_floating(call) ? ElementType::float64 : ElementType::int64;
+      Value result = call.g.op(op, number(call, 0, type), number(call, 1, type));
+      return std::vector{negated ? call.g.op("Not", result) : result};
+    });
+  }
+  // In the type of the operand.
+  const std::initializer_list<std::pair<const char*, const char*>> unary = {
+      {"_operator::neg", "Neg"},  {"_operator::abs", "Abs"},    {"builtins::abs", "Abs"},
+      {"math::floor", "Floor"},   {"math::ceil", "Ceil"},       {"torch::sym_not", "Not"},
+      {"_operator::not_", "Not"}, {"torch::_sym_sqrt", "Sqrt"}, {"torch::sym_float", ""},
+      {"torch::sym_int", ""},     {"math::trunc", ""}};
+  for (const auto& [key, op] : unary) {
+    of_numbers(key, [op = std::string_view(op)](const SymbolicCall& call) {
+      const ElementType type = result_type(call);
+      ElementType computed = is_floating(call) || op == "Sqrt" ? ElementType::float64 : type;
+      if (op == "Not") computed = ElementType::boolean;
+      Value operand = number(call, 0, computed);
+      return std::vector{call.g.cast(op.empty() ? operand : call.g.op(op, operand), type)};
+    });
+  }
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,146 @@
+"""Branches, loops and regions of torch.export, by opbridge.export and by .pt2 files, against PyTorch."""
+
+import pathlib
+import subprocess
+
+import onnx
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops import map as map_over
+from torch._higher_order_ops import scan
+from torch._higher_order_ops.while_loop import while_loop
+
+import opbridge
+from opbridge import UnsupportedError
+from opbridge.runtime import run, session
+
+COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
+DYNAMIC = torch.export.Dim.DYNAMIC
+ROWS = ({0: DYNAMIC}, {0: DYNAMIC})
+
+
+class Branches(nn.Module):
+    """Weights and sizes from outside, another branch inside, two results."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x, y):
+        def inner(a, b):
+            return torch.cond(b.sum() > 3, lambda a, b: a * b.shape[0], lambda a, b: a - 1, (a, b))
+
+        def outer(a, b):
+            return self.linear(a) + b.shape[0], inner(a, b)
+
+        return torch.cond(x.sum() > 0, outer, lambda a, b: (a * 2 - b[:1], a.clone()), (x, y))
+
+
+class Loop(nn.Module):
+    """As many steps as the data ask for."""
+
+    def forward(self, x, y):
+        start = torch.zeros((), dtype=torch.int64)
+        return while_loop(
+            lambda i, a: (i < 5) & (a.sum() < 100), lambda i, a: (i + 1, a * 2 + y[0] * i), (start, x.clone())
+        )
+
+
+class CountingLoop(nn.Module):
+    """As many steps as there are rows, counted by a Python number."""
+
+    def forward(self, x, y):
+        return while_loop(lambda i, a: i < x.shape[0], lambda i, a: (i + 1, a + x[i] * i), (0, y[0].clone()))
+
+
+class NoSteps(nn.Module):
+    def forward(self, x, y):
+        return while_loop(lambda a: a.sum() > 1e9, lambda a: (a * 2,), (x.clone(),))[0] + y.shape[0]
+
+
+class Scan(nn.Module):
+    def forward(self, x, y):
+        return scan(lambda carry, row: (carry + row * y[0], carry * row), torch.zeros(3), x)
+
+
+class Map(nn.Module):
+    def forward(self, x, y):
+        return map_over(lambda row, other: row.cumsum(0) + other[0], x, y)
+
+
+class Regions(nn.Module):
+    def forward(self, x, y):
+        with torch.no_grad():
+            z = x * 2
+        with torch.autocast("cpu", enabled=False):
+            return z @ y.t(), torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=False)
+
+
+MODELS = [Branches, Loop, CountingLoop, NoSteps, Scan, Map, Regions]
+EXAMPLES = [(torch.ones(4, 3), torch.arange(6.0).reshape(2, 3))]
+OTHERS = [(-torch.ones(2, 3), torch.arange(15.0).reshape(5, 3)), (torch.rand(7, 3), torch.zeros(3, 3))]
+
+
+def compare(model, path):
+    running = session(path)
+    for inputs in EXAMPLES + OTHERS:
+        expected = torch.utils._pytree.tree_leaves(model(*inputs))
+        actual = run(running, dict(zip(("x", "y"), inputs, strict=True)))
+        for got, wanted in zip(actual, expected, strict=True):
+            torch.testing.assert_close(got, torch.as_tensor(wanted))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_exported(kind, tmp_path):
+    model = kind()
+    with torch.no_grad():
+        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
+        compare(model, tmp_path / "model.onnx")
+
+
+# torch.export.save cannot write a loop that carries a Python number.
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind is not CountingLoop])
+def test_saved(kind, tmp_path):
+    model = kind()
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, EXAMPLES[0], dynamic_shapes=ROWS), tmp_path / "model.pt2")
+        subprocess.run([COMMAND, "convert", tmp_path / "model.pt2", tmp_path / "model.onnx"], check=True)
+        compare(model, tmp_path / "model.onnx")
+
+
+def test_forms(tmp_path):
+    for kind, operator in [(Branches, "If"), (Loop, "Loop"), (Scan, "Scan"), (Map, "Scan")]:
+        opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
+        assert operator in [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
+
+
+def test_casts_of_autocast_are_kept(tmp_path):
+    class Mixed(nn.Module):
+        def forward(self, x, y):
+            with torch.autocast("cpu", dtype=torch.float16):
+                return (x @ y.t()).float() + 1
+
+    inputs = torch.rand(4, 3), torch.rand(2, 3)
+    opbridge.export(Mixed(), inputs, tmp_path / "model.onnx", dynamic_shapes=ROWS)
+    operators = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
+    assert operators.count("Cast") >= 3
+    compare(Mixed(), tmp_path / "model.onnx")
+
+
+def test_vmap(tmp_path):
+    class Mapped(nn.Module):
+        def forward(self, x, y):
+            return torch.vmap(lambda row: (row * y[0]).sum() + row)(x)
+
+    opbridge.export(Mapped(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
+    compare(Mapped(), tmp_path / "model.onnx")
+
+
+def test_writing_to_what_is_outside_of_a_branch_is_refused(tmp_path):
+    class Writes(nn.Module):
+        def forward(self, x, y):
+            return torch.cond(x.sum() > 0, lambda a: a.add_(1), lambda a: a.clone(), (x,))
+
+    with pytest.raises(UnsupportedError):
+        opbridge.export(Writes(), EXAMPLES[0], tmp_path / "model.onnx")

@@ -1,0 +1,80 @@
+"""Sizes and numbers that depend on the data, by both captures, against PyTorch."""
+
+import pytest
+import torch
+from torch import nn
+
+import opbridge
+from opbridge.runtime import run, session
+
+X = torch.tensor([[3.0, 1.0, 2.0], [0.0, 1.0, 4.0], [0.0, 1.0, 4.0], [2.0, 2.0, 2.0]])
+OTHER = torch.tensor([[5.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
+
+
+def items(x):
+    total, first = x.sum().item(), x.long()[0, 0].item()
+    torch._check(first >= 0)
+    torch._check(first < 10)
+    return x * total, torch.zeros(first), total * 2 + 1, torch.arange(first), x.new_full((first, 2), total)
+
+
+def sizes_of_found(x):
+    found = x[x > 0.5]
+    places = (x > 0.5).nonzero()
+    return found.sum(), found.shape[0], torch.cat([found, found * 2]), places.t(), found.new_ones(found.shape[0], 2)
+
+
+def assigned(x):
+    x = x.clone()
+    mask = x > 1
+    x[mask] = x[mask] * 2
+    x[x.sum(1) > 6] = -1
+    return x
+
+
+def uniques(x):
+    values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
+    rows, where = torch.unique(x, dim=0, return_inverse=True)
+    return values, inverse, counts, rows, where, torch.unique(x.int()), torch.unique(x > 1)
+
+
+def consecutive(x):
+    flat, inverse, counts = torch.unique_consecutive(x, return_inverse=True, return_counts=True)
+    rows, _, lengths = torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0)
+    return flat, inverse, counts, rows, lengths
+
+
+def repeated(x):
+    times = x[:, 0].long()
+    return (
+        torch.repeat_interleave(times),
+        torch.repeat_interleave(x, times, 0),
+        x.repeat_interleave(2),
+        x.repeat_interleave(3, 1),
+        x.repeat_interleave(torch.tensor([2]), 0),
+    )
+
+
+FUNCTIONS = [items, sizes_of_found, assigned, uniques, consecutive, repeated]
+
+
+class Model(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("how", ["export", "trace"])
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_function(function, how, tmp_path):
+    path = tmp_path / "model.onnx"
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    opbridge.export(Model(function), (X,), path, capture=how, dynamic_shapes=rows)
+    running = session(path)
+    for x in (X, OTHER, X[:1] + 1):
+        expected = torch.utils._pytree.tree_leaves(function(x))
+        for got, wanted in zip(run(running, {"x": x}), expected, strict=True):
+            torch.testing.assert_close(got, torch.as_tensor(wanted))
