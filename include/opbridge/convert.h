@@ -33,6 +33,9 @@ struct ConvertOptions {
   ExternalData external_data = ExternalData::automatic;
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
+  // What the program writes to its inputs and buffers becomes further outputs, named `NAME_out`; otherwise
+  // such a program is refused.
+  bool mutations_as_outputs = false;
   std::vector<std::string> input_names = {};  // in order; empty: the program's own
   std::vector<std::string> output_names = {};
 };
@@ -46,7 +49,8 @@ struct OnnxModel {
 
 struct FunctionalizeOptions {
   // What the program writes to its inputs and buffers becomes further graph outputs, in the order of the
-  // first write. Otherwise such a write is an Error(unsupported), because ONNX would lose it.
+  // first write and named `NAME_out`. Otherwise such a write is an Error(unsupported), because ONNX would
+  // lose it.
   bool mutations_as_outputs = false;
   // The schema of an operator outside `aten`, whose alias annotations tell what it writes: `Tensor(a!)`. Null
   // where there is none; an operator without schema writes to its first tensor if its name ends with `_`, and

@@ -46,6 +46,7 @@ def export(
     capture: Capture = "export",
     source_lines: bool = True,
     simplify: bool = True,
+    mutations_as_outputs: bool = False,
 ) -> ExportReport:
     """Exports ``model``, called with ``args`` and ``kwargs``, to the ONNX file ``path`` (or ``f``, as in torch.onnx).
 
@@ -53,7 +54,8 @@ def export(
     beside the model: True always, False never, None where one file would pass 2 GB. ``verify`` runs the file in ONNX
     Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch. ``capture`` is "export" for
     torch.export's view of the model, "trace" for what one run of it does. ``source_lines`` stores with each node the
-    line of the model it comes from.
+    line of the model it comes from. ``mutations_as_outputs`` returns what the model writes to its inputs and buffers as
+    further outputs, named ``NAME_out``; without it, such a model is refused.
 
     Raises UnsupportedError with everything that has no mapping, InvalidNodeError for a symbolic function that makes a
     wrong node, FileError where the file cannot be written; what stood at ``path`` is then untouched.
@@ -85,6 +87,7 @@ def export(
         external_data={None: "automatic", True: "always", False: "never"}[external_data],
         source_lines=source_lines,
         simplify=simplify,
+        mutations_as_outputs=mutations_as_outputs,
         input_names=list(input_names or ()),
         output_names=list(output_names or ()),
     )

@@ -106,11 +106,20 @@ def compare(
     with torch.no_grad():
         expected = [leaf for leaf in pytree.tree_leaves(module(*inputs.args, **inputs.kwargs)) if leaf is not None]
     outputs = [value.name for value in running.get_outputs()]
+    expected += _written(outputs[len(expected) :], module, inputs)
     if len(actual) != len(expected):
         raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(expected)}")
     return Verification(
         tuple(difference(name, a, e, rtol, atol) for name, a, e in zip(outputs, actual, expected, strict=True))
     )
+
+
+def _written(names: Sequence[str], module: torch.nn.Module, inputs: Inputs) -> list[torch.Tensor]:
+    """The inputs and buffers, which the model has just written to, that the outputs ``NAME_out`` stand for."""
+    tensors = dict(zip(inputs.names, inputs.leaves, strict=True)) | dict(module.named_parameters())
+    tensors |= dict(module.named_buffers())
+    written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
+    return [tensor for tensor in written if isinstance(tensor, torch.Tensor)]
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:

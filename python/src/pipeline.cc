@@ -21,14 +21,15 @@ ExternalData to_external_data(const std::string& text) {
 
 nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb::handle registry, int opset,
                        std::map<std::string, int> custom_opsets, const std::string& external_data,
-                       bool source_lines, bool simplify, std::vector<std::string> input_names,
-                       std::vector<std::string> output_names) {
+                       bool source_lines, bool simplify, bool mutations_as_outputs,
+                       std::vector<std::string> input_names, std::vector<std::string> output_names) {
   ConvertOptions options;
   options.opset = opset;
   options.custom_opsets = std::move(custom_opsets);
   options.external_data = to_external_data(external_data);
   options.source_lines = source_lines;
   options.simplify = simplify;
+  options.mutations_as_outputs = mutations_as_outputs;
   options.input_names = std::move(input_names);
   options.output_names = std::move(output_names);
   const OnnxModel model = to_onnx(graph.take(), registry_of(registry), options);
@@ -78,7 +79,8 @@ void bind_pipeline(nb::module_& module) {
       "path"_a, "The version of ONNX's operators that the model at `path` is of.");
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(), "opset"_a,
-      "custom_opsets"_a, "external_data"_a, "source_lines"_a, "simplify"_a, "input_names"_a, "output_names"_a,
+      "custom_opsets"_a, "external_data"_a, "source_lines"_a, "simplify"_a, "mutations_as_outputs"_a = false,
+      "input_names"_a, "output_names"_a,
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data and its file or None.");
 }

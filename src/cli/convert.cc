@@ -90,6 +90,8 @@ void add_convert(CLI::App& app) {
   command->add_flag_callback(
       "--no-simplify", [arguments] { arguments->options.simplify = false; },
       "Write the nodes as the mappings made them");
+  command->add_flag("--mutations-as-outputs", options.mutations_as_outputs,
+                    "Return what the program writes to its inputs and buffers as further outputs, NAME_out");
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -22,6 +22,47 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   return g.cast(result, input.element_type());
 }
 
+// batch_norm by the statistics of the batch, in float32 at least, which move the running ones by `momentum`.
+// Returns the result, mean and inverse deviation of the batch, and the new running statistics.
+std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::optional<Value> weight,
+                                          std::optional<Value> bias, Value mean, Value variance,
+                                          bool training, double momentum, double eps) {
+  if (!training) g.refuse("running statistics do not change outside of training");
+  const ElementType type = input.element_type();
+  const ElementType wide = type == ElementType::float64 ? type : ElementType::float32;
+  Value x = g.cast(input, wide);
+  std::vector<int64_t> others;
+  Dim count(1);
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (axis == 1) continue;
+    others.push_back(axis);
+    count = count * x.dim(axis);
+  }
+  Value batch_mean = g.reduce("ReduceMean", x, others, true);
+  Value centered = g.op("Sub", x, batch_mean);
+  Value batch_variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), others, true);
+  Value deviation = g.op("Sqrt", g.op("Add", batch_variance, g.scalar_like(x, eps)));
+  const auto per_channel = [&](Value value) {
+    std::vector<int64_t> behind(x.rank() - 2);
+    std::iota(behind.begin(), behind.end(), 1);
+    return g.unsqueeze(g.cast(value, wide), behind);
+  };
+  Value result = g.op("Div", centered, deviation);
+  if (weight) result = g.op("Mul", result, per_channel(*weight));
+  if (bias) result = g.op("Add", result, per_channel(*bias));
+
+  const auto row = [&](Value value) { return g.squeeze(value, others); };
+  const auto moved = [&](Value running, Value batch) {
+    Value kept = g.op("Mul", g.cast(running, wide), g.scalar_like(x, 1 - momentum));
+    return g.cast(g.op("Add", kept, g.op("Mul", batch, g.scalar_like(x, momentum))), running.element_type());
+  };
+  // The running variance is that of all there is to see, of which the batch is a sample.
+  Value n = g.scalar(count, wide);
+  Value of_sample = g.op("Mul", row(batch_variance), g.op("Div", n, g.op("Sub", n, g.scalar_like(x, 1))));
+  return {g.cast(result, type), row(batch_mean), g.op("Reciprocal", row(deviation)),
+          moved(mean, row(batch_mean)), moved(variance, of_sample)};
+}
+
 // Mean and variance over the last `axes` dims, in the given order of operations of the paper (Ba et al. 2016,
 // arXiv:1607.06450).
 Value layer_norm_by_parts(GraphBuilder& g, Value input, int64_t axes, double eps) {
@@ -194,6 +235,11 @@ void register_normalization(SymbolicRegistry& registry) {
        return std::array{batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {}),
                          none, none};
      });
+  on("aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor "
+     "running_mean, "
+     "Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, "
+     "Tensor running_mean_out, Tensor running_var_out)",
+     Since{9}, batch_norm_in_training);
 
   on("aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
      "float eps=1e-05, "

@@ -5,7 +5,13 @@
 namespace opbridge {
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
-  OnnxModel model = lower(functionalize(std::move(graph)), registry, options);
+  FunctionalizeOptions functionalizing;
+  functionalizing.mutations_as_outputs = options.mutations_as_outputs;
+  functionalizing.schema = [&](std::string_view op) {
+    const Symbolic* symbolic = registry.find(op, options.opset);
+    return symbolic != nullptr && symbolic->schema ? &*symbolic->schema : nullptr;
+  };
+  OnnxModel model = lower(functionalize(std::move(graph), functionalizing), registry, options);
   if (options.simplify) simplify(model.graph, options.opset);
   return model;
 }

@@ -1,10 +1,12 @@
 """Programs with views and in-place operators, made pure, against PyTorch."""
 
+import onnx
 import pytest
 import torch
 from functionalize_check import Model, check
 from torch import nn
 
+import opbridge
 import opbridge.capture
 from opbridge import UnsupportedError, _core
 
@@ -144,6 +146,13 @@ def test_pattern(pattern, how):
     check(pattern, torch.arange(-4.0, 8.0).reshape(4, 3), torch.tensor([1.0, 2.0, 3.0, 0.0]), how=how)
 
 
+@pytest.mark.parametrize("how", ["export", "trace"])
+def test_patterns_in_onnx_runtime(how, tmp_path):
+    inputs = torch.arange(-4.0, 8.0).reshape(4, 3), torch.tensor([1.0, 2.0, 3.0, 0.0])
+    for pattern in PATTERNS:
+        opbridge.export(Model(pattern), inputs, tmp_path / "model.onnx", capture=how, verify=True)
+
+
 def test_mutated_buffers_and_inputs_are_refused():
     class Counts(nn.Module):
         def __init__(self):
@@ -160,3 +169,24 @@ def test_mutated_buffers_and_inputs_are_refused():
     graph = opbridge.capture.capture(Model(lambda x: x[0].zero_()), (torch.ones(2),)).graph
     with pytest.raises(UnsupportedError, match="zero_ writes to the input %"):
         _core.functionalize(graph)
+
+
+@pytest.mark.parametrize("how", ["export", "trace"])
+def test_mutations_as_outputs(how, tmp_path):
+    class Updates(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(3))
+
+        def forward(self, x, y):
+            self.seen[1:] += x.sum(0)[1:]
+            x[:, 0].mul_(2)
+            y.add_(self.seen)
+            return x + self.seen, y
+
+    path = tmp_path / "model.onnx"
+    inputs = torch.rand(4, 3), torch.rand(3)
+    opbridge.export(Updates(), inputs, path, capture=how, mutations_as_outputs=True)
+    names = [output.name for output in onnx.load(path).graph.output[2:]]
+    assert names == ["seen_out", "x_out", "y_out"]
+    assert len(opbridge.verify(path, Updates(), inputs).outputs) == 5
