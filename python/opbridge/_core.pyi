@@ -124,7 +124,7 @@ def export_graph(
     external_data: str,
     source_lines: bool,
     simplify: bool,
-    mutations_as_outputs: bool,
+    mutations_as_outputs: bool = False,
     input_names: list[str],
     output_names: list[str],
 ) -> tuple[int, int, int, str | None]:
