@@ -176,6 +176,15 @@ Value nonzero(GraphBuilder& g, Value self) {
   return g.op("ConstantOfShape", g.concat({count, g.ints({0})}, 0), attr("value", std::move(zero)));
 }
 
+std::vector<Value> nonzero_columns(GraphBuilder& g, Value self) {
+  if (self.rank() == 0) self = g.unsqueeze(self, {0});
+  Value places = places_of(g, self);
+  std::vector<Value> columns;
+  for (int64_t i = 0; i < self.rank(); ++i)
+    columns.push_back(g.gather(places, g.scalar(i, ElementType::int64), 1));
+  return columns;
+}
+
 }  // namespace
 
 void register_indexing(SymbolicRegistry& registry) {
@@ -204,14 +213,8 @@ void register_indexing(SymbolicRegistry& registry) {
   on("aten::masked_select(Tensor self, Tensor mask) -> Tensor", Since{9}, masked_select);
   on("aten::nonzero(Tensor self) -> Tensor", Since{9}, nonzero);
   on("aten::argwhere(Tensor self) -> Tensor", Since{9}, nonzero);
-  on("aten::nonzero_numpy(Tensor self) -> Tensor[]", Since{9}, [](GraphBuilder& g, Value self) {
-    if (self.rank() == 0) self = g.unsqueeze(self, {0});
-    Value places = places_of(g, self);
-    std::vector<Value> columns;
-    for (int64_t i = 0; i < self.rank(); ++i)
-      columns.push_back(g.gather(places, g.scalar(i, ElementType::int64), 1));
-    return columns;
-  });
+  on("aten::nonzero_numpy(Tensor self) -> Tensor[]", Since{9}, nonzero_columns);
+  on("aten::where(Tensor condition) -> Tensor[]", Since{9}, nonzero_columns);
 }
 
 }  // namespace opbridge::lowering

@@ -48,6 +48,7 @@ def test_masks():
             "nonzero": lambda x: (x > 3).nonzero(),
             "tuple": lambda x: (x > 3).nonzero(as_tuple=True),
             "argwhere": lambda x: torch.argwhere(x[0]),
+            "where": lambda x: torch.where(x > 3),
             "half": lambda x: x.half().nonzero(),
             "none": lambda x: x[x > 1000],
         },
