@@ -38,6 +38,11 @@
 
 namespace opbridge {
 
+namespace onnx {
+struct OpSchema;
+class TypeResolution;
+}  // namespace onnx
+
 // A handle to an ONNX value that is being built. Cheap to copy; empty where default-constructed.
 class Value {
  public:
@@ -238,8 +243,9 @@ class GraphBuilder {
   [[noreturn]] void refuse(const std::string& reason) const;
 
   // For the lowering stage: nodes made from now on belong to `call` and to the symbolic function `symbolic`
-  // (names for errors).
-  void set_call(const ir::Node* call, std::string symbolic);
+  // (names for errors). `for_runtime`: where ONNX Runtime lacks a kernel for an element type that ONNX
+  // allows, `op` computes in a wider one; where there is none, and for complex numbers, it refuses.
+  void set_call(const ir::Node* call, std::string symbolic, bool for_runtime = false);
 
  private:
   struct DimSource {
@@ -252,6 +258,11 @@ class GraphBuilder {
 
   std::vector<Value> append(std::string op, std::vector<Value> inputs, std::vector<ir::Attribute> attributes,
                             std::vector<ir::TensorType> outputs);
+  // Casts inputs to what the runtime has kernels for, and gives the outputs' types accordingly. Returns what
+  // the outputs are to be cast back to; undefined where they are right.
+  std::vector<ElementType> cast_for_runtime(const onnx::OpSchema& schema,
+                                            const onnx::TypeResolution& resolution,
+                                            std::vector<Value>& inputs, std::vector<ir::TensorType>& outputs);
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
   std::string where() const;
   // Sizes are computed as 1-d tensors of one element, the form in which shapes are concatenated.
@@ -265,6 +276,7 @@ class GraphBuilder {
   std::unordered_map<std::string, Value> sizes_;  // text of an expression → its value in this graph
   std::unordered_map<std::string, DimSource> dim_sources_;  // symbol → where to read it
   int opset_;
+  bool for_runtime_ = false;
   const ir::Node* call_ = nullptr;
   std::string symbolic_;
   struct State;

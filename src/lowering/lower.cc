@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
+#include "lowering/complex.h"
 #include "lowering/missing.h"
 #include "opbridge/convert.h"
 
@@ -16,6 +18,23 @@ ir::TensorType tensor_type_of(const ir::Value& value) {
   return value.tensor_type();
 }
 
+bool is_complex_tensor(const ir::Value& value) { return is_complex(tensor_type_of(value).element_type); }
+
+// Of complex tensors as pairs in a last dim.
+ir::TensorType in_pairs(ir::TensorType type) {
+  if (!is_complex(type.element_type)) return type;
+  type.element_type = lowering::part_type(type.element_type);
+  if (type.dims) type.dims->push_back(Dim(2));
+  return type;
+}
+
+ir::Weight in_pairs(ir::Weight weight) {
+  if (!is_complex(weight.element_type)) return weight;
+  weight.element_type = lowering::part_type(weight.element_type);
+  weight.dims.push_back(2);
+  return weight;
+}
+
 class Lowering final : public ValueMap, public BodyLowering {
  public:
   Lowering(const ir::Graph& source, const SymbolicRegistry& registry, const ConvertOptions& options)
@@ -23,6 +42,7 @@ class Lowering final : public ValueMap, public BodyLowering {
         registry_(registry),
         options_(options),
         g_(model_.graph, options.opset),
+        complex_(g_, *this),
         report_(registry, options.opset) {
     model_.opset = options.opset;
     model_.graph.name = source.name;
@@ -69,14 +89,19 @@ class Lowering final : public ValueMap, public BodyLowering {
       const ir::Value& input = *source_.inputs[i];
       const std::string& name = i < options_.input_names.size() ? options_.input_names[i] : input.name;
       g_.reserve_name(name);
-      values_[&input] = model_.graph.add_input(name, tensor_type_of(input));
+      values_[&input] = model_.graph.add_input(name, in_pairs(tensor_type_of(input)));
     }
-    for (size_t i = 0; i < source_.outputs.size(); ++i) g_.reserve_name(output_name(i));
+    name_outputs();
     for (const ir::Value* weight : source_.initializers) {
       g_.reserve_name(weight->name);
-      values_[weight] = model_.graph.add_initializer(weight->name, *weight->weight);
+      values_[weight] = model_.graph.add_initializer(weight->name, in_pairs(*weight->weight));
     }
     for (const ir::Value* input : source_.inputs) bind_symbols(*input, g_);
+    for (const auto* values : {&source_.inputs, &source_.initializers}) {
+      for (const ir::Value* value : *values) {
+        if (is_complex_tensor(*value)) complex_.set_pairs(value, values_.at(value));
+      }
+    }
   }
 
   void bind_symbols(const ir::Value& value, GraphBuilder& g) {
@@ -88,13 +113,24 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
   }
 
+  // A view that is a copy (`aten::view_copy`) is mapped as the view.
+  const Symbolic* find(const std::string& op) const {
+    const Symbolic* symbolic = registry_.find(op, options_.opset);
+    const size_t dot = std::min(op.find('.'), op.size());
+    constexpr std::string_view copy = "_copy";
+    if (symbolic || !std::string_view(op).substr(0, dot).ends_with(copy)) return symbolic;
+    return registry_.find(std::string(op).erase(dot - copy.size(), copy.size()), options_.opset);
+  }
+
   void lower_node(const ir::Node& node, GraphBuilder& g) {
-    const Symbolic* symbolic = registry_.find(node.op, options_.opset);
+    const Symbolic* symbolic = find(node.op);
+    if (lowering::ComplexLowering::concerns(node)) return lower_complex(node, symbolic, g);
     if (!symbolic) {
       report_.add_missing(node);
       return give_up(node, g);
     }
-    g.set_call(&node, symbolic->label.empty() ? symbolic->key : symbolic->label);
+    g.set_call(&node, symbolic->label.empty() ? symbolic->key : symbolic->label,
+               symbolic->origin == Origin::bundled);
     try {
       std::vector<const ir::AttributeValue*> arguments;
       if (symbolic->schema) {
@@ -109,6 +145,32 @@ class Lowering final : public ValueMap, public BodyLowering {
       give_up(node, g);
     }
     g.set_call(nullptr, {});
+  }
+
+  void lower_complex(const ir::Node& node, const Symbolic* symbolic, GraphBuilder& g) {
+    try {
+      if (&g != &g_) g.refuse("complex numbers in the body of a branch or a loop are not mapped");
+      const std::vector<lowering::Complex> results = complex_.lower(node, symbolic);
+      std::vector<Value> real;
+      for (const lowering::Complex& result : results) real.push_back(result.re);
+      for (size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i) {
+        if (!is_complex_tensor(*node.outputs[i])) continue;
+        for (Value part : {results[i].re, results[i].im}) {
+          const ir::TensorType& type = node.outputs[i]->tensor_type();
+          if (type.ranked() && part.get()->producer)
+            std::get<ir::TensorType>(part.get()->type).dims = type.dims;
+        }
+        complex_.set(node.outputs[i], results[i]);
+        values_[node.outputs[i]] = results[i].re;
+        real[i] = Value();
+      }
+      accept(node, g_, real, Origin::bundled);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::internal) throw;
+      report_.add_refused(node, error);
+      give_up(node, g);
+    }
+    g_.set_call(nullptr, {});
   }
 
   void accept(const ir::Node& node, GraphBuilder& g, const std::vector<Value>& results, Origin origin) {
@@ -154,18 +216,32 @@ class Lowering final : public ValueMap, public BodyLowering {
   void give_up(const ir::Node& node, GraphBuilder& g) {
     for (const ir::Value* output : node.outputs) {
       if (!values_.contains(output))
-        values_[output] = model_.graph.add_value(output->name, tensor_type_of(*output));
+        values_[output] = model_.graph.add_value(output->name, in_pairs(tensor_type_of(*output)));
+      if (is_complex_tensor(*output)) complex_.set(output, {values_[output], values_[output]});
       bind_symbols(*output, g);
     }
   }
 
-  const std::string& output_name(size_t index) const {
-    return index < options_.output_names.size() ? options_.output_names[index] : source_.outputs[index]->name;
+  // The user's, or the program's own unless it is that of an input, a weight or an earlier output.
+  void name_outputs() {
+    std::unordered_set<std::string> taken;
+    for (const ir::Value* input : model_.graph.inputs) taken.insert(input->name);
+    for (const ir::Value* weight : source_.initializers) taken.insert(weight->name);
+    for (size_t i = 0; i < source_.outputs.size(); ++i) {
+      const bool given = i < options_.output_names.size();
+      const std::string& wanted = given ? options_.output_names[i] : source_.outputs[i]->name;
+      std::string name = wanted;
+      for (int n = 1; !given && taken.contains(name); ++n) name = fmt::format("{}_{}", wanted, n);
+      taken.insert(name);
+      g_.reserve_name(name);
+      output_names_.push_back(std::move(name));
+    }
   }
 
   void declare_outputs() {
     for (size_t i = 0; i < source_.outputs.size(); ++i) {
-      Value value = (*this)[source_.outputs[i]];
+      const ir::Value* source = source_.outputs[i];
+      Value value = is_complex_tensor(*source) ? complex_.pairs(source) : (*this)[source];
       const bool taken = std::ranges::find(model_.graph.outputs, value.get()) != model_.graph.outputs.end();
       if (!value.get()->producer || taken) {
         const ir::Type type = value.get()->type;
@@ -174,8 +250,8 @@ class Lowering final : public ValueMap, public BodyLowering {
       }
       // A value that is returned twice has the name of one output.
       const bool is_named = std::ranges::any_of(
-          model_.graph.outputs, [&](const ir::Value* other) { return other->name == output_name(i); });
-      value.get()->name = is_named ? g_.unique_name(output_name(i)) : output_name(i);
+          model_.graph.outputs, [&](const ir::Value* other) { return other->name == output_names_[i]; });
+      value.get()->name = is_named ? g_.unique_name(output_names_[i]) : output_names_[i];
       model_.graph.outputs.push_back(value.get());
     }
   }
@@ -185,7 +261,9 @@ class Lowering final : public ValueMap, public BodyLowering {
   const ConvertOptions& options_;
   OnnxModel model_;
   GraphBuilder g_;
+  lowering::ComplexLowering complex_;
   MissingReport report_;
+  std::vector<std::string> output_names_;
   std::unordered_map<const ir::Value*, Value> values_;
 };
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "onnx/runtime_kernels.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
 #include "symbolic/builder_state.h"
@@ -79,6 +80,7 @@ GraphBuilder::GraphBuilder(GraphBuilder& parent, ir::Graph& body)
     : graph_(&body),
       parent_(&parent),
       opset_(parent.opset_),
+      for_runtime_(parent.for_runtime_),
       call_(parent.call_),
       symbolic_(parent.symbolic_),
       state_(parent.state_) {}
@@ -180,7 +182,49 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
   }
   infer_dims(name, inputs, attributes, output_types);
-  return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
+  if (!for_runtime_)
+    return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
+
+  const std::vector<ElementType> wanted = cast_for_runtime(*schema, resolution, inputs, output_types);
+  std::vector<Value> made =
+      append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
+  for (size_t i = 0; i < outputs; ++i) {
+    if (wanted[i] != ElementType::undefined) made[i] = cast(made[i], wanted[i]);
+  }
+  return made;
+}
+
+std::vector<ElementType> GraphBuilder::cast_for_runtime(const onnx::OpSchema& schema,
+                                                        const onnx::TypeResolution& resolution,
+                                                        std::vector<Value>& inputs,
+                                                        std::vector<ir::TensorType>& outputs) {
+  std::vector<ElementType> wanted(outputs.size());
+  for (size_t variable = 0; variable < schema.types().size(); ++variable) {
+    const std::optional<ElementType> type = resolution.variable(variable);
+    const std::optional<onnx::TypeSet> has = onnx::runtime_types(schema, schema.types()[variable].name());
+    if (!type || !has) continue;
+    const std::optional<ElementType> runtime = onnx::runtime_type(*has, *type);
+    if (!runtime) {
+      if (is_complex(*type))
+        refuse("complex numbers have no counterpart in ONNX Runtime; compute with real and imaginary part");
+      refuse(fmt::format("ONNX Runtime has no kernel of {} for {}; compute in another element type",
+                         schema.name(), opbridge::name(*type)));
+    }
+    if (*runtime == *type) continue;
+    bool decided_by_input = false;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (schema.input(i)->type != variable) continue;
+      decided_by_input = true;
+      if (inputs[i]) inputs[i] = cast(inputs[i], *runtime);
+    }
+    if (!decided_by_input) continue;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (schema.output(i)->type != variable) continue;
+      wanted[i] = *type;
+      outputs[i].element_type = *runtime;
+    }
+  }
+  return wanted;
 }
 
 std::vector<Value> GraphBuilder::append(std::string op, std::vector<Value> inputs,
@@ -299,9 +343,10 @@ std::string GraphBuilder::where() const {
   return call_->source.line.empty() ? call_->source.scope : call_->source.line;
 }
 
-void GraphBuilder::set_call(const ir::Node* call, std::string symbolic) {
+void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool for_runtime) {
   call_ = call;
   symbolic_ = std::move(symbolic);
+  for_runtime_ = for_runtime;
 }
 
 void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }

@@ -28,6 +28,8 @@ std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t 
 
 Value GraphBuilder::cast(Value value, ElementType to) {
   if (value.element_type() == to) return value;
+  if (is_complex(to) || is_complex(value.element_type()))
+    refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
   constexpr size_t kFoldedBytes = 256;
   if (value.weight() && value.weight()->bytes.size() <= kFoldedBytes) {
     if (std::optional<ir::Weight> folded = convert_weight(*value.weight(), to))

@@ -4,8 +4,6 @@ import pytest
 import torch
 from lowering_check import check, operators
 
-import opbridge
-
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
 
@@ -160,8 +158,3 @@ def test_one_node_each():
     assert operators(check(lambda x: x * 0.1, x)) == ["Mul"]
     assert operators(check(lambda x: x**2, x)) == ["Pow"]  # which ONNX Runtime fuses in normalizations
     assert operators(check(lambda x: x**-1, x)) == ["Reciprocal"]
-
-
-def test_complex_is_refused():
-    with pytest.raises(opbridge.UnsupportedError, match="complex"):
-        check(lambda x: (x + 1j).real, torch.randn(3))

@@ -1,0 +1,51 @@
+// Complex tensors. ONNX Runtime has none, so each is two real ones; at the inputs and outputs of the model
+// they are the pairs of a last dim of size 2, as in torch.view_as_real.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "opbridge/registry.h"
+#include "opbridge/symbolic.h"
+
+namespace opbridge::lowering {
+
+struct Complex {
+  Value re, im;  // `im` absent: a real tensor
+};
+
+// float32 of complex64, float64 of complex128, a real type itself.
+ElementType part_type(ElementType type);
+
+class ComplexLowering {
+ public:
+  // `values`: what the real tensors of the program have become.
+  ComplexLowering(GraphBuilder& g, const ValueMap& values) : g_(g), values_(values) {}
+
+  // Whether one of the node's arguments or results is complex.
+  static bool concerns(const ir::Node& node);
+
+  void set(const ir::Value* value, Complex parts) { parts_[value] = parts; }
+  void set_pairs(const ir::Value* value, Value pairs);
+  Value pairs(const ir::Value* value);
+
+  // The results of the node, whose mapping for real tensors is `symbolic`, null where there is none. Throws
+  // Error(unsupported) where complex tensors are not supported.
+  std::vector<Complex> lower(const ir::Node& node, const Symbolic* symbolic);
+
+ private:
+  class Call;
+  struct Special;
+  static const std::unordered_map<std::string_view, Special>& specials();
+
+  Complex parts(const ir::Value* value) const;
+  std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic,
+                          const std::function<bool(std::string_view argument)>& imaginary);
+
+  GraphBuilder& g_;
+  const ValueMap& values_;
+  std::unordered_map<const ir::Value*, Complex> parts_;
+  ir::Graph shadows_;  // the calls as they are for one part
+};
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,39 @@
+"""Element types that ONNX allows and ONNX Runtime has no kernel for."""
+
+import pathlib
+
+import pytest
+import torch
+from lowering_check import check, operators
+
+import opbridge
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.uint8])
+def test_computes_in_a_wider_type(dtype):
+    a, b = torch.randint(0, 9, (3, 4)).to(dtype), torch.randint(0, 9, (4, 2)).to(dtype)
+    model = check({"matmul": torch.matmul, "expand": lambda a, b: a[None].expand(2, 3, 4)}, a, b)
+    assert "MatMul" in operators(model)
+
+
+def test_refuses_where_there_is_none(tmp_path: pathlib.Path):
+    with pytest.raises(opbridge.UnsupportedError, match="no kernel of Acos for float64"):
+        opbridge.export(lambda x: torch.acos(x), (torch.zeros(2, dtype=torch.float64),), tmp_path / "m.onnx")
+
+
+def test_the_users_own_nodes_stay_as_they_are(tmp_path: pathlib.Path):
+    import onnx
+
+    @opbridge.symbolic("aten::asinh", opset=9)
+    def asinh(g, self):
+        return g.op("Asinh", self)
+
+    try:
+        opbridge.export(lambda x: torch.asinh(x), (torch.zeros(2, dtype=torch.float64),), tmp_path / "m.onnx")
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::asinh", 9)
+    assert operators(onnx.load(tmp_path / "m.onnx")) == ["Asinh"]
+
+
+def test_an_input_that_is_an_output(tmp_path: pathlib.Path):
+    opbridge.export(lambda x: (x, x, x + 1), (torch.ones(2),), tmp_path / "m.onnx", verify=True)
