@@ -18,12 +18,13 @@ std::optional<double> static_number(GraphBuilder& g, Value value) {
 // a + alpha * b, a - alpha * b.
 Value add_scaled(GraphBuilder& g, std::string_view op, Value a, Value b, const Scalar& alpha) {
   const ElementType type = g.result().element_type;
-  if (type == ElementType::boolean) return g.op("Or", g.cast(a, type), g.cast(b, type));
-  if (!is_one(alpha)) {
-    b = operand(g, b, type);
-    b = g.op("Mul", b, g.scalar_like(b, alpha));
+  if (type == ElementType::boolean) {
+    if (!is_one(alpha)) b = g.op("And", g.cast(b, type), g.scalar(alpha, type));
+    return g.op("Or", g.cast(a, type), g.cast(b, type));
   }
-  return elementwise(g, op, {a, b});
+  if (is_one(alpha)) return elementwise(g, op, {a, b});
+  b = operand(g, b, type);
+  return g.cast(g.op(op, operand(g, a, type), g.op("Mul", b, g.scalar_like(b, alpha))), type);
 }
 
 Value multiply(GraphBuilder& g, Value a, Value b) {
@@ -89,7 +90,9 @@ Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, a, b);
   Value quotient = g.op("Div", p.a, p.b);
-  return g.cast(is_floating_point(type) ? truncate(g, quotient) : quotient, type);
+  if (!is_floating_point(type)) return g.cast(quotient, type);
+  // PyTorch rounds the quotient to float16 or bfloat16 before it cuts off what follows the point.
+  return g.cast(truncate(g, g.cast(g.cast(quotient, type), p.a.element_type())), type);
 }
 
 // By repeated squaring: ONNX Runtime's Pow of integers goes through float64.

@@ -16,8 +16,10 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_convolution(registry);
   lowering::register_creation(registry);
   lowering::register_cumulative(registry);
+  lowering::register_diagonal(registry);
   lowering::register_distance(registry);
   lowering::register_embedding_bag(registry);
+  lowering::register_flipping(registry);
   lowering::register_indexing(registry);
   lowering::register_indexing_write(registry);
   lowering::register_linear(registry);
@@ -35,6 +37,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_shape(registry);
   lowering::register_sorting(registry);
   lowering::register_special(registry);
+  lowering::register_stacking(registry);
   lowering::register_statistics(registry);
   lowering::register_unary(registry);
   lowering::register_unique(registry);

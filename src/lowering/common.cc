@@ -1,5 +1,6 @@
 #include "lowering/common.h"
 
+#include <algorithm>
 #include <limits>
 #include <numbers>
 
@@ -17,6 +18,7 @@ ElementType kernel_type(ElementType type) {
       return ElementType::int32;
     case ElementType::uint32:
       return ElementType::int64;
+    case ElementType::float16:
     case ElementType::bfloat16:
       return ElementType::float32;
     default:
@@ -35,7 +37,10 @@ Value operand(GraphBuilder& g, Value value, ElementType type) {
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes) {
   const ElementType type = g.result().element_type;
-  for (Value& value : operands) value = operand(g, value, type);
+  // One operator of float16 tensors rounds once, in float32 or not.
+  const bool as_it_is = type == ElementType::float16 &&
+                        std::ranges::none_of(operands, [&](Value value) { return g.is_number(value); });
+  for (Value& value : operands) value = as_it_is ? g.cast(value, type) : operand(g, value, type);
   std::vector<Operand> all{std::move(operands)};
   all.insert(all.end(), attributes.begin(), attributes.end());
   return g.cast(g.op_list(op, 1, std::move(all)).front(), type);
@@ -51,6 +56,14 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands) 
     kinds.push_back({value.element_type(), category});
   }
   return promote(kinds);
+}
+
+Value matmul(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = a.element_type();
+  // Of products without terms ONNX Runtime leaves the memory as it was.
+  if (a.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
+  if (is_floating_point(type)) return g.op("MatMul", a, b);
+  return g.cast(g.op("MatMul", g.cast(a, kernel_type(type)), g.cast(b, kernel_type(type))), type);
 }
 
 Value truncate(GraphBuilder& g, Value value) {

@@ -6,8 +6,8 @@
 namespace opbridge::lowering {
 
 // The element type to compute `type` in: itself, or the next wider one where ONNX Runtime lacks kernels.
-// Every version has them for float16 to float64, int32 and int64; they wrap and round as PyTorch's do once
-// the result is cast back. PyTorch, too, computes bfloat16 in float32.
+// Every version has them for float32, float64, int32 and int64; they wrap and round as PyTorch's do once the
+// result is cast back. PyTorch, too, computes float16 and bfloat16 in float32, and rounds in the end.
 ElementType kernel_type(ElementType type);
 
 // `value` as an operand of a PyTorch operator that computes in `type`, in the kernel type of `type`. Refuses
@@ -27,6 +27,9 @@ Value in_kernel_type(GraphBuilder& g, Value self, F compute) {
 
 // torch.result_type of tensors and Python numbers.
 ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
+
+// MatMul of what makes the call's result.
+Value matmul(GraphBuilder& g, Value a, Value b);
 
 // Rounded towards zero. `value` in a kernel type of floating point.
 Value truncate(GraphBuilder& g, Value value);

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "lowering/add.h"
 
@@ -87,20 +88,62 @@ Value roll(GraphBuilder& g, Value self, std::vector<Dim> shifts, std::vector<int
   return self;
 }
 
+// The amounts by which torch.nn.functional.pad lengthens an axis; negative ones shorten it.
+struct Padding {
+  int64_t axis;
+  Dim before, after;
+};
+
+Value shortened(GraphBuilder& g, Value self, Padding& amounts) {
+  auto cut = [](Dim& amount) {
+    if (!amount.is_static() || amount.value() >= 0) return Dim(0);
+    return Dim(0) - std::exchange(amount, Dim(0));
+  };
+  const Dim start = cut(amounts.before), end = self.dim(amounts.axis) - cut(amounts.after);
+  if (start.is(0) && end == self.dim(amounts.axis)) return self;
+  std::vector<Dim> dims = self.dims();
+  dims[amounts.axis] = end - start;
+  self = g.slice(self, amounts.axis, g.sizes({start}), g.sizes({end}));
+  self.get()->type = ir::TensorType{self.element_type(), std::move(dims)};
+  return self;
+}
+
+// The end in front of the beginning, and the beginning after the end. ONNX Runtime's Pad has no such mode
+// before opset 19, and not for every size.
+Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
+  const int64_t axis = amounts.axis;
+  const Dim size = self.dim(axis);
+  std::vector<Value> parts;
+  if (!amounts.before.is(0))
+    parts.push_back(g.slice(self, axis, g.sizes({size - amounts.before}), g.ints({end_of_axis})));
+  parts.push_back(self);
+  if (!amounts.after.is(0)) parts.push_back(g.slice(self, axis, g.ints({0}), g.sizes({amounts.after})));
+  std::vector<Dim> dims = self.dims();
+  dims[axis] = amounts.before + size + amounts.after;
+  self = g.concat(std::move(parts), axis);
+  self.get()->type = ir::TensorType{self.element_type(), std::move(dims)};
+  return self;
+}
+
 // torch.nn.functional.pad: `pad` holds (before, after) from the last dim backwards.
 Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::string& mode, double value) {
-  if (std::ranges::all_of(pad, [](const Dim& amount) { return amount.is(0); })) return self;
+  if (g.opset() < 11) g.refuse("padding needs opset 11");
   const int64_t rank = self.rank();
   std::vector<Dim> pads(2 * rank, Dim(0));
-  for (size_t i = 0; i < pad.size(); ++i) {
-    const int64_t axis = rank - 1 - static_cast<int64_t>(i / 2);
-    pads.at(i % 2 == 0 ? axis : rank + axis) = pad[i];
+  for (size_t i = 0; i + 1 < pad.size(); i += 2) {
+    Padding amounts{rank - 1 - static_cast<int64_t>(i / 2), pad[i], pad[i + 1]};
+    self = shortened(g, self, amounts);
+    if (mode == "circular") {
+      self = wrapped_around(g, self, amounts);
+    } else {
+      pads.at(amounts.axis) = amounts.before;
+      pads.at(rank + amounts.axis) = amounts.after;
+    }
   }
-  const std::string onnx_mode = mode == "replicate" ? "edge" : mode == "circular" ? "wrap" : mode;
-  if (onnx_mode == "wrap" && g.opset() < 19) g.refuse("circular padding needs opset 19");
-  if (g.opset() < 11) g.refuse("padding needs opset 11");
-  if (onnx_mode != "constant") return g.op("Pad", self, g.sizes(pads), attr("mode", onnx_mode));
-  return g.op("Pad", self, g.sizes(pads), g.scalar_like(self, value), attr("mode", onnx_mode));
+  if (std::ranges::all_of(pads, [](const Dim& amount) { return amount.is(0); })) return self;
+  if (mode != "constant")
+    return g.op("Pad", self, g.sizes(pads), attr("mode", mode == "replicate" ? "edge" : mode));
+  return g.op("Pad", self, g.sizes(pads), g.scalar_like(self, value), attr("mode", mode));
 }
 
 }  // namespace

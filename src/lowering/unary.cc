@@ -50,6 +50,15 @@ Value logit(GraphBuilder& g, Value self, std::optional<double> eps) {
   });
 }
 
+// Of a real number: pi where it is negative.
+Value angle(GraphBuilder& g, Value self) {
+  return in_kernel_type(g, self, [&](Value x) {
+    Value zero = constant(g, x, 0);
+    Value result = g.op("Where", g.op("Less", x, zero), constant(g, x, std::numbers::pi), zero);
+    return g.op("Where", g.op("IsNaN", x), x, result);
+  });
+}
+
 // Floor, Ceil, …: integers stay as they are.
 Value rounded(GraphBuilder& g, Value self, Compute compute) {
   if (!is_floating_point(self.element_type())) return self;
@@ -211,6 +220,7 @@ void register_unary(SymbolicRegistry& registry) {
   on_each({"signbit"}, 9,
           [](GraphBuilder& g, Value self) { return is_negative(g, operand(g, self, self.element_type())); });
 
+  on("aten::angle(Tensor self) -> Tensor", Since{9}, angle);
   on("aten::logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);
   on("aten::special_logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);
   on("aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",

@@ -1,0 +1,151 @@
+// Joining and cutting by the names that NumPy gave them, and products of index sets.
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// With ones in front up to `rank` dims; in three dims a row lies along the middle one.
+Value at_least(GraphBuilder& g, Value self, int64_t rank) {
+  if (self.rank() >= rank) return self;
+  if (rank < 3 || self.rank() == 0) {
+    std::vector<int64_t> axes;
+    for (int64_t axis = 0; axis < rank - self.rank(); ++axis) axes.push_back(axis);
+    return g.unsqueeze(self, axes);
+  }
+  return self.rank() == 1 ? g.unsqueeze(self, {0, 2}) : g.unsqueeze(self, {2});
+}
+
+Value joined(GraphBuilder& g, std::vector<Value> tensors, int64_t axis) {
+  for (Value& tensor : tensors) tensor = g.cast(tensor, g.result().element_type);
+  return g.concat(std::move(tensors), axis);
+}
+
+Value stacked(GraphBuilder& g, std::vector<Value> tensors, int64_t rank, int64_t axis) {
+  for (Value& tensor : tensors) tensor = at_least(g, tensor, rank);
+  return joined(g, std::move(tensors), axis);
+}
+
+Value column_stack(GraphBuilder& g, std::vector<Value> tensors) {
+  for (Value& tensor : tensors) {
+    if (tensor.rank() < 2) tensor = g.reshape(tensor, {element_count(tensor), Dim(1)});
+  }
+  return joined(g, std::move(tensors), 1);
+}
+
+std::vector<Value> cut(GraphBuilder& g, Value self, int64_t dim) {
+  dim = wrap_axis(dim, self.rank());
+  std::vector<Dim> parts;
+  for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
+  return g.split(self, dim, parts);
+}
+
+Value cartesian_product(GraphBuilder& g, std::vector<Value> tensors) {
+  if (tensors.size() == 1) return tensors[0];
+  std::vector<Dim> grid;
+  for (Value tensor : tensors) grid.push_back(tensor.dim(0));
+  const auto rank = static_cast<int64_t>(grid.size());
+  for (int64_t i = 0; i < rank; ++i) {
+    std::vector<Dim> dims(rank, Dim(1));
+    dims[i] = grid[i];
+    Value column = g.expand(g.reshape(tensors[i], dims), grid);
+    tensors[i] = g.reshape(column, {g.result().dims->at(0), Dim(1)});
+  }
+  return joined(g, std::move(tensors), 1);
+}
+
+// Every choice of `count` places in ascending order.
+void choose(int64_t size, int64_t count, bool repeated, std::vector<int64_t>& chosen,
+            std::vector<int64_t>& all) {
+  if (static_cast<int64_t>(chosen.size()) == count) {
+    all.insert(all.end(), chosen.begin(), chosen.end());
+    return;
+  }
+  for (int64_t next = chosen.empty() ? 0 : chosen.back() + !repeated; next < size; ++next) {
+    chosen.push_back(next);
+    choose(size, count, repeated, chosen, all);
+    chosen.pop_back();
+  }
+}
+
+Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replacement) {
+  if (!self.dim(0).is_static())
+    g.refuse("combinations of a dynamic number of elements; make that size constant");
+  if (count == 0) return filled(g, *g.result().dims, 0, self.element_type());
+  std::vector<int64_t> chosen, all;
+  choose(self.dim(0).value(), count, with_replacement, chosen, all);
+  const auto rows = static_cast<int64_t>(all.size()) / count;
+  return g.gather(self, g.constant(ir::Weight::of<int64_t>(all, {rows, count})), 0);
+}
+
+// Each element of `self` times all of `other`.
+Value kronecker(GraphBuilder& g, Value self, Value other) {
+  const int64_t rank = std::max(self.rank(), other.rank());
+  auto spread = [&](Value value, bool before) {
+    std::vector<Dim> dims;
+    for (int64_t axis = value.rank() - rank; axis < value.rank(); ++axis) {
+      const Dim size = axis < 0 ? Dim(1) : value.dims()[axis];
+      dims.push_back(before ? size : Dim(1));
+      dims.push_back(before ? Dim(1) : size);
+    }
+    return g.reshape(value, dims);
+  };
+  const ElementType type = g.result().element_type;
+  Value left = spread(self, true), right = spread(other, false);
+  Value product = type == ElementType::boolean ? g.op("And", g.cast(left, type), g.cast(right, type))
+                                               : elementwise(g, "Mul", {left, right});
+  return g.reshape(product, *g.result().dims);
+}
+
+}  // namespace
+
+void register_stacking(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  for (const int64_t rank : {1, 2, 3}) {
+    on(fmt::format("aten::atleast_{}d(Tensor self) -> Tensor", rank), Since{9},
+       [rank](GraphBuilder& g, Value self) { return at_least(g, self, rank); });
+    on(fmt::format("aten::atleast_{}d.Sequence(Tensor[] tensors) -> Tensor[]", rank), Since{9},
+       [rank](GraphBuilder& g, std::vector<Value> tensors) {
+         for (Value& tensor : tensors) tensor = at_least(g, tensor, rank);
+         return tensors;
+       });
+  }
+  on("aten::hstack(Tensor[] tensors) -> Tensor", Since{9}, [](GraphBuilder& g, std::vector<Value> tensors) {
+    return stacked(g, tensors, 1, tensors.at(0).rank() <= 1 ? 0 : 1);
+  });
+  for (const char* name : {"vstack", "row_stack"}) {
+    on(fmt::format("aten::{}(Tensor[] tensors) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, std::vector<Value> tensors) { return stacked(g, std::move(tensors), 2, 0); });
+  }
+  on("aten::dstack(Tensor[] tensors) -> Tensor", Since{9},
+     [](GraphBuilder& g, std::vector<Value> tensors) { return stacked(g, std::move(tensors), 3, 2); });
+  on("aten::column_stack(Tensor[] tensors) -> Tensor", Since{9}, column_stack);
+
+  for (const auto& [name, axis] : {std::pair{'v', 0}, {'h', 1}, {'d', 2}}) {
+    auto split = [axis = axis](GraphBuilder& g, Value self, Ignored) {
+      return cut(g, self, std::min<int64_t>(axis, self.rank() - 1));
+    };
+    on(fmt::format("aten::{}split.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", name), Since{9},
+       split);
+    on(fmt::format("aten::{}split.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", name), Since{9},
+       split);
+  }
+  for (const char* line :
+       {"aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+        "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+        "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+        "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
+        "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"}) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored, int64_t dim) { return cut(g, self, dim); });
+  }
+
+  on("aten::cartesian_prod(Tensor[] tensors) -> Tensor", Since{9}, cartesian_product);
+  on("aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", Since{9},
+     combinations);
+  on("aten::kron(Tensor self, Tensor other) -> Tensor", Since{9}, kronecker);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,51 @@
+"""Joining and cutting by NumPy's names, flips."""
+
+import pytest
+import torch
+from lowering_check import check
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 4, 3)])
+def test_at_least_and_stacks(shape):
+    functions = {name: getattr(torch, name) for name in ("atleast_1d", "atleast_2d", "atleast_3d")} | {
+        name: lambda x, name=name: getattr(torch, name)((x, x.double(), x))
+        for name in ("hstack", "vstack", "dstack", "column_stack")
+    }
+    check(functions, torch.randn(shape))
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_splits(opset):
+    functions = {
+        "hsplit": lambda x: torch.hsplit(x, 2),
+        "hsplit at": lambda x: torch.hsplit(x, [1, 3]),
+        "vsplit": lambda x: torch.vsplit(x, [0, 1]),
+        "dsplit": lambda x: torch.dsplit(x, 3),
+        "tensor_split": lambda x: torch.tensor_split(x, 3, dim=1),
+        "tensor_split at": lambda x: torch.tensor_split(x, (1, 2), dim=-1),
+        "copies": lambda x: torch.ops.aten.split_copy.Tensor(x, 3, 1),
+    }
+    check(functions, torch.randn(2, 4, 6), opset=opset)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.bool, torch.bfloat16])
+def test_products(dtype):
+    functions = {
+        "cartesian_prod": lambda x, y: torch.cartesian_prod(x, y, x),
+        "combinations": lambda x, y: torch.combinations(x, 3),
+        "with replacement": lambda x, y: torch.combinations(y, 2, with_replacement=True),
+        "kron": lambda x, y: torch.kron(x.view(2, 2), y),
+    }
+    check(functions, torch.randint(0, 9, (4,)).to(dtype), torch.randint(0, 9, (3,)).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_flips_and_strides(dtype):
+    functions = {
+        "flip": lambda x: x.flip(0, -1),
+        "flip nothing": lambda x: x.flip(()),
+        "fliplr": torch.fliplr,
+        "flipud": torch.flipud,
+        "expand_copy": lambda x: torch.ops.aten.expand_copy(x[:, None], (4, 2, 5)),
+    }
+    check(functions, torch.randint(0, 5, (4, 5)).to(dtype))
