@@ -8,7 +8,7 @@ import torch
 import torch._functorch.config
 from torch._dynamo.source import ConstantSource
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -21,7 +21,7 @@ from opbridge.capture.dynamic import DynamicSizes, name_of
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.trace import follow
-from opbridge.errors import InvalidArgumentError
+from opbridge.errors import InvalidArgumentError, UnsupportedError
 
 
 def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
@@ -30,6 +30,10 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) ->
         return _capture(model, inputs, sizes, with_data=False)
     except GuardOnDataDependentSymNode:
         return _capture(model, inputs, sizes, with_data=True)
+    except DynamicOutputShapeException as error:
+        raise UnsupportedError(
+            f"torch cannot tell the shape of what {error.func} returns without running it"
+        ) from error
 
 
 def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_data: bool) -> _core.Graph:

@@ -64,6 +64,10 @@ class Recorder:
         self._module_names: dict[int, str] | None = None
 
     def add_input(self, name: str, tensor: torch.Tensor) -> None:
+        if tensor.layout is not torch.strided:
+            raise UnsupportedError(
+                f"the input {name} is of layout {tensor.layout}; ONNX has dense tensors: call to_dense()"
+            )
         value = self._builder.input(self._unique(name), tensor.dtype, self._sizes.shape(tensor.shape))
         self._bind(tensor, value, True)
         self.originals.watch(tensor)
