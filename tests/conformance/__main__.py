@@ -23,6 +23,7 @@ from conformance.pool import FINISHED, run_tasks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "conformance"
+PASSING = pathlib.Path(__file__).with_name("passing.txt")  # operators and captures without any other result
 
 
 def main() -> int:
@@ -38,7 +39,19 @@ def main() -> int:
     report.print_summary(records, names)
     if options.coverage:
         options.coverage.write_text(report.coverage(records, names, _what(options)))
-    return 1 if any(r["result"] == WRONG and r["exporter"] in CAPTURES for r in records) else 0
+    if options.write_passing:
+        PASSING.write_text("".join(f"{op}\t{exporter}\n" for op, exporter in sorted(report.passing(records))))
+    regressed = _regressed(records) if options.expect else set()
+    for op, exporter in sorted(regressed):
+        print(f"{op} does not pass any more, with capture {exporter!r}")
+    wrong = any(record["result"] == WRONG and record["exporter"] in CAPTURES for record in records)
+    return 1 if wrong or regressed else 0
+
+
+def _regressed(records: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    expected = {tuple(line.split("\t")) for line in PASSING.read_text().splitlines()}
+    measured = {(record["op"], record["exporter"]) for record in records}
+    return (expected & measured) - report.passing(records)
 
 
 def _what(options: argparse.Namespace) -> str:
@@ -62,6 +75,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
     parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
     parser.add_argument("--coverage", type=pathlib.Path, metavar="FILE", help="write the table of operators")
+    parser.add_argument("--expect", action="store_true", help=f"fail where an operator of {PASSING.name} does not pass")
+    parser.add_argument("--write-passing", action="store_true", help=f"write {PASSING.name}")
     options = parser.parse_args()
     if options.peers:
         options.exporters += ",dynamo,torchscript"

@@ -64,7 +64,7 @@ def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
             actual = _run(path, _copies(sample))
         except Exception as error:
             return Outcome(RUNTIME_FAILURE, _first_line(error))
-        wrong = _difference(actual, [leaf for leaf in expected if leaf is not None])
+        wrong = _difference(sample, actual, [leaf for leaf in expected if leaf is not None])
         return Outcome(WRONG, wrong) if wrong else Outcome(PASS, by=_made_of(path))
 
 
@@ -94,22 +94,86 @@ def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return run(running, dict(zip(names, tensors, strict=True)))
 
 
-def _difference(actual: list[torch.Tensor], expected: list[Any]) -> str:
-    """Why they differ by the tolerances of torch.testing; nothing where they agree."""
+def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any]) -> str:
+    """Why they differ; nothing where they agree."""
     if len(actual) != len(expected):
         return f"{len(actual)} outputs, PyTorch returns {len(expected)}"
+    exact: list[Any] | None = None
     for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
-        e = e if isinstance(e, torch.Tensor) else torch.tensor(e)
-        e = torch.view_as_real(e.resolve_conj()) if e.is_complex() else e
+        e = _real(e)
         if a.dtype != e.dtype:
             return f"output {place}: element type {a.dtype}, PyTorch gives {e.dtype}"
         if a.shape != e.shape:
             return f"output {place}: shape {tuple(a.shape)}, PyTorch gives {tuple(e.shape)}"
         try:
             torch.testing.assert_close(a, e, equal_nan=True)
+            continue
         except AssertionError as error:
-            return f"output {place}: " + " ".join(str(error).split())
+            wrong = f"output {place}: " + " ".join(str(error).split())
+        if e.dtype in _ROUNDED:
+            exact = exact or _in_float64(sample)
+            if exact and _as_exact(a, e, _real(exact[place])):
+                continue
+        elif place == 1 and not e.is_floating_point() and _names_equal_elements(sample, a, e, expected[0]):
+            continue
+        return wrong
     return ""
+
+
+_ROUNDED = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def _real(value: Any) -> torch.Tensor:
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def _in_float64(sample: Sample) -> list[Any] | None:
+    """What eager PyTorch makes of the same inputs in float64; None where it does not take them."""
+    wide = [t.to(torch.float64) if t.is_floating_point() else t for t in _copies(sample)]
+    wide = [t.to(torch.complex128) if t.is_complex() else t for t in wide]
+    try:
+        with torch.no_grad():
+            leaves = pytree.tree_leaves(sample.call(*wide))
+    except Exception:
+        return None
+    return [leaf for leaf in leaves if leaf is not None]
+
+
+def _as_exact(actual: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Whether no element is farther from the result in float64 than eager's own, or than the tolerance allows.
+
+    Rounding takes eager PyTorch itself beyond the tolerance in some places, above all in float16.
+    """
+    if exact.shape != actual.shape:
+        return False
+    # Both are judged after rounding to the type of the result, in which PyTorch overflows as well.
+    exact = exact.to(actual.dtype).double()
+    a, e = actual.double(), eager.double()
+    rtol, atol = torch.testing._comparison.default_tolerances(actual)
+    same = (a == e) | (a.isnan() & e.isnan()) | (a == exact)
+    bound = torch.maximum((e - exact).abs(), atol + rtol * exact.abs())
+    return bool((same | ((a - exact).abs() <= bound)).all())
+
+
+def _names_equal_elements(sample: Sample, actual: torch.Tensor, expected: torch.Tensor, values: torch.Tensor) -> bool:
+    """Whether two tensors of places along a dim name equal elements of the first input: which of them kthvalue, mode
+    and the like return is open."""
+    data = sample.tensors[0]
+    if actual.dtype != torch.int64 or values.dtype != data.dtype or values.shape != expected.shape:
+        return False
+    for dim in range(data.dim()):
+        for places in (actual, actual.unsqueeze(dim)):
+            if places.dim() != data.dim() or any(
+                places.shape[axis] != data.shape[axis] for axis in range(data.dim()) if axis != dim
+            ):
+                continue
+            if bool((places < 0).any() or (places >= data.shape[dim]).any()):
+                continue
+            named = data.gather(dim, places).reshape(values.shape)
+            if torch.allclose(named, values, rtol=0, atol=0, equal_nan=True):
+                return True
+    return False
 
 
 def _made_of(path: pathlib.Path) -> str:
