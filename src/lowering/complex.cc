@@ -468,7 +468,7 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
     shadows_.add_output_of(shadow, output->name, std::move(type));
   }
   g_.set_call(shadow, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
-  return symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow});
+  return symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
 }
 
 std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic* symbolic) {

@@ -20,7 +20,8 @@ ElementType part_type(ElementType type);
 class ComplexLowering {
  public:
   // `values`: what the real tensors of the program have become.
-  ComplexLowering(GraphBuilder& g, const ValueMap& values) : g_(g), values_(values) {}
+  ComplexLowering(GraphBuilder& g, const ValueMap& values, BodyLowering& bodies)
+      : g_(g), values_(values), bodies_(bodies) {}
 
   // Whether one of the node's arguments or results is complex.
   static bool concerns(const ir::Node& node);
@@ -44,6 +45,7 @@ class ComplexLowering {
 
   GraphBuilder& g_;
   const ValueMap& values_;
+  BodyLowering& bodies_;
   std::unordered_map<const ir::Value*, Complex> parts_;
   ir::Graph shadows_;  // the calls as they are for one part
 };

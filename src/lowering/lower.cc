@@ -42,7 +42,7 @@ class Lowering final : public ValueMap, public BodyLowering {
         registry_(registry),
         options_(options),
         g_(model_.graph, options.opset),
-        complex_(g_, *this),
+        complex_(g_, *this, *this),
         report_(registry, options.opset) {
     model_.opset = options.opset;
     model_.graph.name = source.name;
