@@ -157,33 +157,37 @@ Problem apply_scan(const NodeParts& node, std::span<ir::TensorType> outputs,
   return std::nullopt;
 }
 
+// The type of the tensor that an attribute of Constant says.
+struct TypeOf {
+  using Type = ir::TensorType;
+  static Type list(ElementType type, size_t size) {
+    return {type, std::vector{Dim(static_cast<int64_t>(size))}};
+  }
+  static Type tensor(ElementType type, const std::vector<int64_t>& dims) {
+    return {type, std::vector<Dim>(dims.begin(), dims.end())};
+  }
+  Type operator()(double) const { return {ElementType::float32, std::vector<Dim>()}; }
+  Type operator()(int64_t) const { return {ElementType::int64, std::vector<Dim>()}; }
+  Type operator()(const std::string&) const { return {ElementType::string, std::vector<Dim>()}; }
+  Type operator()(const std::vector<double>& v) const { return list(ElementType::float32, v.size()); }
+  Type operator()(const std::vector<int64_t>& v) const { return list(ElementType::int64, v.size()); }
+  Type operator()(const std::vector<std::string>& v) const { return list(ElementType::string, v.size()); }
+  Type operator()(const std::shared_ptr<const ir::Weight>& v) const {
+    return tensor(v->element_type, v->dims);
+  }
+  Type operator()(const std::shared_ptr<const ir::SparseTensor>& v) const {
+    return tensor(v->values.element_type, v->dims);
+  }
+  template <class Other>
+  Type operator()(const Other&) const {
+    return {};
+  }
+};
+
 Problem apply_constant(const NodeParts& node, ir::TensorType& output) {
   if (node.attributes.size() != 1) {
     return fmt::format("{} attributes are given, and the value is one of them", node.attributes.size());
   }
-  struct TypeOf {
-    using Type = ir::TensorType;
-    static Type list(ElementType type, size_t size) { return {type, {{Dim(static_cast<int64_t>(size))}}}; }
-    static Type tensor(ElementType type, const std::vector<int64_t>& dims) {
-      return {type, std::vector<Dim>(dims.begin(), dims.end())};
-    }
-    Type operator()(double) const { return {ElementType::float32, std::vector<Dim>()}; }
-    Type operator()(int64_t) const { return {ElementType::int64, std::vector<Dim>()}; }
-    Type operator()(const std::string&) const { return {ElementType::string, std::vector<Dim>()}; }
-    Type operator()(const std::vector<double>& v) const { return list(ElementType::float32, v.size()); }
-    Type operator()(const std::vector<int64_t>& v) const { return list(ElementType::int64, v.size()); }
-    Type operator()(const std::vector<std::string>& v) const { return list(ElementType::string, v.size()); }
-    Type operator()(const std::shared_ptr<const ir::Weight>& v) const {
-      return tensor(v->element_type, v->dims);
-    }
-    Type operator()(const std::shared_ptr<const ir::SparseTensor>& v) const {
-      return tensor(v->values.element_type, v->dims);
-    }
-    template <class Other>
-    Type operator()(const Other&) const {
-      return {};
-    }
-  };
   output = std::visit(TypeOf(), node.attributes.front().value);
   return std::nullopt;
 }

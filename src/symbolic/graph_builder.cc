@@ -7,6 +7,7 @@
 #include "symbolic/builder_state.h"
 #include "symbolic/constants.h"
 #include "symbolic/shape_inference.h"
+#include "symbolic/version_hints.h"
 
 namespace opbridge {
 namespace {
@@ -109,8 +110,10 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     invalid_node(name, fmt::format("ONNX deprecates it since opset {}", schema->since_version) + expected);
   }
   if (!schema->accepts_inputs(inputs.size())) {
-    invalid_node(name, fmt::format("{} inputs given, {} expected", inputs.size(),
-                                   count_text(schema->min_inputs, schema->max_inputs)) +
+    const auto most = static_cast<size_t>(schema->max_inputs);
+    const std::string hint = inputs.size() > most ? surplus_input_hint(*schema, most, opset_) : "";
+    invalid_node(name, fmt::format("{} inputs given, {} expected{}", inputs.size(),
+                                   count_text(schema->min_inputs, schema->max_inputs), hint) +
                            expected);
   }
   if (!schema->accepts_outputs(outputs)) {
@@ -125,7 +128,11 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   }
   for (ir::Attribute& attribute : attributes) {
     const onnx::AttributeSchema* known = schema->attribute(attribute.name);
-    if (!known) invalid_node(name, fmt::format("no attribute \"{}\"", attribute.name) + expected);
+    if (!known) {
+      invalid_node(name, fmt::format("no attribute \"{}\"{}", attribute.name,
+                                     missing_attribute_hint(*schema, attribute.name, opset_)) +
+                             expected);
+    }
     adapt_kind(attribute.value, known->kind);
     const onnx::AttributeKind given = onnx::kind_of(attribute.value);
     if (given != known->kind) {

@@ -165,9 +165,10 @@ class GraphContext:
             g = GraphContext(core)
             returned = build(g, *map(Value, values))
             outputs = returned if isinstance(returned, (list, tuple)) else [returned]
-            if any(output is None for output in outputs):
+            made = [made for made in map(g.input, outputs) if made is not None]
+            if len(made) < len(outputs):
                 raise TypeError(f"the function of subgraph {name!r} returned None among its outputs")
-            return [g.input(output) for output in outputs]
+            return made
 
         types = [each.type() if isinstance(each, Value) else each for each in inputs]
         return self._core.subgraph(name, [(type.element_type, type.dims) for type in types], build_core)
