@@ -129,7 +129,7 @@ def test_below_the_promise_it_is_right_or_refused(name: str, opset: int, tmp_pat
     x = torch.randn(2, 3, 6, 6)
     refusal = ""
     try:
-        opbridge.export(model, (x,), path, input_names=["x"], opset_version=opset)
+        opbridge.export(model, (x,), path, input_names=["x"], opset_version=opset, capture="trace")
     except opbridge.Error as error:
         refusal = str(error)
     if refusal:
