@@ -63,7 +63,7 @@ using Type = std::variant<TensorType, ListType, ScalarType>;
 
 // The bytes of a constant tensor: row-major, contiguous, little-endian. The bytes are borrowed; `owner` keeps
 // them alive (a mapped file, a Python tensor, a buffer). Element types under a byte are packed as ONNX's
-// raw_data is.
+// raw_data is. A string is its length in bytes as a uint64, and its bytes.
 struct Weight {
   ElementType element_type = ElementType::undefined;
   std::vector<int64_t> dims;
@@ -74,8 +74,19 @@ struct Weight {
   // An owned copy of `values` with the given dims; T is a fixed-width arithmetic type.
   template <class T>
   static Weight of(std::span<const T> values, std::vector<int64_t> dims);
+  static Weight of_strings(std::span<const std::string> values, std::vector<int64_t> dims);
   template <class T>
-  std::span<const T> as() const;  // throws Error(internal) unless T matches element_type
+  std::span<const T> as() const;                  // throws Error(internal) unless T matches element_type
+  std::vector<std::string_view> strings() const;  // throws Error(internal) unless they are strings
+};
+
+// A constant tensor of which only some elements are stored, all others being zero: onnx.SparseTensorProto.
+struct SparseTensor {
+  Weight values;   // [n]
+  Weight indices;  // int64, where they stand, ascending: [n], counted row-major, or [n, rank]
+  std::vector<int64_t> dims;
+
+  void check() const;  // throws Error(invalid_argument) where the parts do not fit together
 };
 
 struct Value {
@@ -95,13 +106,15 @@ struct Opaque {
 
 using GraphPtr = std::shared_ptr<Graph>;
 
-using AttributeValue = std::variant<std::monostate,  // None
-                                    bool, int64_t, double, std::complex<double>, std::string, Dim,
-                                    ElementType, Opaque, Value*, std::vector<bool>, std::vector<int64_t>,
-                                    std::vector<double>, std::vector<std::string>, std::vector<Dim>,
-                                    std::vector<Value*>,  // null elements where the list holds None
-                                    std::shared_ptr<const Weight>, std::vector<std::shared_ptr<const Weight>>,
-                                    GraphPtr, std::vector<GraphPtr>>;
+using AttributeValue =
+    std::variant<std::monostate,  // None
+                 bool, int64_t, double, std::complex<double>, std::string, Dim, ElementType, Opaque, Value*,
+                 std::vector<bool>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>,
+                 std::vector<Dim>,
+                 std::vector<Value*>,  // null elements where the list holds None
+                 std::shared_ptr<const Weight>, std::vector<std::shared_ptr<const Weight>>,
+                 std::shared_ptr<const SparseTensor>, std::vector<std::shared_ptr<const SparseTensor>>,
+                 GraphPtr, std::vector<GraphPtr>, Type, std::vector<Type>>;
 
 struct Attribute {
   std::string name;

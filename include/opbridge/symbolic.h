@@ -112,8 +112,30 @@ inline Attr attr(std::string name, std::vector<std::string> value) {
   return {std::move(name), std::move(value)};
 }
 inline Attr attr(std::string name, ir::GraphPtr value) { return {std::move(name), std::move(value)}; }
+inline Attr attr(std::string name, std::vector<ir::GraphPtr> value) {
+  return {std::move(name), std::move(value)};
+}
 inline Attr attr(std::string name, ir::Weight value) {
   return {std::move(name), std::make_shared<const ir::Weight>(std::move(value))};
+}
+inline Attr attr(std::string name, std::vector<ir::Weight> values) {
+  std::vector<std::shared_ptr<const ir::Weight>> shared;
+  for (ir::Weight& value : values) shared.push_back(std::make_shared<const ir::Weight>(std::move(value)));
+  return {std::move(name), std::move(shared)};
+}
+inline Attr attr(std::string name, ir::SparseTensor value) {
+  return {std::move(name), std::make_shared<const ir::SparseTensor>(std::move(value))};
+}
+inline Attr attr(std::string name, std::vector<ir::SparseTensor> values) {
+  std::vector<std::shared_ptr<const ir::SparseTensor>> shared;
+  for (ir::SparseTensor& value : values) {
+    shared.push_back(std::make_shared<const ir::SparseTensor>(std::move(value)));
+  }
+  return {std::move(name), std::move(shared)};
+}
+inline Attr attr(std::string name, ir::Type value) { return {std::move(name), std::move(value)}; }
+inline Attr attr(std::string name, std::vector<ir::Type> value) {
+  return {std::move(name), std::move(value)};
 }
 
 // What `g.op` takes after the operator's name, in any order of kinds: inputs by position, attributes by name.
@@ -263,6 +285,7 @@ class GraphBuilder {
   std::vector<ElementType> cast_for_runtime(const onnx::OpSchema& schema,
                                             const onnx::TypeResolution& resolution,
                                             std::vector<Value>& inputs, std::vector<ir::TensorType>& outputs);
+  void check_attributes(std::string_view name, std::span<const ir::Attribute> attributes);
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
   std::string where() const;
   // Sizes are computed as 1-d tensors of one element, the form in which shapes are concatenated.

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "attribute.h"
@@ -19,13 +20,20 @@ namespace {
 // call.
 struct Session {
   GraphBuilder* builder;
+  std::shared_ptr<Session> outer;  // of the builder of a subgraph: that of the graph around it
 };
 using SessionPtr = std::shared_ptr<Session>;
+
+// Ends a session when it goes out of scope.
+struct End {
+  Session& session;
+  ~End() { session.builder = nullptr; }
+};
 
 GraphBuilder& builder_of(const SessionPtr& session) {
   if (!session->builder) {
     throw Error(ErrorCode::invalid_argument,
-                "g, or a value of g, is used after its symbolic function returned");
+                "g, or a value of g, is used after the function that g was given to returned");
   }
   return *session->builder;
 }
@@ -40,6 +48,21 @@ struct PyValue {
   }
 };
 
+// A graph that is to be the attribute of a node.
+struct PySubgraph {
+  ir::GraphPtr graph;
+};
+
+ir::TensorType to_tensor_type(int element_type, nb::handle dims) {
+  ir::TensorType type{static_cast<ElementType>(element_type), std::nullopt};
+  if (dims.is_none()) return type;
+  type.dims.emplace();
+  for (nb::handle dim : items(dims)) {
+    type.dims->push_back(nb::isinstance<nb::str>(dim) ? Dim::parse(nb::cast<std::string>(dim)) : to_dim(dim));
+  }
+  return type;
+}
+
 nb::object dims_of(const ir::TensorType& type) {
   if (!type.ranked()) return nb::none();
   nb::list dims;
@@ -53,11 +76,10 @@ class PyBuilder {
   explicit PyBuilder(SessionPtr session) : session_(std::move(session)) {}
 
   // `inputs` holds Values and None; `attributes` holds tuples (name, kind, value) with ONNX's kinds as torch
-  // writes them: i, f, s, t, g, and the same doubled for lists.
+  // writes them: i, f, s, t, g; st, a sparse tensor, and tp, a type; and for each a list of them.
   nb::list op(const std::string& name, nb::handle inputs, nb::handle attributes, size_t outputs) {
     std::vector<Operand> operands;
-    for (nb::handle input : items(inputs))
-      operands.push_back(input.is_none() ? Value() : nb::cast<PyValue&>(input).get());
+    for (nb::handle input : items(inputs)) operands.push_back(value_of(input));
     for (nb::handle item : items(attributes)) {
       const auto [attribute, kind, value] = nb::cast<std::tuple<std::string, std::string, nb::object>>(item);
       operands.push_back(Attr{attribute, attribute_value(kind, value)});
@@ -68,8 +90,8 @@ class PyBuilder {
   }
 
   // A constant tensor whose bytes are copied. A number (`is_number`) takes the element type of what it meets.
-  PyValue constant(int element_type, std::vector<int64_t> dims, nb::bytes bytes, bool is_number) {
-    ir::Weight weight = to_weight(element_type, std::move(dims), bytes);
+  PyValue constant(const nb::tuple& tensor, bool is_number) {
+    ir::Weight weight = to_weight(tensor);
     return {session_,
             is_number ? builder().number(std::move(weight)) : builder().constant(std::move(weight))};
   }
@@ -77,7 +99,30 @@ class PyBuilder {
   PyValue number(nb::handle value) { return {session_, builder().number(to_scalar(value))}; }
 
   PyValue cast(const PyValue& value, int element_type) {
-    return {session_, builder().cast(value.get(), static_cast<ElementType>(element_type))};
+    return {session_, builder().cast(visible(value), static_cast<ElementType>(element_type))};
+  }
+
+  // A body whose own inputs have the types `inputs`, tuples (element type, dims). `build(g, values)` makes
+  // its nodes and returns a list of Values, its outputs.
+  PySubgraph subgraph(std::string name, nb::handle inputs, const nb::callable& build) {
+    std::vector<ir::TensorType> types;
+    for (nb::handle item : items(inputs)) {
+      const auto [element_type, dims] = nb::cast<std::tuple<int, nb::object>>(item);
+      types.push_back(to_tensor_type(element_type, dims));
+    }
+    const auto build_body = [&](GraphBuilder& body, const std::vector<Value>& values) {
+      const auto session = std::make_shared<Session>(Session{&body, session_});
+      const End end{*session};
+      PyBuilder g(session);
+      nb::list arguments;
+      for (const Value value : values) arguments.append(g.wrap(value));
+      const nb::object returned = build(nb::cast(g), arguments);
+      std::vector<Value> outputs;
+      for (nb::handle output : items(returned))
+        outputs.push_back(g.visible(nb::cast<const PyValue&>(output)));
+      return outputs;
+    };
+    return {builder().subgraph(std::move(name), std::move(types), build_body)};
   }
 
   void add_function(std::string domain, std::string name, int version, nb::bytes bytes) {
@@ -102,7 +147,27 @@ class PyBuilder {
  private:
   GraphBuilder& builder() { return builder_of(session_); }
 
-  static ir::Weight to_weight(int element_type, std::vector<int64_t> dims, const nb::bytes& bytes) {
+  // The value, which must be of this graph or of one around it.
+  Value visible(const PyValue& value) const {
+    const Value result = value.get();
+    for (SessionPtr session = session_; session != nullptr; session = session->outer) {
+      if (session == value.session) return result;
+    }
+    throw Error(
+        ErrorCode::invalid_argument,
+        "a value of a subgraph is used outside of it: make its nodes by the g that its function is given");
+  }
+  Value value_of(nb::handle input) const {
+    return input.is_none() ? Value() : visible(nb::cast<const PyValue&>(input));
+  }
+
+  // From a tuple: element type, dims, and the bytes, or for a tensor of strings a list of them.
+  static ir::Weight to_weight(nb::handle tensor) {
+    auto [element_type, dims, content] = nb::cast<std::tuple<int, std::vector<int64_t>, nb::object>>(tensor);
+    if (static_cast<ElementType>(element_type) == ElementType::string) {
+      return ir::Weight::of_strings(nb::cast<std::vector<std::string>>(content), std::move(dims));
+    }
+    const auto bytes = nb::cast<nb::bytes>(content);
     const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
     auto owner = std::make_shared<const std::vector<std::byte>>(begin, begin + bytes.size());
     return {static_cast<ElementType>(element_type), std::move(dims), std::span(*owner), owner};
@@ -115,17 +180,47 @@ class PyBuilder {
     throw nb::type_error("a number is expected");
   }
 
-  ir::AttributeValue attribute_value(const std::string& kind, const nb::object& value) {
-    if (kind == "i") return nb::cast<int64_t>(value);
-    if (kind == "f") return nb::cast<double>(value);
-    if (kind == "s") return nb::cast<std::string>(value);
-    if (kind == "ii") return nb::cast<std::vector<int64_t>>(value);
-    if (kind == "ff") return nb::cast<std::vector<double>>(value);
-    if (kind == "ss") return nb::cast<std::vector<std::string>>(value);
+  // From a tuple: values, indices, dims.
+  static ir::SparseTensor to_sparse_tensor(nb::handle tensor) {
+    auto [values, indices, dims] = nb::cast<std::tuple<nb::object, nb::object, std::vector<int64_t>>>(tensor);
+    return {to_weight(values), to_weight(indices), std::move(dims)};
+  }
+
+  // From a tuple: element type, dims, and whether it is a sequence of such tensors.
+  static ir::Type to_type(nb::handle type) {
+    const auto [element_type, dims, is_sequence] = nb::cast<std::tuple<int, nb::object, bool>>(type);
+    ir::TensorType tensor = to_tensor_type(element_type, dims);
+    if (is_sequence) return ir::ListType{{std::move(tensor)}};
+    return tensor;
+  }
+
+  // One converted item, or a list of them.
+  template <class Convert>
+  static ir::AttributeValue one_or_list(nb::handle value, const Convert& convert) {
+    if (!PyList_Check(value.ptr())) return convert(value);
+    std::vector<std::invoke_result_t<Convert, nb::handle>> list;
+    for (nb::handle item : items(value)) list.push_back(convert(item));
+    return list;
+  }
+
+  static ir::AttributeValue attribute_value(const std::string& kind, nb::handle value) {
+    if (kind == "i") return one_or_list(value, [](nb::handle item) { return nb::cast<int64_t>(item); });
+    if (kind == "f") return one_or_list(value, [](nb::handle item) { return nb::cast<double>(item); });
+    if (kind == "s") return one_or_list(value, [](nb::handle item) { return nb::cast<std::string>(item); });
     if (kind == "t") {
-      auto [element_type, dims, bytes] = nb::cast<std::tuple<int, std::vector<int64_t>, nb::bytes>>(value);
-      return std::make_shared<const ir::Weight>(to_weight(element_type, std::move(dims), bytes));
+      return one_or_list(value, [](nb::handle item) -> std::shared_ptr<const ir::Weight> {
+        return std::make_shared<const ir::Weight>(to_weight(item));
+      });
     }
+    if (kind == "st") {
+      return one_or_list(value, [](nb::handle item) -> std::shared_ptr<const ir::SparseTensor> {
+        return std::make_shared<const ir::SparseTensor>(to_sparse_tensor(item));
+      });
+    }
+    if (kind == "g") {
+      return one_or_list(value, [](nb::handle item) { return nb::cast<const PySubgraph&>(item).graph; });
+    }
+    if (kind == "tp") return one_or_list(value, to_type);
     throw nb::type_error(("attributes of kind " + kind + " are not known").c_str());
   }
 
@@ -147,6 +242,9 @@ class PyBuilder {
     return nb::int_(static_cast<int>(v));
   }
   nb::object convert(const SymbolicCall&, const ir::Opaque& v) { return nb::cast(v.text); }
+  nb::object convert(const SymbolicCall& call, const ir::Type&) {
+    call.g.refuse("a symbolic function written in Python cannot take a type as argument");
+  }
   nb::object convert(const SymbolicCall& call, ir::Value* v) { return v ? wrap(call.values[v]) : nb::none(); }
   template <class T>
   nb::object convert(const SymbolicCall& call, const std::vector<T>& list) {
@@ -167,11 +265,8 @@ class PyBuilder {
 SymbolicFunction python_function(nb::object callback) {
   return [callback = std::move(callback)](const SymbolicCall& call) {
     const nb::gil_scoped_acquire gil;
-    auto session = std::make_shared<Session>(Session{&call.g});
-    struct End {
-      Session& session;
-      ~End() { session.builder = nullptr; }
-    } end{*session};
+    auto session = std::make_shared<Session>(Session{&call.g, nullptr});
+    const End end{*session};
     PyBuilder g(session);
     nb::list names, arguments;
     for (const ir::Attribute& attribute : call.node.attributes) {
@@ -235,24 +330,19 @@ void bind_symbolic(nb::module_& module) {
       .def(
           "_set_type",
           [](PyValue& v, int element_type, nb::object dims) {
-            ir::TensorType type{static_cast<ElementType>(element_type), std::nullopt};
-            if (!dims.is_none()) {
-              type.dims.emplace();
-              for (nb::handle dim : items(dims)) {
-                type.dims->push_back(nb::isinstance<nb::str>(dim) ? Dim::parse(nb::cast<std::string>(dim))
-                                                                  : to_dim(dim));
-              }
-            }
-            v.get().get()->type = std::move(type);
+            v.get().get()->type = to_tensor_type(element_type, dims);
           },
           "element_type"_a, "dims"_a.none())
       .def("__eq__", [](const PyValue& a, const PyValue& b) { return a.value == b.value; })
       .def("__hash__", [](const PyValue& v) { return std::hash<const void*>()(v.value.get()); });
 
+  nb::class_<PySubgraph>(module, "Subgraph", "A graph that is to be the attribute of a node.");
+
   nb::class_<PyBuilder>(module, "GraphBuilder", "Builds ONNX nodes; what opbridge.symbolics wraps as `g`.")
       .def("op", &PyBuilder::op, "name"_a, "inputs"_a, "attributes"_a, "outputs"_a)
-      .def("constant", &PyBuilder::constant, "element_type"_a, "dims"_a, "bytes"_a, "is_number"_a)
+      .def("constant", &PyBuilder::constant, "tensor"_a, "is_number"_a)
       .def("number", &PyBuilder::number, "value"_a)
+      .def("subgraph", &PyBuilder::subgraph, "name"_a, "inputs"_a, "build"_a)
       .def("cast", &PyBuilder::cast, "value"_a, "element_type"_a)
       .def("add_function", &PyBuilder::add_function, "domain"_a, "name"_a, "version"_a, "bytes"_a)
       .def("refuse", &PyBuilder::refuse, "reason"_a)

@@ -134,6 +134,10 @@ std::string constant_text(const ir::Weight& weight) {
     if (weight.element_type == ElementType::float64) return elements_text<double>(weight);
     if (weight.element_type == ElementType::int64) return elements_text<int64_t>(weight);
     if (weight.element_type == ElementType::int32) return elements_text<int32_t>(weight);
+    if (weight.element_type == ElementType::string) {
+      const std::string text = fmt::format("\"{}\"", fmt::join(weight.strings(), "\", \""));
+      return weight.dims.empty() ? text : '[' + text + ']';
+    }
   }
   return fmt::format("{}[{}]", opbridge::name(weight.element_type), fmt::join(weight.dims, ", "));
 }

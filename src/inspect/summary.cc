@@ -122,6 +122,14 @@ std::string json_named(const Summary::Named& value) {
   return fmt::format(R"({{"name": {}, "type": {}}})", json_string(value.name), json_string(value.type));
 }
 
+// What its contents take; the lengths of strings are left out.
+uint64_t content_bytes(const ir::Weight& weight) {
+  if (weight.element_type != ElementType::string) return weight.bytes.size();
+  uint64_t result = 0;
+  for (const std::string_view text : weight.strings()) result += text.size();
+  return result;
+}
+
 std::string json_count(const Summary::Count& count) {
   return fmt::format(R"({{"op": {}, "count": {}}})", json_string(count.op), count.count);
 }
@@ -142,9 +150,9 @@ Summary summarize(const ir::Graph& graph) {
            {&result.weights, &result.weights_by_type[std::string(opbridge::name(weight.element_type))]}) {
         ++sum->tensors;
         sum->elements += elements;
-        sum->bytes += weight.bytes.size();
+        sum->bytes += content_bytes(weight);
       }
-      result.largest_weights.push_back({{value->name, ir::str(value->type)}, weight.bytes.size()});
+      result.largest_weights.push_back({{value->name, ir::str(value->type)}, content_bytes(weight)});
     }
   });
   result.operators = sorted(operators);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace opbridge::ir {
 
@@ -30,6 +31,71 @@ int64_t Weight::element_count() const {
     }
   }
   return count;
+}
+
+Weight Weight::of_strings(std::span<const std::string> values, std::vector<int64_t> dims) {
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  const auto append = [&](const void* data, size_t size) {
+    const auto* first = static_cast<const std::byte*>(data);
+    bytes->insert(bytes->end(), first, first + size);
+  };
+  for (const std::string& value : values) {
+    const uint64_t size = value.size();
+    append(&size, sizeof(size));
+    append(value.data(), value.size());
+  }
+  return {ElementType::string, std::move(dims), *bytes, bytes};
+}
+
+std::vector<std::string_view> Weight::strings() const {
+  const auto fail = [] {
+    throw Error(ErrorCode::internal, "a weight that holds no strings is read as strings");
+  };
+  if (element_type != ElementType::string) fail();
+  std::vector<std::string_view> result;
+  for (std::span<const std::byte> rest = bytes; !rest.empty();) {
+    uint64_t size = 0;
+    if (rest.size() < sizeof(size)) fail();
+    std::memcpy(&size, rest.data(), sizeof(size));
+    rest = rest.subspan(sizeof(size));
+    if (size > rest.size()) fail();
+    result.emplace_back(reinterpret_cast<const char*>(rest.data()), size);
+    rest = rest.subspan(size);
+  }
+  return result;
+}
+
+void SparseTensor::check() const {
+  const auto fail = [](const std::string& what) {
+    throw Error(ErrorCode::invalid_argument, "a sparse tensor's " + what);
+  };
+  if (values.dims.size() != 1) fail("values are not one-dimensional");
+  const int64_t count = values.dims[0];
+  const auto rank = static_cast<int64_t>(dims.size());
+  const bool linear = indices.dims == std::vector{count};
+  if (!linear && indices.dims != std::vector{count, rank}) {
+    fail(fmt::format("{} values have indices of dims [{}], where [{}] or [{}, {}] is due", count,
+                     fmt::join(indices.dims, ", "), count, count, rank));
+  }
+  if (indices.element_type != ElementType::int64) fail("indices are not int64");
+  if (indices.bytes.size() != static_cast<uint64_t>(indices.element_count()) * sizeof(int64_t)) {
+    fail("indices have too few or too many bytes");
+  }
+  const int64_t elements = Weight{ElementType::uint8, dims, {}, nullptr}.element_count();
+  int64_t before = -1;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t place = 0;
+    for (int64_t axis = 0; axis < (linear ? 1 : rank); ++axis) {
+      int64_t index = 0;
+      const size_t at = static_cast<size_t>(linear ? i : i * rank + axis) * sizeof(index);
+      std::memcpy(&index, indices.bytes.data() + at, sizeof(index));
+      const int64_t bound = linear ? elements : dims[axis];
+      if (index < 0 || index >= bound) fail(fmt::format("index {} is not below {}", index, bound));
+      place = linear ? index : place * bound + index;
+    }
+    if (place <= before) fail("indices do not ascend");
+    before = place;
+  }
 }
 
 const TensorType& Value::tensor_type() const {

@@ -46,6 +46,12 @@ struct AttributeText {
     if (value == nullptr) return "None";
     return fmt::format("{}[{}]", opbridge::name(value->element_type), fmt::join(value->dims, ", "));
   }
+  std::string operator()(const std::shared_ptr<const SparseTensor>& value) const {
+    if (value == nullptr) return "None";
+    return fmt::format("sparse {}[{}]", opbridge::name(value->values.element_type),
+                       fmt::join(value->dims, ", "));
+  }
+  std::string operator()(const Type& value) const { return str(value); }
   std::string operator()(const GraphPtr& value) const {
     return value == nullptr ? "None" : "graph " + value->name;
   }

@@ -55,6 +55,13 @@ class Verifier {
 
   void check_weight(const Value& initializer) const {
     const Weight& weight = *initializer.weight;
+    if (weight.element_type == ElementType::string) {
+      if (weight.strings().size() != static_cast<uint64_t>(weight.element_count())) {
+        fail(fmt::format("initializer %{} is {} and holds {} strings", initializer.name,
+                         initializer.tensor_type().str(), weight.strings().size()));
+      }
+      return;
+    }
     if (bits_of(weight.element_type) == 0) return;
     const uint64_t expected =
         storage_bytes(weight.element_type, static_cast<uint64_t>(weight.element_count()));

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numeric>
 
 #include "lowering/add.h"
 
@@ -14,6 +15,18 @@ Value repeat_heads(GraphBuilder& g, Value value, const Dim& query_heads) {
   repeated.insert(repeated.begin() + axis, floor_div(query_heads, heads));
   merged[axis - 1] = query_heads;
   return g.reshape(g.expand(g.unsqueeze(value, {axis}), repeated), merged);
+}
+
+// 0, 1, 2, … as far as `length`.
+Value positions(GraphBuilder& g, const Dim& length) {
+  if (length.is_static()) {
+    std::vector<int64_t> values(static_cast<size_t>(length.value()));
+    std::iota(values.begin(), values.end(), 0);
+    return g.ints(values);
+  }
+  Value result = g.op("Range", g.size(Dim(0)), g.size(length), g.size(Dim(1)));
+  result.get()->type = ir::TensorType{ElementType::int64, std::vector{length}};
+  return result;
 }
 
 // softmax(query @ key^T * scale + mask) @ value, with zeros where a row's mask leaves nothing.
@@ -39,9 +52,7 @@ Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optio
 
   std::optional<Value> kept;  // bool: which scores count
   if (is_causal) {
-    const std::vector<Dim> square{query.dim(-2), key.dim(-2)};
-    Value ones = g.expand(g.scalar(true, ElementType::boolean), square);
-    kept = g.op("Trilu", ones, attr("upper", 0));
+    kept = g.op("GreaterOrEqual", g.unsqueeze(positions(g, query.dim(-2)), {1}), positions(g, key.dim(-2)));
   } else if (mask && mask->element_type() == ElementType::boolean) {
     kept = mask;
   } else if (mask) {
@@ -69,7 +80,7 @@ void register_attention(SymbolicRegistry& registry) {
   on("aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
      "float dropout_p=0.0, "
      "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-     Since{14}, attention);
+     Since{13}, attention);
 }
 
 }  // namespace opbridge::lowering

@@ -7,6 +7,7 @@
 
 #include "lowering/complex.h"
 #include "lowering/missing.h"
+#include "onnx/schema_table.h"
 #include "opbridge/convert.h"
 
 namespace opbridge {
@@ -288,6 +289,11 @@ OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const 
   if (options.opset < lowest_opset) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("opset {} is too low; the lowest is {}", options.opset, lowest_opset));
+  }
+  if (options.opset > onnx::newest_opset()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("opset {} is not known; the newest of onnx {} is {}", options.opset,
+                            onnx::onnx_version(), onnx::newest_opset()));
   }
   OnnxModel model = Lowering(graph, registry, options).run();
   model.opset_imports = opset_imports(model, options);

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "onnx/attribute_reader.h"
 #include "onnx/field_reader.h"
 #include "onnx/proto_fields.h"
-#include "onnx/schema_table.h"
 #include "onnx/type_reader.h"
 
 namespace opbridge::onnx {
@@ -161,7 +161,10 @@ class GraphReader {
     for (const std::string_view name : inputs) {
       node->inputs.push_back(name.empty() ? nullptr : scope.use(name, node->op));
     }
-    for (const std::string_view each : attributes) node->attributes.push_back(read_attribute(each, scope));
+    const auto read_body = [&](std::string_view body) { return read_subgraph(body, scope); };
+    for (const std::string_view each : attributes) {
+      node->attributes.push_back(read_attribute(each, tensors_, types_, read_body));
+    }
     for (const std::string_view name : outputs) {
       ir::Value* value = graph.add_output_of(node, std::string(name), type_of(name, types));
       if (!name.empty()) scope.define(name, value);
@@ -180,145 +183,10 @@ class GraphReader {
     if (key == proto::source_scope_key) source.scope = value;
   }
 
-  std::shared_ptr<const ir::Weight> read_tensor(std::string_view message) {
-    return std::make_shared<const ir::Weight>(tensors_.read(message).weight);
-  }
-
   ir::GraphPtr read_subgraph(std::string_view message, const Scope& scope) {
     auto graph = std::make_shared<ir::Graph>();
     fill(*graph, message, &scope);
     return graph;
-  }
-
-  ir::Attribute read_attribute(std::string_view message, const Scope& scope) {
-    using proto::Attribute;
-    ir::Attribute result;
-    AttributeKind kind = AttributeKind::undefined;
-    ir::AttributeValue single;
-    std::vector<double> floats;
-    std::vector<int64_t> ints;
-    std::vector<std::string> strings;
-    std::vector<std::shared_ptr<const ir::Weight>> tensors;
-    std::vector<ir::GraphPtr> graphs;
-    for (FieldReader<Attribute> field(message); field.next();) {
-      switch (field.number()) {
-        case Attribute::name:
-          result.name = field.bytes();
-          break;
-        case Attribute::type:
-          kind = attribute_kind(field.integer());
-          break;
-        case Attribute::f:
-          single = static_cast<double>(field.float32());
-          break;
-        case Attribute::i:
-          single = field.integer();
-          break;
-        case Attribute::s:
-          single = std::string(field.bytes());
-          break;
-        case Attribute::t:
-          single = read_tensor(field.bytes());
-          break;
-        case Attribute::g:
-          single = read_subgraph(field.bytes(), scope);
-          break;
-        case Attribute::floats:
-          append_floats(field.fixed32s(), floats);
-          break;
-        case Attribute::ints:
-          field.integers([&](int64_t value) { ints.push_back(value); });
-          break;
-        case Attribute::strings:
-          strings.emplace_back(field.bytes());
-          break;
-        case Attribute::tensors:
-          tensors.push_back(read_tensor(field.bytes()));
-          break;
-        case Attribute::graphs:
-          graphs.push_back(read_subgraph(field.bytes(), scope));
-          break;
-        default:
-          break;
-      }
-    }
-    // A field at its default value may be left out of the file; models of the first IR versions leave out the
-    // kind.
-    const auto single_or = [&]<class T>(T fallback) {
-      if (std::holds_alternative<std::monostate>(single)) return ir::AttributeValue(std::move(fallback));
-      if (!std::holds_alternative<T>(single)) {
-        fail(fmt::format("attribute {} is not of the kind that it names", result.name));
-      }
-      return single;
-    };
-    switch (kind) {
-      case AttributeKind::float_:
-        result.value = single_or(0.0);
-        break;
-      case AttributeKind::int_:
-        result.value = single_or(int64_t{0});
-        break;
-      case AttributeKind::string:
-        result.value = single_or(std::string());
-        break;
-      case AttributeKind::tensor:
-        if (!std::holds_alternative<std::shared_ptr<const ir::Weight>>(single)) {
-          fail(fmt::format("attribute {} has no tensor", result.name));
-        }
-        result.value = std::move(single);
-        break;
-      case AttributeKind::graph:
-        if (!std::holds_alternative<ir::GraphPtr>(single)) {
-          fail(fmt::format("attribute {} has no graph", result.name));
-        }
-        result.value = std::move(single);
-        break;
-      case AttributeKind::floats:
-        result.value = std::move(floats);
-        break;
-      case AttributeKind::ints:
-        result.value = std::move(ints);
-        break;
-      case AttributeKind::strings:
-        result.value = std::move(strings);
-        break;
-      case AttributeKind::tensors:
-        result.value = std::move(tensors);
-        break;
-      case AttributeKind::graphs:
-        result.value = std::move(graphs);
-        break;
-      case AttributeKind::undefined:
-        if (!std::holds_alternative<std::monostate>(single)) {
-          result.value = std::move(single);
-        } else if (!floats.empty()) {
-          result.value = std::move(floats);
-        } else if (!strings.empty()) {
-          result.value = std::move(strings);
-        } else {
-          result.value = std::move(ints);
-        }
-        break;
-      default:
-        result.value = ir::Opaque{std::string(name(kind))};
-        break;
-    }
-    return result;
-  }
-
-  static AttributeKind attribute_kind(int64_t number) {
-    if (number < 0 || number > static_cast<int64_t>(AttributeKind::type_protos)) {
-      fail(fmt::format("there is no attribute kind {}", number));
-    }
-    return static_cast<AttributeKind>(number);
-  }
-
-  static void append_floats(std::string_view bytes, std::vector<double>& floats) {
-    for (size_t at = 0; at + sizeof(float) <= bytes.size(); at += sizeof(float)) {
-      float value = 0;
-      bytes.copy(reinterpret_cast<char*>(&value), sizeof(value), at);
-      floats.push_back(value);
-    }
   }
 
   TensorReader& tensors_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <complex>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "onnx/attribute_kind.h"
 #include "onnx/proto_fields.h"
 #include "onnx/schema_table.h"
 
@@ -40,11 +40,7 @@ struct Name {
   }
 };
 
-// Missing where the element type is not known.
-using TypeMessage = std::optional<Message<proto::Type>>;
-
-TypeMessage type_message(const ir::TensorType& type) {
-  if (type.element_type == ElementType::undefined) return std::nullopt;
+Message<proto::Type> tensor_type_message(const ir::TensorType& type) {
   Message<proto::TensorType> tensor;
   tensor.add_int(proto::TensorType::elem_type, static_cast<int64_t>(type.element_type));
   if (type.ranked()) {
@@ -66,34 +62,30 @@ TypeMessage type_message(const ir::TensorType& type) {
 }
 
 // A sequence has one element type; where the shapes of the elements differ, it has none.
-TypeMessage type_message(const ir::ListType& type) {
-  if (type.elements.empty()) return std::nullopt;
+Message<proto::Type> sequence_type_message(const ir::ListType& type) {
   ir::TensorType common = type.elements.front();
   for (const ir::TensorType& element : type.elements) {
-    if (element.element_type != common.element_type) return std::nullopt;
     if (element.dims != common.dims) common.dims.reset();
   }
-  const TypeMessage element = type_message(common);
-  if (!element) return std::nullopt;
   Message<proto::SequenceType> sequence;
-  sequence.add_message(proto::SequenceType::elem_type, *element);
+  sequence.add_message(proto::SequenceType::elem_type, tensor_type_message(common));
   Message<proto::Type> result;
   result.add_message(proto::Type::sequence_type, sequence);
   return result;
 }
 
-TypeMessage type_message(const ir::ScalarType& type) {
-  return type_message(ir::TensorType{type.element_type, std::vector<Dim>()});
+// Missing where the element type is not known.
+std::optional<Message<proto::Type>> type_message(const ir::Type& type) {
+  if (!has_type_proto(type)) return std::nullopt;
+  if (const auto* tensor = std::get_if<ir::TensorType>(&type)) return tensor_type_message(*tensor);
+  if (const auto* list = std::get_if<ir::ListType>(&type)) return sequence_type_message(*list);
+  return tensor_type_message({std::get<ir::ScalarType>(type).element_type, std::vector<Dim>()});
 }
 
-TypeMessage type_message(const ir::Type& type) {
-  return std::visit([](const auto& t) { return type_message(t); }, type);
-}
-
-Message<proto::ValueInfo> value_info(const ir::Value& value, const TypeMessage& type) {
+Message<proto::ValueInfo> value_info(const ir::Value& value) {
   Message<proto::ValueInfo> result;
   result.add_string(proto::ValueInfo::name, value.name);
-  if (type) result.add_message(proto::ValueInfo::type, *type);
+  if (const auto type = type_message(value.type)) result.add_message(proto::ValueInfo::type, *type);
   return result;
 }
 
@@ -149,17 +141,16 @@ class ModelSerializer {
       result.add_message(proto::Graph::initializer, initializer(value->name, *value->weight));
     }
     for (const ir::Value* value : graph.inputs) {
-      result.add_message(proto::Graph::input, value_info(*value, type_message(value->type)));
+      result.add_message(proto::Graph::input, value_info(*value));
     }
     for (const ir::Value* value : graph.outputs) {
-      result.add_message(proto::Graph::output, value_info(*value, type_message(value->type)));
+      result.add_message(proto::Graph::output, value_info(*value));
     }
     const std::unordered_set<const ir::Value*> outputs(graph.outputs.begin(), graph.outputs.end());
     for (const ir::Node* each : graph.nodes) {
       for (const ir::Value* value : each->outputs) {
-        if (value->name.empty() || outputs.contains(value)) continue;
-        const TypeMessage type = type_message(value->type);
-        if (type) result.add_message(proto::Graph::value_info, value_info(*value, type));
+        if (value->name.empty() || outputs.contains(value) || !has_type_proto(value->type)) continue;
+        result.add_message(proto::Graph::value_info, value_info(*value));
       }
     }
     return result;
@@ -193,98 +184,86 @@ class ModelSerializer {
     return result;
   }
 
-  // Adds the value to the message and tells its kind. Called through std::visit.
-  struct AttributeValue {
+  // Adds the value to the message. Called through std::visit, for values that have a kind.
+  struct AddValue {
     using Field = proto::Attribute;
     ModelSerializer& serializer;
     Message<Field>& message;
-    const ir::Node& node;
-    const std::string& name;
 
-    AttributeKind operator()(int64_t value) const {
-      message.add_int(Field::i, value);
-      return AttributeKind::int_;
-    }
-    AttributeKind operator()(bool value) const { return (*this)(int64_t{value}); }
-    AttributeKind operator()(ElementType value) const { return (*this)(static_cast<int64_t>(value)); }
-    AttributeKind operator()(const Dim& value) const { return (*this)(integer(value)); }
-    AttributeKind operator()(double value) const {
-      message.add_float(Field::f, static_cast<float>(value));
-      return AttributeKind::float_;
-    }
-    AttributeKind operator()(const std::string& value) const {
-      message.add_string(Field::s, value);
-      return AttributeKind::string;
-    }
-    AttributeKind operator()(const std::shared_ptr<const ir::Weight>& value) const {
+    void operator()(int64_t value) const { message.add_int(Field::i, value); }
+    void operator()(bool value) const { message.add_int(Field::i, value); }
+    void operator()(ElementType value) const { message.add_int(Field::i, static_cast<int64_t>(value)); }
+    void operator()(const Dim& value) const { message.add_int(Field::i, value.value()); }
+    void operator()(double value) const { message.add_float(Field::f, static_cast<float>(value)); }
+    void operator()(const std::string& value) const { message.add_string(Field::s, value); }
+    void operator()(const std::shared_ptr<const ir::Weight>& value) const {
       message.add_message(Field::t, inline_tensor({}, *value));
-      return AttributeKind::tensor;
     }
-    AttributeKind operator()(const ir::GraphPtr& value) const {
+    void operator()(const std::shared_ptr<const ir::SparseTensor>& value) const {
+      message.add_message(Field::sparse_tensor, sparse_tensor(*value));
+    }
+    void operator()(const ir::GraphPtr& value) const {
       message.add_message(Field::g, serializer.graph(*value));
-      return AttributeKind::graph;
     }
-    AttributeKind operator()(const std::vector<int64_t>& values) const {
+    void operator()(const ir::Type& value) const { message.add_message(Field::tp, *type_message(value)); }
+
+    void operator()(const std::vector<int64_t>& values) const {
       for (const int64_t value : values) message.add_int(Field::ints, value);
-      return AttributeKind::ints;
     }
-    AttributeKind operator()(const std::vector<bool>& values) const {
+    void operator()(const std::vector<bool>& values) const {
       for (const bool value : values) message.add_int(Field::ints, value);
-      return AttributeKind::ints;
     }
-    AttributeKind operator()(const std::vector<Dim>& values) const {
-      for (const Dim& value : values) message.add_int(Field::ints, integer(value));
-      return AttributeKind::ints;
+    void operator()(const std::vector<Dim>& values) const {
+      for (const Dim& value : values) message.add_int(Field::ints, value.value());
     }
-    AttributeKind operator()(const std::vector<double>& values) const {
+    void operator()(const std::vector<double>& values) const {
       for (const double value : values) message.add_float(Field::floats, static_cast<float>(value));
-      return AttributeKind::floats;
     }
-    AttributeKind operator()(const std::vector<std::string>& values) const {
+    void operator()(const std::vector<std::string>& values) const {
       for (const std::string& value : values) message.add_string(Field::strings, value);
-      return AttributeKind::strings;
     }
-    AttributeKind operator()(const std::vector<std::shared_ptr<const ir::Weight>>& values) const {
+    void operator()(const std::vector<std::shared_ptr<const ir::Weight>>& values) const {
       for (const auto& value : values) message.add_message(Field::tensors, inline_tensor({}, *value));
-      return AttributeKind::tensors;
     }
-    AttributeKind operator()(const std::vector<ir::GraphPtr>& values) const {
-      for (const ir::GraphPtr& value : values) {
-        message.add_message(Field::graphs, serializer.graph(*value));
-      }
-      return AttributeKind::graphs;
+    void operator()(const std::vector<std::shared_ptr<const ir::SparseTensor>>& values) const {
+      for (const auto& value : values) message.add_message(Field::sparse_tensors, sparse_tensor(*value));
     }
-    AttributeKind operator()(std::monostate) const { refuse("None"); }
-    AttributeKind operator()(const ir::Opaque& value) const { refuse(value.text); }
-    AttributeKind operator()(std::complex<double>) const { refuse("complex"); }
-    AttributeKind operator()(const ir::Value*) const { refuse("a tensor that belongs among the inputs"); }
-    AttributeKind operator()(const std::vector<ir::Value*>&) const {
-      refuse("a list of tensors that belong among the inputs");
+    void operator()(const std::vector<ir::GraphPtr>& values) const {
+      for (const auto& value : values) message.add_message(Field::graphs, serializer.graph(*value));
+    }
+    void operator()(const std::vector<ir::Type>& values) const {
+      for (const ir::Type& value : values) message.add_message(Field::type_protos, *type_message(value));
     }
 
-    int64_t integer(const Dim& dim) const {
-      if (!dim.is_static()) refuse(dim.str());
-      return dim.value();
-    }
-    [[noreturn]] void refuse(std::string_view what) const {
-      throw Error(ErrorCode::internal,
-                  fmt::format("{}: attribute {} is {}, which ONNX has no attribute for", node.op, name, what),
-                  node.source.line);
+    template <class Other>
+    void operator()(const Other&) const {
+      throw Error(ErrorCode::internal, "an attribute's value has a kind, but no form");
     }
   };
 
   Message<proto::Attribute> attribute(const ir::Node& node, const ir::Attribute& attribute) {
+    const AttributeKind kind = kind_of(attribute.value);
+    if (kind == AttributeKind::undefined) {
+      throw Error(ErrorCode::internal,
+                  fmt::format("{}: attribute {} is {}, which no ONNX attribute can hold", node.op,
+                              attribute.name, ir::str(attribute.value)),
+                  node.source.line);
+    }
     Message<proto::Attribute> result;
     result.add_string(proto::Attribute::name, attribute.name);
-    const AttributeKind kind =
-        std::visit(AttributeValue{*this, result, node, attribute.name}, attribute.value);
+    // Fields stand in the order of their numbers.
+    const bool type_first = kind == AttributeKind::sparse_tensor || kind == AttributeKind::sparse_tensors;
+    if (!type_first) std::visit(AddValue{*this, result}, attribute.value);
     result.add_int(proto::Attribute::type, static_cast<int64_t>(kind));
+    if (type_first) std::visit(AddValue{*this, result}, attribute.value);
     return result;
   }
 
   Message<proto::Tensor> initializer(std::string_view name, const ir::Weight& weight) {
-    if (external_ == nullptr || weight.bytes.size() < least_separate_bytes)
+    if (external_ == nullptr || weight.bytes.size() < least_separate_bytes ||
+        weight.element_type == ElementType::string) {
       return inline_tensor(name, weight);
+    }
     Message<proto::Tensor> result = tensor_header(name, weight);
     const uint64_t offset = external_->place(weight.bytes);
     result.add_message(proto::Tensor::external_data, entry("location", external_->location()));
@@ -296,6 +275,7 @@ class ModelSerializer {
 
   static Message<proto::Tensor> inline_tensor(std::string_view name, const ir::Weight& weight) {
     Message<proto::Tensor> result = tensor_header(name, weight);
+    if (weight.element_type == ElementType::string) return result;
     if (weight.bytes.size() < least_separate_bytes) {
       result.add_bytes(proto::Tensor::raw_data, weight.bytes);
     } else {
@@ -304,14 +284,28 @@ class ModelSerializer {
     return result;
   }
 
+  static Message<proto::SparseTensor> sparse_tensor(const ir::SparseTensor& tensor) {
+    Message<proto::SparseTensor> result;
+    result.add_message(proto::SparseTensor::values, inline_tensor({}, tensor.values));
+    result.add_message(proto::SparseTensor::indices, inline_tensor({}, tensor.indices));
+    for (const int64_t dim : tensor.dims) result.add_int(proto::SparseTensor::dims, dim);
+    return result;
+  }
+
+  // The tensor without its raw data, which strings do not have.
   static Message<proto::Tensor> tensor_header(std::string_view name, const ir::Weight& weight) {
-    if (bits_of(weight.element_type) == 0) {
+    const bool is_string = weight.element_type == ElementType::string;
+    if (bits_of(weight.element_type) == 0 && !is_string) {
       throw Error(ErrorCode::unsupported, fmt::format("cannot write tensor {} of element type {}", name,
                                                       opbridge::name(weight.element_type)));
     }
     Message<proto::Tensor> result;
     for (const int64_t dim : weight.dims) result.add_int(proto::Tensor::dims, dim);
     result.add_int(proto::Tensor::data_type, static_cast<int64_t>(weight.element_type));
+    if (is_string) {
+      for (const std::string_view text : weight.strings())
+        result.add_string(proto::Tensor::string_data, text);
+    }
     if (!name.empty()) result.add_string(proto::Tensor::name, name);
     return result;
   }

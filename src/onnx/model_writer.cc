@@ -1,7 +1,8 @@
 // Writes a model, its weights from where they lie.
+#include "onnx/model_writer.h"
+
 #include <fmt/format.h>
 
-#include <climits>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -10,14 +11,10 @@
 #include "onnx/external_layout.h"
 #include "onnx/model_serializer.h"
 #include "onnx/output_file.h"
-#include "opbridge/convert.h"
 
 namespace opbridge {
 namespace onnx {
 namespace {
-
-// Protobuf implementations refuse larger messages.
-constexpr uint64_t most_model_bytes = INT_MAX;
 
 // In ONNX a name stands for one value, also where a subgraph could shadow one of a graph around it.
 class NameChecker {
@@ -65,41 +62,47 @@ void write_all(OutputFile& file, std::span<const std::span<const std::byte>> pie
 }
 
 }  // namespace
-}  // namespace onnx
 
-WriteReport write_onnx(const OnnxModel& model, const std::filesystem::path& path,
-                       const ConvertOptions& options) {
+WriteReport write_model(const OnnxModel& model, const std::filesystem::path& path,
+                        const ConvertOptions& options, uint64_t most_bytes) {
   ir::verify(model.graph);
-  onnx::NameChecker().check(model.graph);
+  NameChecker().check(model.graph);
 
   const std::filesystem::path data_path = path.string() + ".data";
-  onnx::ExternalLayout layout(data_path.filename().string());
+  ExternalLayout layout(data_path.filename().string());
   bool external = options.external_data == ExternalData::always;
-  onnx::Rope rope = onnx::serialize(model, options.source_lines, external ? &layout : nullptr);
-  if (rope.size() > onnx::most_model_bytes && options.external_data == ExternalData::automatic) {
+  Rope rope = serialize(model, options.source_lines, external ? &layout : nullptr);
+  if (rope.size() > most_bytes && options.external_data == ExternalData::automatic) {
     external = true;
-    rope = onnx::serialize(model, options.source_lines, &layout);
+    rope = serialize(model, options.source_lines, &layout);
   }
-  if (rope.size() > onnx::most_model_bytes) {
+  if (rope.size() > most_bytes) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} would take {} bytes{}, and an ONNX file holds {} at most{}", path.string(),
-                            rope.size(), external ? " without its external data" : "", onnx::most_model_bytes,
+                            rope.size(), external ? " without its external data" : "", most_bytes,
                             external ? "" : "; allow external data for the weights"));
   }
 
   WriteReport report{.model_bytes = rope.size(), .external_bytes = layout.size(), .external_file = {}};
-  onnx::OutputFile model_file(path);
+  OutputFile model_file(path);
   if (layout.size() == 0) {
-    onnx::write_all(model_file, rope.pieces());
+    write_all(model_file, rope.pieces());
     publish(model_file);
     return report;
   }
-  onnx::OutputFile data_file(data_path);
-  onnx::write_all(data_file, layout.pieces());
-  onnx::write_all(model_file, rope.pieces());
+  OutputFile data_file(data_path);
+  write_all(data_file, layout.pieces());
+  write_all(model_file, rope.pieces());
   publish(data_file, model_file);
   report.external_file = data_path;
   return report;
+}
+
+}  // namespace onnx
+
+WriteReport write_onnx(const OnnxModel& model, const std::filesystem::path& path,
+                       const ConvertOptions& options) {
+  return onnx::write_model(model, path, options);
 }
 
 }  // namespace opbridge

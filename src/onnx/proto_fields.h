@@ -67,8 +67,14 @@ enum class Attribute : Tag {
   strings = 9,
   tensors = 10,
   graphs = 11,
+  tp = 14,
+  type_protos = 15,
   type = 20,
+  sparse_tensor = 22,
+  sparse_tensors = 23,
 };
+
+enum class SparseTensor : Tag { values = 1, indices = 2, dims = 3 };
 
 enum class Tensor : Tag {
   dims = 1,

@@ -74,7 +74,7 @@ NamedWeight TensorReader::read(std::string_view message) {
   std::optional<std::string_view> raw;
   std::optional<ExternalData> external;
   bool is_external = false;
-  uint64_t strings = 0;
+  std::vector<std::string> strings;
 
   // The type decides how wide numbers are, and may come after them: hence two passes.
   int64_t type = 0;
@@ -154,7 +154,7 @@ NamedWeight TensorReader::read(std::string_view message) {
           add_integers(field);
           break;
         case Tensor::string_data:
-          ++strings;
+          strings.emplace_back(field.bytes());
           break;
         default:
           break;
@@ -163,8 +163,10 @@ NamedWeight TensorReader::read(std::string_view message) {
     weight.bytes = *numbers.bytes;
     weight.owner = numbers.bytes;
   }
-  if (is_string && !is_external && !raw) {
-    if (strings != *count) fail_here(fmt::format("it holds {} strings", strings));
+  if (is_string) {
+    if (is_external || raw) fail_here("strings cannot be raw or external data");
+    if (strings.size() != *count) fail_here(fmt::format("it holds {} strings", strings.size()));
+    weight = ir::Weight::of_strings(strings, std::move(weight.dims));
   } else if (weight.bytes.size() != storage_bytes(weight.element_type, *count)) {
     fail_here(fmt::format("it should take {} bytes and has {}", storage_bytes(weight.element_type, *count),
                           weight.bytes.size()));

@@ -15,6 +15,7 @@ struct GraphBuilder::State {
   std::unordered_map<std::string, int> used_names;  // name → how often it was asked for
   std::map<std::string, Value> small_constants;     // type, dims and bytes → the one initializer
   std::vector<OnnxFunction> functions;
+  std::unordered_set<const ir::Graph*> used_bodies;  // those that are a node's attribute
   // Constants that stand for a Python number: they take the element type of what they meet.
   std::unordered_set<const ir::Value*> numbers;
 };

@@ -1,34 +1,17 @@
 #include <fmt/format.h>
 
+#include "onnx/attribute_kind.h"
 #include "onnx/runtime_kernels.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
+#include "symbolic/attribute_types.h"
 #include "symbolic/builder_state.h"
 #include "symbolic/constants.h"
 #include "symbolic/shape_inference.h"
+#include "symbolic/version_hints.h"
 
 namespace opbridge {
 namespace {
-
-struct KindOf {
-  using Kind = onnx::AttributeKind;
-  Kind operator()(bool) const { return Kind::int_; }
-  Kind operator()(int64_t) const { return Kind::int_; }
-  Kind operator()(ElementType) const { return Kind::int_; }
-  Kind operator()(double) const { return Kind::float_; }
-  Kind operator()(const std::string&) const { return Kind::string; }
-  Kind operator()(const std::vector<int64_t>&) const { return Kind::ints; }
-  Kind operator()(const std::vector<double>&) const { return Kind::floats; }
-  Kind operator()(const std::vector<std::string>&) const { return Kind::strings; }
-  Kind operator()(const std::shared_ptr<const ir::Weight>&) const { return Kind::tensor; }
-  Kind operator()(const std::vector<std::shared_ptr<const ir::Weight>>&) const { return Kind::tensors; }
-  Kind operator()(const ir::GraphPtr&) const { return Kind::graph; }
-  Kind operator()(const std::vector<ir::GraphPtr>&) const { return Kind::graphs; }
-  template <class Other>
-  Kind operator()(const Other&) const {
-    return Kind::undefined;
-  }
-};
 
 // An int where a float is expected, and an empty list of the other kind, are what they were meant to be.
 void adapt_kind(ir::AttributeValue& value, onnx::AttributeKind expected) {
@@ -38,8 +21,12 @@ void adapt_kind(ir::AttributeValue& value, onnx::AttributeKind expected) {
     if (const int64_t* number = std::get_if<int64_t>(&value)) value = static_cast<double>(*number);
   } else if (expected == Kind::floats && ints) {
     value = std::vector<double>(ints->begin(), ints->end());
-  } else if (expected == Kind::strings && ints && ints->empty()) {
-    value = std::vector<std::string>();
+  } else if (ints && ints->empty()) {
+    if (expected == Kind::strings) value = std::vector<std::string>();
+    if (expected == Kind::tensors) value = std::vector<std::shared_ptr<const ir::Weight>>();
+    if (expected == Kind::sparse_tensors) value = std::vector<std::shared_ptr<const ir::SparseTensor>>();
+    if (expected == Kind::graphs) value = std::vector<ir::GraphPtr>();
+    if (expected == Kind::type_protos) value = std::vector<ir::Type>();
   }
 }
 
@@ -102,6 +89,7 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   while (!inputs.empty() && !inputs.back()) inputs.pop_back();
 
   if (name.starts_with("onnx::")) name.remove_prefix(6);
+  check_attributes(name, attributes);
   if (name.find("::") != std::string_view::npos) {
     return append(std::string(name), std::move(inputs), std::move(attributes),
                   std::vector<ir::TensorType>(outputs));
@@ -124,8 +112,10 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     invalid_node(name, fmt::format("ONNX deprecates it since opset {}", schema->since_version) + expected);
   }
   if (!schema->accepts_inputs(inputs.size())) {
-    invalid_node(name, fmt::format("{} inputs given, {} expected", inputs.size(),
-                                   count_text(schema->min_inputs, schema->max_inputs)) +
+    const auto most = static_cast<size_t>(schema->max_inputs);
+    const std::string hint = inputs.size() > most ? surplus_input_hint(*schema, most, opset_) : "";
+    invalid_node(name, fmt::format("{} inputs given, {} expected{}", inputs.size(),
+                                   count_text(schema->min_inputs, schema->max_inputs), hint) +
                            expected);
   }
   if (!schema->accepts_outputs(outputs)) {
@@ -140,9 +130,13 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   }
   for (ir::Attribute& attribute : attributes) {
     const onnx::AttributeSchema* known = schema->attribute(attribute.name);
-    if (!known) invalid_node(name, fmt::format("no attribute \"{}\"", attribute.name) + expected);
+    if (!known) {
+      invalid_node(name, fmt::format("no attribute \"{}\"{}", attribute.name,
+                                     missing_attribute_hint(*schema, attribute.name, opset_)) +
+                             expected);
+    }
     adapt_kind(attribute.value, known->kind);
-    const onnx::AttributeKind given = std::visit(KindOf(), attribute.value);
+    const onnx::AttributeKind given = onnx::kind_of(attribute.value);
     if (given != known->kind) {
       invalid_node(name, fmt::format("attribute \"{}\" is {}, given is {}", attribute.name,
                                      onnx::name(known->kind), onnx::name(given)) +
@@ -182,6 +176,10 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
   }
   infer_dims(name, inputs, attributes, output_types);
+  const auto unknown_size = [&] { return Dim::symbol(unique_name("size")); };
+  if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown_size)) {
+    invalid_node(name, *problem + expected);
+  }
   if (!for_runtime_)
     return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
 
@@ -225,6 +223,42 @@ std::vector<ElementType> GraphBuilder::cast_for_runtime(const onnx::OpSchema& sc
     }
   }
   return wanted;
+}
+
+void GraphBuilder::check_attributes(std::string_view name, std::span<const ir::Attribute> attributes) {
+  for (size_t i = 0; i < attributes.size(); ++i) {
+    const ir::Attribute& attribute = attributes[i];
+    const auto refuse_it = [&](std::string_view why) {
+      invalid_node(name, fmt::format("attribute \"{}\" {}", attribute.name, why));
+    };
+    const auto rest = attributes.subspan(i + 1);
+    if (std::ranges::find(rest, attribute.name, &ir::Attribute::name) != rest.end())
+      refuse_it("is given twice");
+    if (onnx::kind_of(attribute.value) == onnx::AttributeKind::undefined) {
+      refuse_it("is " + ir::str(attribute.value) + ", which no ONNX attribute can hold");
+    }
+    const auto check_body = [&](const ir::GraphPtr& body) {
+      if (!state_->used_bodies.insert(body.get()).second) {
+        refuse_it("is a graph that another attribute holds already; build one for each");
+      }
+    };
+    const auto check_sparse = [&](const std::shared_ptr<const ir::SparseTensor>& tensor) {
+      try {
+        tensor->check();
+      } catch (const Error& error) {
+        refuse_it("is no sparse tensor: " + error.message());
+      }
+    };
+    if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) check_body(*body);
+    if (const auto* bodies = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
+      std::ranges::for_each(*bodies, check_body);
+    }
+    using SparseTensor = std::shared_ptr<const ir::SparseTensor>;
+    if (const auto* tensor = std::get_if<SparseTensor>(&attribute.value)) check_sparse(*tensor);
+    if (const auto* tensors = std::get_if<std::vector<SparseTensor>>(&attribute.value)) {
+      std::ranges::for_each(*tensors, check_sparse);
+    }
+  }
 }
 
 std::vector<Value> GraphBuilder::append(std::string op, std::vector<Value> inputs,

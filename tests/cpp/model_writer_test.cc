@@ -1,3 +1,5 @@
+#include "onnx/model_writer.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -100,6 +102,32 @@ TEST(ModelWriter, ModelsAboveTwoGigabytesUseExternalData) {
   EXPECT_EQ(folder.list(), "");
 }
 
+// A model one byte too large for its file, with a limit that needs no gigabytes.
+TEST(ModelWriter, AutomaticExternalDataBeginsWhereAFileEnds) {
+  const TemporaryFolder folder;
+  const OnnxModel model = linear_model();
+  const uint64_t size = write_onnx(model, folder / "whole.onnx", {}).model_bytes;
+  const WriteReport fits = onnx::write_model(model, folder / "fits.onnx", {}, size);
+  EXPECT_TRUE(fits.external_file.empty());
+  EXPECT_EQ(read_text(folder / "fits.onnx"), read_text(folder / "whole.onnx"));
+
+  const WriteReport split = onnx::write_model(model, folder / "split.onnx", {}, size - 1);
+  EXPECT_EQ(split.external_file, folder / "split.onnx.data");
+  EXPECT_LT(split.model_bytes, size);
+  EXPECT_EQ(folder.list(), "fits.onnx split.onnx split.onnx.data whole.onnx");
+  const onnx::ModelFile read = onnx::read_onnx(folder / "split.onnx");
+  ASSERT_EQ(read.model.graph.initializers.size(), model.graph.initializers.size());
+  for (size_t i = 0; i < model.graph.initializers.size(); ++i) {
+    EXPECT_TRUE(std::ranges::equal(read.model.graph.initializers[i]->weight->bytes,
+                                   model.graph.initializers[i]->weight->bytes));
+  }
+  // Nor may what is left without the weights be larger.
+  EXPECT_NE(message_of([&] { onnx::write_model(model, folder / "no.onnx", {}, split.model_bytes / 2); },
+                       ErrorCode::unsupported)
+                .find("without its external data"),
+            std::string::npos);
+}
+
 TEST(ModelWriter, SourceLinesAreMetadataOrBeforeThatDocStrings) {
   const TemporaryFolder folder;
   OnnxModel model = linear_model();
@@ -137,7 +165,7 @@ TEST(ModelWriter, RefusesWhatOnnxCannotHold) {
       std::string::npos);
   EXPECT_NE(refused([](OnnxModel& m) {
               m.graph.nodes[2]->set("self", m.graph.inputs[0]);
-            }).find("among the inputs"),
+            }).find("attribute self is %x"),
             std::string::npos);
   EXPECT_NE(refused([](OnnxModel& m) { m.graph.nodes[2]->set("device", ir::Opaque{"cpu"}); }).find("cpu"),
             std::string::npos);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opbridge.symbolics.builder import GraphContext, Value, ValueType
+from opbridge.symbolics.builder import GraphContext, SequenceType, Value, ValueType
 from opbridge.symbolics.registry import (
     register_custom_op_symbolic,
     register_op,
@@ -12,6 +12,7 @@ from opbridge.symbolics.registry import (
 
 __all__ = [
     "GraphContext",
+    "SequenceType",
     "Value",
     "ValueType",
     "register_custom_op_symbolic",

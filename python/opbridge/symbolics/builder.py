@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from opbridge import _core
@@ -14,8 +15,10 @@ from opbridge.dtypes import DTYPES, ELEMENT_TYPES
 if TYPE_CHECKING:
     import onnxscript
 
+_STRING = 8  # onnx.TensorProto.STRING
+
 # `alpha_f=1.0`: the attribute's name, and its ONNX kind as torch.onnx writes it.
-_SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg])$")
+_SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg]|tp)$")
 
 
 class ValueType:
@@ -49,6 +52,13 @@ class ValueType:
 
     def with_sizes(self, sizes: Sequence[int | str]) -> ValueType:
         return ValueType(self.element_type, sizes)
+
+
+class SequenceType:
+    """The type of a sequence of tensors, as attributes name it."""
+
+    def __init__(self, element: ValueType) -> None:
+        self.element = element
 
 
 _SCALAR_TYPES = {
@@ -121,16 +131,47 @@ class GraphContext:
 
         ``name`` is an ONNX operator, checked against its schema in the target opset, or a custom one with its
         domain, ``"custom::deform_conv2d"``. Inputs are values, None for an omitted one, and numbers or tensors,
-        which become constants. Attributes carry their kind as in torch.onnx: ``axis_i``, ``alpha_f``, ``mode_s``,
-        ``value_t``, lists alike. Returns a Value, or a tuple of them where ``outputs`` is not 1.
+        which become constants. Attributes carry their kind as in torch.onnx, and lists have the suffix of their
+        items:
+
+        - ``axis_i``, ``alpha_f``, ``mode_s``: numbers and text.
+        - ``value_t``: a tensor, text, or nested lists of numbers or texts; a sparse COO tensor is a sparse attribute.
+        - ``body_g``: what ``g.subgraph`` returns.
+        - ``type_tp``: a ValueType or a SequenceType.
+
+        Returns a Value, or a tuple of them where ``outputs`` is not 1.
         """
         given = [self.attribute(key, value) for key, value in attributes.items() if value is not None]
-        if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][0] == "value":
-            element_type, dims, content = given[0][2]
-            return Value(self._core.constant(element_type, dims, content, True))
+        if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][:2] == ("value", "t"):
+            return Value(self._core.constant(given[0][2], True))
         made = self._core.op(name, [self.input(item) for item in inputs], given, outputs)
         values = tuple(Value(core) for core in made)
         return values[0] if outputs == 1 else values
+
+    def subgraph(
+        self, name: str, inputs: Sequence[ValueType | Value], build: Callable[..., Value | Sequence[Value]]
+    ) -> _core.Subgraph:
+        """A body for If, Loop or Scan, to be the attribute of one node.
+
+        ``build(g, *values)`` makes the nodes by the ``g`` that it is given and returns the outputs; the values are
+        the body's own inputs, of the types ``inputs``. It may use values from outside::
+
+            double = g.subgraph("double", [], lambda g: g.op("Add", x, x))
+            same = g.subgraph("same", [], lambda g: g.op("Identity", x))
+            g.op("If", condition, then_branch_g=double, else_branch_g=same)
+        """
+
+        def build_core(core: _core.GraphBuilder, values: list[_core.Value]) -> list[_core.Value]:
+            g = GraphContext(core)
+            returned = build(g, *map(Value, values))
+            outputs = returned if isinstance(returned, (list, tuple)) else [returned]
+            made = [made for made in map(g.input, outputs) if made is not None]
+            if len(made) < len(outputs):
+                raise TypeError(f"the function of subgraph {name!r} returned None among its outputs")
+            return made
+
+        types = [each.type() if isinstance(each, Value) else each for each in inputs]
+        return self._core.subgraph(name, [(type.element_type, type.dims) for type in types], build_core)
 
     def onnxscript_op(
         self, function: onnxscript.OnnxFunction[Any, Any], *inputs: Any, outputs: int = 1, **attributes: Any
@@ -168,11 +209,11 @@ class GraphContext:
         if isinstance(item, Value):
             return item.core
         if isinstance(item, torch.Tensor):
-            return self._core.constant(*_tensor(item), True)
+            return self._core.constant(_tensor(item), True)
         if isinstance(item, (bool, int, float)):
             return self._core.number(item)
         if isinstance(item, (list, tuple)):
-            return self._core.constant(*_tensor(torch.tensor(item)), True)
+            return self._core.constant(_tensor(item), True)
         raise TypeError(f"g.op takes values, numbers and tensors as inputs, not {type(item).__name__}")
 
     @staticmethod
@@ -180,38 +221,83 @@ class GraphContext:
         match = _SUFFIXED.match(key)
         name, kind = (match["name"], match["kind"]) if match else (key, _kind_of(value))
         if kind == "t":
-            return name, kind, _tensor(value if isinstance(value, torch.Tensor) else torch.as_tensor(value))
-        if isinstance(value, torch.dtype):
-            value = ELEMENT_TYPES[value]
+            return name, *_tensors(value)
         if isinstance(value, torch.Tensor):
             value = value.tolist()
-        if isinstance(value, (list, tuple)):
-            return name, kind * 2, [_number(item, kind) for item in value]
-        return name, kind, _number(value, kind)
+        convert = _CONVERSIONS[kind]
+        return name, kind, [convert(item) for item in value] if isinstance(value, (list, tuple)) else convert(value)
 
 
-def _number(value: Any, kind: str) -> Any:
-    if kind == "f":
-        return float(value)
-    if kind == "i" and not isinstance(value, Value):
-        return int(value)
-    return value
+def _number(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return ELEMENT_TYPES[value]
+    return value if isinstance(value, Value) else int(value)
+
+
+def _type(value: ValueType | SequenceType) -> tuple[int, list[int | str] | None, bool]:
+    if isinstance(value, SequenceType):
+        return value.element.element_type, value.element.dims, True
+    if isinstance(value, ValueType):
+        return value.element_type, value.dims, False
+    raise TypeError(f"an attribute of kind tp takes a ValueType or a SequenceType, not {type(value).__name__}")
+
+
+def _subgraph(value: Any) -> _core.Subgraph:
+    if isinstance(value, _core.Subgraph):
+        return value
+    raise TypeError(f"an attribute of kind g takes what g.subgraph returns, not {type(value).__name__}")
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "i": _number,
+    "f": float,
+    "s": lambda value: value,
+    "g": _subgraph,
+    "tp": _type,
+}
 
 
 def _kind_of(value: Any) -> str:
     first = value[0] if isinstance(value, (list, tuple)) and value else value
-    if isinstance(first, (bool, int, torch.dtype)):
-        return "i"
     if isinstance(first, float):
         return "f"
     if isinstance(first, str):
         return "s"
     if isinstance(first, torch.Tensor):
         return "t"
+    if isinstance(first, _core.Subgraph):
+        return "g"
+    if isinstance(first, (ValueType, SequenceType)):
+        return "tp"
     return "i"
 
 
-def _tensor(tensor: torch.Tensor) -> tuple[int, list[int], bytes]:
-    tensor = tensor.detach().cpu().contiguous()
+def _tensors(value: Any) -> tuple[str, Any]:
+    """The kind and the value of an attribute of one tensor, or of a list of tensors."""
+    tensors = list(value) if isinstance(value, (list, tuple)) else [value]
+    if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors):
+        return "t", _tensor(value)
+    sparse = [each.layout != torch.strided for each in tensors]
+    if any(sparse) and not all(sparse):
+        raise TypeError("an attribute takes dense tensors or sparse ones, not both")
+    convert = _sparse_tensor if all(sparse) else _tensor
+    converted = [convert(each) for each in tensors]
+    return "st" if all(sparse) else "t", converted[0] if isinstance(value, torch.Tensor) else converted
+
+
+def _sparse_tensor(tensor: torch.Tensor) -> tuple[_core.Tensor, _core.Tensor, list[int]]:
+    if tensor.layout != torch.sparse_coo or tensor.dense_dim() != 0:
+        raise TypeError("a sparse attribute takes a COO tensor without dense dimensions")
+    tensor = tensor.coalesce()
+    return _tensor(tensor.values()), _tensor(tensor.indices().t()), list(tensor.shape)
+
+
+def _tensor(value: Any) -> _core.Tensor:
+    if not isinstance(value, torch.Tensor):
+        array = np.asarray(value)
+        if array.dtype.kind == "U":
+            return _STRING, list(array.shape), array.reshape(-1).tolist()
+        value = torch.as_tensor(value)
+    tensor = value.detach().cpu().contiguous()
     flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
     return ELEMENT_TYPES[tensor.dtype], list(tensor.shape), flat.numpy().tobytes()

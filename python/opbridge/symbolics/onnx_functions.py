@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnxscript
 
-_KINDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "f", 7: "i", 8: "s"}  # onnx.AttributeProto.AttributeType
+# By onnx.AttributeProto.AttributeType: a single value and a list have the same suffix.
+_KINDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "f", 7: "i", 8: "s", 9: "t", 10: "g", 11: "t", 12: "t"}
+_KINDS |= {13: "tp", 14: "tp"}
 
 
 def function_protos(function: onnxscript.OnnxFunction[Any, Any]) -> list[tuple[str, str, int, bytes]]:

@@ -1,0 +1,32 @@
+// Any text as the program of a `.pt2` archive, and behind a zero byte any text as the index of its weights.
+// The archive around them is well-formed, since its checksums would keep every mutation from the JSON.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/exported_program.h"
+#include "opbridge/error.h"
+#include "opbridge/ir.h"
+#include "zip_builder.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view input(reinterpret_cast<const char*>(data), size);
+  const size_t zero = input.find('\0');
+  const std::string_view index =
+      zero == std::string_view::npos ? R"({"config": {}})" : input.substr(zero + 1);
+  const std::vector<opbridge::ZipEntry> entries = {
+      {"m/models/model.json", std::string(input.substr(0, zero))},
+      {"m/data/weights/model_weights_config.json", std::string(index)},
+      {"m/data/constants/model_constants_config.json", R"({"config": {}})"},
+      {"m/data/weights/weight_0", std::string(4096, 'w')}};
+  const auto bytes = std::make_shared<std::vector<std::byte>>(opbridge::ZipBuilder().build(entries));
+  try {
+    opbridge::ir::print(opbridge::read_exported_program(*bytes, bytes));
+  } catch (const opbridge::Error& error) {
+    if (error.code() == opbridge::ErrorCode::internal) throw;
+  }
+  return 0;
+}

@@ -1,0 +1,16 @@
+// Any bytes as a zip archive: every entry is read, or the archive is refused.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "frontend/zip_archive.h"
+#include "opbridge/error.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  try {
+    const opbridge::ZipArchive archive(std::as_bytes(std::span(data, size)), nullptr);
+    for (const auto& entry : archive.entries()) archive.read_checked(entry);
+  } catch (const opbridge::Error&) {
+  }
+  return 0;
+}

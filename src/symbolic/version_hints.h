@@ -1,0 +1,20 @@
+// What an operator of ONNX has in another opset than the target's, for the errors of `g.op`.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "onnx/schema_table.h"
+
+namespace opbridge {
+
+// Of an attribute that `schema` lacks: "; it is an input since opset 13", "; ONNX has it since opset 14", ";
+// ONNX has it up to opset 17"; empty where no version has it.
+std::string missing_attribute_hint(const onnx::OpSchema& schema, std::string_view attribute, int opset);
+
+// Of more inputs than `schema` takes, where a later version takes the first of them that is too many: "; axes
+// is an attribute up to opset 12", "; ONNX has input axes since opset 18".
+std::string surplus_input_hint(const onnx::OpSchema& schema, size_t first_surplus, int opset);
+
+}  // namespace opbridge

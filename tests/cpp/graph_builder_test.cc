@@ -1,0 +1,100 @@
+// What `g.op` lets through and what it refuses, at every opset.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+
+#include "onnx/schema_table.h"
+#include "opbridge/symbolic.h"
+
+namespace opbridge {
+namespace {
+
+constexpr int oldest_opset = 9;
+
+// The message of g.op with as many inputs and outputs as the operator needs, all of unknown type; empty where
+// the node is made.
+std::string refusal(int opset, std::string_view op, size_t inputs, size_t outputs,
+                    std::optional<Attr> attribute = std::nullopt) {
+  ir::Graph graph;
+  GraphBuilder g(graph, opset);
+  std::vector<Operand> operands(inputs, Value(graph.add_input("x", ir::TensorType())));
+  if (attribute) operands.emplace_back(*attribute);
+  try {
+    g.op_list(op, outputs, operands);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_node) << error.what();
+    return error.message();
+  }
+  return {};
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::set<std::string_view> operators() {
+  std::set<std::string_view> names;
+  for (const onnx::OpSchema& schema : onnx::all_schemas()) {
+    if (schema.domain().empty()) names.insert(schema.name());
+  }
+  return names;
+}
+
+TEST(GraphBuilder, AnOperatorIsRefusedBeforeTheOpsetThatBringsIt) {
+  size_t refused = 0;
+  for (const std::string_view op : operators()) {
+    const int first = onnx::first_version("", op);
+    for (int opset = oldest_opset; opset < first; ++opset, ++refused) {
+      const std::string told = fmt::format("since opset {}, and the target is opset {}", first, opset);
+      EXPECT_TRUE(contains(refusal(opset, op, 1, 1), told)) << op << " at " << opset;
+    }
+  }
+  EXPECT_GT(refused, 400u);
+}
+
+TEST(GraphBuilder, AnAttributeIsRefusedWhereTheOpsetLacksIt) {
+  size_t lacking = 0, known = 0;
+  for (const std::string_view op : operators()) {
+    std::set<std::string_view> names;  // of all versions
+    for (const onnx::OpSchema& schema : onnx::all_schemas()) {
+      if (!schema.domain().empty() || schema.name() != op) continue;
+      for (const onnx::AttributeSchema& attribute : schema.attributes()) names.insert(attribute.name());
+    }
+    for (int opset = oldest_opset; opset <= onnx::newest_opset(); ++opset) {
+      const onnx::OpSchema* schema = onnx::find_schema("", op, opset);
+      if (schema == nullptr || schema->deprecated) continue;
+      for (const std::string_view name : names) {
+        const auto inputs = static_cast<size_t>(schema->min_inputs);
+        const auto outputs = static_cast<size_t>(schema->min_outputs);
+        const std::string message = refusal(opset, op, inputs, outputs, attr(std::string(name), 1));
+        const bool has = schema->attribute(name) != nullptr;
+        EXPECT_EQ(contains(message, "no attribute \"" + std::string(name) + '"'), !has)
+            << op << " at " << opset << ": " << message;
+        ++(has ? known : lacking);
+      }
+    }
+  }
+  EXPECT_GT(lacking, 500u);
+  EXPECT_GT(known, 5000u);
+}
+
+TEST(GraphBuilder, TellsWhatMovedBetweenOpsets) {
+  const auto axes = attr("axes", std::vector<int64_t>{0});
+  EXPECT_TRUE(
+      contains(refusal(13, "Squeeze", 1, 1, axes), "no attribute \"axes\"; it is an input since opset 13"));
+  EXPECT_TRUE(contains(refusal(18, "ReduceMean", 1, 1, axes), "it is an input since opset 18"));
+  EXPECT_EQ(refusal(17, "ReduceMean", 1, 1, axes), "");
+  EXPECT_TRUE(contains(refusal(12, "Squeeze", 2, 1),
+                       "2 inputs given, 1 expected; axes is an attribute up to opset 12"));
+  EXPECT_TRUE(contains(refusal(13, "Reshape", 2, 1, attr("allowzero", 1)), "ONNX has it since opset 14"));
+  EXPECT_TRUE(
+      contains(refusal(14, "BatchNormalization", 5, 1, attr("spatial", 1)), "ONNX has it up to opset 8"));
+  EXPECT_TRUE(contains(refusal(10, "Clip", 2, 1), "min is an attribute up to opset 10"));
+  EXPECT_TRUE(contains(refusal(9, "Slice", 3, 1), "starts is an attribute up to opset 9"));
+  EXPECT_TRUE(contains(refusal(13, "Relu", 2, 1), "2 inputs given, 1 expected\n"));
+}
+
+}  // namespace
+}  // namespace opbridge

@@ -1,0 +1,148 @@
+"""Every opset as target: from 13 on what is exported computes the same; below, it does so or is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import TensorProto, helper
+from torch import nn
+
+import opbridge
+
+PROMISED = 13
+
+
+def loads(opset: int) -> bool:
+    """Whether the installed ONNX Runtime loads models of the opset."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    try:
+        onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    except Exception:  # ONNX Runtime's own classes, which it does not name in one place
+        return False
+    return True
+
+
+OPSETS = [opset for opset in range(PROMISED, onnx.defs.onnx_opset_version() + 1) if loads(opset)]
+
+
+class Block(nn.Module):
+    """Convolutions, then a transformer over what they leave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU())
+        self.down = nn.Sequential(nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, stride=2, groups=4))
+        self.encoder = nn.TransformerEncoderLayer(16, 4, 32, activation="gelu", batch_first=True)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = nn.functional.silu(self.down(self.stem(x)))
+        tokens = self.encoder(y.flatten(2).transpose(1, 2))
+        scores = self.head(tokens.mean(1))
+        causal = nn.functional.scaled_dot_product_attention(tokens, tokens, tokens, is_causal=True)
+        return scores.log_softmax(-1), causal
+
+
+def agree(model: nn.Module, path: Path, x: torch.Tensor) -> None:
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    with torch.no_grad():
+        expected = model(x)
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for actual, wanted in zip(session.run(None, {"x": x.numpy()}), expected, strict=True):
+        np.testing.assert_allclose(actual, wanted.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def version(path: Path) -> int:
+    return {each.domain: each.version for each in onnx.load(path).opset_import}[""]
+
+
+def test_the_runtime_loads_what_is_promised() -> None:
+    assert OPSETS[0] == PROMISED
+    assert len(OPSETS) >= 9  # ONNX Runtime 1.20, the oldest supported, loads opset 21
+
+
+@pytest.fixture(scope="module")
+def block() -> Block:
+    torch.manual_seed(0)
+    return Block().eval()
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_a_convolutional_transformer(block: Block, opset: int, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    x = torch.randn(2, 3, 12, 12)
+    opbridge.export(
+        block, (x,), path, input_names=["x"], opset_version=opset, dynamic_shapes=({0: torch.export.Dim("batch")},)
+    )
+    onnx.checker.check_model(path, full_check=True)
+    assert version(path) == opset
+    agree(block, path, x)
+    agree(block, path, torch.randn(5, 3, 12, 12))
+
+
+class Functional(nn.Module):
+    def __init__(self, function: object) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)  # type: ignore[operator]
+
+
+OLDER = {
+    "convolution": lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU6(), nn.AdaptiveAvgPool2d(1)),
+    "linear": lambda: nn.Sequential(nn.Linear(6, 4), nn.Hardtanh(), nn.Softmax(-1)),
+    "layer norm": lambda: nn.LayerNorm(6),
+    "causal attention": lambda: Functional(
+        lambda x: nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+    ),
+    "gelu": nn.GELU,
+    "hardswish": nn.Hardswish,
+    "encoder": lambda: nn.Sequential(nn.Flatten(1, 2), nn.TransformerEncoderLayer(6, 2, 8, batch_first=True)),
+    "softmax inside": lambda: nn.Softmax(1),
+    "split and stack": lambda: Functional(lambda x: torch.stack(x.split([2, 4], dim=-1)[1].unbind(0))),
+    "slices": lambda: Functional(lambda x: x[:, ::2, -3:] + x[:, :2, :3]),
+    "sums": lambda: Functional(lambda x: x.sum((1, 2)) + x.amax((1, 2)) + x.squeeze().mean((1, 2))),
+    "where": lambda: Functional(lambda x: torch.where(x > 0, x, x.clamp(min=-0.5))),
+    "pad": lambda: Functional(lambda x: nn.functional.pad(x, (1, 2, 0, 1))),
+    "einsum": lambda: Functional(lambda x: torch.einsum("bchw,bcvw->bchv", x, x)),
+    "resize": lambda: nn.Upsample(scale_factor=2, mode="nearest"),
+    "cumsum": lambda: Functional(lambda x: x.cumsum(-1)),
+    "topk": lambda: Functional(lambda x: x.topk(3).values),
+    "one hot": lambda: Functional(lambda x: nn.functional.one_hot((x > 0).long(), 2).float()),
+}
+
+
+@pytest.mark.parametrize("opset", range(9, PROMISED))
+@pytest.mark.parametrize("name", OLDER)
+def test_below_the_promise_it_is_right_or_refused(name: str, opset: int, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = OLDER[name]().eval()
+    path = tmp_path / "m.onnx"
+    x = torch.randn(2, 3, 6, 6)
+    refusal = ""
+    try:
+        opbridge.export(model, (x,), path, input_names=["x"], opset_version=opset, capture="trace")
+    except opbridge.Error as error:
+        refusal = str(error)
+    if refusal:
+        assert "opset" in refusal
+        assert not path.exists()
+    else:
+        onnx.checker.check_model(path, full_check=True)
+        assert version(path) == opset
+        agree(model, path, x)
+
+
+@pytest.mark.parametrize("opset", [0, 8, onnx.defs.onnx_opset_version() + 1])
+def test_an_opset_out_of_range_is_refused(opset: int, tmp_path: Path) -> None:
+    with pytest.raises(opbridge.Error, match=f"opset.*{opset}|{opset}.*opset"):
+        opbridge.export(nn.ReLU(), (torch.zeros(2),), tmp_path / "m.onnx", opset_version=opset)
+    assert list(tmp_path.iterdir()) == []
