@@ -15,7 +15,11 @@ Value compare(GraphBuilder& g, std::string_view op, Value a, Value b) {
   const Value both[] = {a, b};
   const ElementType type = result_type(g, both);
   if (op == "Equal" && type == ElementType::boolean) return g.op(op, g.cast(a, type), g.cast(b, type));
-  return g.op(op, operand(g, a, type), operand(g, b, type));
+  // PyTorch rounds a number to the type of the tensors first, where arithmetic takes it as it is.
+  const auto side = [&](Value value) {
+    return is_floating_point(type) ? g.cast(g.cast(value, type), kernel_type(type)) : operand(g, value, type);
+  };
+  return g.op(op, side(a), side(b));
 }
 
 // The greater or the lesser, NaN where either is.
