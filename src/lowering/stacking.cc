@@ -99,10 +99,31 @@ Value kronecker(GraphBuilder& g, Value self, Value other) {
   return g.reshape(product, *g.result().dims);
 }
 
+// Each of the tensors along an axis of its own, broadcast to all; 0-d ones count as one element. "xy" swaps
+// the first two axes.
+std::vector<Value> meshgrid(GraphBuilder& g, std::vector<Value> tensors, std::string_view indexing) {
+  const auto rank = static_cast<int64_t>(tensors.size());
+  std::vector<Value> grids;
+  for (int64_t i = 0; i < rank; ++i) {
+    const bool swapped = indexing == "xy" && rank > 1 && i < 2;
+    std::vector<Dim> column(rank, Dim(1));
+    column[swapped ? 1 - i : i] = tensors[i].rank() == 0 ? Dim(1) : tensors[i].dim(0);
+    grids.push_back(g.expand(g.reshape(tensors[i], column), *g.result(i).dims));
+  }
+  return grids;
+}
+
 }  // namespace
 
 void register_stacking(SymbolicRegistry& registry) {
   auto on = add(registry);
+
+  on("aten::meshgrid(Tensor[] tensors) -> Tensor[]", Since{9},
+     [](GraphBuilder& g, std::vector<Value> tensors) { return meshgrid(g, std::move(tensors), "ij"); });
+  on("aten::meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", Since{9},
+     [](GraphBuilder& g, std::vector<Value> tensors, std::string indexing) {
+       return meshgrid(g, std::move(tensors), indexing);
+     });
 
   for (const int64_t rank : {1, 2, 3}) {
     on(fmt::format("aten::atleast_{}d(Tensor self) -> Tensor", rank), Since{9},

@@ -49,3 +49,18 @@ def test_flips_and_strides(dtype):
         "expand_copy": lambda x: torch.ops.aten.expand_copy(x[:, None], (4, 2, 5)),
     }
     check(functions, torch.randint(0, 5, (4, 5)).to(dtype))
+
+
+@pytest.mark.parametrize("indexing", ["ij", "xy"])
+def test_meshgrid(indexing):
+    check(
+        {
+            "one": lambda a, b: torch.meshgrid(a, indexing=indexing),
+            "two": lambda a, b: torch.meshgrid(a, b, indexing=indexing),
+            "three": lambda a, b: torch.meshgrid(a, b, b[0], indexing=indexing),
+        },
+        torch.arange(3),
+        torch.arange(4),
+        dynamic=({0: torch.export.Dim.DYNAMIC}, {0: torch.export.Dim.DYNAMIC}),
+        also=[(torch.arange(5), torch.arange(2))],
+    )
