@@ -189,6 +189,12 @@ void register_shape(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, Ignored, Ignored) { return g.expand(self, *g.result().dims); });
   on("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return g.expand(self, *g.result().dims); });
+  on("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, std::vector<Dim> repeats) {
+       std::vector<Dim> dims = self.dims();
+       dims.insert(dims.begin(), repeats.size() - dims.size(), Dim(1));
+       return repeats.empty() ? self : g.op("Tile", g.reshape(self, dims), g.sizes(repeats));
+     });
   on("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]", Since{9},
      [](GraphBuilder& g, std::vector<Value> tensors) {
        for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = g.expand(tensors[i], *g.result(i).dims);

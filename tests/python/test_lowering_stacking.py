@@ -64,3 +64,20 @@ def test_meshgrid(indexing):
         dynamic=({0: torch.export.Dim.DYNAMIC}, {0: torch.export.Dim.DYNAMIC}),
         also=[(torch.arange(5), torch.arange(2))],
     )
+
+
+def test_repeat():
+    check(
+        {
+            "same rank": lambda x: x.repeat(2, 3),
+            "more": lambda x: x.repeat(2, 1, 2),
+            "none": lambda x: x.repeat(1, 0),
+            "0-d": lambda x: x[0, 0].repeat(3),
+            "nothing": lambda x: x[0, 0].repeat(()),
+            "by size": lambda x: x.repeat(x.shape[0], 1),
+            "bool": lambda x: (x > 1).repeat(1, 2),
+        },
+        torch.randn(2, 3),
+        dynamic=({0: torch.export.Dim.DYNAMIC},),
+        also=[(torch.randn(4, 3),)],
+    )
