@@ -76,6 +76,7 @@ struct WriteReport {
   uint64_t model_bytes = 0;
   uint64_t external_bytes = 0;
   std::filesystem::path external_file;  // empty where all is in one file
+  double write_seconds = 0;             // what writing the bytes took, of the time that the call took
 };
 
 // Writes to a temporary file beside `path` and renames it, so that a failure leaves `path` as it was.

@@ -139,10 +139,11 @@ def export_graph(
     mutations_as_outputs: bool = False,
     input_names: list[str],
     output_names: list[str],
-) -> tuple[int, int, int, str | None]:
+) -> tuple[int, int, int, str | None, float]:
     """Converts the graph, which is consumed, and writes the model.
 
-    Returns the number of nodes, the bytes of the model, those of the external data and its file or None.
+    Returns the number of nodes, the bytes of the model, those of the external data, its file or None, and the seconds
+    that writing the files took.
     """
 
 def compare_tensors(

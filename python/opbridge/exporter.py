@@ -18,13 +18,14 @@ DEFAULT_OPSET = 21
 
 @dataclasses.dataclass(frozen=True)
 class ExportReport:
-    """What export wrote."""
+    """What export wrote; ``write_seconds`` is what writing the bytes took of its time."""
 
     path: str
     node_count: int
     model_bytes: int
     external_bytes: int
     external_file: str | None
+    write_seconds: float
     verification: Verification | None
 
 

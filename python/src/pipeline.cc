@@ -39,7 +39,8 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
     report = write_onnx(model, path, options);
   }
   return nb::make_tuple(model.graph.nodes.size(), report.model_bytes, report.external_bytes,
-                        report.external_file.empty() ? nb::none() : nb::cast(report.external_file.string()));
+                        report.external_file.empty() ? nb::none() : nb::cast(report.external_file.string()),
+                        report.write_seconds);
 }
 
 // Makes every tensor that a node of the pure program computes and another uses an output, so that values can

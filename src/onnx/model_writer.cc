@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -83,18 +84,22 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
                             external ? "" : "; allow external data for the weights"));
   }
 
-  WriteReport report{.model_bytes = rope.size(), .external_bytes = layout.size(), .external_file = {}};
+  WriteReport report;
+  report.model_bytes = rope.size();
+  report.external_bytes = layout.size();
+  const auto start = std::chrono::steady_clock::now();
   OutputFile model_file(path);
   if (layout.size() == 0) {
     write_all(model_file, rope.pieces());
     publish(model_file);
-    return report;
+  } else {
+    OutputFile data_file(data_path);
+    write_all(data_file, layout.pieces());
+    write_all(model_file, rope.pieces());
+    publish(data_file, model_file);
+    report.external_file = data_path;
   }
-  OutputFile data_file(data_path);
-  write_all(data_file, layout.pieces());
-  write_all(model_file, rope.pieces());
-  publish(data_file, model_file);
-  report.external_file = data_path;
+  report.write_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

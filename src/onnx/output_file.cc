@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -89,13 +90,21 @@ OutputFile::~OutputFile() {
 }
 
 void OutputFile::write(std::span<const std::span<const std::byte>> pieces) {
+  // A MiB a call: Linux takes a hundred of them in half the time of the same bytes at once.
+  constexpr size_t most_bytes = 1 << 20;
   std::vector<iovec> vectors;
   vectors.reserve(pieces.size());
   for (std::span<const std::byte> piece : pieces) {
-    if (!piece.empty()) vectors.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+    for (; !piece.empty(); piece = piece.subspan(std::min(piece.size(), most_bytes))) {
+      vectors.push_back({const_cast<std::byte*>(piece.data()), std::min(piece.size(), most_bytes)});
+    }
   }
   for (size_t first = 0; first < vectors.size();) {
-    const size_t count = std::min<size_t>(vectors.size() - first, IOV_MAX);
+    size_t count = 0;
+    for (size_t bytes = 0; first + count < vectors.size() && count < IOV_MAX; ++count) {
+      bytes += vectors[first + count].iov_len;
+      if (bytes > most_bytes) break;
+    }
     const ssize_t result = writev(descriptor_, &vectors[first], static_cast<int>(count));
     if (result < 0) {
       if (errno == EINTR) continue;
@@ -116,6 +125,13 @@ void OutputFile::close() {
 }
 
 void OutputFile::rename_to_target() {
+  // ext4 begins to write out a file that is renamed over another one, which takes longer than writing it did;
+  // exchanging the two is as atomic.
+  if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+    unlink(temporary_.c_str());
+    temporary_.clear();
+    return;
+  }
   if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, errno);
   temporary_.clear();
 }

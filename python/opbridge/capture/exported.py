@@ -10,6 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.economy import economical_export
 from opbridge.capture.inputs import Inputs
 from opbridge.errors import Error, UnsupportedError
 
@@ -39,7 +40,8 @@ def _exported(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, size_oblivious: bool
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
-    with config.patch(backed_size_oblivious=size_oblivious), warnings.catch_warnings():
+    oblivious = config.patch(backed_size_oblivious=size_oblivious)
+    with oblivious, economical_export(), warnings.catch_warnings():
         try:
             # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
             warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)
