@@ -13,7 +13,7 @@ demo: build
 
 test: build
 	ctest --preset $(PRESET)
-	$(RUN) -m pytest tests/python
+	$(RUN) -m pytest -n auto --dist loadfile tests/python
 
 build: setup
 	cmake --preset $(PRESET)
