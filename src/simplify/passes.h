@@ -15,4 +15,8 @@ bool fold_constants(ir::Graph& graph);
 // Nodes that compute the same from the same become one, and so do equal small constants.
 bool merge_common_subexpressions(ir::Graph& graph);
 
+// A normalization with constant statistics goes into the weights of the convolution before it, which become
+// copies: up to a limit.
+bool fold_batch_normalization(ir::Graph& graph);
+
 }  // namespace opbridge

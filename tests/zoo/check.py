@@ -61,12 +61,16 @@ def _batch(kwargs: dict[str, Any], batched: bool) -> dict[str, Any] | None:
 
 
 def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, Any]) -> float:
-    """The largest difference of an output, relative to its largest magnitude; infinite where type or shape differ."""
     running = session(path)
     names = [value.name for value in running.get_inputs()]
     actual = run(running, feeds_for(names, read_inputs(model, (), kwargs)))
     with torch.no_grad():
         expected = [leaf for leaf in pytree.tree_leaves(model(**kwargs)) if isinstance(leaf, torch.Tensor)]
+    return largest_relative(actual, expected)
+
+
+def largest_relative(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
+    """The largest difference of an output, relative to its largest magnitude; infinite where type or shape differ."""
     if [(a.dtype, a.shape) for a in actual] != [(e.dtype, e.shape) for e in expected]:
         return math.inf
     return max(_difference(a, e) for a, e in zip(actual, expected, strict=True))

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "simplify/passes.h"
+
+namespace opbridge {
+namespace {
+
+// What is folded is a copy of weights that otherwise stay where they are: as much as keeps an export small.
+constexpr size_t most_folded_bytes = size_t{96} << 20;
+
+using Uses = std::unordered_map<const ir::Value*, int>;
+
+Uses count_uses(ir::Graph& graph) {
+  Uses uses;
+  for (const ir::Value* output : graph.outputs) ++uses[output];
+  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
+    node.for_each_use([&](ir::Value*& value) { ++uses[value]; });
+    if (&owner == &graph) return;
+    for (const ir::Value* output : owner.outputs) ++uses[output];
+  });
+  return uses;
+}
+
+// y = x * scale + shift for each channel.
+struct Affine {
+  std::vector<float> scale, shift;
+};
+
+// Missing where the parameters are not all constants of float32, or where infinities and NaN would come to be
+// multiplied in another order.
+std::optional<Affine> affine_of(const ir::Node& normalization) {
+  std::vector<std::span<const float>> parameters;
+  for (const ir::Value* input : std::span(normalization.inputs).subspan(1)) {
+    if (!input || !input->weight || input->weight->element_type != ElementType::float32) return std::nullopt;
+    parameters.push_back(input->weight->as<float>());
+  }
+  const ir::AttributeValue* given = normalization.find("epsilon");
+  const double epsilon = given ? std::get<double>(*given) : 1e-5;
+  const auto &gamma = parameters.at(0), &beta = parameters.at(1), &mean = parameters.at(2),
+             &variance = parameters.at(3);
+  Affine result;
+  for (size_t i = 0; i < gamma.size(); ++i) {
+    const double scale = gamma[i] / std::sqrt(variance[i] + epsilon);
+    const double shift = beta[i] - mean[i] * scale;
+    if (!std::isfinite(scale) || !std::isfinite(shift)) return std::nullopt;
+    result.scale.push_back(static_cast<float>(scale));
+    result.shift.push_back(static_cast<float>(shift));
+  }
+  return result;
+}
+
+ir::Weight scaled(const ir::Weight& weight, const std::vector<float>& scale) {
+  const std::span<const float> from = weight.as<float>();
+  auto to = std::make_shared_for_overwrite<float[]>(from.size());
+  const size_t row = scale.empty() ? 0 : from.size() / scale.size();
+  for (size_t channel = 0; channel < scale.size(); ++channel) {
+    for (size_t i = channel * row; i < (channel + 1) * row; ++i) to[i] = from[i] * scale[channel];
+  }
+  return {weight.element_type, weight.dims, std::as_bytes(std::span(to.get(), from.size())), to};
+}
+
+// Bias and all: the convolution that gives what the normalization of its result would.
+bool fold(ir::Graph& graph, ir::Node& convolution, const ir::Node& normalization) {
+  const std::optional<Affine> affine = affine_of(normalization);
+  if (!affine) return false;
+  ir::Value* bias = convolution.inputs.size() > 2 ? convolution.inputs[2] : nullptr;
+  if (bias && !bias->weight) return false;
+  std::vector<float> shift = affine->shift;
+  if (bias) {
+    const std::span<const float> from = bias->weight->as<float>();
+    for (size_t i = 0; i < shift.size(); ++i) shift[i] += from[i] * affine->scale[i];
+  }
+  const auto channels = static_cast<int64_t>(shift.size());
+  const ir::Value& weight = *convolution.inputs[1];
+  convolution.inputs.resize(3);
+  convolution.inputs[2] = graph.add_initializer(bias ? bias->name : normalization.inputs[2]->name,
+                                                ir::Weight::of<float>(shift, {channels}));
+  convolution.inputs[1] = graph.add_initializer(weight.name, scaled(*weight.weight, affine->scale));
+  return true;
+}
+
+}  // namespace
+
+bool fold_batch_normalization(ir::Graph& graph) {
+  const Uses uses = count_uses(graph);
+  auto used_once = [&](const ir::Value* value) { return uses.at(value) == 1; };
+  std::unordered_set<const ir::Node*> folded;
+  size_t bytes = 0;
+  for (ir::Node* node : graph.nodes) {
+    if (node->op != "BatchNormalization" || node->outputs.size() != 1) continue;
+    ir::Node* before = node->inputs[0]->producer;
+    if (!before || before->op != "Conv" || !used_once(before->outputs[0])) continue;
+    const ir::Value* weight = before->inputs[1];
+    const bool own = weight->weight && used_once(weight) && used_once(node->inputs[2]) &&
+                     (before->inputs.size() < 3 || !before->inputs[2] || used_once(before->inputs[2]));
+    if (!own || bytes + weight->weight->bytes.size() > most_folded_bytes) continue;
+    if (weight->weight->element_type != ElementType::float32 || !fold(graph, *before, *node)) continue;
+    bytes += weight->weight->bytes.size();
+    before->outputs = node->outputs;
+    before->outputs[0]->producer = before;
+    folded.insert(node);
+  }
+  std::erase_if(graph.nodes, [&](const ir::Node* node) { return folded.contains(node); });
+  return !folded.empty();
+}
+
+}  // namespace opbridge
