@@ -20,6 +20,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_distance(registry);
   lowering::register_embedding_bag(registry);
   lowering::register_flipping(registry);
+  lowering::register_grouped(registry);
   lowering::register_indexing(registry);
   lowering::register_indexing_write(registry);
   lowering::register_linear(registry);

@@ -21,6 +21,7 @@ void register_diagonal(SymbolicRegistry& registry);
 void register_distance(SymbolicRegistry& registry);
 void register_embedding_bag(SymbolicRegistry& registry);
 void register_flipping(SymbolicRegistry& registry);
+void register_grouped(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
 void register_indexing_write(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
