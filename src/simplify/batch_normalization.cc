@@ -1,28 +1,15 @@
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "simplify/passes.h"
+#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {
 
 // What is folded is a copy of weights that otherwise stay where they are: as much as keeps an export small.
 constexpr size_t most_folded_bytes = size_t{96} << 20;
-
-using Uses = std::unordered_map<const ir::Value*, int>;
-
-Uses count_uses(ir::Graph& graph) {
-  Uses uses;
-  for (const ir::Value* output : graph.outputs) ++uses[output];
-  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
-    node.for_each_use([&](ir::Value*& value) { ++uses[value]; });
-    if (&owner == &graph) return;
-    for (const ir::Value* output : owner.outputs) ++uses[output];
-  });
-  return uses;
-}
 
 // y = x * scale + shift for each channel.
 struct Affine {

@@ -15,6 +15,9 @@ bool fold_constants(ir::Graph& graph);
 // Nodes that compute the same from the same become one, and so do equal small constants.
 bool merge_common_subexpressions(ir::Graph& graph);
 
+// Reshape, Squeeze, Unsqueeze and Transpose after one another become fewer; those that do nothing disappear.
+bool shorten_movements(ir::Graph& graph);
+
 // A normalization with constant statistics goes into the weights of the convolution before it, which become
 // copies: up to a limit.
 bool fold_batch_normalization(ir::Graph& graph);

@@ -6,6 +6,7 @@ namespace opbridge {
 void simplify(ir::Graph& graph, int) {
   remove_dead_code(graph);
   fold_constants(graph);
+  shorten_movements(graph);
   fold_batch_normalization(graph);
   merge_common_subexpressions(graph);
   remove_dead_code(graph);

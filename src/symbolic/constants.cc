@@ -202,4 +202,14 @@ bool converts_exactly(const ir::Weight& weight, ElementType type) {
   return back && std::equal(back->bytes.begin(), back->bytes.end(), weight.bytes.begin(), weight.bytes.end());
 }
 
+std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to) {
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (to[i].is(0)) return std::nullopt;
+    shape.push_back(to[i].is_static() ? to[i].value() : i < from.size() && from[i] == to[i] ? 0 : -1);
+  }
+  if (std::ranges::count(shape, -1) > 1) return std::nullopt;
+  return shape;
+}
+
 }  // namespace opbridge

@@ -40,24 +40,11 @@ Value GraphBuilder::cast(Value value, ElementType to) {
 
 Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
-  std::vector<int64_t> shape;
-  size_t unknown = 0;
-  bool has_zero = false;
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i].is_static()) {
-      shape.push_back(dims[i].value());
-      has_zero |= dims[i].is(0);
-    } else if (value.ranked() && i < value.dims().size() && value.dims()[i] == dims[i]) {
-      shape.push_back(0);  // as in the input
-    } else {
-      shape.push_back(-1);  // what is left
-      ++unknown;
-    }
-  }
+  const std::span<const Dim> from = value.ranked() ? std::span(value.dims()) : std::span<const Dim>();
   Value result;
-  if (unknown <= 1 && !has_zero) {
-    result = op("Reshape", value, ints(shape));
-  } else if (!has_zero) {
+  if (const auto shape = constant_reshape(from, dims)) {
+    result = op("Reshape", value, ints(*shape));
+  } else if (std::ranges::none_of(dims, [](const Dim& dim) { return dim.is(0); })) {
     result = op("Reshape", value, sizes(dims));
   } else if (opset_ >= 14) {
     result = op("Reshape", value, sizes(dims), attr("allowzero", 1));

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import onnx
+import pytest
 import torch
+from lowering_check import check
 from torch import nn
 
 import opbridge
@@ -58,3 +64,66 @@ def test_statistics_that_are_not_finite_stay_as_they_are(tmp_path: pathlib.Path)
     model = normalized(nn.Conv2d(4, 6, 3), 6)
     model[1].running_var[0] = -1.0
     assert operators(model, X, tmp_path) == ["Conv", "BatchNormalization"]
+
+
+def random_chain(random: Random, x: torch.Tensor, reshapes: bool) -> list[tuple[str, Any]]:
+    """Views and transpositions one after another, as (name, argument)."""
+    steps: list[tuple[str, Any]] = []
+    for _ in range(random.randint(2, 7)):
+        if random.random() < 0.4:
+            step = "permute", random.sample(range(x.dim()), x.dim())
+        elif random.random() < 0.5 and x.dim() < 6:
+            step = "unsqueeze", random.randint(0, x.dim())
+        elif reshapes and random.random() < 0.5:
+            step = "reshape", random.sample(list(x.shape), x.dim())
+        elif 1 in x.shape:
+            step = "squeeze", random.choice([i for i, size in enumerate(x.shape) if size == 1])
+        else:
+            continue
+        steps.append(step)
+        x = getattr(x, step[0])(step[1])
+        if random.random() < 0.2:
+            steps.append(("use", None))
+    return steps
+
+
+def follow(steps: list[tuple[str, Any]], x: torch.Tensor) -> list[torch.Tensor]:
+    results = []
+    for name, argument in steps:
+        if name == "use":
+            results.append(x.sin())
+        else:
+            x = getattr(x, name)(argument)
+    return [*results, x]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_movements_keep_their_meaning(seed: int) -> None:
+    random = Random(seed)
+    x, other = torch.rand(5, 1, 3, 2), torch.rand(7, 1, 3, 2)
+    for reshapes in (True, False):
+        chains = {f"chain{i}": functools.partial(follow, random_chain(random, x, reshapes)) for i in range(25)}
+        check(chains, x)
+    # torch.export asks of a dynamic dim whether it can be reshaped, so the chains without.
+    check(chains, x, dynamic=[{0: torch.export.Dim("batch")}], also=[(other,)])
+
+
+def test_movements_become_fewer(tmp_path: pathlib.Path) -> None:
+    class Chain(nn.Module):
+        def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+            super().__init__()
+            self.function = function
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.function(x.abs())
+
+    for function, expected in [
+        (lambda x: x.permute(1, 0, 2).permute(0, 2, 1), ["Transpose"]),
+        (lambda x: x.mT.mT.sin(), ["Sin"]),
+        (lambda x: x.reshape(4, 15).reshape(60).reshape(2, 5, 6), ["Reshape"]),
+        (lambda x: x.unsqueeze(0).permute(3, 1, 2, 0).squeeze(3), ["Transpose"]),
+        (lambda x: x.permute(1, 0, 2).unsqueeze(0).mT, ["Transpose", "Reshape"]),
+        (lambda x: x.reshape(4, 1, 15).permute(1, 2, 0), ["Reshape", "Transpose"]),
+        (lambda x: x.reshape(60, 1).permute(1, 0), ["Reshape"]),
+    ]:
+        assert operators(Chain(function), torch.rand(4, 3, 5), tmp_path) == ["Abs", *expected]

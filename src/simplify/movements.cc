@@ -1,0 +1,256 @@
+// Chains of Reshape, Squeeze, Unsqueeze and Transpose, made shorter.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <ranges>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "simplify/passes.h"
+#include "simplify/uses.h"
+#include "symbolic/constants.h"
+
+namespace opbridge {
+namespace {
+
+using Dims = std::vector<Dim>;
+using Permutation = std::vector<int64_t>;
+
+bool is_view(const ir::Node* node) {
+  return node &&
+         (node->op == "Reshape" || node->op == "Unsqueeze" || node->op == "Squeeze" || node->op == "Flatten");
+}
+
+bool is_transpose(const ir::Node* node) { return node && node->op == "Transpose"; }
+
+const Dims* dims_of(const ir::Value* value) {
+  const auto* type = std::get_if<ir::TensorType>(&value->type);
+  return type && type->dims ? &*type->dims : nullptr;
+}
+
+Permutation permutation_of(const ir::Node& transpose) {
+  if (const ir::AttributeValue* given = transpose.find("perm")) return std::get<Permutation>(*given);
+  Permutation reversed(transpose.inputs[0]->tensor_type().rank());
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  return reversed;
+}
+
+std::vector<int64_t> places_but_ones(const Dims& dims) {
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (!dims[i].is(1)) places.push_back(static_cast<int64_t>(i));
+  }
+  return places;
+}
+
+bool differ_in_ones_alone(const Dims& a, const Dims& b) {
+  const auto is_one = [](const Dim& dim) { return dim.is(1); };
+  return std::ranges::equal(a | std::views::filter(std::not_fn(is_one)),
+                            b | std::views::filter(std::not_fn(is_one)));
+}
+
+bool moves_ones_alone(const Dims& from, const Permutation& permutation) {
+  Permutation others = permutation;
+  std::erase_if(others, [&](int64_t axis) { return from[static_cast<size_t>(axis)].is(1); });
+  return std::ranges::is_sorted(others);
+}
+
+class Chains {
+ public:
+  explicit Chains(ir::Graph& graph) : graph_(graph), uses_(count_uses(graph)) {
+    for (const auto* values : {&graph.initializers, &graph.inputs}) {
+      for (const ir::Value* value : *values) names_.insert(value->name);
+    }
+    ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
+      for (const ir::Value* output : node.outputs) names_.insert(output->name);
+      outputs_.insert(owner.outputs.begin(), owner.outputs.end());
+    });
+  }
+
+  bool shorten() {
+    const auto replace = [&](ir::Value*& value) {
+      if (const auto found = replaced_.find(value); found != replaced_.end()) value = found->second;
+    };
+    for (ir::Node* node : graph_.nodes) {
+      node->for_each_use(replace);
+      if (is_transpose(node)) shorten_transpose(*node);
+      if (is_view(node)) shorten_view(*node);
+      if (does_nothing(*node)) replaced_[node->outputs[0]] = node->inputs[0];
+    }
+    if (!replaced_.empty()) {
+      ir::for_each_node(graph_, [&](ir::Graph&, ir::Node& node) { node.for_each_use(replace); });
+    }
+    return changed_ || !replaced_.empty();
+  }
+
+ private:
+  void shorten_transpose(ir::Node& node) {
+    ir::Node* before = node.inputs[0]->producer;
+    if (is_transpose(before)) {
+      const Permutation inner = permutation_of(*before), outer = permutation_of(node);
+      Permutation joined;
+      for (const int64_t axis : outer) joined.push_back(inner[static_cast<size_t>(axis)]);
+      node.set("perm", std::move(joined));
+      take_over(node, before->inputs[0]);
+    }
+    const Dims *from = dims_of(node.inputs[0]), *to = dims_of(node.outputs[0]);
+    if (from && to && moves_ones_alone(*from, permutation_of(node))) {
+      become_reshape(node, node.inputs[0]);
+      return;
+    }
+    // transpose(view(transpose(x))), where the view adds or takes dims of size 1 alone, is
+    // view(transpose(x)).
+    ir::Node* view = node.inputs[0]->producer;
+    if (!to || !is_view(view) || !used_once(view->outputs[0])) return;
+    ir::Node* first = view->inputs[0]->producer;
+    if (!is_transpose(first) || !used_once(first->outputs[0])) return;
+    const std::optional<Transposed> moved = transposed_before(*view, node);
+    if (!moved || !constant_reshape(moved->dims, *to)) return;
+    ir::Value* source = view->inputs[0];
+    become_transpose(*view, source, *moved);
+    become_reshape(node, view->outputs[0]);
+    shorten_transpose(*view);
+  }
+
+  void shorten_view(ir::Node& node) {
+    ir::Node* before = node.inputs[0]->producer;
+    if (is_view(before) && become_reshape(node, before->inputs[0])) return;
+    const Dims* to = dims_of(node.outputs[0]);
+    if (!to || !is_transpose(before) || !used_once(before->outputs[0])) return;
+    ir::Node* first = before->inputs[0]->producer;
+    if (!is_view(first) || !used_once(first->outputs[0])) return;
+    // view(transpose(view(x))), where the outer view adds or takes dims of size 1 alone, is
+    // transpose(view(x)) …
+    if (const std::optional<Transposed> moved = transposed_after(*before, node)) {
+      const Dims* from = dims_of(first->inputs[0]);
+      if (from && constant_reshape(*from, moved->dims)) {
+        ir::Value* source = first->inputs[0];
+        if (moved->dims != *from) {
+          std::get<ir::TensorType>(first->outputs[0]->type).dims = moved->dims;
+          become_reshape(*first, source);
+          source = first->outputs[0];
+        }
+        node.op = "Transpose";
+        node.inputs.resize(1);
+        node.attributes = {{"perm", moved->permutation}};
+        take_over(node, source);
+        return;
+      }
+    }
+    // … and where the inner one does, view(transpose(x)).
+    const std::optional<Transposed> moved = transposed_before(*first, *before);
+    if (!moved || !constant_reshape(moved->dims, *to)) return;
+    become_transpose(*before, first->inputs[0], *moved);
+    become_reshape(node, before->outputs[0]);
+  }
+
+  // A transposition, and dims: those that it gives or those that it takes.
+  struct Transposed {
+    Permutation permutation;
+    Dims dims;
+  };
+
+  // The transposition of a view's input that gives, but for dims of size 1, what `transpose` makes of the
+  // view. With the dims that it gives.
+  static std::optional<Transposed> transposed_before(const ir::Node& view, const ir::Node& transpose) {
+    const Dims *from = dims_of(view.inputs[0]), *to = dims_of(view.outputs[0]);
+    if (!from || !to || !differ_in_ones_alone(*from, *to)) return std::nullopt;
+    const std::vector<int64_t> sources = places_but_ones(*from), places = places_but_ones(*to);
+    Transposed result;
+    for (size_t i = 0; i < from->size(); ++i) {
+      if ((*from)[i].is(1)) result.permutation.push_back(static_cast<int64_t>(i));
+    }
+    for (const int64_t axis : permutation_of(transpose)) {
+      const auto place = std::ranges::find(places, axis);
+      if (place != places.end())
+        result.permutation.push_back(sources[static_cast<size_t>(place - places.begin())]);
+    }
+    for (const int64_t axis : result.permutation) result.dims.push_back((*from)[static_cast<size_t>(axis)]);
+    return result;
+  }
+
+  // The transposition that gives what a view makes of `transpose`, if that differs in dims of size 1 alone.
+  // With the dims that it takes.
+  static std::optional<Transposed> transposed_after(const ir::Node& transpose, const ir::Node& view) {
+    const Dims *before = dims_of(transpose.inputs[0]), *between = dims_of(transpose.outputs[0]),
+               *after = dims_of(view.outputs[0]);
+    if (!before || !between || !after || !differ_in_ones_alone(*between, *after)) return std::nullopt;
+    const Permutation axes = permutation_of(transpose);
+    const std::vector<int64_t> places = places_but_ones(*between), targets = places_but_ones(*after);
+    Transposed result;
+    result.permutation.resize(after->size());
+    for (size_t i = 0; i < after->size(); ++i) {
+      if (!(*after)[i].is(1)) continue;
+      result.permutation[i] = static_cast<int64_t>(result.dims.size());
+      result.dims.push_back(Dim(1));
+    }
+    for (size_t axis = 0; axis < before->size(); ++axis) {
+      if ((*before)[axis].is(1)) continue;
+      const int64_t place = std::ranges::find(axes, static_cast<int64_t>(axis)) - axes.begin();
+      const auto rank = std::ranges::find(places, place) - places.begin();
+      result.permutation[static_cast<size_t>(targets[static_cast<size_t>(rank)])] =
+          static_cast<int64_t>(result.dims.size());
+      result.dims.push_back((*before)[axis]);
+    }
+    return result;
+  }
+
+  void become_transpose(ir::Node& node, ir::Value* source, const Transposed& moved) {
+    node.op = "Transpose";
+    node.inputs.resize(1);
+    node.attributes = {{"perm", moved.permutation}};
+    std::get<ir::TensorType>(node.outputs[0]->type).dims = moved.dims;
+    take_over(node, source);
+  }
+
+  // Whatever the node is, by a constant shape.
+  bool become_reshape(ir::Node& node, ir::Value* source) {
+    const Dims *from = dims_of(source), *to = dims_of(node.outputs[0]);
+    if (!from || !to) return false;
+    const std::optional<std::vector<int64_t>> shape = constant_reshape(*from, *to);
+    if (!shape) return false;
+    node.op = "Reshape";
+    node.attributes.clear();
+    node.inputs.resize(2);
+    node.inputs[1] =
+        graph_.add_initializer(unused_name(node.outputs[0]->name + ":shape"),
+                               ir::Weight::of<int64_t>(*shape, {static_cast<int64_t>(shape->size())}));
+    take_over(node, source);
+    return true;
+  }
+
+  void take_over(ir::Node& node, ir::Value* source) {
+    ++uses_[source];
+    node.inputs[0] = source;
+    changed_ = true;
+  }
+
+  bool does_nothing(const ir::Node& node) const {
+    if (outputs_.contains(node.outputs[0])) return false;
+    if (is_transpose(&node)) return std::ranges::is_sorted(permutation_of(node));
+    const Dims *from = node.op == "Reshape" ? dims_of(node.inputs[0]) : nullptr,
+               *to = dims_of(node.outputs[0]);
+    return from && to && *from == *to;
+  }
+
+  // Higher than it is where a use has gone.
+  bool used_once(const ir::Value* value) const { return uses_.at(value) == 1; }
+
+  std::string unused_name(std::string name) {
+    while (!names_.insert(name).second) name += "_";
+    return name;
+  }
+
+  ir::Graph& graph_;
+  Uses uses_;
+  std::unordered_set<const ir::Value*> outputs_;  // of the graph and its subgraphs
+  std::unordered_set<std::string> names_;
+  std::unordered_map<const ir::Value*, ir::Value*> replaced_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool shorten_movements(ir::Graph& graph) { return Chains(graph).shorten(); }
+
+}  // namespace opbridge
