@@ -1,0 +1,165 @@
+"""Sizes that the model is told when it runs: exported at one size, often 1, and compared at three others."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import opbridge
+
+
+def agrees(
+    model: Callable[..., torch.Tensor],
+    shapes: Sequence[Sequence[tuple[int, ...]]],  # of all arguments: first those exported, then the others
+    dynamic: Any,
+    capture: Any,
+    folder: pathlib.Path,
+    make: Callable[..., torch.Tensor] = torch.rand,
+) -> onnx.ModelProto:
+    torch.manual_seed(0)
+    path = folder / "model.onnx"
+    args = tuple(make(*shape) for shape in shapes[0])
+    opbridge.export(model, args, path, dynamic_shapes=dynamic, capture=capture)
+    for sizes in shapes:
+        opbridge.verify(path, model, tuple(make(*shape) for shape in sizes))
+    return onnx.load(path)
+
+
+class Pictures(nn.Module):
+    """A net that halves and doubles, with a bypass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+        self.up = nn.ConvTranspose2d(4, 4, 2, 2)
+        self.head = nn.Linear(7, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low = self.down(x)
+        larger = F.interpolate(low, scale_factor=2.0, mode="bilinear", align_corners=False)
+        both = torch.cat([self.up(low) + F.interpolate(low, size=x.shape[-2:]) + larger, x], 1)
+        return self.head(F.adaptive_avg_pool2d(both, 1).flatten(1))
+
+
+class Sequences(nn.Module):
+    """Attention with positions and a causal mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.rand(64, 8))
+        self.layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.rnn = nn.GRU(8, 6, batch_first=True, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[1]
+        mask = torch.full((length, length), float("-inf")).triu(1)
+        y = self.layer(x + self.positions[:length], src_mask=mask)
+        return self.rnn(y)[0].mean(1)
+
+
+BATCH = Dim("batch")
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+
+
+@CAPTURES
+def test_batch_height_and_width(capture: Any, tmp_path: pathlib.Path) -> None:
+    shapes = [[(1, 3, 32, 32)], [(2, 3, 40, 48)], [(3, 3, 64, 32)], [(5, 3, 32, 36)]]
+    dynamic = {"x": {0: BATCH, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}}
+    model = agrees(Pictures().eval(), shapes, dynamic, capture, tmp_path)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    assert dims[0].dim_param == "batch"
+    assert [dim.HasField("dim_value") for dim in dims] == [False, True, False, False]
+
+
+@CAPTURES
+def test_batch_and_length(capture: Any, tmp_path: pathlib.Path) -> None:
+    shapes = [[(1, 5, 8)], [(2, 7, 8)], [(4, 1, 8)], [(3, 64, 8)]]
+    model = agrees(Sequences().eval(), shapes, {"x": {0: BATCH, 1: Dim("length", max=64)}}, capture, tmp_path)
+    assert [d.dim_param or d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim] == [
+        "batch",
+        "length",
+        8,
+    ]
+    assert model.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+
+
+RECURRENT: dict[str, Callable[[], nn.Module]] = {
+    "LSTM": lambda: nn.LSTM(4, 3, num_layers=2, bidirectional=True),
+    "GRU, sequences in rows": lambda: nn.GRU(4, 3, batch_first=True),
+    "RNN": lambda: nn.RNN(4, 3, nonlinearity="relu"),
+}
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_of_any_length(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    shapes = [[(1, 5, 4)], [(2, 7, 4)], [(6, 1, 4)], [(3, 9, 4)]]
+    agrees(RECURRENT[name]().eval(), shapes, ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},), capture, tmp_path)
+
+
+LENGTHS = [[(6, 4)], [(7, 4)], [(12, 4)], [(25, 4)]]
+ARITHMETIC: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "floor division": lambda x: x[: x.shape[0] // 3],
+    "modulo": lambda x: x[x.shape[0] % 5 :],
+    "negative": lambda x: x[-x.shape[0] // 2 :],
+    "minimum": lambda x: x[: torch.sym_min(x.shape[0], 10)],
+    "to a multiple": lambda x: F.pad(x, (0, 0, 0, (4 - x.shape[0] % 4) % 4)),
+    "range": lambda x: x + torch.arange(x.shape[0]).unsqueeze(1),
+    "flat": lambda x: x.reshape(-1, 2).sum(1).view(x.shape[0], 2),
+    "outer": lambda x: (x[:, None] - x[None]).flatten(0, 1),
+    "expanded": lambda x: torch.ones(1, 4).expand(x.shape[0], 4) * x,
+    "rolled": lambda x: torch.roll(x, 2, 0).flip(0),
+    "mean": lambda x: x.sum(0) / x.shape[0],
+    "new": lambda x: torch.cat([x, x.new_zeros(x.shape[0] * 2 + 1, 4)]),
+    "eye": lambda x: torch.eye(x.shape[0]) @ x,
+    "triangle": lambda x: torch.ones(x.shape[0], x.shape[0]).tril() @ x,
+    "sorted": lambda x: x.sort(0).values.cumsum(0),
+}
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_arithmetic_of_sizes(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(ARITHMETIC[name], LENGTHS, ({0: Dim.DYNAMIC},), capture, tmp_path)
+
+
+@CAPTURES
+@pytest.mark.parametrize("kind", ["derived", "auto", "named"])
+def test_dims_that_depend_on_one_another(kind: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    n = Dim("n", min=2)
+    dynamic = {
+        "derived": ({0: n}, {0: 2 * n + 1}),
+        "auto": ({0: Dim.AUTO}, {0: Dim.AUTO}),
+        "named": ({0: Dim("n", min=2)}, {0: Dim("m", min=4)}),
+    }[kind]
+    shapes = [[(3, 2), (7, 2)], [(5, 2), (11, 2)], [(9, 2), (19, 2)], [(2, 2), (5, 2)]]
+    function = (lambda x, y: x + y[1::2]) if kind != "named" else (lambda x, y: x.sum(0) + y.sum(0))
+    agrees(function, shapes, dynamic, capture, tmp_path)
+
+
+@CAPTURES
+def test_dynamic_axes(capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+    model = Pictures().eval()
+    opbridge.export(
+        model,
+        (torch.rand(1, 3, 32, 32),),
+        path,
+        input_names=["picture"],
+        output_names=["classes"],
+        dynamic_axes={"picture": {0: "batch", 2: "height", 3: "width"}, "classes": {0: "batch"}},
+        capture=capture,
+    )
+    graph = onnx.load(path).graph
+    assert [d.dim_param for d in graph.input[0].type.tensor_type.shape.dim] == ["batch", "", "height", "width"]
+    assert graph.output[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    for shape in [(1, 3, 32, 32), (2, 3, 48, 40), (7, 3, 16, 20)]:
+        opbridge.verify(path, model, (torch.rand(*shape),))
