@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <array>
+
 #include "onnx/attribute_kind.h"
 #include "onnx/runtime_kernels.h"
 #include "onnx/schema_table.h"
@@ -54,6 +56,36 @@ std::optional<ElementType> type_attribute(const onnx::OpSchema& schema,
 std::optional<ElementType> known_element_type(Value value) {
   if (!value || value.element_type() == ElementType::undefined) return std::nullopt;
   return value.element_type();
+}
+
+// The node on wider types, where this version of the operator does not take those of the inputs (bfloat16
+// before opset 22, often): its results are cast back. Missing where that is not what keeps the inputs from
+// fitting.
+std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::OpSchema& schema,
+                                                 size_t outputs, std::vector<Value> inputs,
+                                                 const std::vector<ir::Attribute>& attributes) {
+  std::array<ElementType, onnx::OpSchema::most_types> given{};
+  bool cast = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::optional<ElementType> type = known_element_type(inputs[i]);
+    const size_t variable = schema.input(i)->type;
+    const onnx::TypeSet allowed = schema.types()[variable].allowed;
+    if (!type || allowed.contains(*type)) continue;
+    const std::optional<ElementType> wider = onnx::runtime_type(allowed, *type);
+    if (!wider || *wider == *type) return std::nullopt;
+    inputs[i] = g.cast(inputs[i], *wider);
+    given[variable] = *type;
+    cast = true;
+  }
+  if (!cast) return std::nullopt;
+  std::vector<Operand> operands(inputs.begin(), inputs.end());
+  for (const ir::Attribute& attribute : attributes) operands.push_back(Attr{attribute.name, attribute.value});
+  std::vector<Value> made = g.op_list(schema.name(), outputs, std::move(operands));
+  for (size_t i = 0; i < made.size(); ++i) {
+    const ElementType type = given[schema.output(i)->type];
+    if (type != ElementType::undefined) made[i] = g.cast(made[i], type);
+  }
+  return made;
 }
 
 }  // namespace
@@ -169,6 +201,9 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   }
   const onnx::TypeResolution resolution = onnx::resolve(*schema, types, attribute_type);
   if (resolution.conflict()) {
+    if (for_runtime_) {
+      if (auto made = in_wider_types(*this, *schema, outputs, inputs, attributes)) return *std::move(made);
+    }
     invalid_node(name, onnx::describe(*schema, *resolution.conflict()) + expected);
   }
   std::vector<ir::TensorType> output_types(outputs);

@@ -23,8 +23,6 @@ from opbridge.runtime import run, session
 from opbridge.verification import feeds_for
 from zoo.entry import Entry
 
-LARGEST_RELATIVE = 1e-3  # of a difference to the largest magnitude of the output
-
 
 def check(entry: Entry, capture: str) -> dict[str, Any]:
     """The row of the table: result ("agrees", "refused", "fails", "DIFFERS"), detail, nodes, relative, seconds."""
@@ -44,7 +42,7 @@ def check(entry: Entry, capture: str) -> dict[str, Any]:
             row["seconds"] = time.perf_counter() - start
             row["nodes"] = len(onnx.load(path, load_external_data=False).graph.node)
             row["relative"] = max(_relative(path, model, kwargs) for kwargs in inputs)
-        agrees = row["relative"] <= LARGEST_RELATIVE
+        agrees = row["relative"] <= entry.tolerance
         return row | {"result": "agrees" if agrees else "DIFFERS", "detail": ""}
     except UnsupportedError as error:
         return row | {"result": "refused", "detail": _first_line(error)}

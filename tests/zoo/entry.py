@@ -18,3 +18,4 @@ class Entry:
     # Keyword arguments: inputs(0) is exported; inputs(1) differs from it in values, and where `batched` in batch size.
     inputs: Callable[[int], dict[str, Any]]
     batched: bool = True  # dim 0 of every input is a dynamic batch, 1 where exported and 2 where compared again
+    tolerance: float = 1e-3  # of a difference to the largest magnitude of the output
