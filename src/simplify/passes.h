@@ -18,6 +18,9 @@ bool merge_common_subexpressions(ir::Graph& graph);
 // Reshape, Squeeze, Unsqueeze and Transpose after one another become fewer; those that do nothing disappear.
 bool shorten_movements(ir::Graph& graph);
 
+// x * (1 / y) becomes x / y, as the runtime wants to see it where it fuses an RMS normalization.
+bool divide_by_reciprocals(ir::Graph& graph);
+
 // A normalization with constant statistics goes into the weights of the convolution before it, which become
 // copies: up to a limit.
 bool fold_batch_normalization(ir::Graph& graph);

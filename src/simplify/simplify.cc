@@ -7,6 +7,7 @@ void simplify(ir::Graph& graph, int) {
   remove_dead_code(graph);
   fold_constants(graph);
   shorten_movements(graph);
+  divide_by_reciprocals(graph);
   fold_batch_normalization(graph);
   merge_common_subexpressions(graph);
   remove_dead_code(graph);

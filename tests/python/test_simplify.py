@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import onnx
+import onnxruntime
 import pytest
 import torch
 from lowering_check import check
@@ -127,3 +128,20 @@ def test_movements_become_fewer(tmp_path: pathlib.Path) -> None:
         (lambda x: x.reshape(60, 1).permute(1, 0), ["Reshape"]),
     ]:
         assert operators(Chain(function), torch.rand(4, 3, 5), tmp_path) == ["Abs", *expected]
+
+
+def test_the_runtime_fuses_an_rms_normalization(tmp_path: pathlib.Path) -> None:
+    class RmsNorm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.rand(5))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+    assert operators(RmsNorm(), X, tmp_path) == ["Pow", "ReduceMean", "Add", "Sqrt", "Div", "Mul"]
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
+    optimized = onnx.load(options.optimized_model_filepath)
+    assert [node.op_type for node in optimized.graph.node] == ["SimplifiedLayerNormalization"]
