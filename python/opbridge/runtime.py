@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from opbridge.dtypes import ELEMENT_TYPES
@@ -65,4 +66,7 @@ def _from_ort(value: Any) -> torch.Tensor:
         tensor = torch.empty(value.shape(), dtype=torch.bfloat16)
         ctypes.memmove(tensor.data_ptr(), value.data_ptr(), tensor.nbytes)
         return tensor
-    return torch.from_numpy(value.numpy())
+    array = value.numpy()
+    if array.dtype == np.uint64:
+        array = array.view(np.uint64)  # of its two names torch knows this one only
+    return torch.from_numpy(array)

@@ -176,6 +176,13 @@ Value nonzero(GraphBuilder& g, Value self) {
   return g.op("ConstantOfShape", g.concat({count, g.ints({0})}, 0), attr("value", std::move(zero)));
 }
 
+// The first `size` rows, and rows of `fill` where there are fewer.
+Value nonzero_static(GraphBuilder& g, Value self, Dim size, int64_t fill) {
+  Value rest = filled(g, std::vector{size, Dim(self.rank())}, fill, ElementType::int64);
+  Value all = g.concat({nonzero(g, self), rest}, 0);
+  return g.slice(all, 0, g.ints({0}), g.sizes({size}));
+}
+
 std::vector<Value> nonzero_columns(GraphBuilder& g, Value self) {
   if (self.rank() == 0) self = g.unsqueeze(self, {0});
   Value places = places_of(g, self);
@@ -212,6 +219,8 @@ void register_indexing(SymbolicRegistry& registry) {
 
   on("aten::masked_select(Tensor self, Tensor mask) -> Tensor", Since{9}, masked_select);
   on("aten::nonzero(Tensor self) -> Tensor", Since{9}, nonzero);
+  on("aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", Since{9},
+     nonzero_static);
   on("aten::argwhere(Tensor self) -> Tensor", Since{9}, nonzero);
   on("aten::nonzero_numpy(Tensor self) -> Tensor[]", Since{9}, nonzero_columns);
   on("aten::where(Tensor condition) -> Tensor[]", Since{9}, nonzero_columns);

@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 #include "lowering/reduce.h"
 
 namespace opbridge::lowering {
@@ -287,6 +287,31 @@ Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t 
   return reduced(g, result, reduction);
 }
 
+// log_probs (T, N, C), or (T, C) of one sequence.
+Value ctc_loss(GraphBuilder& g, Value log_probs, Value targets, Value input_lengths, Value target_lengths,
+               int64_t blank, int64_t reduction, bool zero_infinity) {
+  Value x = operand(g, log_probs, g.result().element_type);
+  targets = g.cast(targets, ElementType::int64);
+  const bool single = x.rank() == 2;
+  if (single) {
+    x = g.unsqueeze(x, {1});
+    targets = g.unsqueeze(targets, {0});
+  }
+  const std::vector<Dim> batch{x.dim(1)};
+  input_lengths = g.reshape(g.cast(input_lengths, ElementType::int64), batch);
+  target_lengths = g.reshape(g.cast(target_lengths, ElementType::int64), batch);
+  Value losses =
+      kernel(g, "opbridge::ctc_loss", {x, targets, input_lengths, target_lengths, attr("blank", blank)},
+             {x.element_type(), batch});
+  if (zero_infinity) {
+    Value infinite = g.op("Equal", losses, constant(g, losses, INFINITY));
+    losses = g.op("Where", infinite, constant(g, losses, 0), losses);
+  }
+  if (reduction == kMean)
+    losses = g.op("Div", losses, at_least(g, g.cast(target_lengths, losses.element_type()), 1));
+  return reduced(g, single ? g.squeeze(losses, {0}) : losses, reduction);
+}
+
 }  // namespace
 
 void register_loss(SymbolicRegistry& registry) {
@@ -347,6 +372,17 @@ void register_loss(SymbolicRegistry& registry) {
   on("aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, "
      "int reduction=1) -> Tensor",
      Since{13}, multi_margin_loss);
+  on("aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
+     "int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+     Since{9}, ctc_loss);
+  on("aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
+     "int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value log_probs, Value targets, std::vector<int64_t> input_lengths,
+        std::vector<int64_t> target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
+       return ctc_loss(g, log_probs, targets, g.ints(input_lengths), g.ints(target_lengths), blank, reduction,
+                       zero_infinity);
+     });
 }
 
 }  // namespace opbridge::lowering

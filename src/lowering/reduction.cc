@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 #include "lowering/reduce.h"
 
 namespace opbridge::lowering {
@@ -123,6 +123,52 @@ Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
   if (axes.empty()) return self;
   return in_kernel_type(g, self,
                         [&](Value x) { return g.reshape(g.reduce("ReduceSum", x, axes, true), dims); });
+}
+
+// Segments of `data` along `axis`, of the given lengths or between the given places.
+Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optional<Value> lengths,
+                     std::optional<Value> indices, std::optional<Value> offsets, int64_t axis, Ignored,
+                     std::optional<Scalar> initial) {
+  if (indices || (!lengths && !offsets)) g.refuse("segments need lengths or offsets");
+  Value places = g.cast(offsets ? *offsets : *lengths, ElementType::int64);
+  axis = wrap_axis(axis, data.rank());
+  if (axis != places.rank() - 1)
+    g.refuse("the segments have to lie along the last dim of lengths or offsets");
+  if (!offsets) {
+    std::vector<Dim> first = places.dims();
+    first.back() = 1;
+    Value sums = g.op("CumSum", places, g.scalar(axis, ElementType::int64));
+    places = g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
+  }
+  return in_kernel_type(g, data, [&](Value x) {
+    std::optional<Value> start;
+    if (initial) start = g.scalar_like(x, *initial);
+    return kernel(g, "opbridge::segment_reduce", {x, places, start, attr("reduce", reduce)},
+                  {x.element_type(), g.result().dims});
+  });
+}
+
+// Of the bits that elements have as float64 or int64.
+Value hash_tensor(GraphBuilder& g, Value self, std::vector<int64_t> axes, Ignored, int64_t mode) {
+  if (mode != 0) g.refuse("a mode that PyTorch does not have");
+  const std::vector<int64_t> reduced = axes_of(axes, self);
+  std::vector<int64_t> order;
+  std::vector<Dim> dims;
+  for (int64_t axis = 0; axis < self.rank(); ++axis) {
+    if (std::ranges::find(reduced, axis) != reduced.end()) continue;
+    order.push_back(axis);
+    dims.push_back(self.dim(axis));
+  }
+  std::vector<Dim> rows = dims;
+  rows.emplace_back(1);
+  for (int64_t axis : reduced) {
+    order.push_back(axis);
+    rows.back() = rows.back() * self.dim(axis);
+  }
+  const bool floating = is_floating_point(self.element_type());
+  Value x = g.cast(self, floating ? ElementType::float64 : ElementType::int64);
+  x = g.reshape(self.rank() == 0 ? x : g.transpose(x, order), rows);
+  return g.reshape(kernel(g, "opbridge::hash_tensor", {x}, {ElementType::uint64, dims}), *g.result().dims);
 }
 
 }  // namespace
@@ -254,6 +300,11 @@ void register_reduction(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
        return norm(g, self, order, {}, false);
      });
+  on("aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
+     "Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+     Since{11}, segment_reduce);
+  on("aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor", Since{9},
+     hash_tensor);
 }
 
 }  // namespace opbridge::lowering

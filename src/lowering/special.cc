@@ -1,4 +1,4 @@
-// Mathematical functions of two tensors.
+// Mathematical functions of two tensors, and the special functions, which are opbridge's own operators.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -90,6 +90,26 @@ Value gcd(GraphBuilder& g, Value a, Value b) {
   return result;
 }
 
+Value lcm(GraphBuilder& g, Value a, Value b) {
+  Value divisor = gcd(g, a, b);
+  Value none = g.op("Equal", divisor, g.scalar_like(a, 0));
+  Value share = g.op("Div", a, g.op("Where", none, g.scalar_like(a, 1), divisor));
+  return g.op("Abs", g.op("Mul", share, b));
+}
+
+Value nextafter(GraphBuilder& g, Value self, Value other) {
+  const auto& [type, dims] = g.result();
+  return kernel(g, "opbridge::nextafter", {g.cast(self, type), g.cast(other, type)}, {type, dims});
+}
+
+std::array<Value, 2> frexp(GraphBuilder& g, Value self) {
+  Value x = operand(g, self, self.element_type());
+  auto [mantissa, exponent] = g.ops<2>("opbridge::frexp", x);
+  mantissa.get()->type = ir::TensorType{x.element_type(), x.dims()};
+  exponent.get()->type = ir::TensorType{ElementType::int32, x.dims()};
+  return {g.cast(mantissa, self.element_type()), exponent};
+}
+
 Value cross(GraphBuilder& g, Value a, Value b, int64_t dim) {
   const auto rank = static_cast<int64_t>(g.result().dims->size());
   auto turned = [&](Value value, std::vector<int64_t> order) {
@@ -97,6 +117,28 @@ Value cross(GraphBuilder& g, Value a, Value b, int64_t dim) {
   };
   Value left = g.op("Mul", turned(a, {1, 2, 0}), turned(b, {2, 0, 1}));
   return g.op("Sub", left, g.op("Mul", turned(a, {2, 0, 1}), turned(b, {1, 2, 0})));
+}
+
+struct Function {
+  std::vector<const char*> names;  // in ATen, with the arguments in the schema's own words
+  const char* op;
+};
+
+// The multivariate log-gamma function: the sum of lgamma(x - j / 2) for j = 0, 1, … p - 1, and a constant.
+Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
+  if (p < 1) g.refuse("p has to be 1 or more");
+  return in_kernel_type(g, self, [&](Value x) {
+    std::vector<double> shifts;
+    for (int64_t j = 0; j < p; ++j) shifts.push_back(-static_cast<double>(j) / 2);
+    Value shift = g.cast(g.constant(ir::Weight::of(std::span<const double>(shifts), {p})), x.element_type());
+    Value arguments = g.op("Add", g.unsqueeze(x, {-1}), shift);
+    std::vector<Dim> dims = x.dims();
+    dims.emplace_back(p);
+    Value each = kernel(g, "opbridge::lgamma", {arguments}, {x.element_type(), dims});
+    const double pairs = static_cast<double>(p) * static_cast<double>(p - 1);
+    Value constant = g.scalar_like(x, pairs / 4 * std::log(std::numbers::pi));
+    return g.op("Add", g.reduce("ReduceSum", each, {-1}, false), constant);
+  });
 }
 
 }  // namespace
@@ -119,6 +161,9 @@ void register_special(SymbolicRegistry& registry) {
     on_pair(fmt::format("aten::{}(Tensor self, Tensor other) -> Tensor", name), compute);
   }
   on_pair("aten::gcd(Tensor self, Tensor other) -> Tensor", gcd);
+  on_pair("aten::lcm(Tensor self, Tensor other) -> Tensor", lcm);
+  on("aten::nextafter(Tensor self, Tensor other) -> Tensor", Since{9}, nextafter);
+  on("aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", Since{9}, frexp);
   on("aten::linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", Since{9},
      [](GraphBuilder& g, Value a, Value b, int64_t dim) {
        const ElementType type = g.result().element_type;
@@ -142,6 +187,77 @@ void register_special(SymbolicRegistry& registry) {
   on_pair("aten::special_xlogy.self_scalar(Scalar self, Tensor other) -> Tensor", xlogy);
   on_pair("aten::special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor", xlog1py);
   on_pair("aten::special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor", xlog1py);
+
+  for (const auto& [names, op] : std::initializer_list<Function>{
+           {{"digamma(Tensor self)", "special_digamma(Tensor self)", "special_psi(Tensor self)"}, "digamma"},
+           {{"erfc(Tensor self)", "special_erfc(Tensor self)"}, "erfc"},
+           {{"erfinv(Tensor self)", "special_erfinv(Tensor self)"}, "erfinv"},
+           {{"i0(Tensor self)", "special_i0(Tensor self)", "special_modified_bessel_i0(Tensor self)"}, "i0"},
+           {{"lgamma(Tensor self)", "special_gammaln(Tensor self)"}, "lgamma"},
+           {{"special_airy_ai(Tensor x)"}, "airy_ai"},
+           {{"special_bessel_j0(Tensor self)"}, "bessel_j0"},
+           {{"special_bessel_j1(Tensor self)"}, "bessel_j1"},
+           {{"special_bessel_y0(Tensor self)"}, "bessel_y0"},
+           {{"special_bessel_y1(Tensor self)"}, "bessel_y1"},
+           {{"special_erfcx(Tensor self)"}, "erfcx"},
+           {{"special_i0e(Tensor self)"}, "i0e"},
+           {{"special_i1(Tensor self)", "special_modified_bessel_i1(Tensor self)"}, "i1"},
+           {{"special_i1e(Tensor self)"}, "i1e"},
+           {{"special_log_ndtr(Tensor self)"}, "log_ndtr"},
+           {{"special_modified_bessel_k0(Tensor self)"}, "modified_bessel_k0"},
+           {{"special_modified_bessel_k1(Tensor self)"}, "modified_bessel_k1"},
+           {{"special_ndtr(Tensor self)"}, "ndtr"},
+           {{"special_ndtri(Tensor self)"}, "ndtri"},
+           {{"special_scaled_modified_bessel_k0(Tensor x)"}, "scaled_modified_bessel_k0"},
+           {{"special_scaled_modified_bessel_k1(Tensor x)"}, "scaled_modified_bessel_k1"},
+           {{"special_spherical_bessel_j0(Tensor x)"}, "spherical_bessel_j0"},
+       }) {
+    for (const char* name : names) {
+      on(fmt::format("aten::{} -> Tensor", name), Since{9},
+         [op = fmt::format("opbridge::{}", op)](GraphBuilder& g, Value self) {
+           return floating_kernel(g, op, {self});
+         });
+    }
+  }
+
+  for (const auto& [names, op] : std::initializer_list<Function>{
+           {{"igamma(Tensor self, Tensor other)", "special_gammainc(Tensor self, Tensor other)"}, "igamma"},
+           {{"igammac(Tensor self, Tensor other)", "special_gammaincc(Tensor self, Tensor other)"},
+            "igammac"},
+           {{"special_zeta(Tensor self, Tensor other)", "special_zeta.self_scalar(Scalar self, Tensor other)",
+             "special_zeta.other_scalar(Tensor self, Scalar other)"},
+            "zeta"},
+       }) {
+    for (const char* name : names) {
+      on(fmt::format("aten::{} -> Tensor", name), Since{9},
+         [op = fmt::format("opbridge::{}", op)](GraphBuilder& g, Value self, Value other) {
+           return floating_kernel(g, op, {self, other});
+         });
+    }
+  }
+
+  for (const char* name :
+       {"chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v",
+        "chebyshev_polynomial_w", "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l",
+        "legendre_polynomial_p", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u",
+        "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w"}) {
+    for (const char* overload :
+         {"(Tensor x, Tensor n)", ".x_scalar(Scalar x, Tensor n)", ".n_scalar(Tensor x, Scalar n)"}) {
+      on(fmt::format("aten::special_{}{} -> Tensor", name, overload), Since{9},
+         [op = fmt::format("opbridge::{}", name)](GraphBuilder& g, Value x, Value n) {
+           return floating_kernel(g, op, {x, n});
+         });
+    }
+  }
+
+  for (const char* name : {"polygamma", "special_polygamma"}) {
+    on(fmt::format("aten::{}(int n, Tensor self) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, int64_t n, Value self) {
+         return floating_kernel(g, "opbridge::polygamma", {self}, {attr("n", n)});
+       });
+  }
+  on("aten::mvlgamma(Tensor self, int p) -> Tensor", Since{13}, mvlgamma);
+  on("aten::special_multigammaln(Tensor self, int p) -> Tensor", Since{13}, mvlgamma);
 }
 
 }  // namespace opbridge::lowering

@@ -1,11 +1,11 @@
-// Order statistics: quantiles and the median without NaN. Histograms.
+// Order statistics: quantiles, the median without NaN, the mode. Histograms.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <numeric>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 #include "lowering/reduce.h"
 
 namespace opbridge::lowering {
@@ -147,6 +147,59 @@ Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
   });
 }
 
+std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
+  x = g.transpose(x, moved(x.rank(), wrap_axis(dim, x.rank()), x.rank() - 1));
+  auto [values, places] = g.ops<2>("opbridge::mode", x);
+  const std::vector<Dim> rows(x.dims().begin(), x.dims().end() - 1), &dims = *g.result().dims;
+  values.get()->type = ir::TensorType{x.element_type(), rows};
+  places.get()->type = ir::TensorType{ElementType::int64, rows};
+  return {g.cast(g.reshape(values, dims), type), g.reshape(places, dims)};
+}
+
+using Range = std::optional<std::vector<double>>;
+
+// The edges of `bins` bins along each coordinate of `points`, (N, D).
+std::vector<Value> histogram_edges(GraphBuilder& g, Value points, const std::vector<int64_t>& bins,
+                                   const Range& range) {
+  const ElementType type = points.element_type();
+  Value limits;
+  if (range) {
+    const auto coordinates = static_cast<int64_t>(range->size() / 2);
+    limits = g.cast(g.constant(ir::Weight::of(std::span<const double>(*range), {coordinates, 2})), type);
+  }
+  std::vector<Value> edges =
+      g.op_list("opbridge::histogramdd_edges", bins.size(), {points, limits, attr("bins", bins)});
+  for (size_t i = 0; i < bins.size(); ++i)
+    edges[i].get()->type = ir::TensorType{type, std::vector{Dim(bins[i] + 1)}};
+  return edges;
+}
+
+// The histogram of `points`, (N, D), and after it the edges.
+std::vector<Value> histogram(GraphBuilder& g, Value points, std::optional<Value> weight,
+                             std::vector<Value> edges, bool density) {
+  const ElementType type = points.element_type();
+  if (weight) weight = flat(g, g.cast(*weight, type));
+  std::vector<Dim> dims;
+  for (const Value& of_one : edges) dims.push_back(of_one.dim(0) - Dim(1));
+  Value counts =
+      kernel(g, "opbridge::histogramdd", {points, weight, edges, attr("density", density)}, {type, dims});
+  edges.insert(edges.begin(), counts);
+  return edges;
+}
+
+// Rows of the last dim as points; of `histogram` itself each element is one.
+Value points_of(GraphBuilder& g, Value self, const Dim& coordinates) {
+  return g.reshape(self, {Dim(-1), coordinates});
+}
+
+std::vector<Value> histogramdd(GraphBuilder& g, Value self, const std::vector<int64_t>& bins,
+                               const Range& range, std::optional<Value> weight, bool density) {
+  Value points = points_of(g, self, self.dim(-1));
+  return histogram(g, points, weight, histogram_edges(g, points, bins, range), density);
+}
+
 }  // namespace
 
 void register_statistics(SymbolicRegistry& registry) {
@@ -177,6 +230,35 @@ void register_statistics(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self) { return nanmedian(g, flat(g, self), 0)[0]; });
   on("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Since{13}, bincount);
   on("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Since{13}, histc);
+  on("aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return mode(g, self, dim); });
+  on("aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> (Tensor hist, Tensor bin_edges)",
+     Since{9},
+     [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
+       return histogramdd(g, points_of(g, self, Dim(1)), {bins}, range, weight, density);
+     });
+  on("aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> "
+     "(Tensor hist, Tensor bin_edges)",
+     Since{9}, [](GraphBuilder& g, Value self, Value bins, std::optional<Value> weight, bool density) {
+       return histogram(g, points_of(g, self, Dim(1)), weight, {bins}, density);
+     });
+  on("aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+     Since{9}, histogramdd);
+  on("aten::histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+     Since{9},
+     [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
+       if (!self.dim(-1).is_static()) g.refuse("points need a number of coordinates known at export");
+       const auto coordinates = static_cast<size_t>(self.dim(-1).value());
+       return histogramdd(g, self, std::vector(coordinates, bins), range, weight, density);
+     });
+  on("aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, "
+     "Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+     Since{9},
+     [](GraphBuilder& g, Value self, std::vector<Value> bins, Ignored, std::optional<Value> weight,
+        bool density) { return histogram(g, points_of(g, self, self.dim(-1)), weight, bins, density); });
 }
 
 }  // namespace opbridge::lowering

@@ -1,0 +1,128 @@
+// Histograms of points. The arguments are, but for their order, those of torch.histogramdd.
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include "../common/shapes.h"
+
+namespace opbridge::op {
+namespace {
+
+// The bin of a value among `edges`: each begins with its edge, and the last one holds the last edge too. -1
+// outside, and for NaN.
+template <class T>
+std::int64_t bin_of(std::span<const T> edges, T value) {
+  if (!(value >= edges.front() && value <= edges.back())) return -1;
+  const auto bin = std::ranges::upper_bound(edges, value) - edges.begin() - 1;
+  return std::min<std::int64_t>(bin, static_cast<std::int64_t>(edges.size()) - 2);
+}
+
+void require_points(const Shape& self) {
+  require(self.size() == 2, "self must hold points, (N, D), not the shape " + to_string(self));
+}
+
+OPBRIDGE_OPERATOR(
+    "opbridge::histogramdd(Tensor self, Tensor? weight, Tensor[] edges, bool density=False) -> Tensor")
+    .shape([](const Shape& self, const std::optional<Shape>& weight, const std::vector<Shape>& edges, bool) {
+      require_points(self);
+      require(self[1] == edges.size(), "edges must hold a tensor for each coordinate");
+      if (weight) {
+        require(weight->size() == 1, "weight must hold a number for each point");
+        require((*weight)[0] == self[0], "weight must hold a number for each point");
+      }
+      Shape result;
+      for (const Shape& of_one : edges) {
+        require(of_one.size() == 1, "edges must have one dimension each");
+        require(of_one[0] >= 2, "edges must be two or more");
+        result.push_back(of_one[0] - 1);
+      }
+      return result;
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, TensorView<const T> self, std::optional<TensorView<const T>> weight,
+                     std::span<const TensorView<const T>> edges, bool density, TensorView<T> out) {
+           for (const TensorView<const T> of_one : edges) {
+             require(std::ranges::is_sorted(of_one) && std::isfinite(of_one[0] - of_one[of_one.size() - 1]),
+                     "edges must ascend, and be finite");
+           }
+           const std::span<double> sums = context.scratch<double>(out.size());
+           std::ranges::fill(sums, 0);
+           double total = 0;
+           for (std::int64_t point = 0; point < self.dim(0); ++point) {
+             std::int64_t place = 0;
+             for (std::size_t i = 0; i < edges.size() && place >= 0; ++i) {
+               const std::int64_t bin = bin_of<T>(edges[i], self(point, i));
+               place = bin < 0 ? -1 : place * out.dim(static_cast<int>(i)) + bin;
+             }
+             if (place < 0) continue;
+             const double counted = weight ? static_cast<double>((*weight)[point]) : 1;
+             sums[static_cast<std::size_t>(place)] += counted;
+             total += counted;
+           }
+           for (std::int64_t place = 0; place < out.size(); ++place) {
+             double scale = 1;
+             if (density) {
+               scale = total;
+               std::int64_t rest = place;
+               for (std::size_t i = edges.size(); i-- > 0;) {
+                 const std::int64_t bins = out.dim(static_cast<int>(i)), bin = rest % bins;
+                 scale *= static_cast<double>(edges[i][bin + 1]) - static_cast<double>(edges[i][bin]);
+                 rest /= bins;
+               }
+             }
+             out[place] = static_cast<T>(sums[static_cast<std::size_t>(place)] / scale);
+           }
+         });
+
+// From both ends, so that the ends are exact.
+template <class T>
+void fill_with_steps(T low, T high, TensorView<T> edges) {
+  const std::int64_t bins = edges.size() - 1;
+  const T step = (high - low) / static_cast<T>(bins);
+  for (std::int64_t i = 0; i <= bins; ++i)
+    edges[i] = 2 * i <= bins ? low + step * static_cast<T>(i) : high - step * static_cast<T>(bins - i);
+}
+
+OPBRIDGE_OPERATOR("opbridge::histogramdd_edges(Tensor self, Tensor? range, int[] bins) -> Tensor[]")
+    .shape([](const Shape& self, const std::optional<Shape>& range, std::span<const std::int64_t> bins) {
+      require_points(self);
+      require(self[1] == bins.size(), "bins must hold a number for each coordinate");
+      if (range) require_shape(*range, {self[1], 2}, "range");
+      std::vector<Shape> result;
+      for (const std::int64_t count : bins) {
+        require(count > 0, "bins must be positive");
+        result.push_back({Dim(count) + 1});
+      }
+      return result;
+    })
+    .cpu(floating_types,
+         []<class T>(Context&, TensorView<const T> self, std::optional<TensorView<const T>> range,
+                     std::span<const std::int64_t>, std::span<const TensorView<T>> out) {
+           const std::int64_t points = self.dim(0);
+           for (std::size_t i = 0; i < out.size(); ++i) {
+             T low = 0, high = points == 0 ? T(1) : T(0);
+             if (range) {
+               low = (*range)(i, 0);
+               high = (*range)(i, 1);
+             } else if (points > 0) {
+               low = high = self(0, i);
+               for (std::int64_t point = 0; point < points; ++point) {
+                 const T value = self(point, i);
+                 require(std::isfinite(value), "self must be finite where no range is given");
+                 low = std::min(low, value);
+                 high = std::max(high, value);
+               }
+             }
+             require(low <= high && std::isfinite(low) && std::isfinite(high),
+                     "range must be finite, and not end before it begins");
+             if (low == high) {
+               low -= T(0.5);
+               high += T(0.5);
+             }
+             fill_with_steps(low, high, out[i]);
+           }
+         });
+
+}  // namespace
+}  // namespace opbridge::op

@@ -1,0 +1,104 @@
+// The logarithm of the gamma function, its derivatives, and Hurwitz' zeta function.
+#include <cmath>
+#include <limits>
+
+#include "elementwise.h"
+
+namespace opbridge::op {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kPi = 3.14159265358979323846;
+
+// B(2), B(4), … (DLMF 24.2)
+constexpr double kBernoulli[] = {1. / 6,       -1. / 30, 1. / 42,       -1. / 30,      5. / 66,
+                                 -691. / 2730, 7. / 6,   -3617. / 510., 43867. / 798., -174611. / 330.};
+
+// std::lgamma would also write the sign, for all threads.
+double lgamma(double x) {
+  int sign;
+  return ::lgamma_r(x, &sign);
+}
+
+// Stirling's series from 10 on (DLMF 5.11.2), the recurrence (5.5.2) below, reflection (5.5.4) for x < 0.
+double digamma(double x) {
+  if (x == 0) return std::copysign(kInfinity, -x);
+  if (x < 0) {
+    if (x == std::floor(x)) return kNan;
+    return digamma(1 - x) - kPi / std::tan(kPi * (x - std::trunc(x)));
+  }
+  double result = 0;
+  for (; x < 10; x += 1) result -= 1 / x;
+  double power = 1;
+  result += std::log(x) - 1 / (2 * x);
+  for (int k = 1; k <= 8; ++k) {
+    power /= x * x;
+    result -= kBernoulli[k - 1] / (2 * k) * power;
+  }
+  return result;
+}
+
+// Sum of (q + k)^-s over k = 0, 1, …, for s > 1 and q > 0: term by term up to s + 10, the rest by
+// Euler-Maclaurin (DLMF 25.11.5 with 25.11.7).
+double zeta_of_positive(double s, double q) {
+  constexpr double kEpsilon = std::numeric_limits<double>::epsilon() / 4;
+  double sum = 0;
+  for (const double enough = s + 10; q < enough; q += 1) {
+    const double term = std::pow(q, -s);
+    sum += term;
+    if (term <= kEpsilon * sum) return sum;
+  }
+  const double power = std::pow(q, -s);
+  if (power == 0) return sum;
+  sum += power * q / (s - 1) + power / 2;
+  double factor = s * power / q / 2;  // s (s + 1) … (s + 2j - 2) / (2j)! q^(-s - 2j + 1)
+  for (int j = 1; j <= 10; ++j) {
+    const double term = kBernoulli[j - 1] * factor;
+    sum += term;
+    if (std::abs(term) <= kEpsilon * sum) break;
+    factor *= (s + 2 * j - 1) / (2 * j + 1) * (s + 2 * j) / (2 * j + 2) / (q * q);
+  }
+  return sum;
+}
+
+double zeta(double s, double q) {
+  if (std::isnan(s) || std::isnan(q) || s < 1) return kNan;
+  if (s == 1) return kInfinity;
+  if (q > 0) return q == kInfinity ? 0 : zeta_of_positive(s, q);
+  if (q == std::floor(q)) return kInfinity;
+  if (s != std::floor(s)) return kNan;
+  // The terms of negative base are, up to the sign, those of a sum from 1 - fraction up to 1 - q.
+  const double fraction = q - std::floor(q);
+  const double below = zeta_of_positive(s, 1 - fraction) - zeta_of_positive(s, 1 - q);
+  return zeta_of_positive(s, fraction) + (std::fmod(s, 2) == 0 ? below : -below);
+}
+
+// The n-th derivative of digamma (DLMF 5.15.1, 25.11.12).
+double polygamma(double n, double x) {
+  if (n == 0) return digamma(x);
+  const double magnitude = std::tgamma(n + 1) * zeta(n + 1, x);
+  return std::fmod(n, 2) == 0 ? -magnitude : magnitude;
+}
+
+OPBRIDGE_OPERATOR("opbridge::polygamma(int n, Tensor self) -> Tensor")
+    .shape([](std::int64_t n, const Shape& self) {
+      require(n >= 0, "n must not be negative");
+      return self;
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, std::int64_t n, TensorView<const T> self, TensorView<T> out) {
+           context.parallel_for(out.size(), kElementsPerPart, [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t i = begin; i < end; ++i)
+               out[i] = static_cast<T>(polygamma(static_cast<double>(n), self[i]));
+           });
+         });
+
+const Registration operators[] = {
+    unary<"lgamma", lgamma>(),
+    unary<"digamma", digamma>(),
+    binary<"zeta", zeta>(),
+};
+
+}  // namespace
+}  // namespace opbridge::op

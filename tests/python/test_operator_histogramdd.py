@@ -1,0 +1,98 @@
+"""Histograms, in both hosts and as what an export makes of PyTorch's own."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from lowering_check import check
+from operator_models import in_both_hosts, refused_by_both_hosts
+
+import opbridge
+
+BOTH = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    opbridge.load_operators()
+
+
+@BOTH
+@pytest.mark.parametrize("density", [False, True])
+def test_histogram(dtype: torch.dtype, density: bool) -> None:
+    x, weight = torch.randn(4, 25, dtype=dtype), torch.rand(4, 25, dtype=dtype)
+    edges = torch.tensor([-1.5, -0.1, 0.0, 0.7, 2.0], dtype=dtype)
+    functions = {
+        "steps": lambda x, w, e: torch.histogram(x, 7, density=density),
+        "range": lambda x, w, e: torch.histogram(x, 5, range=(-1.1, 0.3), weight=w, density=density),
+        "edges": lambda x, w, e: torch.histogram(x, e, weight=w, density=density),
+    }
+    check(functions, x, weight, edges)
+
+
+@BOTH
+def test_histogramdd(dtype: torch.dtype) -> None:
+    points, weight = torch.randn(30, 2, 3, dtype=dtype), torch.rand(30, 2, dtype=dtype)
+    edges = [torch.linspace(-1, 1, count, dtype=dtype) for count in (3, 5, 2)]
+    functions = {
+        "steps": lambda p, w, *e: tuple(torch.histogramdd(p, [2, 3, 4], density=True)),
+        "one": lambda p, w, *e: tuple(torch.histogramdd(p, 3, weight=w)),
+        "range": lambda p, w, *e: tuple(torch.histogramdd(p, [2, 3, 4], range=[-1, 1.1, 0, 1, -0.3, 2.0])),
+        "edges": lambda p, w, *e: tuple(torch.histogramdd(p, e, weight=w)),
+    }
+    check(functions, points, weight, *edges)
+
+
+@BOTH
+def test_values_at_edges_and_beyond(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1.0, 1.5, -0.1, 1.6, math.nan, math.inf, -math.inf], dtype=dtype)
+    check(lambda x, e: torch.histogram(x, e), x, torch.tensor([0.0, 1.0, 1.5], dtype=dtype))
+    check(lambda x: torch.histogram(x, 3, range=(0.0, 1.5)), x)
+
+
+@BOTH
+def test_nothing_and_a_single_value(dtype: torch.dtype) -> None:
+    check(lambda x: torch.histogram(x, 2), torch.empty(0, dtype=dtype))
+    check(lambda x: torch.histogram(x, 2), torch.tensor([2.0, 2.0], dtype=dtype))
+
+
+def test_numbers_in_both_hosts() -> None:
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    edges = {"x": np.array([-1.0, 0.0, 0.5, 2.0]), "y": np.array([-2.0, 0.3, 0.9])}
+    expected = np.histogramdd(points, list(edges.values()))[0]
+    library = torch.ops.opbridge.histogramdd(torch.tensor(points), None, [torch.tensor(e) for e in edges.values()])
+    np.testing.assert_array_equal(library, expected)
+
+
+HOSTILE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "bins must be positive": ({}, {"bins": [0, 1]}),
+    "bins must hold a number for each coordinate": ({}, {"bins": [3]}),
+    "must be finite where no range": ({"self": np.array([[np.nan, 1]])}, {"bins": [1, 1]}),
+    "must hold points": ({"self": np.zeros(3)}, {"bins": [1]}),
+    "not end before it begins": ({"range": np.array([[1.0, 0.0], [0.0, 1.0]])}, {"bins": [1, 1]}),
+    "range must have the shape": ({"range": np.zeros((2, 3))}, {"bins": [1, 1]}),
+}
+
+
+@pytest.mark.parametrize("message", HOSTILE)
+def test_edges_of_hostile_arguments(message: str) -> None:
+    inputs, arguments = HOSTILE[message]
+    inputs = {"self": np.zeros((4, 2)), "range": None} | inputs
+    refused_by_both_hosts(message, "histogramdd_edges", inputs, outputs=(np.float64,) * 2, **arguments)
+
+
+def test_edges_in_both_hosts() -> None:
+    inputs = {"self": np.zeros((4, 2)), "range": np.array([[0.0, 1.0], [-1.0, 3.0]])}
+    first, second = in_both_hosts("histogramdd_edges", inputs, outputs=(np.float64,) * 2, bins=[2, 4])
+    np.testing.assert_array_equal(first, [0, 0.5, 1])
+    np.testing.assert_array_equal(second, [-1, 0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("edges", [[1.0, 0.0], [0.0, math.inf], [0.0, math.nan], [0.0]])
+def test_edges_that_are_none(edges: list[float]) -> None:
+    with pytest.raises(RuntimeError, match="edges must"):
+        torch.ops.opbridge.histogramdd(torch.zeros(3, 1), None, [torch.tensor(edges)])
