@@ -1,6 +1,6 @@
 // Whether, and where, values are among others.
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -16,12 +16,21 @@ Value isin(GraphBuilder& g, Value elements, Value tests, bool invert) {
   return invert ? g.op("Not", found) : found;
 }
 
+// Up to so many boundaries each value is compared with all of them.
+constexpr int64_t kMostCompared = 64;
+
 // How many of the boundaries lie before each value: those below it, or with `right` also those equal to it.
 // NaN comes after all of them.
 Value place_among(GraphBuilder& g, Value boundaries, Value values, bool right) {
   const Value both[] = {boundaries, values};
   const ElementType type = result_type(g, both);
   Value edges = operand(g, boundaries, type), x = operand(g, values, type);
+  const Dim& count = edges.dim(-1);
+  if (!count.is_static() || count.value() > kMostCompared) {
+    Value places =
+        kernel(g, "opbridge::searchsorted", {edges, x, attr("right", right)}, {ElementType::int64, x.dims()});
+    return g.cast(places, g.result().element_type);
+  }
   if (edges.rank() > 1) edges = g.unsqueeze(edges, {-2});  // a row for each row of values
   Value before = g.op("Not", g.op(right ? "Greater" : "GreaterOrEqual", edges, g.unsqueeze(x, {-1})));
   Value counts = g.cast(before, g.result().element_type);

@@ -111,9 +111,15 @@ std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
 
 // How often each of 0, 1, … count - 1 is among `places` (1-d int64), each time counted as its weight.
 Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
-  Value bins = g.op("Range", g.scalar(0, ElementType::int64), count, g.scalar(1, ElementType::int64));
-  bins.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{(*g.result().dims)[0]}};
-  Value in_bin = g.op("Equal", g.unsqueeze(bins, {1}), g.unsqueeze(places, {0}));
+  const std::vector<Dim> bins{(*g.result().dims)[0]};
+  if (g.opset() >= 16) {
+    Value zeros = g.op("Expand", g.scalar_like(weights, 0), g.unsqueeze(count, {0}));
+    zeros.get()->type = ir::TensorType{weights.element_type(), bins};
+    return g.op("ScatterElements", zeros, places, weights, attr("axis", 0), attr("reduction", "add"));
+  }
+  Value each = g.op("Range", g.scalar(0, ElementType::int64), count, g.scalar(1, ElementType::int64));
+  each.get()->type = ir::TensorType{ElementType::int64, bins};
+  Value in_bin = g.op("Equal", g.unsqueeze(each, {1}), g.unsqueeze(places, {0}));
   Value counted = g.op("Where", in_bin, weights, g.scalar_like(weights, 0));
   return g.reduce("ReduceSum", counted, {1}, false);
 }
@@ -123,7 +129,7 @@ Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim mi
   Value places = g.cast(self, ElementType::int64);
   Value greatest = g.reduce("ReduceMax", places, {0}, false);
   Value needed = g.op("Add", greatest, g.scalar(1, ElementType::int64));
-  Value weight = weights ? operand(g, *weights, type) : g.scalar(1, type);
+  Value weight = weights ? operand(g, *weights, type) : filled(g, places.dims(), 1, type);
   return g.cast(occurrences(g, places, g.op("Max", needed, g.size(minlength)), weight), type);
 }
 
@@ -141,9 +147,9 @@ Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
     Value scaled = g.op("Mul", g.op("Sub", x, low), g.scalar_like(x, bins));
     Value place = g.cast(g.op("Div", scaled, g.op("Sub", high, low)), ElementType::int64);
     place = g.op("Min", place, g.scalar(bins - 1, ElementType::int64));
-    Value outside = g.op("Or", g.op("Less", x, low), g.op("Greater", x, high));
-    place = g.op("Where", outside, g.scalar(-1, ElementType::int64), place);
-    return occurrences(g, place, g.scalar(bins, ElementType::int64), g.scalar_like(x, 1));
+    Value inside = g.op("And", g.op("GreaterOrEqual", x, low), g.op("LessOrEqual", x, high));
+    place = g.op("Where", inside, place, g.scalar(0, ElementType::int64));
+    return occurrences(g, place, g.scalar(bins, ElementType::int64), g.cast(inside, x.element_type()));
   });
 }
 
