@@ -11,10 +11,17 @@ def product(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.
     return torch.ops.aten._grouped_mm(x, weight, ends)
 
 
+# Before torch 2.15 there is no kernel of float32 for the processor.
+on_newer_torch = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15), reason="needs torch 2.15"
+)
+
+
 def rows(*sizes: int) -> torch.Tensor:
     return torch.tensor(sizes, dtype=torch.int32).cumsum(0).to(torch.int32)
 
 
+@on_newer_torch
 @pytest.mark.parametrize("opset", [13, 17, 21])
 def test_groups_of_rows(opset: int) -> None:
     torch.manual_seed(0)
@@ -23,6 +30,7 @@ def test_groups_of_rows(opset: int) -> None:
     check(product, x, weight, rows(3, 0, 5, 2), opset=opset, also=others)
 
 
+@on_newer_torch
 def test_dynamic_rows() -> None:
     torch.manual_seed(0)
     weight = torch.rand(2, 8, 16)
@@ -30,6 +38,7 @@ def test_dynamic_rows() -> None:
     check(product, torch.rand(8, 8), weight, rows(3, 5), dynamic=[{0: torch.export.Dim("rows")}, {}, {}], also=[other])
 
 
+@on_newer_torch
 def test_a_product_for_each_matrix() -> None:
     check(lambda x, y: torch.ops.aten._grouped_mm(x, y), torch.rand(3, 4, 8), torch.rand(3, 8, 16))
 
