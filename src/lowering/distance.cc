@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 #include "lowering/reduce.h"
 #include "symbolic/shape_inference.h"
 
@@ -22,9 +22,22 @@ Value dist(GraphBuilder& g, Value a, Value b, Scalar p) {
   return g.cast(vector_norm(g, difference, p.to_double(), {}, false), type);
 }
 
+// Whether so many differences are computed at once in standard ONNX, where they all take memory.
+bool is_feasible(const Dim& differences) {
+  constexpr int64_t kMost = 1 << 16;
+  return differences.is_static() && differences.value() <= kMost;
+}
+
+// An attribute keeps p as float32.
+bool is_attribute(double p) { return static_cast<float>(p) == p; }
+
 // (…, n, width) and (…, m, width) to (…, n, m).
 Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
-  const ElementType type = g.result().element_type;
+  const auto& [type, dims] = g.result();
+  Dim differences = a.dim(-1);
+  for (const Dim& size : *dims) differences = differences * size;
+  if (!is_feasible(differences) && is_attribute(p))
+    return floating_kernel(g, "opbridge::cdist", {a, b}, {attr("p", p)});
   Value difference =
       g.op("Sub", g.unsqueeze(operand(g, a, type), {-2}), g.unsqueeze(operand(g, b, type), {-3}));
   return g.cast(vector_norm(g, difference, p, std::vector<int64_t>{-1}, false), type);
@@ -32,6 +45,8 @@ Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
 
 // Of each two rows, the first before the second.
 Value pdist(GraphBuilder& g, Value self, double p) {
+  if (!is_feasible(self.dim(0) * self.dim(0) * self.dim(1)) && is_attribute(p))
+    return floating_kernel(g, "opbridge::pdist", {self}, {attr("p", p)});
   if (!self.dim(0).is_static()) g.refuse("the number of pairs needs a number of rows known at export");
   const int64_t rows = self.dim(0).value();
   std::vector<int64_t> first, second;
