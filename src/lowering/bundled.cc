@@ -1,4 +1,6 @@
 #include "lowering/families.h"
+#include "lowering/fft.h"
+#include "lowering/matrices.h"
 
 namespace opbridge {
 
@@ -19,10 +21,12 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_diagonal(registry);
   lowering::register_distance(registry);
   lowering::register_embedding_bag(registry);
+  lowering::register_fft(registry);
   lowering::register_flipping(registry);
   lowering::register_grouped(registry);
   lowering::register_indexing(registry);
   lowering::register_indexing_write(registry);
+  lowering::register_linalg(registry);
   lowering::register_linear(registry);
   lowering::register_loss(registry);
   lowering::register_normalization(registry);

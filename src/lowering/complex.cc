@@ -152,6 +152,63 @@ constexpr std::array kByParts = {"aten::_conj_copy"sv,
                                  "aten::zero"sv,
                                  "aten::rsub"sv};
 
+// Operators whose mapping takes and returns complex tensors as pairs; the Fourier transforms too. Sorted.
+constexpr std::array kInPairs = {"aten::_lu_with_info"sv,
+                                 "aten::cholesky_inverse"sv,
+                                 "aten::cholesky_solve"sv,
+                                 "aten::det"sv,
+                                 "aten::geqrf"sv,
+                                 "aten::inverse"sv,
+                                 "aten::istft"sv,
+                                 "aten::linalg_cholesky"sv,
+                                 "aten::linalg_cholesky_ex"sv,
+                                 "aten::linalg_cond"sv,
+                                 "aten::linalg_det"sv,
+                                 "aten::linalg_eig"sv,
+                                 "aten::linalg_eigh"sv,
+                                 "aten::linalg_eigvals"sv,
+                                 "aten::linalg_eigvalsh"sv,
+                                 "aten::linalg_householder_product"sv,
+                                 "aten::linalg_inv"sv,
+                                 "aten::linalg_inv_ex"sv,
+                                 "aten::linalg_ldl_factor"sv,
+                                 "aten::linalg_ldl_factor_ex"sv,
+                                 "aten::linalg_ldl_solve"sv,
+                                 "aten::linalg_lu"sv,
+                                 "aten::linalg_lu_factor"sv,
+                                 "aten::linalg_lu_factor_ex"sv,
+                                 "aten::linalg_lu_solve"sv,
+                                 "aten::linalg_matrix_exp"sv,
+                                 "aten::linalg_matrix_norm"sv,
+                                 "aten::linalg_matrix_power"sv,
+                                 "aten::linalg_matrix_rank"sv,
+                                 "aten::linalg_matrix_sqrth"sv,
+                                 "aten::linalg_norm"sv,
+                                 "aten::linalg_pinv"sv,
+                                 "aten::linalg_polar"sv,
+                                 "aten::linalg_qr"sv,
+                                 "aten::linalg_slogdet"sv,
+                                 "aten::linalg_solve"sv,
+                                 "aten::linalg_solve_ex"sv,
+                                 "aten::linalg_solve_triangular"sv,
+                                 "aten::linalg_svd"sv,
+                                 "aten::linalg_svdvals"sv,
+                                 "aten::linalg_tensorinv"sv,
+                                 "aten::linalg_tensorsolve"sv,
+                                 "aten::logdet"sv,
+                                 "aten::lu_solve"sv,
+                                 "aten::lu_unpack"sv,
+                                 "aten::matrix_exp"sv,
+                                 "aten::matrix_power"sv,
+                                 "aten::nuclear_norm"sv,
+                                 "aten::orgqr"sv,
+                                 "aten::ormqr"sv,
+                                 "aten::pinverse"sv,
+                                 "aten::slogdet"sv,
+                                 "aten::stft"sv,
+                                 "aten::svd"sv,
+                                 "aten::triangular_solve"sv};
+
 // Products: linear in each of two arguments.
 struct Product {
   std::string_view op, left, right;
@@ -250,6 +307,12 @@ Complex exponential(GraphBuilder& g, Complex z) {
 ElementType part_type(ElementType type) {
   if (type == ElementType::complex64) return ElementType::float32;
   return type == ElementType::complex128 ? ElementType::float64 : type;
+}
+
+bool is_in_pairs(const GraphBuilder& g, std::string_view argument) {
+  const ir::AttributeValue* value = g.call()->find(argument);
+  ir::Value* const* tensor = value ? std::get_if<ir::Value*>(value) : nullptr;
+  return tensor && is_complex_value(*tensor);
 }
 
 // A call of an operator with a meaning of its own for complex numbers.
@@ -412,14 +475,18 @@ bool ComplexLowering::concerns(const ir::Node& node) {
   return found;
 }
 
-void ComplexLowering::set_pairs(const ir::Value* value, Value pairs) {
+Complex ComplexLowering::from_pairs(Value pairs, const ir::Value* value) {
   auto part = [&](int64_t i) {
     Value result = g_.gather(pairs, g_.scalar(i, ElementType::int64), -1);
     result.get()->type =
         ir::TensorType{part_type(value->tensor_type().element_type), value->tensor_type().dims};
     return result;
   };
-  parts_[value] = {part(0), part(1)};
+  return {part(0), part(1)};
+}
+
+void ComplexLowering::set_pairs(const ir::Value* value, Value pairs) {
+  parts_[value] = from_pairs(pairs, value);
 }
 
 Value ComplexLowering::pairs(const ir::Value* value) {
@@ -471,6 +538,25 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
   return symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
 }
 
+// Calls the mapping with each complex tensor as pairs. Its types are PyTorch's: is_in_pairs asks for them.
+std::vector<Complex> ComplexLowering::call_in_pairs(const ir::Node& node, const Symbolic& symbolic) {
+  PartOfValues values(values_);
+  for (const ir::Attribute& attribute : node.attributes) {
+    for_each_tensor(attribute.value, [&](const ir::Value* tensor) {
+      if (is_complex_value(tensor)) values.set(tensor, pairs(tensor));
+    });
+  }
+  g_.set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
+  const std::vector<Value> made =
+      symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, node), values, node, bodies_});
+  std::vector<Complex> results;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const bool is_pairs = i < node.outputs.size() && is_complex_value(node.outputs[i]);
+    results.push_back(is_pairs ? from_pairs(made[i], node.outputs[i]) : Complex{made[i], {}});
+  }
+  return results;
+}
+
 std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic* symbolic) {
   const std::string_view op = base_name(node.op);
   g_.set_call(&node, node.op, true);
@@ -478,9 +564,13 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   if (rounding && !std::holds_alternative<std::monostate>(*rounding)) g_.refuse(std::string(kUnsupported));
   if (const auto special = specials().find(op); special != specials().end())
     return {special->second.function(Call(*this, g_, node))};
+  const bool is_transform = op.starts_with("aten::fft_") && !op.ends_with("shift");
+  const bool in_pairs = is_transform || contains(kInPairs, op);
+  if (!symbolic && in_pairs) g_.refuse("needs a higher opset; Fourier transforms are in ONNX since opset 17");
   if (!symbolic || symbolic->origin == Origin::user || !symbolic->schema)
     g_.refuse(std::string(kUnsupported));
 
+  if (in_pairs) return call_in_pairs(node, *symbolic);
   std::vector<Complex> results;
   if (contains(kByParts, op)) {
     // A complex factor is no part of a number.

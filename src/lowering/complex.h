@@ -17,6 +17,10 @@ struct Complex {
 // float32 of complex64, float64 of complex128, a real type itself.
 ElementType part_type(ElementType type);
 
+// Of a mapping that takes and returns complex tensors as pairs in a last dim: whether PyTorch's argument is
+// one.
+bool is_in_pairs(const GraphBuilder& g, std::string_view argument);
+
 class ComplexLowering {
  public:
   // `values`: what the real tensors of the program have become.
@@ -40,8 +44,10 @@ class ComplexLowering {
   static const std::unordered_map<std::string_view, Special>& specials();
 
   Complex parts(const ir::Value* value) const;
+  Complex from_pairs(Value pairs, const ir::Value* value);
   std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic,
                           const std::function<bool(std::string_view argument)>& imaginary);
+  std::vector<Complex> call_in_pairs(const ir::Node& node, const Symbolic& symbolic);
 
   GraphBuilder& g_;
   const ValueMap& values_;

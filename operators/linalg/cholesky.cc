@@ -1,0 +1,94 @@
+// A = L L^H of Hermitian positive definite matrices, as LAPACK's potrf has it.
+#include <Eigen/Cholesky>
+
+#include "matrices.h"
+
+namespace opbridge::op {
+namespace {
+
+// The order of the first leading minor that is not positive, 0 where there is none. `a` becomes the factor up
+// to there.
+template <class S>
+std::int32_t factor_until_failure(Matrix<S>& a) {
+  for (Eigen::Index j = 0; j < a.rows(); ++j) {
+    const double pivot = std::real(a(j, j)) - a.row(j).head(j).squaredNorm();
+    a(j, j) = pivot;
+    if (!(pivot > 0)) return static_cast<std::int32_t>(j + 1);
+    const Eigen::Index below = a.rows() - j - 1;
+    const double root = std::sqrt(pivot);
+    a(j, j) = root;
+    a.col(j).tail(below) -= a.bottomLeftCorner(below, j) * a.row(j).head(j).adjoint();
+    a.col(j).tail(below) /= root;
+  }
+  return 0;
+}
+
+template <class S>
+std::int32_t factor(Matrix<S>& lower) {
+  Eigen::LLT<Matrix<S>> llt(lower);
+  Matrix<S> factored = llt.matrixLLT();
+  if (llt.info() == Eigen::Success && (factored.diagonal().real().array() > 0).all()) {
+    lower.swap(factored);
+    return 0;
+  }
+  return factor_until_failure(lower);
+}
+
+OPBRIDGE_OPERATOR(
+    "opbridge::cholesky(Tensor A, *, bool upper=False, bool check_errors=True, bool complex=False) -> "
+    "(Tensor L, "
+    "Tensor info)")
+    .shape([](const Shape& a, bool, bool, bool complex) {
+      const MatrixShape m = square_shape(a, complex, "A");
+      return std::tuple{a, m.batch};
+    })
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, bool upper, bool check_errors,
+                                     bool complex, TensorView<T> l, TensorView<std::int32_t> info) {
+      with_scalar(complex, [&]<class S>() {
+        const auto from = matrices<S>(a);
+        const auto to = matrices<S>(l);
+        for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
+          Matrix<S> lower = from[i];
+          if (upper) lower.adjointInPlace();
+          info[i] = factor(lower);
+          if (check_errors && info[i] > 0) {
+            matrix_fails(i, from.size(), info[i], "leading minor of order",
+                         "is not positive definite, so that it has no Cholesky factor");
+          }
+          lower.template triangularView<Eigen::StrictlyUpper>().setZero();
+          if (upper) lower.adjointInPlace();
+          to.write(i, lower);
+        });
+      });
+    });
+
+OPBRIDGE_OPERATOR(
+    "opbridge::cholesky_solve(Tensor L, Tensor? B=None, *, bool upper=False, bool complex=False) -> Tensor")
+    .shape([](const Shape& l, const std::optional<Shape>& b, bool, bool complex) {
+      const MatrixShape m = square_shape(l, complex, "L");
+      if (!b) return l;
+      const MatrixShape right = matrix_shape(*b, complex, "B");
+      require_same_shape(right.batch, m.batch, "the batches of B and L");
+      require(right.rows == m.rows, "B must have as many rows as L");
+      return *b;
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, TensorView<const T> l, std::optional<TensorView<const T>> b,
+                     bool upper, bool complex, TensorView<T> x) {
+           with_scalar(complex, [&]<class S>() {
+             const auto factors = matrices<S>(l), right = matrices<S>(b.value_or(l));
+             const auto to = matrices<S>(x);
+             const std::int64_t n = factors.rows();
+             for_each_matrix(context, factors.size(), cube(n), [&](std::int64_t i) {
+               Matrix<S> lower = factors[i];
+               if (upper) lower.adjointInPlace();
+               Matrix<S> solution = b ? right[i] : Matrix<S>::Identity(n, n);
+               lower.template triangularView<Eigen::Lower>().solveInPlace(solution);
+               lower.adjoint().template triangularView<Eigen::Upper>().solveInPlace(solution);
+               to.write(i, solution);
+             });
+           });
+         });
+
+}  // namespace
+}  // namespace opbridge::op

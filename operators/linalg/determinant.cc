@@ -1,0 +1,54 @@
+#include <cmath>
+#include <limits>
+
+#include "lu.h"
+
+namespace opbridge::op {
+namespace {
+
+// x / |x|, and log |x|, the latter without overflow of the determinant itself.
+template <class S>
+struct Determinant {
+  S value = S(1), sign = S(1);
+  double log = 0;
+
+  void times(S factor) {
+    value *= factor;
+    const double size = std::abs(factor);
+    sign *= size == 0 ? S(0) : factor / size;
+    log += std::log(size);
+  }
+};
+
+OPBRIDGE_OPERATOR(
+    "opbridge::determinant(Tensor A, *, bool complex=False) -> (Tensor det, Tensor sign, Tensor logabsdet)")
+    .shape([](const Shape& a, bool complex) {
+      const Shape batch = square_shape(a, complex, "A").batch, numbers = tensor_shape(batch, {}, complex);
+      return std::tuple{numbers, numbers, batch};
+    })
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, bool complex, TensorView<T> det,
+                                     TensorView<T> sign, TensorView<T> logabsdet) {
+      with_scalar(complex, [&]<class S>() {
+        const auto from = matrices<S>(a);
+        for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
+          const Lu<S> lu = factor_lu<S>(from[i]);
+          Determinant<S> result;
+          if (lu.is_odd()) result.value = result.sign = S(-1);
+          for (Eigen::Index k = 0; k < lu.factors.rows(); ++k) result.times(lu.factors(k, k));
+          logabsdet[i] = static_cast<T>(result.log);
+          const auto store = [&](TensorView<T> to, S number) {
+            if constexpr (Eigen::NumTraits<S>::IsComplex) {
+              to[2 * i] = static_cast<T>(number.real());
+              to[2 * i + 1] = static_cast<T>(number.imag());
+            } else {
+              to[i] = static_cast<T>(number);
+            }
+          };
+          store(det, result.value);
+          store(sign, result.sign);
+        });
+      });
+    });
+
+}  // namespace
+}  // namespace opbridge::op

@@ -1,0 +1,39 @@
+#include "lu.h"
+
+namespace opbridge::op {
+namespace {
+
+OPBRIDGE_OPERATOR(
+    "opbridge::lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, bool "
+    "complex=False) -> Tensor")
+    .shape([](const Shape& factors, const Shape& pivots, const Shape& b, bool left, bool, bool complex) {
+      const MatrixShape m = square_shape(factors, complex, "LU");
+      require_same_shape(pivots, tensor_shape(m.batch, {m.rows}, false), "pivots and the columns of LU");
+      const MatrixShape right = matrix_shape(b, complex, "B");
+      require_same_shape(right.batch, m.batch, "the batches of B and LU");
+      require((left ? right.rows : right.columns) == m.rows,
+              "B must have as many rows as LU, or columns where left "
+              "is false");
+      return b;
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, TensorView<const T> factors, TensorView<const std::int32_t> pivots,
+                     TensorView<const T> b, bool left, bool adjoint, bool complex, TensorView<T> x) {
+           with_scalar(complex, [&]<class S>() {
+             const auto all = matrices<S>(factors), right = matrices<S>(b);
+             const auto to = matrices<S>(x);
+             const std::int64_t n = all.rows();
+             for_each_matrix(context, all.size(), cube(n), [&](std::int64_t i) {
+               const Lu<S> lu{all[i], read_pivots(pivots, i, n, n), 0};
+               Matrix<S> solution = right[i];
+               // X A = B is A^H X^H = B^H.
+               if (!left) solution.adjointInPlace();
+               solve_in_place(lu, solution, adjoint == left);
+               if (!left) solution.adjointInPlace();
+               to.write(i, solution);
+             });
+           });
+         });
+
+}  // namespace
+}  // namespace opbridge::op

@@ -1,0 +1,36 @@
+#include "householder.h"
+
+namespace opbridge::op {
+namespace {
+
+OPBRIDGE_OPERATOR(
+    "opbridge::qr(Tensor A, *, str mode=\"reduced\", bool complex=False) -> (Tensor Q, Tensor R)")
+    .shape([](const Shape& a, std::string_view mode, bool complex) {
+      require(mode == "reduced" || mode == "complete" || mode == "r",
+              "mode must be reduced, complete or r, not " + std::string(mode));
+      const MatrixShape m = matrix_shape(a, complex, "A");
+      const Dim inner = mode == "complete" ? m.rows : min(m.rows, m.columns);
+      const Shape q = mode == "r" ? Shape{0} : tensor_shape(m.batch, {m.rows, inner}, complex);
+      return std::tuple{q, tensor_shape(m.batch, {inner, m.columns}, complex)};
+    })
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, std::string_view mode,
+                                     bool complex, TensorView<T> q, TensorView<T> r) {
+      with_scalar(complex, [&]<class S>() {
+        const auto from = matrices<S>(a);
+        const auto to_r = matrices<S>(r);
+        for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
+          const Reflections<S> factors = factor_qr<S>(from[i]);
+          Matrix<S> upper = Matrix<S>::Zero(to_r.rows(), to_r.columns());
+          const Eigen::Index count = std::min(upper.rows(), from.rows());
+          upper.topRows(count) = factors.factors.topRows(count);
+          upper.template triangularView<Eigen::StrictlyLower>().setZero();
+          to_r.write(i, upper);
+          if (mode == "r") return;
+          const auto to_q = matrices<S>(q);
+          to_q.write(i, first_columns_of_q(factors, to_q.columns()));
+        });
+      });
+    });
+
+}  // namespace
+}  // namespace opbridge::op

@@ -1,0 +1,44 @@
+#include "lu.h"
+
+namespace opbridge::op {
+namespace {
+
+OPBRIDGE_OPERATOR(
+    "opbridge::solve(Tensor A, Tensor? B=None, *, bool left=True, bool check_errors=True, bool "
+    "complex=False) -> "
+    "(Tensor X, Tensor info)")
+    .shape([](const Shape& a, const std::optional<Shape>& b, bool left, bool, bool complex) {
+      const MatrixShape m = square_shape(a, complex, "A");
+      if (!b) return std::tuple{a, m.batch};
+      const MatrixShape right = matrix_shape(*b, complex, "B");
+      require_same_shape(right.batch, m.batch, "the batches of B and A");
+      require((left ? right.rows : right.columns) == m.rows,
+              "B must have as many rows as A, or columns where left "
+              "is false");
+      return std::tuple{*b, m.batch};
+    })
+    .cpu(floating_types,
+         []<class T>(Context& context, TensorView<const T> a, std::optional<TensorView<const T>> b, bool left,
+                     bool check_errors, bool complex, TensorView<T> x, TensorView<std::int32_t> info) {
+           with_scalar(complex, [&]<class S>() {
+             const auto from = matrices<S>(a), right = matrices<S>(b.value_or(a));
+             const auto to = matrices<S>(x);
+             for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
+               const Lu<S> lu = factor_lu<S>(from[i]);
+               info[i] = lu.zero;
+               if (check_errors && lu.zero > 0) {
+                 matrix_fails(i, from.size(), lu.zero, "zero pivot is that of column",
+                              "is singular, so that it has no inverse");
+               }
+               Matrix<S> solution = b ? right[i] : Matrix<S>::Identity(from.rows(), from.rows());
+               // X A = B is A^H X^H = B^H.
+               if (!left) solution.adjointInPlace();
+               solve_in_place(lu, solution, !left);
+               if (!left) solution.adjointInPlace();
+               to.write(i, solution);
+             });
+           });
+         });
+
+}  // namespace
+}  // namespace opbridge::op

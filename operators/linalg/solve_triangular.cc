@@ -1,0 +1,46 @@
+#include "matrices.h"
+
+namespace opbridge::op {
+namespace {
+
+template <class S, unsigned mode>
+void solve(const Matrix<S>& a, Matrix<S>& b, bool left) {
+  const auto triangle = a.template triangularView<mode>();
+  if (left) {
+    triangle.solveInPlace(b);
+  } else {
+    triangle.template solveInPlace<Eigen::OnTheRight>(b);
+  }
+}
+
+OPBRIDGE_OPERATOR(
+    "opbridge::solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, "
+    "bool "
+    "complex=False) -> Tensor")
+    .shape([](const Shape& a, const Shape& b, bool, bool left, bool, bool complex) {
+      const MatrixShape m = square_shape(a, complex, "A");
+      const MatrixShape right = matrix_shape(b, complex, "B");
+      require_same_shape(right.batch, m.batch, "the batches of B and A");
+      require((left ? right.rows : right.columns) == m.rows,
+              "B must have as many rows as A, or columns where left "
+              "is false");
+      return b;
+    })
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, TensorView<const T> b,
+                                     bool upper, bool left, bool unitriangular, bool complex,
+                                     TensorView<T> x) {
+      with_scalar(complex, [&]<class S>() {
+        const auto all = matrices<S>(a), right = matrices<S>(b);
+        const auto to = matrices<S>(x);
+        const auto solver = upper ? (unitriangular ? solve<S, Eigen::UnitUpper> : solve<S, Eigen::Upper>)
+                                  : (unitriangular ? solve<S, Eigen::UnitLower> : solve<S, Eigen::Lower>);
+        for_each_matrix(context, all.size(), all.rows() * all.rows() * right.columns(), [&](std::int64_t i) {
+          Matrix<S> solution = right[i];
+          solver(all[i], solution, left);
+          to.write(i, solution);
+        });
+      });
+    });
+
+}  // namespace
+}  // namespace opbridge::op

@@ -1,0 +1,138 @@
+// A = U diag(S) Vh, in the steps of LAPACK's gesdd for small matrices: a QR factorization first where A is
+// long, then reflections that make it bidiagonal, then iteration.
+#include "bidiagonal_svd.h"
+#include "householder.h"
+
+namespace opbridge::op {
+namespace {
+
+template <class S>
+struct Svd {
+  Matrix<S> u;
+  Vector<double> values;
+  Matrix<S> v;
+};
+
+// a = left B right^H of a matrix with no fewer rows than columns, B upper bidiagonal. `right` leaves the
+// first of the rows alone.
+template <class S>
+struct Bidiagonal {
+  Reflections<S> left, right;
+  Vector<double> diagonal, above;
+};
+
+template <class S>
+Bidiagonal<S> make_bidiagonal(Matrix<S> a) {
+  const Eigen::Index m = a.rows(), n = a.cols(), others = std::max<Eigen::Index>(n - 1, 0);
+  Bidiagonal<S> b{{Matrix<S>::Zero(m, n), Vector<S>(n)},
+                  {Matrix<S>::Zero(others, others), Vector<S>(others)},
+                  Vector<double>(n),
+                  Vector<double>(others)};
+  Vector<S> workspace(std::max(m, n));
+  for (Eigen::Index k = 0; k < n; ++k) {
+    const Eigen::Index below = m - k - 1, right = n - k - 1;
+    S tau;
+    Vector<S> v(below);
+    a.col(k).tail(below + 1).makeHouseholder(v, tau, b.diagonal[k]);
+    b.left.factors.col(k).tail(below) = v;
+    b.left.tau[k] = Eigen::numext::conj(tau);
+    if (right == 0) break;
+    a.bottomRightCorner(below + 1, right).applyHouseholderOnTheLeft(v, tau, workspace.data());
+    const Vector<S> row = a.row(k).tail(right).adjoint();
+    Vector<S> w(right - 1);
+    row.makeHouseholder(w, tau, b.above[k]);
+    b.right.factors.col(k).tail(right - 1) = w;
+    b.right.tau[k] = Eigen::numext::conj(tau);
+    a.bottomRightCorner(below, right)
+        .applyHouseholderOnTheRight(w, Eigen::numext::conj(tau), workspace.data());
+  }
+  return b;
+}
+
+// [inner 0; 0 1] of the given size.
+template <class S>
+Matrix<S> bordered(const Matrix<S>& inner, Eigen::Index rows, Eigen::Index columns) {
+  Matrix<S> result = Matrix<S>::Identity(rows, columns);
+  result.topLeftCorner(inner.rows(), inner.cols()) = inner;
+  return result;
+}
+
+template <class S>
+Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
+  const Eigen::Index rows = a.rows(), columns = a.cols(), count = std::min(rows, columns);
+  const Eigen::Index length = std::max(rows, columns);
+  const bool wide = rows < columns;
+  if (count == 0) {
+    const Eigen::Index u = full ? rows : 0, v = full ? columns : 0;
+    return {Matrix<S>::Identity(rows, u), {}, Matrix<S>::Identity(columns, v)};
+  }
+  // Neither squares overflow nor do they vanish.
+  const double greatest = a.cwiseAbs().maxCoeff();
+  const double unit = greatest > 0 ? std::ldexp(1.0, std::ilogb(greatest)) : 1;
+  a /= unit;
+
+  const bool is_long = length > count && length >= 11 * count / 6;
+  Reflections<S> outer;
+  if (is_long) {
+    outer = factor_qr<S>(wide ? Matrix<S>(a.adjoint()) : a);
+    Matrix<S> r = outer.factors.topRows(count).template triangularView<Eigen::Upper>();
+    a = wide ? Matrix<S>(r.adjoint()) : r;
+  }
+  const bool lower = a.rows() < a.cols();
+  Bidiagonal<S> b = make_bidiagonal<S>(lower ? Matrix<S>(a.adjoint()) : a);
+  Matrix<double> u = Matrix<double>::Identity(count, count), v = u;
+  BidiagonalSvd iteration(b.diagonal, b.above, vectors ? &u : nullptr, vectors ? &v : nullptr);
+  if (lower) iteration.raise();
+  require(iteration.run(), "the iteration for the singular values does not converge");
+  b.diagonal *= unit;
+  if (!vectors) return {{}, b.diagonal, {}};
+
+  // `tall` is the side of the reflections from the left, which A's adjoint has on the right.
+  Matrix<double>&tall = lower ? v : u, &square = lower ? u : v;
+  const auto width = [&](Eigen::Index size) { return full ? size : count; };
+  const Eigen::Index inner = std::max(a.rows(), a.cols());
+  Matrix<S> first = bordered<S>(tall.template cast<S>(), inner, is_long ? inner : width(inner));
+  apply_q(b.left, first, false);
+  Matrix<S> second = square.template cast<S>();
+  apply_q(b.right, second.bottomRows(count - 1), false);
+  Svd<S> result{std::move(first), b.diagonal, std::move(second)};
+  if (lower) result.u.swap(result.v);
+  if (is_long) {
+    Matrix<S>& side = wide ? result.v : result.u;
+    side = bordered<S>(side, length, width(length));
+    apply_q(outer, side, false);
+  }
+  return result;
+}
+
+OPBRIDGE_OPERATOR(
+    "opbridge::svd(Tensor A, *, bool full_matrices=True, bool vectors=True, bool complex=False) -> (Tensor "
+    "U, Tensor "
+    "S, Tensor Vh)")
+    .shape([](const Shape& a, bool full, bool vectors, bool complex) {
+      const MatrixShape m = matrix_shape(a, complex, "A");
+      const Dim count = min(m.rows, m.columns);
+      const Shape values = tensor_shape(m.batch, {count}, false);
+      if (!vectors) return std::tuple{Shape{0}, values, Shape{0}};
+      return std::tuple{tensor_shape(m.batch, {m.rows, full ? m.rows : count}, complex), values,
+                        tensor_shape(m.batch, {full ? m.columns : count, m.columns}, complex)};
+    })
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, bool full, bool vectors,
+                                     bool complex, TensorView<T> u, TensorView<T> s, TensorView<T> vh) {
+      with_scalar(complex, [&]<class S>() {
+        const auto from = matrices<S>(a);
+        const auto values = op::vectors<double>(s);
+        for_each_matrix(context, from.size(), 10 * cube(from.rows()), [&](std::int64_t i) {
+          const Matrix<S> matrix = from[i];
+          require(matrix.allFinite(), "the matrix has NaN or infinities in it");
+          const Svd<S> result = decompose<S>(matrix, full, vectors);
+          values.write(i, result.values);
+          if (!vectors) return;
+          matrices<S>(u).write(i, result.u);
+          matrices<S>(vh).write(i, result.v.adjoint());
+        });
+      });
+    });
+
+}  // namespace
+}  // namespace opbridge::op

@@ -1,0 +1,127 @@
+// Linear algebra that is products and sums of ONNX; what takes kernels is in factorization.cc and
+// matrix_functions.cc.
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/matrices.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// The identity of size n, of each batch.
+Value identity(GraphBuilder& g, std::vector<Dim> dims, ElementType type) {
+  const Dim n = dims.back();
+  Value places = g.op("Range", g.scalar(0, ElementType::int64), g.size(n), g.scalar(1, ElementType::int64));
+  places.get()->type = ir::TensorType{ElementType::int64, std::vector{n}};
+  Value matrix = g.cast(g.op("Equal", g.unsqueeze(places, {1}), places), type);
+  matrix.get()->type = ir::TensorType{type, std::vector{n, n}};
+  return g.expand(matrix, dims);
+}
+
+Value matrix_power(GraphBuilder& g, Value self, int64_t n) {
+  Matrices square = matrices(g, self, "self");
+  const ElementType type = square.complex ? self.element_type() : g.result().element_type;
+  if (n == 0) {
+    Value ones = identity(g, *g.result().dims, type);
+    if (!square.complex) return ones;
+    return g.concat({g.unsqueeze(ones, {-1}), g.unsqueeze(filled(g, ones.dims(), 0, type), {-1})}, -1);
+  }
+  if (n < 0) {
+    square = inverse(g, square, true).inverse;
+  } else if (!square.complex) {
+    square.value = operand(g, self, type);
+  }
+  n = std::abs(n);
+  for (Matrices power;; square = product(g, square, square)) {
+    if (n & 1) power = power.value ? product(g, power, square) : square;
+    n >>= 1;
+    if (n == 0) return g.cast(power.value, type);
+  }
+}
+
+Value multi_dot(GraphBuilder& g, const std::vector<Value>& tensors) {
+  const ElementType type = g.result().element_type;
+  Value product = operand(g, tensors.front(), type);
+  for (size_t i = 1; i < tensors.size(); ++i) {
+    // Of products without terms ONNX Runtime leaves the memory as it was.
+    if (product.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
+    product = g.op("MatMul", product, operand(g, tensors[i], type));
+  }
+  return g.cast(product, type);
+}
+
+// Of variables in rows and observations in columns: one matrix of float32 or float64.
+Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<Value> fweights,
+                 std::optional<Value> aweights) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  const ElementType kernel = x.element_type();
+  if (x.rank() < 2) x = g.reshape(x, {Dim(1), element_count(x)});
+  const Dim observations = x.dim(1);
+  auto sum = [&](Value value) { return g.reduce("ReduceSum", value, {-1}, true); };
+
+  Value weights = fweights ? g.cast(*fweights, kernel) : Value();
+  if (aweights) {
+    Value given = g.cast(*aweights, kernel);
+    weights = weights ? g.op("Mul", weights, given) : given;
+  }
+  Value total = weights ? sum(weights) : g.scalar(observations, kernel);
+  Value mean = g.op("Div", sum(weights ? g.op("Mul", x, weights) : x), total);
+  Value centred = g.op("Sub", x, mean);
+  Value weighted = weights ? g.op("Mul", centred, weights) : centred;
+
+  Value lost = g.scalar(correction, kernel);
+  if (aweights && correction != 0) {
+    Value squares = sum(g.op("Mul", weights, g.cast(*aweights, kernel)));
+    lost = g.op("Mul", lost, g.op("Div", squares, total));
+  }
+  Value norm = g.op("Max", g.op("Sub", total, lost), g.scalar(0, kernel));
+  Value product = g.op("MatMul", weighted, g.transpose(centred, {1, 0}));
+  return g.cast(g.reshape(g.op("Div", product, norm), *g.result().dims), type);
+}
+
+Value correlation(GraphBuilder& g, Value self) {
+  Value c = covariance(g, self, 1, std::nullopt, std::nullopt);
+  if (c.rank() == 0) return g.op("Div", c, c);
+  Value variances = g.reduce("ReduceSum", g.op("Mul", c, identity(g, c.dims(), c.element_type())), {1}, true);
+  Value deviations = g.op("Sqrt", variances);
+  Value scaled = g.op("Div", g.op("Div", c, deviations), g.transpose(deviations, {1, 0}));
+  return g.op("Clip", scaled, g.scalar_like(c, -1), g.scalar_like(c, 1));
+}
+
+// The powers 0 to N - 1 of each element, in a new last dim.
+Value vander(GraphBuilder& g, Value x, std::optional<Dim> given) {
+  const ElementType type = g.result().element_type;
+  const Dim count = given ? *given : x.dim(-1);
+  auto number = [&](const Scalar& value) { return g.scalar(value, ElementType::int64); };
+  Value exponents = g.op("Range", number(0), g.size(count), number(1));
+  return g.cast(g.op("Pow", g.unsqueeze(operand(g, x, type), {-1}), exponents), type);
+}
+
+}  // namespace
+
+void register_linalg(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  register_factorization(registry);
+  register_matrix_functions(registry);
+
+  for (const char* name : {"aten::matrix_power", "aten::linalg_matrix_power"}) {
+    on(std::string(name) + "(Tensor self, int n) -> Tensor", Since{11}, matrix_power);
+  }
+  on("aten::linalg_multi_dot(Tensor[] tensors) -> Tensor", Since{9}, multi_dot);
+  on("aten::chain_matmul(Tensor[] matrices) -> Tensor", Since{9}, multi_dot);
+
+  on("aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
+     Since{13}, covariance);
+  on("aten::corrcoef(Tensor self) -> Tensor", Since{13}, correlation);
+
+  on("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", Since{13}, vander);
+  on("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value x, Value y, int64_t dim) {
+       const ElementType type = g.result().element_type;
+       Value products = g.op("Mul", operand(g, x, type), operand(g, y, type));
+       Value sum = g.reduce("ReduceSum", products, {dim}, false);
+       return g.cast(sum, type);
+     });
+}
+
+}  // namespace opbridge::lowering

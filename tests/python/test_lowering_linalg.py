@@ -1,0 +1,162 @@
+"""Linear algebra against PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from lowering_check import check
+from torch import linalg
+
+Functions = Mapping[str, Callable[..., Any]]
+NUMBERS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])
+
+
+def in_pairs(functions: Functions) -> Functions:
+    """Complex results as the exported model gives them."""
+
+    def real(result: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(result.resolve_conj()) if result.is_complex() else result
+
+    return {name: lambda *a, f=f: torch.utils._pytree.tree_map(real, tuple_of(f(*a))) for name, f in functions.items()}
+
+
+def tuple_of(result: Any) -> tuple[torch.Tensor, ...]:
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def matrices(*sizes: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
+    torch.manual_seed(seed)
+    return torch.randn(*sizes, dtype=torch.complex128 if dtype.is_complex else torch.float64).to(dtype)
+
+
+def regular(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Symmetric and positive, so that every factorization is as exact as its type."""
+    a = matrices(*sizes, dtype=dtype)
+    return a @ a.mH / sizes[-1] + torch.eye(sizes[-1], dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_products(dtype: torch.dtype) -> None:
+    functions = {
+        "power": lambda a: linalg.matrix_power(a, 5),
+        "power of nothing": lambda a: linalg.matrix_power(a, 0),
+        "chain": lambda a: linalg.multi_dot([a[0, 0], a[0], a[1], a[1, :, 1]]),
+        "chain without terms": lambda a: linalg.multi_dot([a[0, :, :0], a[0, :0], a[1]]),
+        "vecdot": lambda a: linalg.vecdot(a, a[0], dim=-2),
+        "vander": lambda a: linalg.vander(a[0, 0]),
+        "vander longer": lambda a: linalg.vander(a, N=6),
+    }
+    check(functions, matrices(2, 4, 4, dtype=dtype))
+    check(functions, matrices(2, 4, 4, dtype=dtype), opset=13)
+
+
+@NUMBERS
+def test_solving(dtype: torch.dtype) -> None:
+    functions = {
+        "solve": lambda a, b: linalg.solve(a, b),
+        "solve from the right": lambda a, b: linalg.solve(a, b.mT, left=False),
+        "solve of vectors": lambda a, b: linalg.solve(a, b[..., 0]),
+        "solve of one matrix": lambda a, b: linalg.solve(a[0], b),
+        "solve_ex": lambda a, b: linalg.solve_ex(a, b[0]),
+        "inv": lambda a, b: (linalg.inv(a), linalg.inv_ex(a)),
+        "triangular": lambda a, b: linalg.solve_triangular(a.tril(), b, upper=False),
+        "triangular_solve": lambda a, b: torch.triangular_solve(b, a.tril(), upper=False, transpose=True),
+        "cholesky": lambda a, b: (linalg.cholesky(a), linalg.cholesky_ex(a, upper=True)),
+        "cholesky_solve": lambda a, b: torch.cholesky_solve(b, linalg.cholesky(a)),
+        "cholesky_inverse": lambda a, b: torch.cholesky_inverse(linalg.cholesky(a, upper=True), upper=True),
+        "lu": lambda a, b: (*linalg.lu(a), *linalg.lu_factor(a), *torch.lu_unpack(*linalg.lu_factor(b))),
+        "lu_solve": lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b, adjoint=True),
+        "ldl": lambda a, b: (*linalg.ldl_factor(a), linalg.ldl_solve(*linalg.ldl_factor(a), b)),
+        "negative power": lambda a, b: linalg.matrix_power(a, -3),
+        "det": lambda a, b: (linalg.det(a), *linalg.slogdet(a)),
+    }
+    check(in_pairs(functions), regular(2, 4, 4, dtype=dtype), matrices(2, 4, 3, dtype=dtype))
+
+
+@NUMBERS
+def test_factors_and_spectra(dtype: torch.dtype) -> None:
+    functions = {
+        "qr": lambda a, b: (*linalg.qr(a), *linalg.qr(b, "complete"), linalg.qr(b, "r").R),
+        "geqrf": lambda a, b: (*torch.geqrf(b), linalg.householder_product(*torch.geqrf(b))),
+        "ormqr": lambda a, b: torch.ormqr(*torch.geqrf(b), a, left=False, transpose=True),
+        "eigvalsh": lambda a, b: linalg.eigvalsh(a),
+        "eigh": lambda a, b: (lambda w, v: v @ torch.diag_embed(w.sqrt()).to(v.dtype) @ v.mT.conj())(
+            *linalg.eigh(a, "U")
+        ),
+        "svd": lambda a, b: (linalg.svdvals(b), linalg.svd(b, full_matrices=False).U.abs()),
+        "svd with V": lambda a, b: (lambda u, s, v: (u[..., :3] * s[..., None, :]) @ v.mT.conj())(
+            *torch.svd(b, some=False)
+        ),
+        "exp": lambda a, b: torch.matrix_exp(a),
+        "sqrth": lambda a, b: linalg.matrix_sqrth(a),
+        "polar": lambda a, b: linalg.polar(b),
+        "pinv": lambda a, b: (linalg.pinv(b), linalg.pinv(a, hermitian=True), torch.pinverse(b, rcond=0.5)),
+        "pinv of a tolerance": lambda a, b: linalg.pinv(b, atol=torch.tensor([0.5, 1.0]).to(a.real.dtype)),
+        "rank": lambda a, b: (linalg.matrix_rank(b), linalg.matrix_rank(b, 1.5), linalg.matrix_rank(a, hermitian=True)),
+        "cond": lambda a, b: (linalg.cond(a), linalg.cond(b, -2), linalg.cond(a, 1), linalg.cond(a, "nuc")),
+    }
+    check(in_pairs(functions), regular(2, 4, 4, dtype=dtype), matrices(2, 4, 3, dtype=dtype))
+
+
+@NUMBERS
+def test_norms(dtype: torch.dtype) -> None:
+    inf = float("inf")
+    functions: dict[str, Callable[..., Any]] = {
+        f"{order}": lambda a, order=order: (linalg.matrix_norm(a, order), linalg.norm(a, order, dim=(0, 2)))
+        for order in ("fro", "nuc", 1, -1, 2, -2, inf, -inf)
+    }
+    functions |= {
+        "kept": lambda a: linalg.matrix_norm(a, 1, dim=(2, 0), keepdim=True),
+        "of all": lambda a: linalg.norm(a),
+        "of vectors": lambda a: linalg.norm(a, 3, dim=1, keepdim=True),
+        "of a matrix": lambda a: linalg.norm(a[0], 2),
+    }
+    check(in_pairs(functions), matrices(2, 3, 4, dtype=dtype))
+
+
+def test_eigenvalues_of_real_matrices() -> None:
+    def spectrum(a: torch.Tensor) -> torch.Tensor:
+        values, vectors = linalg.eig(a)
+        return torch.view_as_real((vectors * values) @ linalg.inv(vectors))
+
+    check({"eig": spectrum, "abs": lambda a: linalg.eigvals(a).abs().sum()}, matrices(5, 5, dtype=torch.float64))
+
+
+def test_tensors() -> None:
+    functions = {
+        "tensorinv": lambda a, b: linalg.tensorinv(a, ind=2),
+        "tensorsolve": lambda a, b: linalg.tensorsolve(a, b),
+        "cond of the singular": lambda a, b: (linalg.cond(b * 0 + 1, 1), linalg.cond(b * 0, "fro")),
+        "logdet": lambda a, b: (torch.logdet(b[:, :2]), torch.logdet(b[:2, :2].flip(0)), torch.det(b[:0, :0])),
+    }
+    b = torch.tensor([[2.0, 1.0], [1.0, 3.0]], dtype=torch.float64)
+    check(functions, matrices(2, 2, 4, dtype=torch.float64), b)
+
+
+def test_matrices_without_elements() -> None:
+    functions = {
+        "factors": lambda a: (
+            *linalg.svd(a, full_matrices=False),
+            *linalg.qr(a),
+            linalg.pinv(a),
+            linalg.matrix_rank(a),
+        ),
+        "square": lambda a: (linalg.inv(a.mT @ a), linalg.det(a.mT @ a), linalg.eigvalsh(a.mT @ a)),
+    }
+    check(functions, torch.zeros(2, 3, 0))
+    check({"batch": lambda a: (linalg.inv(a), linalg.svdvals(a), linalg.cholesky(a))}, torch.zeros(0, 3, 3))
+
+
+def test_sizes_known_only_at_run_time() -> None:
+    size = torch.export.Dim("size", min=2, max=100)
+    functions = {
+        "power": lambda a: linalg.matrix_power(a, 3) + linalg.matrix_power(a, 0),
+        "vander": lambda a: linalg.vander(a),
+        "solve": lambda a: linalg.solve(a, a[0]) + linalg.inv(a),
+        "pinv": lambda a: linalg.pinv(a),
+        "norm": lambda a: linalg.matrix_norm(a, "nuc"),
+    }
+    check(functions, regular(4, 4), dynamic=[{0: size, 1: size}], also=[(regular(7, 7),)], rtol=1e-5, atol=1e-5)
