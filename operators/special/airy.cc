@@ -26,6 +26,7 @@ double airy_series(long double x) {
 // For x < -8 (DLMF 9.7.9).
 double airy_asymptotic(double x) {
   const double size = -x, z = 2 * size * std::sqrt(size) / 3;
+  if (!(z < 0x1p53)) return std::numeric_limits<double>::quiet_NaN();  // no digit of the phase is left
   double sums[2] = {}, term = 1;
   for (int k = 0; k < 24; ++k) {
     sums[k % 2] += k % 4 < 2 ? term : -term;
@@ -36,7 +37,8 @@ double airy_asymptotic(double x) {
 }
 
 double airy_ai(double x) {
-  if (std::isinf(x)) return std::numeric_limits<double>::quiet_NaN();  // as PyTorch has it
+  if (x == std::numeric_limits<double>::infinity())
+    return std::numeric_limits<double>::quiet_NaN();  // as in PyTorch
   if (x < -8) return airy_asymptotic(x);
   if (!(x > 1)) return airy_series(x);
   const double z = 2 * x * std::sqrt(x) / 3;  // DLMF 9.6.2

@@ -3,22 +3,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace opbridge::op {
 
 // exp(x) K(x) of any order, for x > 0.5, by the trapezoidal rule on the integral over t of
 // exp(x - x cosh t) cosh(order t) from 0 on (DLMF 10.32.9). The rule converges geometrically (Trefethen and
-// Weideman 2014, SIAM Review 56, 385); with these steps it is exact to rounding.
+// Weideman 2014, SIAM Review 56, 385); with these steps it is exact to rounding. From step to step the
+// hyperbolic functions follow from the two values before.
 inline double scaled_bessel_k_integral(double order, double x) {
   if (std::isinf(x)) return 0;
   const double step = std::min(0.2, 0.6 / std::sqrt(x)), scale = std::sqrt(2 * x);
+  const double sinh_factor = 2 * std::cosh(step / 2), cosh_factor = 2 * std::cosh(order * step);
+  double last_root = 0, root = scale * std::sinh(step / 2);  // its square is x cosh t - x
+  double last_cosh = 1, cosh = cosh_factor / 2;              // cosh(order t)
   double sum = 0.5;
-  for (int i = 1;; ++i) {
-    const double t = i * step, root = scale * std::sinh(t / 2);
-    const double exponent = root * root;  // x cosh t - x
-    if (!(exponent < 45)) return step * sum;
-    sum += std::exp(-exponent) * std::cosh(order * t);
+  while (root * root < 45) {
+    sum += std::exp(-root * root) * cosh;
+    last_root = std::exchange(root, sinh_factor * root - last_root);
+    last_cosh = std::exchange(cosh, cosh_factor * cosh - last_cosh);
   }
+  return step * sum;
 }
 
 }  // namespace opbridge::op

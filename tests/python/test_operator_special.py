@@ -200,6 +200,10 @@ def test_zeta_of_negative_q() -> None:
     np.testing.assert_allclose(actual[0, 2], math.pi**2 * 2, rtol=1e-6)  # almost the sum over all integers
 
 
+def test_airy_ai_has_no_value_where_no_digit_of_it_is_known() -> None:
+    assert np.isnan(in_both_hosts("airy_ai", {"self": np.array([math.inf, -math.inf, -1e30, math.nan])})[0]).all()
+
+
 def test_hostile_arguments() -> None:
     x = np.zeros((2, 3), np.float32)
     refused_by_both_hosts("do not broadcast", "zeta", {"self": x, "other": np.zeros((2, 2), np.float32)})
