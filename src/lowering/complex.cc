@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <numbers>
+#include <cmath>
+#include <span>
 
 #include "lowering/common.h"
+#include "lowering/complex_call.h"
+#include "lowering/complex_functions.h"
 
 namespace opbridge::lowering {
 namespace {
 
 using namespace std::string_view_literals;
-
-constexpr std::string_view kUnsupported =
-    "complex numbers are not supported here; compute with real and imaginary part";
 
 // Operators that are linear, and those that only move elements: what they make of the parts are the parts of
 // the result. Sorted.
@@ -42,7 +42,6 @@ constexpr std::array kByParts = {"aten::_conj_copy"sv,
                                  "aten::contiguous"sv,
                                  "aten::copy"sv,
                                  "aten::cumsum"sv,
-                                 "aten::cumulative_trapezoid"sv,
                                  "aten::detach"sv,
                                  "aten::diag"sv,
                                  "aten::diag_embed"sv,
@@ -129,8 +128,6 @@ constexpr std::array kByParts = {"aten::_conj_copy"sv,
                                  "aten::_to_copy"sv,
                                  "aten::trace"sv,
                                  "aten::transpose"sv,
-                                 "aten::trapezoid"sv,
-                                 "aten::trapz"sv,
                                  "aten::tril"sv,
                                  "aten::triu"sv,
                                  "aten::type_as"sv,
@@ -149,6 +146,16 @@ constexpr std::array kByParts = {"aten::_conj_copy"sv,
                                  "aten::zeros"sv,
                                  "aten::zeros_like"sv,
                                  "aten::new_zeros"sv,
+                                 "aten::_chunk_cat"sv,
+                                 "aten::_unsafe_masked_index"sv,
+                                 "aten::_unsafe_masked_index_put_accumulate"sv,
+                                 "aten::col2im"sv,
+                                 "aten::gradient"sv,
+                                 "aten::im2col"sv,
+                                 "aten::linspace"sv,
+                                 "aten::native_channel_shuffle"sv,
+                                 "aten::scalar_tensor"sv,
+                                 "aten::sum_to_size"sv,
                                  "aten::zero"sv,
                                  "aten::rsub"sv};
 
@@ -209,23 +216,23 @@ constexpr std::array kInPairs = {"aten::_lu_with_info"sv,
                                  "aten::svd"sv,
                                  "aten::triangular_solve"sv};
 
-// Products: linear in each of two arguments.
-struct Product {
-  std::string_view op, left, right;
-};
-constexpr std::array kProducts = {
-    Product{"aten::mul"sv, "self"sv, "other"sv},          Product{"aten::multiply"sv, "self"sv, "other"sv},
-    Product{"aten::matmul"sv, "self"sv, "other"sv},       Product{"aten::mm"sv, "self"sv, "mat2"sv},
-    Product{"aten::bmm"sv, "self"sv, "mat2"sv},           Product{"aten::mv"sv, "self"sv, "vec"sv},
-    Product{"aten::dot"sv, "self"sv, "tensor"sv},         Product{"aten::inner"sv, "self"sv, "other"sv},
-    Product{"aten::outer"sv, "self"sv, "vec2"sv},         Product{"aten::kron"sv, "self"sv, "other"sv},
-    Product{"aten::ger"sv, "self"sv, "vec2"sv},           Product{"aten::tensordot"sv, "self"sv, "other"sv},
-    Product{"aten::linalg_cross"sv, "self"sv, "other"sv}, Product{"aten::cross"sv, "self"sv, "other"sv}};
+// Operators of bools and of places, for which a number only counts as zero or not. Sorted.
+constexpr std::array kByTruth = {"aten::all"sv,           "aten::any"sv,           "aten::argwhere"sv,
+                                 "aten::count_nonzero"sv, "aten::logical_and"sv,   "aten::logical_not"sv,
+                                 "aten::logical_or"sv,    "aten::logical_xor"sv,   "aten::nonzero"sv,
+                                 "aten::nonzero_numpy"sv, "aten::nonzero_static"sv};
+// Norms of vectors, to which a number is its size.
+constexpr std::array kBySize = {"aten::frobenius_norm"sv, "aten::linalg_vector_norm"sv, "aten::norm"sv};
+// Operators with an argument dtype that come to be of real numbers by it.
+constexpr std::array kOfRealPart = {"aten::log_softmax"sv, "aten::softmax"sv};
+// Constants that are real.
+constexpr std::array kReal = {"aten::eye"sv};
 
 // Arguments that say where, not what: the same for both parts.
 constexpr std::array kPlaces = {"index"sv, "indices"sv, "mask"sv, "condition"sv};
 // Numbers that stand for an element; another number is a factor.
-constexpr std::array kElements = {"other"sv, "value"sv, "fill_value"sv, "self"sv};
+constexpr std::array kElements = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
+constexpr std::array kElementsOfLinspace = {"start"sv, "end"sv};
 
 template <class List>
 bool contains(const List& list, std::string_view name) {
@@ -237,19 +244,6 @@ std::string_view base_name(std::string_view op) {
   return op.ends_with("_copy") && op != "aten::_to_copy" && op != "aten::index_copy"
              ? op.substr(0, op.size() - 5)
              : op;
-}
-
-bool is_complex_value(const ir::Value* value) {
-  const auto* type = value ? std::get_if<ir::TensorType>(&value->type) : nullptr;
-  return type && is_complex(type->element_type);
-}
-
-void for_each_tensor(const ir::AttributeValue& argument, const std::function<void(const ir::Value*)>& visit) {
-  if (const auto* one = std::get_if<ir::Value*>(&argument)) {
-    visit(*one);
-  } else if (const auto* list = std::get_if<std::vector<ir::Value*>>(&argument)) {
-    for (const ir::Value* value : *list) visit(value);
-  }
 }
 
 // The tensors of a call as they are for one part.
@@ -267,42 +261,20 @@ class PartOfValues final : public ValueMap {
   std::unordered_map<const ir::Value*, Value> parts_;
 };
 
-Complex multiply(GraphBuilder& g, Complex a, Complex b) {
-  if (!b.im) std::swap(a, b);
-  if (!b.im) return {g.op("Mul", a.re, b.re), {}};
-  if (!a.im) return {g.op("Mul", a.re, b.re), g.op("Mul", a.re, b.im)};
-  return {g.op("Sub", g.op("Mul", a.re, b.re), g.op("Mul", a.im, b.im)),
-          g.op("Add", g.op("Mul", a.re, b.im), g.op("Mul", a.im, b.re))};
-}
-
-// The larger part of the divisor is divided out first, so that no square overflows.
-Complex divide(GraphBuilder& g, Complex a, Complex b) {
-  auto quotient = [&](Value x, Value y) { return g.op("Div", x, y); };
-  if (!b.im) return {quotient(a.re, b.re), a.im ? quotient(a.im, b.re) : Value()};
-  Value size = g.op("Max", g.op("Abs", b.re), g.op("Abs", b.im));
-  const Complex unit{quotient(b.re, size), quotient(b.im, size)};
-  Value norm = g.op("Add", g.op("Mul", b.re, unit.re), g.op("Mul", b.im, unit.im));
-  const Complex product = multiply(g, a, {unit.re, g.op("Neg", unit.im)});
-  return {quotient(product.re, norm), quotient(product.im, norm)};
-}
-
-// Computed in float64, where the squares of float32 neither overflow nor vanish.
-Value absolute(GraphBuilder& g, Complex z) {
-  if (!z.im) return g.op("Abs", z.re);
-  const ElementType type = z.re.element_type();
-  auto square = [&](Value x) {
-    x = g.cast(x, ElementType::float64);
-    return g.op("Mul", x, x);
-  };
-  return g.cast(g.op("Sqrt", g.op("Add", square(z.re), square(z.im))), type);
-}
-
-Complex exponential(GraphBuilder& g, Complex z) {
-  Value size = g.op("Exp", z.re);
-  return {g.op("Mul", size, g.op("Cos", z.im)), g.op("Mul", size, g.op("Sin", z.im))};
-}
-
 }  // namespace
+
+bool is_complex_value(const ir::Value* value) {
+  const auto* type = value ? std::get_if<ir::TensorType>(&value->type) : nullptr;
+  return type && is_complex(type->element_type);
+}
+
+void for_each_tensor(const ir::AttributeValue& argument, const std::function<void(const ir::Value*)>& visit) {
+  if (const auto* one = std::get_if<ir::Value*>(&argument)) {
+    visit(*one);
+  } else if (const auto* list = std::get_if<std::vector<ir::Value*>>(&argument)) {
+    for (const ir::Value* value : *list) visit(value);
+  }
+}
 
 ElementType part_type(ElementType type) {
   if (type == ElementType::complex64) return ElementType::float32;
@@ -313,159 +285,6 @@ bool is_in_pairs(const GraphBuilder& g, std::string_view argument) {
   const ir::AttributeValue* value = g.call()->find(argument);
   ir::Value* const* tensor = value ? std::get_if<ir::Value*>(value) : nullptr;
   return tensor && is_complex_value(*tensor);
-}
-
-// A call of an operator with a meaning of its own for complex numbers.
-class ComplexLowering::Call {
- public:
-  Call(const ComplexLowering& lowering, GraphBuilder& g, const ir::Node& node)
-      : g(g), lowering_(lowering), node_(node) {
-    type = part_type(g.result().element_type);
-    for (const ir::Attribute& attribute : node.attributes) {
-      for_each_tensor(attribute.value, [&](const ir::Value* value) {
-        if (is_complex_value(value)) type = part_type(value->tensor_type().element_type);
-      });
-    }
-  }
-
-  // A tensor or a number, in `type`.
-  Complex operator[](std::string_view argument) const {
-    const ir::AttributeValue* value = node_.find(argument);
-    if (!value) g.refuse(std::string(kUnsupported));
-    if (ir::Value* const* tensor = std::get_if<ir::Value*>(value)) {
-      const Complex given = lowering_.parts(*tensor);
-      return {g.cast(given.re, type), given.im ? g.cast(given.im, type) : Value()};
-    }
-    if (const auto* number = std::get_if<std::complex<double>>(value))
-      return {g.scalar(number->real(), type), g.scalar(number->imag(), type)};
-    if (const auto* number = std::get_if<double>(value)) return {g.scalar(*number, type), {}};
-    if (const auto* number = std::get_if<int64_t>(value)) return {g.scalar(*number, type), {}};
-    g.refuse(std::string(kUnsupported));
-  }
-  // The same, its imaginary part never absent.
-  Complex full(std::string_view argument) const {
-    Complex z = (*this)[argument];
-    if (!z.im) z.im = g.op("Mul", z.re, g.scalar(0, type));
-    return z;
-  }
-
-  GraphBuilder& g;
-  ElementType type;
-
- private:
-  const ComplexLowering& lowering_;
-  const ir::Node& node_;
-};
-
-struct ComplexLowering::Special {
-  Complex (*function)(const Call& call);
-};
-
-const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLowering::specials() {
-  using C = const Call&;
-  static constexpr auto self = [](C call) { return call["self"]; };
-  static constexpr auto conjugate = [](C call) {
-    const Complex z = call["self"];
-    return Complex{z.re, z.im ? call.g.op("Neg", z.im) : Value()};
-  };
-  static constexpr auto divided = [](C call) { return divide(call.g, call["self"], call["other"]); };
-  static constexpr auto real = [](C call) { return Complex{call["self"].re, {}}; };
-  static constexpr auto imaginary = [](C call) { return Complex{call.full("self").im, {}}; };
-  static constexpr auto absolute_value = [](C call) { return Complex{absolute(call.g, call["self"]), {}}; };
-  static constexpr auto equal = [](C call) {
-    const Complex a = call.full("self"), b = call.full("other");
-    return Complex{call.g.op("And", call.g.op("Equal", a.re, b.re), call.g.op("Equal", a.im, b.im)), {}};
-  };
-  static constexpr auto ones = [](C call) {
-    const std::vector<Dim>& dims = *call.g.result().dims;
-    return Complex{filled(call.g, dims, 1, call.type), filled(call.g, dims, 0, call.type)};
-  };
-  static const std::unordered_map<std::string_view, Special> table = {
-      {"aten::conj", {conjugate}},
-      {"aten::_conj", {conjugate}},
-      {"aten::conj_physical", {conjugate}},
-      {"aten::_conj_physical", {conjugate}},
-      {"aten::div", {divided}},
-      {"aten::divide", {divided}},
-      {"aten::true_divide", {divided}},
-      {"aten::real", {real}},
-      {"aten::imag", {imaginary}},
-      {"aten::abs", {absolute_value}},
-      {"aten::absolute", {absolute_value}},
-      {"aten::eq", {equal}},
-      {"aten::ne", {[](C call) {
-         return Complex{call.g.op("Not", equal(call).re), {}};
-       }}},
-      {"aten::not_equal", {[](C call) {
-         return Complex{call.g.op("Not", equal(call).re), {}};
-       }}},
-      {"aten::isnan", {[](C call) {
-         const Complex z = call.full("self");
-         return Complex{call.g.op("Or", call.g.op("IsNaN", z.re), call.g.op("IsNaN", z.im)), {}};
-       }}},
-      {"aten::is_complex", {self}},
-      {"aten::ones_like", {ones}},
-      {"aten::new_ones", {ones}},
-      {"aten::ones", {ones}},
-      {"aten::square", {[](C call) {
-         const Complex z = call["self"];
-         return multiply(call.g, z, z);
-       }}},
-      {"aten::reciprocal", {[](C call) {
-         return divide(call.g, {call.g.scalar(1, call.type), {}}, call["self"]);
-       }}},
-      {"aten::exp", {[](C call) { return exponential(call.g, call["self"]); }}},
-      {"aten::exp2", {[](C call) {
-         const Complex z = call["self"];
-         Value factor = call.g.scalar(std::numbers::ln2, call.type);
-         return exponential(call.g, {call.g.op("Mul", z.re, factor), call.g.op("Mul", z.im, factor)});
-       }}},
-      {"aten::sin", {[](C call) {
-         const Complex z = call["self"];
-         GraphBuilder& g = call.g;
-         return Complex{g.op("Mul", g.op("Sin", z.re), g.op("Cosh", z.im)),
-                        g.op("Mul", g.op("Cos", z.re), g.op("Sinh", z.im))};
-       }}},
-      {"aten::cos", {[](C call) {
-         const Complex z = call["self"];
-         GraphBuilder& g = call.g;
-         return Complex{g.op("Mul", g.op("Cos", z.re), g.op("Cosh", z.im)),
-                        g.op("Neg", g.op("Mul", g.op("Sin", z.re), g.op("Sinh", z.im)))};
-       }}},
-      {"aten::sinh", {[](C call) {
-         const Complex z = call["self"];
-         GraphBuilder& g = call.g;
-         return Complex{g.op("Mul", g.op("Sinh", z.re), g.op("Cos", z.im)),
-                        g.op("Mul", g.op("Cosh", z.re), g.op("Sin", z.im))};
-       }}},
-      {"aten::cosh", {[](C call) {
-         const Complex z = call["self"];
-         GraphBuilder& g = call.g;
-         return Complex{g.op("Mul", g.op("Cosh", z.re), g.op("Cos", z.im)),
-                        g.op("Mul", g.op("Sinh", z.re), g.op("Sin", z.im))};
-       }}},
-      {"aten::complex", {[](C call) {
-         const std::vector<Dim>& dims = *call.g.result().dims;
-         return Complex{call.g.expand(call["real"].re, dims), call.g.expand(call["imag"].re, dims)};
-       }}},
-      {"aten::polar", {[](C call) {
-         Value size = call["abs"].re, angle = call["angle"].re;
-         return Complex{call.g.op("Mul", size, call.g.op("Cos", angle)),
-                        call.g.op("Mul", size, call.g.op("Sin", angle))};
-       }}},
-      {"aten::view_as_complex", {[](C call) {
-         Value pairs = call["self"].re;
-         auto part = [&](int64_t i) {
-           return call.g.gather(pairs, call.g.scalar(i, ElementType::int64), -1);
-         };
-         return Complex{part(0), part(1)};
-       }}},
-      {"aten::view_as_real", {[](C call) {
-         const Complex z = call.full("self");
-         return Complex{call.g.concat({call.g.unsqueeze(z.re, {-1}), call.g.unsqueeze(z.im, {-1})}, -1), {}};
-       }}},
-  };
-  return table;
 }
 
 bool ComplexLowering::concerns(const ir::Node& node) {
@@ -499,34 +318,51 @@ Complex ComplexLowering::parts(const ir::Value* value) const {
   return found == parts_.end() ? Complex{values_[value], {}} : found->second;
 }
 
-// Calls the mapping for real tensors with one part of each argument: `imaginary` says which.
+// Calls the mapping for real tensors with one part of each argument.
 std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& symbolic,
-                                         const std::function<bool(std::string_view)>& imaginary) {
+                                         const Selector& select) {
   ir::Node* shadow = shadows_.make_node(node.op);
   shadow->name = node.name;
   shadow->source = node.source;
   PartOfValues values(values_);
+  // A tensor may come twice, each time with another part.
+  auto part = [&](ir::Value* tensor, std::string_view argument, size_t index) -> ir::Value* {
+    if (!tensor || contains(kPlaces, argument)) return tensor;
+    const Part wanted = select(argument, index);
+    if (wanted == Part::none) return nullptr;
+    const Complex given = parts(tensor);
+    const auto is_nonzero = [&](Value x) { return g_.cast(x, ElementType::boolean); };
+    Value value = given.re;
+    if (wanted == Part::imaginary) {
+      value = given.im ? given.im : filled(g_, given.re.dims(), 0, given.re.element_type());
+    } else if (wanted == Part::size) {
+      value = absolute(g_, given);
+    } else if (wanted == Part::is_nonzero) {
+      value = is_nonzero(given.re);
+      if (given.im) value = g_.op("Or", value, is_nonzero(given.im));
+    }
+    ir::Value* stand_in = shadows_.add_value(tensor->name, value.type());
+    values.set(stand_in, value);
+    return stand_in;
+  };
+  const std::span<const std::string_view> elements =
+      base_name(node.op) == "aten::linspace" ? std::span<const std::string_view>(kElementsOfLinspace)
+                                             : kElements;
   for (const ir::Attribute& attribute : node.attributes) {
-    const bool wants_imaginary = imaginary(attribute.name);
     ir::AttributeValue value = attribute.value;
-    if (const auto* number = std::get_if<std::complex<double>>(&value)) {
-      value = wants_imaginary ? number->imag() : number->real();
-    } else if (wants_imaginary && contains(kElements, attribute.name) &&
+    const bool imaginary = select(attribute.name, 0) == Part::imaginary;
+    if (auto* tensor = std::get_if<ir::Value*>(&value)) {
+      *tensor = part(*tensor, attribute.name, 0);
+      if (*tensor == nullptr) value = std::monostate();
+    } else if (auto* list = std::get_if<std::vector<ir::Value*>>(&value)) {
+      for (size_t i = 0; i < list->size(); ++i) (*list)[i] = part((*list)[i], attribute.name, i);
+    } else if (const auto* number = std::get_if<std::complex<double>>(&value)) {
+      value = imaginary ? number->imag() : number->real();
+    } else if (imaginary && contains(elements, attribute.name) &&
                (std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value) ||
                 std::holds_alternative<bool>(value))) {
       value = 0.0;
     }
-    for_each_tensor(value, [&](const ir::Value* tensor) {
-      if (!tensor || contains(kPlaces, attribute.name)) return;
-      const Complex given = parts(tensor);
-      if (!wants_imaginary) {
-        values.set(tensor, given.re);
-      } else if (given.im) {
-        values.set(tensor, given.im);
-      } else {
-        values.set(tensor, filled(g_, given.re.dims(), 0, given.re.element_type()));
-      }
-    });
     shadow->attributes.push_back({attribute.name, std::move(value)});
   }
   for (const ir::Value* output : node.outputs) {
@@ -535,7 +371,38 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
     shadows_.add_output_of(shadow, output->name, std::move(type));
   }
   g_.set_call(shadow, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
-  return symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
+  std::vector<Value> results =
+      symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
+  g_.set_call(&node, node.op, true);
+  return results;
+}
+
+std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& symbolic, Part part) {
+  return call(node, symbolic, [part](std::string_view, size_t) { return part; });
+}
+
+std::vector<Complex> ComplexLowering::lower_by_parts(const ir::Node& node, const Symbolic& symbolic) {
+  const std::vector<Value> real = call(node, symbolic, Part::real);
+  std::vector<Value> imaginary(real.size());
+  if (std::ranges::any_of(node.outputs, is_complex_value)) imaginary = call(node, symbolic, Part::imaginary);
+  std::vector<Complex> results;
+  for (size_t i = 0; i < real.size(); ++i) results.push_back({real[i], imaginary[i]});
+  return results;
+}
+
+// The variance is the sum of those of the parts. The mean may be a second result.
+std::vector<Complex> ComplexLowering::lower_deviation(const ir::Node& node, const Symbolic& symbolic) {
+  const std::vector<Value> real = call(node, symbolic, Part::real),
+                           imaginary = call(node, symbolic, Part::imaginary);
+  std::vector<Complex> results;
+  if (base_name(node.op).starts_with("aten::std")) {
+    auto square = [&](Value x) { return g_.op("Mul", x, x); };
+    results.push_back({g_.op("Sqrt", g_.op("Add", square(real[0]), square(imaginary[0]))), {}});
+  } else {
+    results.push_back({g_.op("Add", real[0], imaginary[0]), {}});
+  }
+  if (real.size() > 1) results.push_back({real[1], imaginary[1]});
+  return results;
 }
 
 // Calls the mapping with each complex tensor as pairs. Its types are PyTorch's: is_in_pairs asks for them.
@@ -562,8 +429,16 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   g_.set_call(&node, node.op, true);
   const ir::AttributeValue* rounding = node.find("rounding_mode");
   if (rounding && !std::holds_alternative<std::monostate>(*rounding)) g_.refuse(std::string(kUnsupported));
+  const Call arguments(*this, g_, node);
   if (const auto special = specials().find(op); special != specials().end())
-    return {special->second.function(Call(*this, g_, node))};
+    return {special->second.function(arguments)};
+  if (ComplexFunction function = complex_function(op)) return {function(g_, arguments.full("self"))};
+  const ir::AttributeValue* alpha = node.find("alpha");
+  const bool complex_alpha = alpha && std::holds_alternative<std::complex<double>>(*alpha);
+  if (complex_alpha && (op == "aten::add" || op == "aten::sub" || op == "aten::subtract")) {
+    const Complex scaled = multiply(g_, arguments["alpha"], arguments["other"]);
+    return {add(g_, arguments["self"], op == "aten::add" ? scaled : negative(g_, scaled))};
+  }
   const bool is_transform = op.starts_with("aten::fft_") && !op.ends_with("shift");
   const bool in_pairs = is_transform || contains(kInPairs, op);
   if (!symbolic && in_pairs) g_.refuse("needs a higher opset; Fourier transforms are in ONNX since opset 17");
@@ -571,31 +446,29 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
     g_.refuse(std::string(kUnsupported));
 
   if (in_pairs) return call_in_pairs(node, *symbolic);
-  std::vector<Complex> results;
-  if (contains(kByParts, op)) {
-    // A complex factor is no part of a number.
-    const ir::AttributeValue* alpha = node.find("alpha");
-    if (alpha && std::holds_alternative<std::complex<double>>(*alpha)) g_.refuse("a complex alpha");
-    const std::vector<Value> real = call(node, *symbolic, [](std::string_view) { return false; });
-    const bool complex_result = std::ranges::any_of(node.outputs, is_complex_value);
-    std::vector<Value> imaginary(real.size());
-    if (complex_result) imaginary = call(node, *symbolic, [](std::string_view) { return true; });
-    for (size_t i = 0; i < real.size(); ++i) results.push_back({real[i], imaginary[i]});
-    g_.set_call(&node, node.op, true);
+
+  if (const Product* product = product_of(op)) return {lower_product(node, *symbolic, *product)};
+  // A complex factor is no part of a number.
+  if (complex_alpha) g_.refuse("a complex alpha");
+  if (contains(kByParts, op)) return lower_by_parts(node, *symbolic);
+  if (contains(kByTruth, op) || contains(kBySize, op)) {
+    std::vector<Complex> results;
+    for (Value value : call(node, *symbolic, contains(kBySize, op) ? Part::size : Part::is_nonzero))
+      results.push_back({value, {}});
     return results;
   }
-  for (const Product& product : kProducts) {
-    if (op != product.op) continue;
-    auto term = [&](bool left, bool right) {
-      return call(node, *symbolic, [&](std::string_view argument) {
-        return (left && argument == product.left) || (right && argument == product.right);
-      })[0];
-    };
-    Value both_real = term(false, false), both_imaginary = term(true, true);
-    Value right_imaginary = term(false, true), left_imaginary = term(true, false);
-    const Complex z{g_.op("Sub", both_real, both_imaginary), g_.op("Add", right_imaginary, left_imaginary)};
-    g_.set_call(&node, node.op, true);
-    return {z};
+  if (contains(kOfRealPart, op) && !is_complex_value(node.outputs.at(0)))
+    return {{call(node, *symbolic, Part::real)[0], {}}};
+  if (op == "aten::mH" || op == "aten::matrix_H" || op == "aten::adjoint") {
+    const Complex turned = lower_by_parts(node, *symbolic).at(0);
+    return {{turned.re, g_.op("Neg", turned.im)}};
+  }
+  if (contains(kReal, op)) {
+    Value value = call(node, *symbolic, Part::real)[0];
+    return {{value, filled(g_, value.dims(), 0, value.element_type())}};
+  }
+  for (std::string_view name : {"aten::var", "aten::std", "aten::var_mean", "aten::std_mean"}) {
+    if (op == name) return lower_deviation(node, *symbolic);
   }
   g_.refuse(std::string(kUnsupported));
 }

@@ -2,6 +2,8 @@
 // they are the pairs of a last dim of size 2, as in torch.view_as_real.
 #pragma once
 
+#include <functional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -43,11 +45,21 @@ class ComplexLowering {
   struct Special;
   static const std::unordered_map<std::string_view, Special>& specials();
 
+  // What of a complex argument stands in its place in a call of the mapping for real tensors.
+  enum class Part : uint8_t { real, imaginary, size, is_nonzero, none };
+  using Selector =
+      std::function<Part(std::string_view argument, size_t index)>;  // index in a list of tensors
+
   Complex parts(const ir::Value* value) const;
   Complex from_pairs(Value pairs, const ir::Value* value);
-  std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic,
-                          const std::function<bool(std::string_view argument)>& imaginary);
+  std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic, const Selector& select);
   std::vector<Complex> call_in_pairs(const ir::Node& node, const Symbolic& symbolic);
+  std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic, Part part);
+  std::vector<Complex> lower_by_parts(const ir::Node& node, const Symbolic& symbolic);
+  std::vector<Complex> lower_deviation(const ir::Node& node, const Symbolic& symbolic);
+  struct Product;
+  static const Product* product_of(std::string_view op);
+  Complex lower_product(const ir::Node& node, const Symbolic& symbolic, const Product& product);
 
   GraphBuilder& g_;
   const ValueMap& values_;

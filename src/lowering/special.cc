@@ -1,4 +1,6 @@
 // Mathematical functions of two tensors, and the special functions, which are opbridge's own operators.
+#include "lowering/special.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +12,6 @@
 #include "lowering/kernel.h"
 
 namespace opbridge::lowering {
-namespace {
-
-// Of two values in one kernel type of floating point.
-using Compute = Value (*)(GraphBuilder& g, Value a, Value b);
 
 // The angle from the ratio of sizes, in [0, pi/2], then put into the right quadrant: minus zero counts as
 // negative.
@@ -28,6 +26,11 @@ Value atan2(GraphBuilder& g, Value y, Value x) {
   angle = g.op("Where", is_negative(g, x), left, angle);
   return g.op("Where", is_negative(g, y), g.op("Neg", angle), angle);
 }
+
+namespace {
+
+// Of two values in one kernel type of floating point.
+using Compute = Value (*)(GraphBuilder& g, Value a, Value b);
 
 // In float64 the squares of float32 neither overflow nor vanish. Infinity wins over NaN.
 Value hypot(GraphBuilder& g, Value a, Value b) {

@@ -42,6 +42,7 @@ def test_arithmetic(pair):
         "abs": lambda a, b: a.abs(),
         "equal": lambda a, b: (a == b) | (a != a),
         "exp": lambda a, b: torch.exp(a),
+        "silu": lambda a, b: torch.nn.functional.silu(a),
         "cos": lambda a, b: torch.cos(a) + torch.sinh(b),
         "matmul": lambda a, b: a @ b.t(),
     }
@@ -79,4 +80,91 @@ def test_constants_and_outputs_in_pairs(tmp_path: pathlib.Path):
 
 def test_what_is_not_supported_is_refused(pair, tmp_path: pathlib.Path):
     with pytest.raises(opbridge.UnsupportedError, match="complex"):
-        opbridge.export(lambda x: torch.cumprod(x, 0), (pair[0],), tmp_path / "m.onnx")
+        opbridge.export(lambda x: torch.logcumsumexp(x, 0), (pair[0],), tmp_path / "m.onnx")
+
+
+FUNCTIONS = [
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "reciprocal",
+    "square",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "sigmoid",
+    "angle",
+    "sgn",
+    "sinc",
+    "isfinite",
+    "isinf",
+    "isreal",
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_functions(dtype):
+    torch.manual_seed(0)
+    small, large = torch.randn(40, dtype=dtype), 20 * torch.randn(40, dtype=dtype)
+    axes = torch.tensor([1, -1, 1j, -1j, 0.5, -0.5, 2, -2, 2j, 1 + 1j, -1 - 1j], dtype=dtype)
+    checked({name: getattr(torch, name) for name in FUNCTIONS}, small)
+    of_large = [name for name in FUNCTIONS if name != "sinc"]  # PyTorch divides infinities there
+    checked({name: getattr(torch, name) for name in of_large}, large)
+    on_axes = [name for name in FUNCTIONS if name not in ("atan", "atanh")]  # infinite, or on the cut
+    checked({name: getattr(torch, name) for name in on_axes}, axes)
+
+
+def test_products(pair):
+    functions = {
+        "of itself": lambda a, b: a * a,
+        "matrix with itself": lambda a, b: a[:, :3] @ a[:, :3],
+        "addmm": lambda a, b: torch.addmm(a[:, :3], a, b.t(), alpha=2 - 1j, beta=1j),
+        "addmm alone": lambda a, b: torch.addmm(a[0, :3], a, b.t(), beta=0),
+        "addmv": lambda a, b: torch.addmv(b[:, 0], a, b[0]),
+        "addr": lambda a, b: torch.addr(a, a[:, 0], b[0]),
+        "baddbmm": lambda a, b: torch.baddbmm(a[None, :, :3], a[None], b.t()[None], alpha=2),
+        "vdot": lambda a, b: torch.vdot(a[0], b[0]),
+        "linear": lambda a, b: torch.nn.functional.linear(a, b, b[:, 0]),
+        "conv": lambda a, b: torch.nn.functional.conv1d(a[None], b[:, :3, None], b[:, 0]),
+        "einsum": lambda a, b: torch.einsum("ij,kj,ki->k", a, b, b[:, :3]),
+        "addcmul": lambda a, b: torch.addcmul(a, b, b, value=1 + 1j),
+        "addcdiv": lambda a, b: torch.addcdiv(a, a, b, value=2),
+        "lerp": lambda a, b: torch.lerp(a, b, 0.25),
+        "prod": lambda a, b: (a.prod(), a.prod(1), a.prod(0, keepdim=True)),
+        "cumprod": lambda a, b: a.cumprod(1),
+        "trapezoid": lambda a, b: torch.trapezoid(a, b),
+        "pow": lambda a, b: (a**b, a**3, a**0.5, 2**a),
+        "scaled sum": lambda a, b: torch.add(a, b, alpha=2j),
+    }
+    checked(functions, *pair)
+
+
+def test_reductions(pair):
+    functions = {
+        "var": lambda a, b: torch.var_mean(a, 1),
+        "std": lambda a, b: torch.std_mean(a),
+        "norm": lambda a, b: (torch.linalg.vector_norm(a, 3, 0), a.norm()),
+        "any": lambda a, b: (a * (b.real > 0)).any(0),
+        "count_nonzero": lambda a, b: torch.count_nonzero(a * (b.real > 0)),
+        "nonzero": lambda a, b: (a * (b.real > 0)).nonzero(),
+        "logical_and": lambda a, b: torch.logical_and(a, b * 0),
+        "isclose": lambda a, b: torch.isclose(a, a + 1e-7),
+        "transposed": lambda a, b: (a.mH, a.H, a.adjoint()),
+        "ones": lambda a, b: torch.ones_like(a, dtype=torch.float64),
+    }
+    checked(functions, *pair)
