@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "functionalize/arguments.h"
 
@@ -151,16 +152,63 @@ void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
   }
 }
 
-void normalize_by_batch(Memory& memory, ir::Node& node) {
-  if (node.op != "aten::batch_norm")
-    refuse(node, node.op + " updates running statistics; put the model into evaluation mode");
-  std::vector<View*> statistics;
-  for (std::string_view name : {"running_mean", "running_var"}) {
+namespace {
+
+// The running mean and variance that a normalization in training changes.
+std::array<View*, 2> running_statistics(Memory& memory, const ir::Node& node) {
+  std::array<View*, 2> statistics{};
+  for (size_t i = 0; i < 2; ++i) {
+    const std::string_view name = i == 0 ? "running_mean" : "running_var";
     const auto* value = std::get_if<ir::Value*>(given(node, name));
     if (value == nullptr || is_number(**value))
       refuse(node, fmt::format("{}: {} is not a tensor", node.op, name));
-    statistics.push_back(&memory.view_of(*value));
+    statistics[i] = &memory.view_of(*value);
   }
+  return statistics;
+}
+
+// Running statistics move towards the mean over the samples of what each has by itself.
+void normalize_by_instance(Memory& memory, ir::Node& node) {
+  const std::array<View*, 2> statistics = running_statistics(memory, node);
+  std::array<ir::Value*, 2> running{};
+  for (size_t i = 0; i < 2; ++i) running[i] = memory.read(*statistics[i]);
+  for (const char* name : {"running_mean", "running_var"}) node.set(name, std::monostate());
+  memory.read_arguments(node);
+  memory.emitter().place(&node);
+  memory.bind_new(node.outputs[0], node.outputs[0], false);
+
+  ir::Value* input = std::get<ir::Value*>(*given(node, "input"));
+  const ir::TensorType& type = input->tensor_type();
+  const auto* momentum = std::get_if<double>(given(node, "momentum"));
+  if (!type.ranked() || momentum == nullptr || type.element_type != statistics[0]->type().element_type)
+    refuse(node, node.op + " updates running statistics; put the model into evaluation mode");
+  std::vector<int64_t> pixels;
+  for (int64_t axis = 2; axis < static_cast<int64_t>(type.rank()); ++axis) pixels.push_back(axis);
+  const auto reduced = [&](const char* op, ir::Value* value, std::vector<int64_t> axes, ir::TensorType to) {
+    std::vector<ir::Attribute> arguments{{"self", value}, {"dim", std::move(axes)}, {"keepdim", false}};
+    return memory.emitter().emit(op, std::move(arguments), std::move(to), *statistics[0]->form);
+  };
+  const ir::TensorType of_each{type.element_type, {{(*type.dims)[0], (*type.dims)[1]}}};
+  for (size_t i = 0; i < 2; ++i) {
+    const ir::TensorType& of_all = statistics[i]->type();
+    // Without correction=… the variance is that of a sample.
+    ir::Value* each = reduced(i == 0 ? "aten::mean.dim" : "aten::var.correction", input, pixels, of_each);
+    ir::Value* all = reduced("aten::mean.dim", each, {0}, of_all);
+    memory.write(*statistics[i],
+                 memory.emitter().emit("aten::lerp.Scalar",
+                                       {{"self", running[i]}, {"end", all}, {"weight", *momentum}}, of_all,
+                                       *statistics[i]->form));
+  }
+}
+
+}  // namespace
+
+void normalize_by_batch(Memory& memory, ir::Node& node) {
+  if (node.op == "aten::instance_norm") return normalize_by_instance(memory, node);
+  if (node.op != "aten::batch_norm" && !node.op.ends_with("native_batch_norm") &&
+      !node.op.ends_with("native_batch_norm_legit"))
+    refuse(node, node.op + " updates running statistics; put the model into evaluation mode");
+  const std::array<View*, 2> statistics = running_statistics(memory, node);
   memory.read_arguments(node);
   node.op = "aten::_native_batch_norm_legit_functional";
   std::erase_if(node.attributes,
@@ -168,8 +216,9 @@ void normalize_by_batch(Memory& memory, ir::Node& node) {
   memory.emitter().place(&node);
   for (ir::Value* output : node.outputs) memory.bind_new(output, output, false);
   // After the result: mean and inverse deviation of the batch, then the new running statistics.
-  for (int twice = 0; twice < 2; ++twice) {
-    for (View* each : statistics) memory.emitter().add_result(&node, each->type(), *each->form);
+  for (size_t i = node.outputs.size(); i < 5; ++i) {
+    const View& like = *statistics[(i - 1) % 2];
+    memory.emitter().add_result(&node, like.type(), *like.form);
   }
   for (size_t i = 0; i < 2; ++i) memory.write(*statistics[i], node.outputs[node.outputs.size() - 2 + i]);
 }

@@ -7,9 +7,42 @@
 namespace opbridge::lowering {
 namespace {
 
+// The input less its mean, over its deviation, channel by channel, in float32 at least. Statistics are 1-d.
+struct NormalizedByBatch {
+  Value result, mean, variance, deviation;
+};
+
+NormalizedByBatch normalized_by_batch(GraphBuilder& g, Value input, std::optional<Value> weight,
+                                      std::optional<Value> bias, double eps) {
+  const ElementType type = input.element_type();
+  const ElementType wide = type == ElementType::float64 ? type : ElementType::float32;
+  Value x = g.cast(input, wide);
+  std::vector<int64_t> others;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (axis != 1) others.push_back(axis);
+  }
+  Value mean = g.reduce("ReduceMean", x, others, true);
+  Value centered = g.op("Sub", x, mean);
+  Value variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), others, true);
+  Value deviation = g.op("Sqrt", g.op("Add", variance, g.scalar_like(x, eps)));
+  const auto per_channel = [&](Value value) {
+    std::vector<int64_t> behind(x.rank() - 2);
+    std::iota(behind.begin(), behind.end(), 1);
+    return g.unsqueeze(g.cast(value, wide), behind);
+  };
+  Value result = g.op("Div", centered, deviation);
+  if (weight) result = g.op("Mul", result, per_channel(*weight));
+  if (bias) result = g.op("Add", result, per_channel(*bias));
+  return {g.cast(result, type), g.squeeze(mean, others), g.squeeze(variance, others),
+          g.squeeze(deviation, others)};
+}
+
+// In training without running statistics by those of the batch; with them, which then change, the program
+// has _native_batch_norm_legit_functional in its place.
 Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
                  std::optional<Value> mean, std::optional<Value> variance, bool training, double, double eps,
                  Ignored) {
+  if (training && !mean && !variance) return normalized_by_batch(g, input, weight, bias, eps).result;
   if (training || !mean || !variance) {
     g.refuse("batch statistics are computed in training mode; call model.eval() before the export");
   }
@@ -22,45 +55,34 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   return g.cast(result, input.element_type());
 }
 
-// batch_norm by the statistics of the batch, in float32 at least, which move the running ones by `momentum`.
-// Returns the result, mean and inverse deviation of the batch, and the new running statistics.
+// The result, mean and inverse deviation of the batch.
+std::vector<Value> native_batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight,
+                                     std::optional<Value> bias, double eps) {
+  const NormalizedByBatch by_batch = normalized_by_batch(g, input, weight, bias, eps);
+  return {by_batch.result, by_batch.mean, g.op("Reciprocal", by_batch.deviation)};
+}
+
+// The same, and the running statistics, moved by `momentum` towards those of the batch.
 std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::optional<Value> weight,
                                           std::optional<Value> bias, Value mean, Value variance,
                                           bool training, double momentum, double eps) {
   if (!training) g.refuse("running statistics do not change outside of training");
-  const ElementType type = input.element_type();
-  const ElementType wide = type == ElementType::float64 ? type : ElementType::float32;
-  Value x = g.cast(input, wide);
-  std::vector<int64_t> others;
+  const NormalizedByBatch by_batch = normalized_by_batch(g, input, weight, bias, eps);
+  const ElementType wide = by_batch.mean.element_type();
   Dim count(1);
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    if (axis == 1) continue;
-    others.push_back(axis);
-    count = count * x.dim(axis);
+  for (int64_t axis = 0; axis < input.rank(); ++axis) {
+    if (axis != 1) count = count * input.dim(axis);
   }
-  Value batch_mean = g.reduce("ReduceMean", x, others, true);
-  Value centered = g.op("Sub", x, batch_mean);
-  Value batch_variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), others, true);
-  Value deviation = g.op("Sqrt", g.op("Add", batch_variance, g.scalar_like(x, eps)));
-  const auto per_channel = [&](Value value) {
-    std::vector<int64_t> behind(x.rank() - 2);
-    std::iota(behind.begin(), behind.end(), 1);
-    return g.unsqueeze(g.cast(value, wide), behind);
-  };
-  Value result = g.op("Div", centered, deviation);
-  if (weight) result = g.op("Mul", result, per_channel(*weight));
-  if (bias) result = g.op("Add", result, per_channel(*bias));
-
-  const auto row = [&](Value value) { return g.squeeze(value, others); };
   const auto moved = [&](Value running, Value batch) {
-    Value kept = g.op("Mul", g.cast(running, wide), g.scalar_like(x, 1 - momentum));
-    return g.cast(g.op("Add", kept, g.op("Mul", batch, g.scalar_like(x, momentum))), running.element_type());
+    Value kept = g.op("Mul", g.cast(running, wide), g.scalar(1 - momentum, wide));
+    return g.cast(g.op("Add", kept, g.op("Mul", batch, g.scalar(momentum, wide))), running.element_type());
   };
   // The running variance is that of all there is to see, of which the batch is a sample.
   Value n = g.scalar(count, wide);
-  Value of_sample = g.op("Mul", row(batch_variance), g.op("Div", n, g.op("Sub", n, g.scalar_like(x, 1))));
-  return {g.cast(result, type), row(batch_mean), g.op("Reciprocal", row(deviation)),
-          moved(mean, row(batch_mean)), moved(variance, of_sample)};
+  Value of_sample = g.op("Mul", by_batch.variance, g.op("Div", n, g.op("Sub", n, g.scalar(1, wide))));
+  const auto as_result = [&](size_t i, Value value) { return g.cast(value, g.result(i).element_type); };
+  return {by_batch.result, as_result(1, by_batch.mean), as_result(2, g.op("Reciprocal", by_batch.deviation)),
+          moved(mean, by_batch.mean), moved(variance, of_sample)};
 }
 
 // Mean and variance over the last `axes` dims, in the given order of operations of the paper (Ba et al. 2016,
@@ -231,10 +253,16 @@ void register_normalization(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
         std::optional<Value> mean, std::optional<Value> variance, bool training, double momentum,
         double eps) {
+       if (training && !mean && !variance) return native_batch_norm(g, input, weight, bias, eps);
        Value none = filled(g, std::vector{Dim(0)}, 0, g.result(1).element_type);
-       return std::array{batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {}),
-                         none, none};
+       Value result = batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {});
+       return std::vector{result, none, none};
      });
+  on("aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, "
+     "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias, Ignored,
+        Ignored, double eps) { return native_batch_norm(g, input, weight, bias, eps); });
   on("aten::_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor "
      "running_mean, "
      "Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, "

@@ -5,6 +5,9 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+from opbridge.runtime import run, session
+
 FUNCTIONS = {
     "group_norm": lambda x, w: F.group_norm(x, 3),
     "group_norm, scaled": lambda x, w: F.group_norm(x, 2, w, -w, 1e-2),
@@ -54,3 +57,37 @@ def test_halves(dtype):
 def test_batch_norm_and_its_moments():
     x, w = arguments(torch.float32)
     check(lambda x, w: torch.native_batch_norm(x, w, w, w, w, False, 0.1, 1e-3), x, w)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_batch_norm_by_the_batch(dtype):
+    x, w = arguments(dtype)
+    functions = {
+        "without statistics": lambda x, w: F.batch_norm(x, None, None, w, -w, training=True),
+        "of rows": lambda x, w: F.batch_norm(x[:, :, 0, 0], None, None, training=True),
+        "and its moments": lambda x, w: torch.native_batch_norm(x, w, None, None, None, True, 0.1, 1e-3),
+        "no_stats": lambda x, w: torch._native_batch_norm_legit(x, w, w, True, 0.1, 1e-3),
+    }
+    check(functions, x, w)
+
+
+@pytest.mark.parametrize(
+    "norm",
+    [
+        lambda x, mean, var: torch.native_batch_norm(x, None, None, mean, var, True, 0.2, 1e-3),
+        lambda x, mean, var: torch._native_batch_norm_legit(x, x[0, :, 0, 0], None, mean, var, True, 0.2, 1e-3),
+        lambda x, mean, var: F.batch_norm(x, mean, var, training=True),
+    ],
+)
+def test_statistics_as_outputs(norm, tmp_path):
+    class Norm(torch.nn.Module):
+        def forward(self, x, mean, var):
+            return norm(x, mean, var)
+
+    x, w = arguments(torch.float32)
+    inputs = (x, w, w + 1)
+    opbridge.export(Norm(), inputs, tmp_path / "model.onnx", mutations_as_outputs=True)
+    names = ("x", "mean", "var")
+    got = run(session(tmp_path / "model.onnx"), dict(zip(names, (t.clone() for t in inputs), strict=True)))
+    results = torch.utils._pytree.tree_leaves(norm(*inputs))
+    torch.testing.assert_close(got, [*results, *inputs[1:]])
