@@ -11,6 +11,7 @@ import pathlib
 import sys
 import time
 import warnings
+import zlib
 from typing import Any
 
 import onnxruntime
@@ -23,41 +24,61 @@ from conformance.pool import FINISHED, run_tasks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "conformance"
-PASSING = pathlib.Path(__file__).with_name("passing.txt")  # operators and captures without any other result
+# What the tests run: operators and element types of which three samples passed, with the version of torch.
+PASSING = pathlib.Path(__file__).with_name("passing.txt")
 
 
 def main() -> int:
     options = _options()
     warnings.simplefilter("ignore")
+    wanted = _passing() if options.expect else _chosen(options)
+    records = measure(wanted, options)
+    report.print_summary(records, list(wanted))
+    if options.coverage:
+        options.coverage.write_text(report.coverage(records, list(wanted), _what(options)))
+    if options.write_passing:
+        lines = (f"{op}\t{dtype}\n" for op, dtype in sorted(report.passing(records)))
+        PASSING.write_text(f"torch {_torch_version()}\n" + "".join(lines))
+    if options.expect:
+        missed = {(op, dtype) for op, dtypes in wanted.items() for dtype in dtypes} - report.passing(records)
+        for op, dtype in sorted(missed):
+            print(f"{op} of {dtype} does not pass any more")
+        return 1 if missed else 0
+    return 1 if any(record["result"] == WRONG and record["exporter"] in CAPTURES for record in records) else 0
+
+
+def _torch_version() -> str:
+    """As in 2.15: operators and their samples change from one to the next."""
+    return ".".join(torch.__version__.split(".")[:2])
+
+
+def _passing() -> dict[str, list[str]]:
+    """The operators of the list, each with its element types."""
+    head, *lines = PASSING.read_text().splitlines()
+    if head != f"torch {_torch_version()}":
+        sys.exit(f"{PASSING.name} is of {head}, and torch {_torch_version()} is installed")
+    wanted: dict[str, list[str]] = {}
+    for op, dtype in (line.split("\t") for line in lines):
+        wanted.setdefault(op, []).append(dtype)
+    return wanted
+
+
+def _chosen(options: argparse.Namespace) -> dict[str, list[str]]:
     names = deterministic_operators(BUILD / f"operators-{torch.__version__}.txt")
     if options.ops:
         patterns = options.ops.split(",")
         names = [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
         if not names:
             sys.exit(f"no operator is called {options.ops}")
-    records = measure(names, options)
-    report.print_summary(records, names)
-    if options.coverage:
-        options.coverage.write_text(report.coverage(records, names, _what(options)))
-    if options.write_passing:
-        PASSING.write_text("".join(f"{op}\t{exporter}\n" for op, exporter in sorted(report.passing(records))))
-    regressed = _regressed(records) if options.expect else set()
-    for op, exporter in sorted(regressed):
-        print(f"{op} does not pass any more, with capture {exporter!r}")
-    wrong = any(record["result"] == WRONG and record["exporter"] in CAPTURES for record in records)
-    return 1 if wrong or regressed else 0
-
-
-def _regressed(records: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    expected = {tuple(line.split("\t")) for line in PASSING.read_text().splitlines()}
-    measured = {(record["op"], record["exporter"]) for record in records}
-    return (expected & measured) - report.passing(records)
+    return {name: _dtypes(name, options) for name in names}
 
 
 def _what(options: argparse.Namespace) -> str:
-    samples = "three samples of one dtype of each operator" if options.quick else "every sample"
+    samples = "three samples" if options.three else "every sample"
+    if options.quick:
+        samples = "three samples of one element type of each operator"
     if options.fraction != 1:
-        samples = f"one in {options.fraction} of the samples"
+        samples += f", of one in {options.fraction} of the operators' element types"
     opset = f"opset {options.opset}" if options.opset else "opbridge's default opset"
     return f"{samples}, {opset}, torch {torch.__version__}, ONNX Runtime {onnxruntime.__version__}"
 
@@ -65,8 +86,9 @@ def _what(options: argparse.Namespace) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description="Runs torch.testing's operators through opbridge.")
     parser.add_argument("--ops", help="only these operators: names or patterns, separated by commas; always run anew")
+    parser.add_argument("--three", action="store_true", help="three samples: the first, the middle one and the last")
     parser.add_argument("--quick", action="store_true", help="three samples of one dtype of each operator")
-    parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of the samples")
+    parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of operators and dtypes")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="separated by commas")
     parser.add_argument("--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}")
     parser.add_argument("--peers", action="store_true", help="torch's own exporters too, for the report")
@@ -75,20 +97,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
     parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
     parser.add_argument("--coverage", type=pathlib.Path, metavar="FILE", help="write the table of operators")
-    parser.add_argument("--expect", action="store_true", help=f"fail where an operator of {PASSING.name} does not pass")
+    parser.add_argument("--expect", action="store_true", help=f"run {PASSING.name} alone, and fail unless all pass")
     parser.add_argument("--write-passing", action="store_true", help=f"write {PASSING.name}")
     options = parser.parse_args()
+    options.three |= options.quick or options.expect
     if options.peers:
         options.exporters += ",dynamo,torchscript"
     return options
 
 
-def measure(names: list[str], options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(wanted: dict[str, list[str]], options: argparse.Namespace) -> list[dict[str, Any]]:
     """Runs what is not yet in the file of this selection; returns all of the file's records that are asked for."""
-    wanted = {name: _dtypes(name, options) for name in names}
     exporters = options.exporters.split(",")
     file = _file_of(options)
-    done = [] if options.fresh or options.ops else _load(file)
+    done = [] if options.fresh or options.ops or options.expect else _load(file)
     finished = {(r["op"], r["dtype"], r["exporter"]) for r in done if r["result"] == FINISHED}
     tasks = [
         {
@@ -96,8 +118,7 @@ def measure(names: list[str], options: argparse.Namespace) -> list[dict[str, Any
             "dtype": dtype,
             "exporter": exporter,
             "opset": options.opset,
-            "samples": "quick" if options.quick else "all",
-            "fraction": options.fraction,
+            "samples": "three" if options.three else "all",
             "from": 0,
         }
         for exporter in exporters
@@ -140,12 +161,14 @@ def _key(record: dict[str, Any]) -> tuple[str, str, str, int]:
 def _dtypes(name: str, options: argparse.Namespace) -> list[str]:
     chosen = [dtype for dtype in dtypes_of(name) if dtype in options.dtypes.split(",")]
     if options.quick:
-        return next(([dtype] for dtype in QUICK_DTYPES if dtype in chosen), [])
-    return chosen
+        chosen = next(([dtype] for dtype in QUICK_DTYPES if dtype in chosen), [])
+    return [dtype for dtype in chosen if zlib.crc32(f"{name}/{dtype}".encode()) % options.fraction == 0]
 
 
 def _file_of(options: argparse.Namespace) -> pathlib.Path:
-    parts = ["ops" if options.ops else "quick" if options.quick else "full"]
+    parts = ["ops" if options.ops else "quick" if options.quick else "three" if options.three else "full"]
+    if options.expect:
+        parts = ["expected"]
     if options.fraction != 1:
         parts.append(f"{options.fraction}th")
     if options.opset:

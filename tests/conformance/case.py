@@ -47,24 +47,29 @@ class _Call(torch.nn.Module):
 def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
     """``exporter``: opbridge's captures "export" and "trace"; "dynamo" and "torchscript" for torch's own exporters."""
     model = _Call(sample).eval()
+    inputs = _copies(sample)
+    versions = [tensor._version for tensor in inputs]
     try:
         with torch.no_grad():
-            expected = pytree.tree_leaves(model(*_copies(sample)))
+            expected = pytree.tree_leaves(model(*inputs))
     except Exception as error:
         return Outcome(NOT_IN_EAGER, _first_line(error))
+    # What a call writes to its inputs is part of the result where opbridge is asked for it.
+    written = [i for i, tensor in enumerate(inputs) if tensor._version != versions[i] and exporter in CAPTURES]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
         try:
-            _export(model, tuple(_copies(sample)), path, exporter, opset)
+            _export(model, tuple(_copies(sample)), path, exporter, opset, bool(written))
         except opbridge.UnsupportedError as error:
             return Outcome(REFUSED, _reason(error))
         except Exception as error:
             return Outcome(ERROR if exporter in CAPTURES else REFUSED, _first_line(error))
         try:
-            actual = _run(path, _copies(sample))
+            actual = _run(path, _copies(sample), written)
         except Exception as error:
             return Outcome(RUNTIME_FAILURE, _first_line(error))
-        wrong = _difference(sample, actual, [leaf for leaf in expected if leaf is not None])
+        expected = [leaf for leaf in expected if leaf is not None] + [inputs[i] for i in written]
+        wrong = _difference(sample, actual, expected, written)
         return Outcome(WRONG, wrong) if wrong else Outcome(PASS, by=_made_of(path))
 
 
@@ -73,17 +78,23 @@ def _copies(sample: Sample) -> list[torch.Tensor]:
 
 
 def _export(
-    model: torch.nn.Module, args: tuple[torch.Tensor, ...], path: pathlib.Path, exporter: str, opset: int | None
+    model: torch.nn.Module,
+    args: tuple[torch.Tensor, ...],
+    path: pathlib.Path,
+    exporter: str,
+    opset: int | None,
+    writes: bool,
 ) -> None:
     with torch.no_grad():
         if exporter in CAPTURES:
-            opbridge.export(model, args, path, opset_version=opset, capture=exporter)
+            opbridge.export(model, args, path, opset_version=opset, capture=exporter, mutations_as_outputs=writes)
         else:
             dynamo = exporter == "dynamo"
             torch.onnx.export(model, args, os.fspath(path), opset_version=opset, dynamo=dynamo, verbose=False)
 
 
-def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+def _run(path: pathlib.Path, tensors: list[torch.Tensor], written: list[int]) -> list[torch.Tensor]:
+    """The results, and what the inputs ``written`` hold afterwards."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -91,10 +102,15 @@ def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     names = [value.name for value in running.get_inputs()]
     if len(names) != len(tensors):  # a peer's exporter drops inputs that are not used; their names tell the places
         tensors = [tensors[int(name.rsplit("_", 1)[-1])] for name in names]
-    return run(running, dict(zip(names, tensors, strict=True)))
+    actual = run(running, dict(zip(names, tensors, strict=True)))
+    if not written:
+        return actual
+    outputs = [value.name for value in running.get_outputs()]
+    after = [outputs.index(f"{names[i]}_out") for i in written]
+    return [tensor for i, tensor in enumerate(actual) if i not in after] + [actual[i] for i in after]
 
 
-def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any]) -> str:
+def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any], written: list[int]) -> str:
     """Why they differ; nothing where they agree."""
     if len(actual) != len(expected):
         return f"{len(actual)} outputs, PyTorch returns {len(expected)}"
@@ -111,7 +127,7 @@ def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any])
         except AssertionError as error:
             wrong = f"output {place}: " + " ".join(str(error).split())
         if e.dtype in _ROUNDED:
-            exact = exact or _in_float64(sample)
+            exact = exact or _in_float64(sample, written)
             if exact and _as_exact(a, e, _real(exact[place])):
                 continue
         elif place == 1 and not e.is_floating_point() and _names_equal_elements(sample, a, e, expected[0]):
@@ -128,7 +144,7 @@ def _real(value: Any) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
-def _in_float64(sample: Sample) -> list[Any] | None:
+def _in_float64(sample: Sample, written: list[int]) -> list[Any] | None:
     """What eager PyTorch makes of the same inputs in float64; None where it does not take them."""
     wide = [t.to(torch.float64) if t.is_floating_point() else t for t in _copies(sample)]
     wide = [t.to(torch.complex128) if t.is_complex() else t for t in wide]
@@ -137,7 +153,7 @@ def _in_float64(sample: Sample) -> list[Any] | None:
             leaves = pytree.tree_leaves(sample.call(*wide))
     except Exception:
         return None
-    return [leaf for leaf in leaves if leaf is not None]
+    return [leaf for leaf in leaves if leaf is not None] + [wide[i] for i in written]
 
 
 def _as_exact(actual: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:

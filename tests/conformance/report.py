@@ -94,8 +94,10 @@ def _results(records: Iterable[Record]) -> dict[tuple[str, str], str]:
 
 
 def passing(records: Iterable[Record]) -> set[tuple[str, str]]:
-    """Operators, each with the capture, of which every sample passes."""
-    return {(op, exporter) for (exporter, op), result in _results(records).items() if result == PASS}
+    """Operators, each with an element type, of which every case passes."""
+    records = list(records)
+    failed = {(record["op"], record["dtype"]) for record in records if record["result"] != PASS}
+    return {(record["op"], record["dtype"]) for record in records} - failed
 
 
 def coverage(records: Sequence[Record], names: Sequence[str], what: str) -> str:

@@ -1,8 +1,8 @@
 """A process that runs cases. It reads tasks from its standard input and answers each case with a line of JSON.
 
-Task: {"op", "dtype", "exporter", "opset", "samples": "all" or "quick", "from": index of the first sample to run,
-"fraction"}. Answers: {"start": index} before a case, {"sample", "result", "detail", "by", "seconds"} after it, and
-{"done": true} after the task.
+Task: {"op", "dtype", "exporter", "opset", "samples": "all" or "three", "from": index of the first sample to run}.
+Answers: {"start": index} before a case, {"sample", "result", "detail", "by", "seconds"} after it, and {"done": true}
+after the task.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import resource
 import sys
 import time
 import warnings
-import zlib
 from typing import Any
 
 MEMORY_LIMIT = 12 << 30  # of addresses: a case that asks for more fails, and the machine goes on
@@ -46,12 +45,12 @@ def _answers(task: dict[str, Any]) -> Any:
     made = samples(task["op"], task["dtype"])
     chosen = None
     try:
-        if task["samples"] == "quick":
+        if task["samples"] == "three":
             first = list(itertools.islice(made, QUICK_SAMPLES))
             chosen = quick_indices(len(first))
             made = iter(first)
         for index, sample in enumerate(made):
-            if index < task["from"] or (chosen is not None and index not in chosen) or not _selected(task, index):
+            if index < task["from"] or (chosen is not None and index not in chosen):
                 continue
             yield {"start": index}
             begin = time.monotonic()
@@ -63,11 +62,6 @@ def _answers(task: dict[str, Any]) -> Any:
     except Exception as error:  # of the database's own making of samples
         outcome = Outcome(NOT_IN_EAGER, f"{type(error).__name__}: {error}"[:200])
         yield {"sample": -1, "result": outcome.result, "detail": outcome.detail, "by": "", "seconds": 0}
-
-
-def _selected(task: dict[str, Any], index: int) -> bool:
-    key = f"{task['op']}/{task['dtype']}/{index}"
-    return zlib.crc32(key.encode()) % task["fraction"] == 0
 
 
 if __name__ == "__main__":
