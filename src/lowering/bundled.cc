@@ -10,6 +10,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_adaptive_pooling(registry);
   lowering::register_arithmetic(registry);
   lowering::register_attention(registry);
+  lowering::register_backward(registry);
   lowering::register_bitwise(registry);
   lowering::register_calculus(registry);
   lowering::register_cast(registry);
@@ -40,6 +41,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_sampling(registry);
   lowering::register_searching(registry);
   lowering::register_shape(registry);
+  lowering::register_shuffling(registry);
   lowering::register_sorting(registry);
   lowering::register_special(registry);
   lowering::register_stacking(registry);

@@ -1,7 +1,9 @@
 // Differences and integrals along a dim.
 #include <fmt/format.h>
 
+#include <array>
 #include <limits>
+#include <numeric>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -72,6 +74,119 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
   return g.cast(g.op("Mul", sum, g.scalar_like(sum, dx / 2)), type);
 }
 
+// Where the samples of an axis lie: `distance` apart, or at `places`.
+struct Spacing {
+  double distance = 1;
+  std::optional<Value> places;
+};
+
+// A sum of neighbours along an axis: `begin`, `end` and a weight for each.
+struct Term {
+  int64_t begin, end;
+  Value weight;
+};
+
+// Derivatives along `axis`: of the parabola through three neighbours, at the two ends of the line through two
+// of them where `edge_order` is 1.
+Value derivative(GraphBuilder& g, Value x, int64_t axis, const Spacing& spacing, int64_t edge_order) {
+  const auto weighted = [&](std::initializer_list<Term> terms) {
+    Value sum;
+    for (const Term& term : terms) {
+      Value part = g.op("Mul", g.slice(x, axis, term.begin, term.end), g.cast(term.weight, x.element_type()));
+      sum = sum ? g.op("Add", sum, part) : part;
+    }
+    return sum;
+  };
+  const auto number = [&](double value) { return g.scalar_like(x, value / spacing.distance); };
+  if (!spacing.places) {
+    Value inside = weighted({{2, kEnd, number(0.5)}, {0, -2, number(-0.5)}});
+    if (edge_order == 1) {
+      return g.concat({weighted({{1, 2, number(1)}, {0, 1, number(-1)}}), inside,
+                       weighted({{-1, kEnd, number(1)}, {-2, -1, number(-1)}})},
+                      axis);
+    }
+    return g.concat({weighted({{0, 1, number(-1.5)}, {1, 2, number(2)}, {2, 3, number(-0.5)}}), inside,
+                     weighted({{-3, -2, number(0.5)}, {-2, -1, number(-2)}, {-1, kEnd, number(1.5)}})},
+                    axis);
+  }
+  // Steps as wide as the axis is long, less one, which broadcast along the others. The weights have the type
+  // of the places, as in PyTorch.
+  const ElementType given = spacing.places->element_type();
+  const ElementType of_places = is_floating_point(given) ? kernel_type(given) : ElementType::float32;
+  std::vector<int64_t> behind(x.rank() - axis - 1);
+  std::iota(behind.begin(), behind.end(), 1);
+  Value steps = differences(g, g.cast(*spacing.places, of_places), 0);
+  const auto step = [&](int64_t begin, int64_t end) {
+    return g.unsqueeze(g.slice(steps, 0, begin, end), behind);
+  };
+  // The weights of three neighbours `a` and `b` apart in the slope at the first, second or third of them.
+  const auto slope = [&](Value a, Value b, int at, std::array<std::pair<int64_t, int64_t>, 3> of) {
+    Value both = g.op("Add", a, b);
+    const auto ratio = [&](Value over, Value under) { return g.op("Div", over, under); };
+    const auto negative = [&](Value value) { return g.op("Neg", value); };
+    const auto product = [&](Value one, Value other) { return g.op("Mul", one, other); };
+    Value one = g.scalar(1, of_places), first, second, third;
+    if (at == 0) {
+      first = negative(g.op("Add", ratio(one, a), ratio(one, both)));
+      second = ratio(both, product(a, b));
+      third = negative(ratio(a, product(b, both)));
+    } else if (at == 1) {
+      first = negative(ratio(b, product(a, both)));
+      second = ratio(g.op("Sub", b, a), product(a, b));
+      third = ratio(a, product(b, both));
+    } else {
+      first = ratio(b, product(a, both));
+      second = negative(ratio(both, product(a, b)));
+      third = g.op("Add", ratio(one, b), ratio(one, both));
+    }
+    return weighted({{of[0].first, of[0].second, first},
+                     {of[1].first, of[1].second, second},
+                     {of[2].first, of[2].second, third}});
+  };
+  Value inside = slope(step(0, -1), step(1, kEnd), 1, {{{0, -2}, {1, -1}, {2, kEnd}}});
+  if (edge_order == 2) {
+    return g.concat({slope(step(0, 1), step(1, 2), 0, {{{0, 1}, {1, 2}, {2, 3}}}), inside,
+                     slope(step(-2, -1), step(-1, kEnd), 2, {{{-3, -2}, {-2, -1}, {-1, kEnd}}})},
+                    axis);
+  }
+  Value one = g.scalar(1, of_places), first = g.op("Div", one, step(0, 1)),
+        last = g.op("Div", one, step(-1, kEnd));
+  return g.concat({weighted({{1, 2, first}, {0, 1, g.op("Neg", first)}}), inside,
+                   weighted({{-1, kEnd, last}, {-2, -1, g.op("Neg", last)}})},
+                  axis);
+}
+
+// aten::gradient in all its overloads: (self, spacing, dim, edge_order), some without spacing. Spacing is one
+// number for all dims, or a number or a tensor of places for each; without dims it is along all of them.
+std::vector<Value> gradient(const SymbolicCall& call) {
+  using namespace symbolic_detail;
+  GraphBuilder& g = call.g;
+  const size_t dims_at = call.arguments.size() - 2;
+  Value self = decode_value(call, 0);
+  std::vector<Spacing> spacings;
+  if (dims_at == 2 && std::holds_alternative<std::vector<ir::Value*>>(*call.arguments[1])) {
+    for (Value places : decode_values(call, 1)) spacings.push_back({1, places});
+  } else if (dims_at == 2) {
+    for (double distance : decode_doubles(call, 1).value_or(std::vector{1.0}))
+      spacings.push_back({distance, std::nullopt});
+  } else {
+    spacings.emplace_back();
+  }
+  std::vector<int64_t> all(self.rank());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int64_t> dims = decode_ints(call, dims_at).value_or(all);
+
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  std::vector<Value> results;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const Spacing& spacing = spacings.size() == 1 ? spacings[0] : spacings.at(i);
+    const int64_t axis = wrap_axis(dims[i], self.rank()), edge_order = *decode_int(call, dims_at + 1);
+    results.push_back(g.cast(derivative(g, x, axis, spacing, edge_order), type));
+  }
+  return results;
+}
+
 }  // namespace
 
 void register_calculus(SymbolicRegistry& registry) {
@@ -91,6 +206,17 @@ void register_calculus(SymbolicRegistry& registry) {
        [cumulative](GraphBuilder& g, Value y, Value x, int64_t dim) {
          return trapezoid(g, y, x, 1, dim, cumulative);
        });
+  }
+  for (const char* arguments :
+       {"scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None", "array(Tensor self, *, int[] dim",
+        "scalararray(Tensor self, *, Scalar spacing, int[] dim",
+        "scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None",
+        "scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim",
+        "tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None",
+        "tensorarray(Tensor self, *, Tensor[] spacing, int[] dim"}) {
+    OperatorSchema schema =
+        parse_schema(fmt::format("aten::gradient.{}, int edge_order=1) -> Tensor[]", arguments));
+    registry.add(Symbolic{schema.key(), std::move(schema), Since{13}, Origin::bundled, gradient});
   }
 }
 

@@ -31,11 +31,13 @@ Value diag_embed(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int6
 }
 
 // Of a matrix: rows and columns laid in one, the next element is a row and a column away.
-Value diagonal(GraphBuilder& g, Value self, int64_t offset) {
-  const Dim &rows = self.dim(0), &columns = self.dim(1), &length = g.result().dims->at(0);
+Value diagonal(GraphBuilder& g, Value self, int64_t offset, const Dim& length) {
+  const Dim &rows = self.dim(0), &columns = self.dim(1);
   const Dim first = offset >= 0 ? Dim(offset) : Dim(-offset) * columns, step = columns + Dim(1);
-  return g.op("Slice", g.reshape(self, {rows * columns}), g.sizes({first}), g.sizes({first + length * step}),
-              g.ints({0}), g.sizes({step}));
+  Value result = g.op("Slice", g.reshape(self, {rows * columns}), g.sizes({first}),
+                      g.sizes({first + length * step}), g.ints({0}), g.sizes({step}));
+  result.get()->type = ir::TensorType{self.element_type(), std::vector{length}};
+  return result;
 }
 
 Value block_diagonal(GraphBuilder& g, std::vector<Value> blocks) {
@@ -61,8 +63,14 @@ void register_diagonal(SymbolicRegistry& registry) {
      diag_embed);
   on("aten::diag(Tensor self, int diagonal=0) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, int64_t offset) {
-       return self.rank() == 1 ? diag_embed(g, self, offset, 0, 1) : diagonal(g, self, offset);
+       if (self.rank() == 1) return diag_embed(g, self, offset, 0, 1);
+       return diagonal(g, self, offset, g.result().dims->at(0));
      });
+  on("aten::trace(Tensor self) -> Tensor", Since{13}, [](GraphBuilder& g, Value self) {
+    return in_kernel_type(g, self, [&](Value x) {
+      return g.reduce("ReduceSum", diagonal(g, x, 0, min(x.dim(0), x.dim(1))), {0}, false);
+    });
+  });
   on("aten::diagflat(Tensor self, int offset=0) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, int64_t offset) {
        return diag_embed(g, g.reshape(self, {element_count(self)}), offset, 0, 1);

@@ -3,6 +3,8 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/indexing.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -69,10 +71,28 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   return {g.cast(result, type), Value(), Value(), Value()};
 }
 
+// The rows at `indices` that are longer than `longest`, by the norm of order `order`, scaled to that length.
+Value embedding_renorm(GraphBuilder& g, Value weight, Value indices, double longest, double order) {
+  return in_kernel_type(g, weight, [&](Value x) {
+    const Dim count = element_count(indices);
+    indices = g.cast(g.reshape(indices, std::vector{count}), ElementType::int64);
+    Value rows = g.gather(x, indices, 0);
+    Value length = vector_norm(g, rows, order, std::vector<int64_t>{1}, true);
+    // The small number that PyTorch adds.
+    Value factor = g.op("Div", g.scalar_like(x, longest), g.op("Add", length, g.scalar_like(x, 1e-7)));
+    Value longer = g.op("Greater", length, g.scalar_like(x, longest));
+    factor = g.op("Where", longer, factor, g.scalar_like(x, 1));
+    return scatter_rows(g, x, 0, indices, g.op("Mul", rows, factor));
+  });
+}
+
 }  // namespace
 
 void register_embedding_bag(SymbolicRegistry& registry) {
   auto on = add(registry);
+
+  on("aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
+     Since{11}, embedding_renorm);
 
   on("aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
      "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> "

@@ -1,5 +1,6 @@
 // Elements in the reverse order.
 #include <limits>
+#include <numeric>
 
 #include "lowering/add.h"
 
@@ -16,6 +17,18 @@ Value flip(GraphBuilder& g, Value self, std::vector<int64_t> dims) {
   return self;
 }
 
+// Quarter turns from the first of `dims` to the second.
+Value rot90(GraphBuilder& g, Value self, int64_t turns, std::vector<int64_t> dims) {
+  dims = wrap_axes(dims, self.rank());
+  turns = (turns % 4 + 4) % 4;
+  if (turns == 0) return self;
+  if (turns == 2) return flip(g, self, dims);
+  std::vector<int64_t> order(self.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order.at(dims.at(0)), order.at(dims.at(1)));
+  return g.transpose(flip(g, self, {turns == 1 ? dims[1] : dims[0]}), std::move(order));
+}
+
 }  // namespace
 
 void register_flipping(SymbolicRegistry& registry) {
@@ -26,6 +39,7 @@ void register_flipping(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self) { return flip(g, self, {0}); });
   on("aten::fliplr(Tensor self) -> Tensor", Since{10},
      [](GraphBuilder& g, Value self) { return flip(g, self, {1}); });
+  on("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", Since{10}, rot90);
 }
 
 }  // namespace opbridge::lowering

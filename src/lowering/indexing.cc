@@ -111,6 +111,17 @@ Indices read_indices(GraphBuilder& g, Value& self, const std::vector<std::option
   return result;
 }
 
+std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
+                                                  std::vector<std::optional<Value>> given) {
+  for (size_t axis = 0; axis < given.size(); ++axis) {
+    if (!given[axis] || is_mask(*given[axis])) continue;
+    const Dim& size = self.dim(static_cast<int64_t>(axis));
+    Value index = g.cast(*given[axis], ElementType::int64);
+    given[axis] = g.op("Min", g.op("Max", index, g.size(Dim(0) - size)), g.size(size - Dim(1)));
+  }
+  return given;
+}
+
 namespace {
 
 Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
@@ -203,6 +214,15 @@ void register_indexing(SymbolicRegistry& registry) {
        return g.gather(weight, indices, 0);
      });
   on("aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{12}, index);
+  on("aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{12}, index);
+  on("aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
+     Since{12},
+     [](GraphBuilder& g, Value self, Value mask, std::vector<std::optional<Value>> given, Scalar fill) {
+       const ElementType type = self.element_type();
+       if (element_count(self).is(0)) return filled(g, *g.result().dims, fill, type);
+       Value found = index(g, self, clamped_indices(g, self, std::move(given)));
+       return g.op("Where", g.cast(mask, ElementType::boolean), found, g.scalar(fill, type));
+     });
   on("aten::index_select(Tensor self, int dim, Tensor index) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Value indices) {
        if (self.rank() == 0) return self;

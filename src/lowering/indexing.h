@@ -56,6 +56,10 @@ Value scatter_nd(GraphBuilder& g, Value data, Value indices, Value updates,
 Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value src,
                    Reduction reduction = Reduction::none);
 
+// The indices with places that are no places of their axes moved to the nearest one.
+std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
+                                                  std::vector<std::optional<Value>> given);
+
 // The permutation that takes back another.
 std::vector<int64_t> inverse(const std::vector<int64_t>& order);
 

@@ -261,6 +261,13 @@ void register_indexing_write(SymbolicRegistry& registry) {
      Since{11}, [](GraphBuilder& g, Value self, Given given, Value values, bool accumulate, Ignored) {
        return index_put(g, self, std::move(given), values, accumulate);
      });
+  on("aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, "
+     "Tensor values) -> Tensor",
+     Since{16}, [](GraphBuilder& g, Value self, Value mask, Given given, Value values) {
+       if (element_count(self).is(0)) return self;
+       Value counted = g.op("Where", g.cast(mask, ElementType::boolean), values, g.scalar_like(values, 0));
+       return index_put(g, self, clamped_indices(g, self, std::move(given)), counted, true);
+     });
   on("aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
      Since{16}, index_add);
   on("aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Since{11},

@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
+#include <numeric>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -47,6 +50,89 @@ Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Va
   Value rows = g.reshape(g.op("MatMul", a, matrix), dims);  // (…, out, in of b)
   Value result = g.squeeze(g.op("MatMul", rows, g.unsqueeze(b, {-1})), {-1});
   return bias ? g.op("Add", result, *bias) : result;
+}
+
+// The sum over the dims `of_self` of the one and `of_other` of the other, pair by pair; of a pair, one may be
+// of size 1.
+Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> of_self,
+                std::vector<int64_t> of_other) {
+  const ElementType type = g.result().element_type;
+  self = operand(g, self, type);
+  other = operand(g, other, type);
+  of_self = wrap_axes(of_self, self.rank());
+  of_other = wrap_axes(of_other, other.rank());
+  Dim terms(1);
+  for (size_t i = 0; i < of_self.size(); ++i) {
+    const Dim &a = self.dim(of_self[i]), &b = other.dim(of_other[i]);
+    if (a.is(1) && !b.is(1)) {
+      other = g.reduce("ReduceSum", other, {of_other[i]}, true);
+    } else if (b.is(1) && !a.is(1)) {
+      self = g.reduce("ReduceSum", self, {of_self[i]}, true);
+    } else {
+      terms = terms * a;
+    }
+  }
+  const auto as_matrix = [&](Value value, const std::vector<int64_t>& summed, bool summed_first) {
+    std::vector<int64_t> order;
+    Dim kept(1);
+    for (int64_t axis = 0; axis < value.rank(); ++axis) {
+      if (std::ranges::find(summed, axis) != summed.end()) continue;
+      order.push_back(axis);
+      kept = kept * value.dim(axis);
+    }
+    order.insert(summed_first ? order.begin() : order.end(), summed.begin(), summed.end());
+    value = g.transpose(value, std::move(order));
+    return summed_first ? g.reshape(value, {terms, kept}) : g.reshape(value, {kept, terms});
+  };
+  if (terms.is(0)) return filled(g, *g.result().dims, 0, type);
+  Value product = g.op("MatMul", as_matrix(self, of_self, false), as_matrix(other, of_other, true));
+  return g.cast(g.reshape(product, *g.result().dims), type);
+}
+
+// The equation with a letter for each dim of an ellipsis, the same from the last dim on: what its ellipses
+// stand for need not be equally many dims in PyTorch, nor among those of the result.
+std::string spelled_out(GraphBuilder& g, const std::string& equation, std::span<const Value> tensors) {
+  constexpr std::string_view dots = "...";
+  const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  std::string names;
+  for (char letter : std::string_view("zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA")) {
+    if (equation.find(letter) == equation.npos) names.insert(names.begin(), letter);
+  }
+  const size_t arrow = equation.find("->");
+  std::string result, left = equation.substr(0, arrow), letters;
+  size_t most = 0;
+  for (const Value& tensor : tensors) {
+    std::string term = left.substr(0, left.find(','));
+    left.erase(0, std::min(left.size(), term.size() + 1));
+    const auto named = static_cast<size_t>(std::ranges::count_if(term, is_letter));
+    const size_t place = term.find(dots), hidden = tensor.rank() - named;
+    if (place != term.npos) {
+      if (hidden > names.size()) g.refuse("there are not enough letters for all dims");
+      term.replace(place, dots.size(), names.substr(names.size() - hidden));
+      most = std::max(most, hidden);
+    }
+    std::ranges::copy_if(term, std::back_inserter(letters), is_letter);
+    result += (result.empty() ? "" : ",") + term;
+  }
+  const std::string shared = names.substr(names.size() - most);
+  if (arrow != equation.npos) {
+    std::string right = equation.substr(arrow);
+    if (const size_t place = right.find(dots); place != right.npos) right.replace(place, dots.size(), shared);
+    return result + right;
+  }
+  // Where no result is written: these dims, and each letter that comes once, by the alphabet.
+  std::string once;
+  std::ranges::sort(letters);
+  for (char letter : letters) {
+    if (std::ranges::count(letters, letter) == 1 && shared.find(letter) == shared.npos) once += letter;
+  }
+  return result + "->" + shared + once;
+}
+
+Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) {
+  if (equation.find('.') != equation.npos) equation = spelled_out(g, equation, tensors);
+  for (Value& tensor : tensors) tensor = operand(g, tensor, g.result().element_type);
+  return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
 }
 
 }  // namespace
@@ -115,25 +201,17 @@ void register_linear(SymbolicRegistry& registry) {
        Value outer = g.op("Mul", g.unsqueeze(operand(g, a, type), {1}), operand(g, b, type));
        return add_scaled(g, self, outer, beta, alpha);
      });
-  // ONNX does not broadcast what an ellipsis stands for.
+  for (const char* name : {"outer", "ger"}) {
+    on(fmt::format("aten::{}(Tensor self, Tensor vec2) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, Value self, Value other) {
+         return elementwise(g, "Mul", {g.unsqueeze(self, {1}), other});
+       });
+  }
+  on("aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", Since{9},
+     tensordot);
   on("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", Since{12},
      [](GraphBuilder& g, std::string equation, std::vector<Value> tensors, Ignored) {
-       const ElementType type = g.result().element_type;
-       std::optional<size_t> dots;  // dims that the ellipses stand for
-       std::string_view rest = equation;
-       for (Value& tensor : tensors) {
-         const std::string_view term = rest.substr(0, rest.find_first_of(",-"));
-         rest.remove_prefix(std::min(rest.size(), term.size() + 1));
-         if (term.find("...") != term.npos) {
-           const auto letters =
-               static_cast<size_t>(std::ranges::count_if(term, [](char c) { return std::isalpha(c); }));
-           if (dots && *dots != tensor.rank() - letters)
-             g.refuse("ellipses that stand for different numbers of dims; write the dims as letters");
-           dots = tensor.rank() - letters;
-         }
-         tensor = operand(g, tensor, type);
-       }
-       return g.cast(g.op("Einsum", tensors, attr("equation", equation)), type);
+       return einsum(g, std::move(equation), std::move(tensors));
      });
 }
 

@@ -1,4 +1,6 @@
 // Sampling at places that are themselves data.
+#include <fmt/format.h>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -62,9 +64,12 @@ Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bo
 void register_sampling(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  on("aten::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
-     "bool align_corners) -> Tensor",
-     Since{16}, grid_sampler);
+  for (const char* name : {"grid_sampler", "grid_sampler_2d", "grid_sampler_3d"}) {
+    on(fmt::format("aten::{}(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
+                   "bool align_corners) -> Tensor",
+                   name),
+       Since{16}, grid_sampler);
+  }
   on("aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", Since{9},
      affine_grid);
 }

@@ -65,6 +65,12 @@ Value stack(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {
   return g.concat(std::move(tensors), dim);
 }
 
+Value repeat(GraphBuilder& g, Value self, const std::vector<Dim>& repeats) {
+  std::vector<Dim> dims = self.dims();
+  dims.insert(dims.begin(), repeats.size() - dims.size(), Dim(1));
+  return repeats.empty() ? self : g.op("Tile", g.reshape(self, dims), g.sizes(repeats));
+}
+
 Value roll_axis(GraphBuilder& g, Value self, const Dim& shift, int64_t axis) {
   const Dim& size = self.dim(axis);
   if (size.is(0)) return self;
@@ -94,12 +100,17 @@ struct Padding {
   Dim before, after;
 };
 
-Value shortened(GraphBuilder& g, Value self, Padding& amounts) {
+// Splits off the amounts that shorten.
+Padding shortening_of(Padding& amounts) {
   auto cut = [](Dim& amount) {
     if (!amount.is_static() || amount.value() >= 0) return Dim(0);
     return Dim(0) - std::exchange(amount, Dim(0));
   };
-  const Dim start = cut(amounts.before), end = self.dim(amounts.axis) - cut(amounts.after);
+  return {amounts.axis, cut(amounts.before), cut(amounts.after)};
+}
+
+Value shortened(GraphBuilder& g, Value self, const Padding& amounts) {
+  const Dim start = amounts.before, end = self.dim(amounts.axis) - amounts.after;
   if (start.is(0) && end == self.dim(amounts.axis)) return self;
   std::vector<Dim> dims = self.dims();
   dims[amounts.axis] = end - start;
@@ -129,21 +140,28 @@ Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
 Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::string& mode, double value) {
   if (g.opset() < 11) g.refuse("padding needs opset 11");
   const int64_t rank = self.rank();
-  std::vector<Dim> pads(2 * rank, Dim(0));
+  std::vector<Dim> pads(2 * rank, Dim(0)), dims = self.dims();
+  std::vector<Padding> shortenings;
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {
     Padding amounts{rank - 1 - static_cast<int64_t>(i / 2), pad[i], pad[i + 1]};
-    self = shortened(g, self, amounts);
+    shortenings.push_back(shortening_of(amounts));
     if (mode == "circular") {
-      self = wrapped_around(g, self, amounts);
+      self = wrapped_around(g, shortened(g, self, shortenings.back()), amounts);
     } else {
       pads.at(amounts.axis) = amounts.before;
       pads.at(rank + amounts.axis) = amounts.after;
+      dims.at(amounts.axis) = dims[amounts.axis] + amounts.before + amounts.after;
     }
   }
-  if (std::ranges::all_of(pads, [](const Dim& amount) { return amount.is(0); })) return self;
-  if (mode != "constant")
-    return g.op("Pad", self, g.sizes(pads), attr("mode", mode == "replicate" ? "edge" : mode));
-  return g.op("Pad", self, g.sizes(pads), g.scalar_like(self, value), attr("mode", mode));
+  if (mode == "circular") return self;
+  // What is cut off at one end is still what the other end continues.
+  if (std::ranges::any_of(pads, [](const Dim& amount) { return !amount.is(0); })) {
+    const Value number = mode == "constant" ? g.scalar_like(self, value) : Value();
+    self = g.op("Pad", self, g.sizes(pads), number, attr("mode", mode == "replicate" ? "edge" : mode));
+    self.get()->type = ir::TensorType{self.element_type(), dims};
+  }
+  for (const Padding& amounts : shortenings) self = shortened(g, self, amounts);
+  return self;
 }
 
 }  // namespace
@@ -167,6 +185,7 @@ void register_shape(SymbolicRegistry& registry) {
   on("aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
   on("aten::squeeze(Tensor(a) self) -> Tensor(a)", Since{9}, to_result_shape);
+  on("aten::ravel(Tensor(a) self) -> Tensor(a)", Since{9}, to_result_shape);
   for (const char* line : {"aten::squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
                            "aten::squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
@@ -190,10 +209,12 @@ void register_shape(SymbolicRegistry& registry) {
   on("aten::expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return g.expand(self, *g.result().dims); });
   on("aten::repeat(Tensor self, SymInt[] repeats) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self, std::vector<Dim> repeats) {
-       std::vector<Dim> dims = self.dims();
-       dims.insert(dims.begin(), repeats.size() - dims.size(), Dim(1));
-       return repeats.empty() ? self : g.op("Tile", g.reshape(self, dims), g.sizes(repeats));
+     [](GraphBuilder& g, Value self, Dims repeats) { return repeat(g, self, repeats); });
+  on("aten::tile(Tensor self, SymInt[] dims) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Dims repeats) {
+       const auto rank = static_cast<size_t>(self.rank());
+       if (repeats.size() < rank) repeats.insert(repeats.begin(), rank - repeats.size(), Dim(1));
+       return repeat(g, self, repeats);
      });
   on("aten::broadcast_tensors(Tensor[] tensors) -> Tensor[]", Since{9},
      [](GraphBuilder& g, std::vector<Value> tensors) {

@@ -1,6 +1,8 @@
 // Joining and cutting by the names that NumPy gave them, and products of index sets.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -40,6 +42,44 @@ std::vector<Value> cut(GraphBuilder& g, Value self, int64_t dim) {
   std::vector<Dim> parts;
   for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
   return g.split(self, dim, parts);
+}
+
+// Each tensor cut along `dim` into `chunks` parts, zeros behind the last; first parts of all in a row, then
+// second parts, …
+Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, int64_t chunks) {
+  std::vector<Value> rows;
+  for (Value tensor : tensors) {
+    const int64_t axis = wrap_axis(dim, tensor.rank());
+    const Dim length = floor_div(tensor.dim(axis) + Dim(chunks - 1), Dim(chunks));
+    const Dim missing = length * Dim(chunks) - tensor.dim(axis);
+    std::vector<Dim> dims(tensor.dims().begin(), tensor.dims().begin() + axis);
+    Dim row = length;
+    for (int64_t i = axis + 1; i < tensor.rank(); ++i) row = row * tensor.dim(i);
+    if (!missing.is(0)) {
+      std::vector<Dim> pads(2 * tensor.rank(), Dim(0));
+      pads[tensor.rank() + axis] = missing;
+      tensor = g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, 0));
+    }
+    dims.insert(dims.end(), {Dim(chunks), row});
+    rows.push_back(g.reshape(tensor, dims));
+  }
+  return joined(g, std::move(rows), -1);
+}
+
+// Cut along `dim` where `places` says, which count from the end where they are negative.
+std::vector<Value> cut_at(GraphBuilder& g, Value self, Value places, int64_t dim) {
+  dim = wrap_axis(dim, self.rank());
+  if (places.rank() == 0) g.refuse("a number of parts that is data; pass it as a Python number");
+  std::vector<Value> parts;
+  Value begin = g.ints({0});
+  for (size_t i = 0; i < g.result_count(); ++i) {
+    const auto place = static_cast<int64_t>(i);
+    const bool last = i + 1 == g.result_count();
+    Value end = last ? g.ints({std::numeric_limits<int64_t>::max()}) : g.slice(places, 0, place, place + 1);
+    parts.push_back(g.slice(self, dim, begin, end));
+    begin = end;
+  }
+  return parts;
 }
 
 Value cartesian_product(GraphBuilder& g, std::vector<Value> tensors) {
@@ -162,6 +202,11 @@ void register_stacking(SymbolicRegistry& registry) {
         "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored, int64_t dim) { return cut(g, self, dim); });
   }
+
+  on("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, "
+     "int dim=0) -> Tensor(a)[]",
+     Since{10}, cut_at);
+  on("aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Since{11}, chunks_joined);
 
   on("aten::cartesian_prod(Tensor[] tensors) -> Tensor", Since{9}, cartesian_product);
   on("aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", Since{9},

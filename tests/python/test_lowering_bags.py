@@ -77,3 +77,12 @@ def test_sum_to_size():
 
 def test_one_hot_of_a_number():
     check(lambda x: F.one_hot(x, 5), torch.tensor(3))
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.5])
+def test_rows_of_bounded_length(order):
+    check(
+        lambda table, places: torch.ops.aten.embedding_renorm(table, places, 1.5, order),
+        torch.randn(6, 4),
+        torch.tensor([[0, 5], [2, 5]]),
+    )

@@ -38,3 +38,22 @@ def test_types(dtype):
 
 def test_one_element():
     check(DIFFERENCES | {"trapezoid": torch.trapezoid}, torch.ones(1, 1))
+
+
+@pytest.mark.parametrize("edge_order", [1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bfloat16])
+def test_gradient(dtype, edge_order):
+    places = [torch.tensor([0.0, 1, 3, 4.5]), torch.tensor([2.0, 3, 3.5, 5, 8])]
+    if dtype == torch.float64:
+        places = [of_axis.double() for of_axis in places]
+    functions = {
+        "plain": lambda x: torch.gradient(x, edge_order=edge_order),
+        "spacing": lambda x: torch.gradient(x, spacing=2.5, edge_order=edge_order),
+        "one dim": lambda x: torch.gradient(x, spacing=2.0, dim=-1, edge_order=edge_order),
+        "spacings": lambda x: torch.gradient(x, spacing=[0.5, 2.0], dim=[1, 0], edge_order=edge_order),
+        "places": lambda x: torch.gradient(x, spacing=places, edge_order=edge_order),
+        "places of one": lambda x: torch.gradient(x, spacing=places[1:], dim=1, edge_order=edge_order),
+    }
+    # PyTorch computes bfloat16 step by step.
+    tolerance = {"rtol": 0.1, "atol": 0.1} if dtype == torch.bfloat16 else {}
+    check(functions, (torch.randn(4, 5) * 9).to(dtype), **tolerance)

@@ -31,3 +31,9 @@ def test_sizes_that_change():
         "diag_embed": lambda x: torch.diag_embed(x, -1),
     }
     check(functions, torch.randn(3, 4), dynamic=[{0: rows, 1: columns}], also=[(torch.randn(5, 6),)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.uint8, torch.float16])
+def test_trace(dtype):
+    x = torch.randint(0, 4, (3, 5)).to(dtype)
+    check({"wide": torch.trace, "high": lambda x: torch.trace(x.t()), "none": lambda x: torch.trace(x[:0])}, x)

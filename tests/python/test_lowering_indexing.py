@@ -198,3 +198,24 @@ def test_older_opsets():
     functions = {"index": lambda x: x[I, :, I], "put": put(I, I), "slice": lambda x: x.slice_scatter(x[:, 1:], 1, 1)}
     check(functions, X, opset=13)
     check({"add": put(I, accumulate=True), **functions}, X, opset=17)
+
+
+@pytest.mark.parametrize("size", [0, 2, 9])
+def test_nonzero_static(size):
+    functions = {
+        "places": lambda x: torch.nonzero_static(x, size=size),
+        "filled": lambda x: torch.nonzero_static(x[0] > 1, size=size, fill_value=7),
+        "of a number": lambda x: torch.nonzero_static(x[0, 0], size=size),
+    }
+    check(functions, torch.tensor([[0, 2, 0], [1, 0, 3]]), also=[(torch.ones(2, 3, dtype=torch.int64),)])
+
+
+def test_indices_under_a_mask():
+    places = torch.tensor([0, 3, -9, 1])
+    functions = {
+        "read": lambda x, places: torch.ops.aten._unsafe_masked_index(x, places.abs() < 3, [places, None], 5.0),
+        "add": lambda x, places: torch.ops.aten._unsafe_masked_index_put_accumulate(
+            x, (places.abs() < 3)[:, None], [places, None], x[places.clamp(-3, 2)]
+        ),
+    }
+    check(functions, torch.randn(3, 4), places)

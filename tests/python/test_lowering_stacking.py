@@ -81,3 +81,37 @@ def test_repeat():
         dynamic=({0: torch.export.Dim.DYNAMIC},),
         also=[(torch.randn(4, 3),)],
     )
+
+
+def test_tile():
+    check(
+        {
+            "fewer": lambda x: x.tile(2),
+            "more": lambda x: x.tile((2, 1, 3)),
+            "none": lambda x: x.tile(()),
+            "ravel": lambda x: torch.ravel(x.t()),
+            "by size": lambda x: x.tile((1, x.shape[0])),
+        },
+        torch.randn(2, 3),
+        dynamic=({0: torch.export.Dim.DYNAMIC},),
+        also=[(torch.randn(4, 3),)],
+    )
+
+
+@pytest.mark.parametrize("turns", [-1, 0, 1, 2, 3, 6])
+def test_quarter_turns(turns):
+    check(lambda x: torch.rot90(x, turns, (0, -1)), torch.arange(24).reshape(2, 3, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_chunk_cat(dtype):
+    x = torch.randn(3, 4, 2, dtype=dtype)
+    check(lambda x: torch._chunk_cat([x, x[:2, 1:], x[:, :, 0]], 0, 2), x)
+    check(lambda x: torch._chunk_cat([x, x[:, :1]], -2, 3), x)
+
+
+def test_split_at_places_in_a_tensor():
+    places = torch.tensor([1, -1])
+    check(lambda x, places: torch.tensor_split(x, places, 1), torch.randn(2, 5), places, also=[
+        (torch.randn(2, 5), torch.tensor([4, 2]))
+    ])  # fmt: skip

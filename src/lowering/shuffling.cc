@@ -1,0 +1,56 @@
+// Channels that change their order, or places with pixels.
+#include "lowering/add.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// Channels that were in `groups` rows lie in as many columns.
+Value channel_shuffle(GraphBuilder& g, Value self, const Dim& groups) {
+  const std::vector<Dim> dims = self.dims();
+  std::vector<Dim> grouped = dims;
+  grouped[1] = floor_div(dims[1], groups);
+  grouped.insert(grouped.begin() + 1, groups);
+  std::vector<int64_t> order(grouped.size());
+  for (size_t axis = 0; axis < order.size(); ++axis) order[axis] = static_cast<int64_t>(axis);
+  std::swap(order[1], order[2]);
+  return g.reshape(g.transpose(g.reshape(self, grouped), order), dims);
+}
+
+// (…, channels * factor², height, width) to (…, channels, height * factor, width * factor), or back.
+Value pixel_shuffle(GraphBuilder& g, Value self, int64_t factor, bool back) {
+  if (!back && self.rank() == 4 && self.element_type() == ElementType::float32)
+    return g.op("DepthToSpace", self, attr("blocksize", factor), attr("mode", "CRD"));
+  const int64_t batch_axes = self.rank() - 3;
+  const std::vector<Dim>& result = *g.result().dims;
+  const std::vector<Dim>& small = back ? result : self.dims();  // with more channels
+  const std::vector<Dim>& large = back ? self.dims() : result;
+  const Dim side(factor);
+  std::vector<Dim> split(large.begin(), large.begin() + batch_axes + 1);
+  std::vector<int64_t> order(batch_axes + 1);
+  for (int64_t axis = 0; axis <= batch_axes; ++axis) order[axis] = axis;
+  const int64_t first = batch_axes + 1;
+  const Dim &height = small[first], &width = small[first + 1];
+  if (back) {
+    split.insert(split.end(), {height, side, width, side});
+    order.insert(order.end(), {first + 1, first + 3, first, first + 2});
+  } else {
+    split.insert(split.end(), {side, side, height, width});
+    order.insert(order.end(), {first + 2, first, first + 3, first + 1});
+  }
+  return g.reshape(g.transpose(g.reshape(self, split), order), result);
+}
+
+}  // namespace
+
+void register_shuffling(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor", Since{9}, channel_shuffle);
+  on("aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", Since{9}, channel_shuffle);
+  on("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, int64_t factor) { return pixel_shuffle(g, self, factor, false); });
+  on("aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, int64_t factor) { return pixel_shuffle(g, self, factor, true); });
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,56 @@
+"""Products of vectors, of tensors along chosen dims, and by Einstein's convention."""
+
+import pytest
+import torch
+from lowering_check import check
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16])
+def test_outer_products(dtype):
+    functions = {
+        "outer": torch.outer,
+        "ger": torch.ger,
+        "promoted": lambda a, b: torch.outer(a, b.double()),
+        "tensordot": lambda a, b: torch.tensordot(a.reshape(2, 3), b.reshape(3, 1), 1),
+        "no dims": lambda a, b: torch.tensordot(a, b, 0),
+        "all dims": lambda a, b: torch.tensordot(a.reshape(2, 3), a.reshape(3, 2), ([0, 1], [1, 0])),
+        "dim of size 1": lambda a, b: torch.tensordot(a.reshape(6, 1), b.reshape(1, 3), ([1], [1])),
+        "negative dims": lambda a, b: torch.tensordot(a.reshape(3, 2), b.reshape(3, 1), ([-2], [0])),
+        "no terms": lambda a, b: torch.tensordot(a[:0].reshape(2, 0), b[:0].reshape(0, 3), 1),
+    }
+    check(functions, torch.randint(0, 5, (6,)).to(dtype), torch.randint(0, 5, (3,)).to(dtype))
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_einsum(opset):
+    functions = {
+        equation: lambda a, b, equation=equation: torch.einsum(equation, a, b)
+        for equation in (
+            "...ij,...jk->...ik",
+            "bij,...jk->ik",
+            "...ij,...jk->...",
+            "...ij,...jk",
+            "b...,jk->b",
+            "bij,jk",
+        )
+    }
+    check(
+        functions,
+        torch.randn(2, 3, 4),
+        torch.randn(4, 5),
+        opset=opset,
+        dynamic=({0: torch.export.Dim.DYNAMIC}, {}),
+        also=[(torch.randn(3, 3, 4), torch.randn(4, 5))],
+    )
+
+
+def test_einsum_of_different_ranks():
+    check(
+        {
+            "two and one": lambda a, b: torch.einsum("...i,...i->...", a, b),
+            "capitals": lambda a, b: torch.einsum("A...i,Bi->...AB", a, b),
+            "broadcast": lambda a, b: torch.einsum("...i,...j->...ij", a[:1], b),
+        },
+        torch.randn(2, 3, 4),
+        torch.randn(3, 4),
+    )
