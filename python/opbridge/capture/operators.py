@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.utils import _pytree as pytree
+
+# Sizes of their results depend on data too, though torch does not tag them so.
+_UNTAGGED = frozenset(
+    {
+        "aten::where",
+        "aten::nonzero_numpy",
+        "aten::repeat_interleave.self_Tensor",
+        "aten::tensor_split.tensor_indices_or_sections",
+        "aten::_pack_padded_sequence",
+        "aten::_pad_packed_sequence",
+    }
+)
 
 
 class Operator:
@@ -19,7 +36,7 @@ class Operator:
         self.key = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         self.stem = schema.name.rpartition("::")[2]
         self.names = tuple(argument.name for argument in schema.arguments)
-        self.sizes_depend_on_data = torch.Tag.dynamic_output_shape in overload.tags
+        self.sizes_depend_on_data = torch.Tag.dynamic_output_shape in overload.tags or self.key in _UNTAGGED
         self.written = frozenset(
             argument.name
             for argument in schema.arguments
@@ -35,6 +52,39 @@ def operator_of(overload: torch._ops.OpOverload) -> Operator:
     if operator is None:
         operator = _known[overload] = Operator(overload)
     return operator
+
+
+_probed: dict[torch._ops.OpOverload, bool] = {}
+
+
+def custom_sizes_depend_on_data(overload: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator outside of ``aten`` returns, by its own fake implementation, sizes that only data tell.
+
+    False where it has no fake implementation.
+    """
+    if overload.namespace == "aten":
+        return False
+    known = _probed.get(overload)
+    if known is None:
+        known = _probed[overload] = _has_new_symbols(overload, args, kwargs)
+    return known
+
+
+def _has_new_symbols(overload: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
+        static: Any = StatelessSymbolicContext
+
+        def fake(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            return mode.from_tensor(leaf, symbolic_context=static(dynamic_sizes=[DimDynamic.STATIC] * leaf.dim()))
+
+        try:
+            results = overload(*pytree.tree_map(fake, args), **pytree.tree_map(fake, kwargs))
+        except Exception:
+            return False
+    tensors = [leaf for leaf in pytree.tree_leaves(results) if isinstance(leaf, torch.Tensor)]
+    return any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
 
 
 # They check what the capture already knows.

@@ -16,7 +16,7 @@ from opbridge import _core
 from opbridge.capture.fresh import FreshTensors
 from opbridge.capture.functions import key_in_graph
 from opbridge.capture.numbers import number
-from opbridge.capture.operators import ASSERTIONS, Operator, operator_of
+from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.originals import Originals
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_frame, users_frame
@@ -76,7 +76,7 @@ class Recorder:
         operator = operator_of(function)
         if operator.key in ASSERTIONS:
             return self._run(function, args, kwargs)
-        self._check_run(operator, args)
+        self._check_run(function, operator, args, kwargs)
         self._varies = False
         arguments = [self._resolve(arg) for arg in args]
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
@@ -112,14 +112,18 @@ class Recorder:
         finally:
             self._inside = False
 
-    def _check_run(self, operator: Operator, args: Any) -> None:
+    def _check_run(self, function: torch._ops.OpOverload, operator: Operator, args: Any, kwargs: Any) -> None:
         if torch.is_autocast_enabled("cpu"):
             raise UnsupportedError(
                 "the model enters torch.autocast, whose casts no capture sees; convert the model itself instead "
                 "(model.to(torch.bfloat16))",
                 line_of_frame(sys._getframe(1)),
             )
-        if self._for_real and operator.sizes_depend_on_data and (operator.stem != "index" or _has_mask(args[1])):
+        if not self._for_real:
+            return
+        if operator.sizes_depend_on_data and (operator.stem != "index" or _has_mask(args[1])):
+            raise SizesDependOnData
+        if custom_sizes_depend_on_data(function, args, kwargs):
             raise SizesDependOnData
 
     def read(self, tensor: torch.Tensor) -> None:

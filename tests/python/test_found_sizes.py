@@ -1,0 +1,82 @@
+"""How many things a model finds is not what it found in the example: neither in len() nor in an operator's result."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import opbridge
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+FEW, MANY = torch.tensor([0.1, 0.9, 0.2, 0.3]), torch.tensor([0.7, 0.9, 0.6, 0.3, 0.8, 0.9])
+
+
+def where_alone(x: torch.Tensor) -> torch.Tensor:
+    found = torch.where(x > 0.5)[0]
+    return torch.zeros(found.shape[0], 2) + x[found].unsqueeze(1)
+
+
+def length(x: torch.Tensor) -> torch.Tensor:
+    found = x[x > 0.5]
+    return torch.full((len(found), 2), 3.0) + found.unsqueeze(1)
+
+
+def repeated(x: torch.Tensor) -> torch.Tensor:
+    return x.repeat_interleave((x > 0.5).long() + 1)
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [where_alone, length, repeated])
+def test_found_in_another_number(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (FEW,), path, capture=capture)
+    for x in (FEW, MANY[:4], MANY[2:]):
+        opbridge.verify(path, function, (x,))
+
+
+@CAPTURES
+def test_length_of_a_dynamic_dim(capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.arange(len(x)) * x / len(x)
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (FEW,), path, capture=capture, dynamic_shapes=({0: "n"},))
+    opbridge.verify(path, function, (MANY,))
+
+
+def test_a_found_number_that_python_needs_is_refused(tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        found = torch.unique((x > 0.5).long())
+        if found.numel() > 1:  # the run with data begins here
+            x = x + 1
+        return sum((x * i for i in range(found.shape[0])), x)
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"a size that depends on data .* Python number"):
+        opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture="trace")
+
+
+@CAPTURES
+def test_boxes_of_torchvision(capture: Any, tmp_path: pathlib.Path) -> None:
+    ops = pytest.importorskip("torchvision.ops")
+
+    def boxes(count: int, seed: int) -> tuple[torch.Tensor, ...]:
+        generator = torch.Generator().manual_seed(seed)
+        corner = torch.rand(count, 2, generator=generator) * 50
+        sizes = torch.rand(count, 2, generator=generator) * 30 + 1
+        classes = torch.randint(0, 3, (count,), generator=generator)
+        return torch.cat([corner, corner + sizes], 1), torch.rand(count, generator=generator), classes
+
+    def function(boxes: torch.Tensor, scores: torch.Tensor, classes: torch.Tensor) -> Any:
+        keep = ops.batched_nms(boxes, scores, classes, 0.5)[:100]
+        return boxes[keep], torch.zeros(len(keep)), keep
+
+    path = tmp_path / "model.onnx"
+    # More than 1000 boxes: torchvision would loop over the classes that it finds.
+    opbridge.export(function, boxes(1500, 0), path, capture=capture)
+    opbridge.verify(path, function, boxes(1500, 1))
+    near = torch.tensor([0.0, 0.0, 9.0, 9.0]).expand(1500, 4).contiguous()
+    opbridge.verify(path, function, (near, boxes(1500, 2)[1], torch.zeros(1500, dtype=torch.long)))  # one is left
