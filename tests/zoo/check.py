@@ -23,6 +23,8 @@ from opbridge.runtime import run, session
 from opbridge.verification import feeds_for
 from zoo.entry import Entry
 
+LARGEST_SHIFT = 1e-3  # of a score, between two detections that may stand in either order
+
 
 def check(entry: Entry, capture: str) -> dict[str, Any]:
     """The row of the table: result ("agrees", "refused", "fails", "DIFFERS"), detail, nodes, relative, seconds."""
@@ -41,7 +43,7 @@ def check(entry: Entry, capture: str) -> dict[str, Any]:
             )
             row["seconds"] = time.perf_counter() - start
             row["nodes"] = len(onnx.load(path, load_external_data=False).graph.node)
-            row["relative"] = max(_relative(path, model, kwargs) for kwargs in inputs)
+            row["relative"] = max(_relative(path, model, kwargs, entry.detections) for kwargs in inputs)
         agrees = row["relative"] <= entry.tolerance
         return row | {"result": "agrees" if agrees else "DIFFERS", "detail": ""}
     except UnsupportedError as error:
@@ -58,13 +60,35 @@ def _batch(kwargs: dict[str, Any], batched: bool) -> dict[str, Any] | None:
     )
 
 
-def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, Any]) -> float:
+def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, Any], detections: bool) -> float:
     running = session(path)
     names = [value.name for value in running.get_inputs()]
     actual = run(running, feeds_for(names, read_inputs(model, (), kwargs)))
     with torch.no_grad():
         expected = [leaf for leaf in pytree.tree_leaves(model(**kwargs)) if isinstance(leaf, torch.Tensor)]
+    if detections:
+        actual = in_order_of(expected, actual)
     return largest_relative(actual, expected)
+
+
+def in_order_of(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The rows of ``actual`` in the order of ``expected``: each expected detection with the nearest box that is left,
+    of the same label and of a score that rounding may have moved."""
+    kinds = [(a.dtype, a.shape) for a in actual] == [(e.dtype, e.shape) for e in expected]
+    labels = next((i for i, e in enumerate(expected) if e.dim() == 1 and not e.is_floating_point()), None)
+    scores = next((i for i, e in enumerate(expected) if e.dim() == 1 and e.is_floating_point()), None)
+    if not kinds or labels is None or scores is None:
+        return actual
+    boxes = next(i for i, e in enumerate(expected) if e.dim() == 2 and e.shape[1] == 4)
+    distances = torch.cdist(expected[boxes], actual[boxes])
+    distances[expected[labels][:, None] != actual[labels][None]] = math.inf
+    distances[(expected[scores][:, None] - actual[scores][None]).abs() > LARGEST_SHIFT] = math.inf
+    order = []
+    for row in distances:
+        place = int(row.argmin())
+        order.append(place)
+        distances[:, place] = math.inf
+    return [output[order] for output in actual]
 
 
 def largest_relative(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> float:

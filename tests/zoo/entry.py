@@ -19,3 +19,6 @@ class Entry:
     inputs: Callable[[int], dict[str, Any]]
     batched: bool = True  # dim 0 of every input is a dynamic batch, 1 where exported and 2 where compared again
     tolerance: float = 1e-3  # of a difference to the largest magnitude of the output
+    # The outputs are boxes (n, 4), labels (n) and scores (n) of things found, and perhaps more (n, …): in an order
+    # that rounding may change where two scores are all but equal.
+    detections: bool = False

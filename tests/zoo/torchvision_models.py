@@ -32,7 +32,13 @@ def entries() -> Iterator[Entry]:
             _build, name, _THRESHOLDS.get(name.split("_")[0], {}) if "detection" in module else {}
         )
         if "detection" in module:
-            yield Entry(f"torchvision/{name}", lambda build=build: _Detector(build()), _detection_input, batched=False)
+            yield Entry(
+                f"torchvision/{name}",
+                lambda build=build: _Detector(build()),
+                _detection_input,
+                batched=False,
+                detections=True,
+            )
         elif "video" in module:
             size = 112 if "mvit" not in name and "swin" not in name and "s3d" not in name else 224
             yield Entry(f"torchvision/{name}", build, functools.partial(_batch, (3, 16, size, size), "x"))
