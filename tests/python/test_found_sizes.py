@@ -78,5 +78,8 @@ def test_boxes_of_torchvision(capture: Any, tmp_path: pathlib.Path) -> None:
     # More than 1000 boxes: torchvision would loop over the classes that it finds.
     opbridge.export(function, boxes(1500, 0), path, capture=capture)
     opbridge.verify(path, function, boxes(1500, 1))
+    opbridge.export(function, boxes(1500, 0), path, capture=capture, dynamic_shapes=({0: "n"}, {0: "n"}, {0: "n"}))
+    for count in (1500, 3, 0):
+        opbridge.verify(path, function, boxes(count, 1))
     near = torch.tensor([0.0, 0.0, 9.0, 9.0]).expand(1500, 4).contiguous()
     opbridge.verify(path, function, (near, boxes(1500, 2)[1], torch.zeros(1500, dtype=torch.long)))  # one is left

@@ -7,22 +7,31 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
+
+def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
+    """Suppression among the boxes of each class: they are shifted so that classes do not overlap.
+
+    So does torchvision where boxes are few; where they are many it loops over the classes, which would be another
+    program for every image, and no boxes are a case of their own there.
+    """
+    largest = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max()
+    shifts = idxs.to(boxes) * (largest + 1)
+    kept: torch.Tensor = torch.ops.torchvision.nms(boxes + shifts[:, None], scores, iou_threshold)
+    return kept
+
 
 @contextlib.contextmanager
 def one_way_of_batched_nms() -> Iterator[None]:
-    """``batched_nms`` shifts the boxes of each class apart, as torchvision lets it where torch.jit traces.
-
-    Otherwise it loops over the classes that it finds where there are many boxes, which is faster but another program
-    for every image.
-    """
-    boxes: Any = sys.modules.get("torchvision.ops.boxes")
-    if boxes is None:
+    """torchvision's ``batched_nms`` is the function above."""
+    if "torchvision.ops" not in sys.modules:
         yield
         return
-    places: tuple[Any, ...] = (boxes, sys.modules["torchvision.ops"])
-    original = boxes.batched_nms
+    places: tuple[Any, ...] = (sys.modules["torchvision.ops"], sys.modules["torchvision.ops.boxes"])
+    original = places[0].batched_nms
     for place in places:
-        place.batched_nms = boxes._batched_nms_coordinate_trick
+        place.batched_nms = batched_nms
     try:
         yield
     finally:
