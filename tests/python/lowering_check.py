@@ -28,7 +28,8 @@ class _All(torch.nn.Module):
 
 
 def _named_tensors(results: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
-    return [(name, tensor) for name, result in results.items() for tensor in torch.utils._pytree.tree_leaves(result)]
+    leaves = ((name, leaf) for name, result in results.items() for leaf in torch.utils._pytree.tree_leaves(result))
+    return [(name, torch.as_tensor(leaf)) for name, leaf in leaves]
 
 
 def check(

@@ -1,0 +1,127 @@
+"""Functions of torch that read data, or are made of operators for training, made of others.
+
+torch.export follows no data: it refuses ``torch.equal``, whose answer is a Python bool, and functions that check the
+values of their arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+Function = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def substituted() -> Iterator[None]:
+    with _Substitution():
+        yield
+
+
+class _Substitution(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _SUBSTITUTES.get(func, func)(*args, **(kwargs or {}))
+
+
+def _equal(input: torch.Tensor, other: torch.Tensor) -> Any:
+    """A tensor in the place of a bool, which a model can return."""
+    if input.dim() != other.dim() or any(a != b for a, b in zip(input.shape, other.shape, strict=True)):
+        return False
+    return (input == other).all()
+
+
+def _allclose(
+    input: torch.Tensor, other: torch.Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Any:
+    return torch.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all()
+
+
+def _one_hot(input: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+    if isinstance(num_classes, int) and num_classes < 0 and input.numel() > 0:
+        classes = input.max().item() + 1
+        torch._check(classes >= 1)
+        return (input.unsqueeze(-1) == torch.arange(classes, device=input.device)).to(torch.int64)
+    return F.one_hot(input, num_classes)
+
+
+def _gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Without the check that no variance is negative."""
+    variance = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
+    if variance.shape == input.shape[:-1]:  # one for each row
+        variance = variance.unsqueeze(-1)
+    variance = variance.clamp(min=eps)
+    loss = 0.5 * (variance.log() + (input - target) ** 2 / variance)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+def _linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> torch.Tensor:
+    """All at once, where the options ask for one part after the other."""
+    return F.linear_cross_entropy(*args, **kwargs)  # type: ignore[attr-defined, no-any-return, unused-ignore]
+
+
+def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
+    if not isinstance(start, torch.Tensor):
+        return torch.narrow(input, dim, start, length)
+    places = start + torch.arange(length, device=input.device)
+    return input.index_select(dim, torch.where(places < 0, places + input.shape[dim], places))
+
+
+def _cov(
+    input: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Without the checks of the weights."""
+    rows = input.view(1, -1) if input.dim() < 2 else input
+    weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
+    total = rows.shape[1] if weights is None else weights.sum()
+    centered = rows - ((rows if weights is None else rows * weights).sum(1) / total).unsqueeze(1)
+    counted: Any = total - correction
+    if weights is not None and aweights is not None and correction != 0:
+        counted = total - correction * (weights * aweights).sum() / total
+    products = centered @ (centered if weights is None else centered * weights).t().conj()
+    return (products / torch.clamp(torch.as_tensor(counted), min=0)).squeeze()
+
+
+def _corrcoef(input: torch.Tensor) -> torch.Tensor:
+    c = _cov(input)
+    if c.dim() == 0:
+        return c / c
+    deviations = c.diag().sqrt()
+    c = c / deviations.unsqueeze(1) / deviations.unsqueeze(0)
+    return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1)) if c.is_complex() else c.clip(-1, 1)
+
+
+_SUBSTITUTES: dict[Any, Function] = {
+    torch.equal: _equal,
+    torch.Tensor.equal: _equal,
+    torch.allclose: _allclose,
+    torch.Tensor.allclose: _allclose,
+    F.one_hot: _one_hot,
+    F.gaussian_nll_loss: _gaussian_nll_loss,
+    torch.narrow: _narrow,
+    torch.Tensor.narrow: _narrow,
+    torch.cov: _cov,
+    torch.Tensor.cov: _cov,
+    torch.corrcoef: _corrcoef,
+    torch.Tensor.corrcoef: _corrcoef,
+}
+if hasattr(F, "linear_cross_entropy"):  # of torch 2.15
+    _SUBSTITUTES[F.linear_cross_entropy] = _linear_cross_entropy

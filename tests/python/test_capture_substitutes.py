@@ -1,0 +1,62 @@
+"""Functions of torch that read data, exported without reading any."""
+
+import pytest
+import torch
+from lowering_check import check
+from torch.nn import functional as F
+
+
+def test_whole_tensors_compared():
+    x = torch.tensor([1.0, 2.0, float("nan")])
+    also = [(x.nan_to_num(), x.nan_to_num()), (x.nan_to_num(), x.nan_to_num() + 1e-9)]
+    check(
+        {
+            "equal": torch.equal,
+            "method": lambda x, y: x.equal(y),
+            "of different shapes": lambda x, y: torch.equal(x, y[:2]),
+            "allclose": torch.allclose,
+            "with NaN": lambda x, y: x.allclose(y, 1e-3, equal_nan=True),
+        },
+        x,
+        x.clone(),
+        also=also,
+    )
+
+
+def test_classes_counted():
+    check(F.one_hot, torch.tensor([[0, 3], [1, 1]]), also=[(torch.tensor([[5, 3], [1, 1]]),)])
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_gaussian_nll_loss(reduction):
+    check(
+        {
+            "each": lambda x, y: F.gaussian_nll_loss(x, y, y**2, reduction=reduction),
+            "rows": lambda x, y: F.gaussian_nll_loss(x, y, y[:, 0] ** 2, full=True, reduction=reduction),
+            "column": lambda x, y: F.gaussian_nll_loss(x, y, y[:, :1] ** 2, eps=0.1, reduction=reduction),
+            "number": lambda x, y: F.gaussian_nll_loss(x, y, 2.0, reduction=reduction),
+        },
+        torch.randn(4, 3),
+        torch.randn(4, 3),
+    )
+
+
+def test_covariances():
+    weights = torch.tensor([1, 3, 2, 1])
+    check(
+        {
+            "cov": torch.cov,
+            "of one row": lambda x: x[0].cov(),
+            "weights": lambda x: torch.cov(x, fweights=weights, aweights=weights / 3),
+            "uncorrected": lambda x: torch.cov(x, correction=0, aweights=weights / 3),
+            "corrcoef": torch.corrcoef,
+            "of a vector": lambda x: torch.corrcoef(x[0]),
+        },
+        torch.randn(3, 4),
+    )
+
+
+def test_narrow_from_a_tensor():
+    check(lambda x, start: torch.narrow(x, 1, start, 2), torch.randn(3, 5), torch.tensor(2), also=[
+        (torch.randn(3, 5), torch.tensor(-3))
+    ])  # fmt: skip
