@@ -18,6 +18,8 @@ struct Interpolation {
 Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
              const std::optional<std::vector<double>>& scales, const Interpolation& how) {
   if (g.opset() < 11) g.refuse("Resize as PyTorch computes it needs opset 11");
+  if (how.mode != "nearest" && !is_floating_point(input.element_type()))
+    g.refuse("PyTorch rounds integers otherwise; interpolate floating-point numbers, and round after that");
   Value nothing =
       g.opset() >= 13 ? Value() : g.constant(ir::Weight::of<float>(std::span<const float>(), {0}));
   std::vector<Operand> operands{input, nothing};
