@@ -10,6 +10,7 @@ void require_reflections(const MatrixShape& a, const Shape& tau, bool complex) {
   for (std::size_t i = 0; i < a.batch.size(); ++i)
     require(numbers[i] == a.batch[i], "tau and a must be of one batch");
   require(numbers.back() <= a.columns, "tau must not be longer than a has columns");
+  require(numbers.back() <= a.rows, "tau must not be longer than a has rows");
 }
 
 template <class S, class T>
@@ -43,7 +44,6 @@ OPBRIDGE_OPERATOR(
     .shape([](const Shape& a, const Shape& tau, const Shape& c, bool left, bool, bool complex) {
       const MatrixShape m = matrix_shape(a, complex, "a"), other = matrix_shape(c, complex, "C");
       require_reflections(m, tau, complex);
-      require(m.columns <= m.rows, "a must not have more columns than rows");
       require_same_shape(other.batch, m.batch, "the batches of C and a");
       require((left ? other.rows : other.columns) == m.rows,
               "C must have as many rows as a, or columns where left is false");

@@ -228,7 +228,10 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
   if (!is_batch) x = g.unsqueeze(x, {0});
   x = g.transpose(x, {0, 2, 1, 3});
   const Dim batch = x.dim(0), count = x.dim(1), size(n_fft);
-  if (onesided.value_or(!x.dim(2).is(n_fft))) x = whole_spectrum(g, x, 2, size);
+  if (!return_complex) {  // the second half is not read
+    if (!onesided.value_or(!x.dim(2).is(n_fft))) x = resize(g, x, 2, Dim(n_fft / 2 + 1));
+    x = whole_spectrum(g, x, 2, size);
+  }
   x = dft(g, x, 2, true, false);
   if (normalized) x = g.op("Mul", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), kWide));
 

@@ -91,6 +91,7 @@ Value correlation(GraphBuilder& g, Value self) {
 // The powers 0 to N - 1 of each element, in a new last dim.
 Value vander(GraphBuilder& g, Value x, std::optional<Dim> given) {
   const ElementType type = g.result().element_type;
+  if (x.rank() == 0) x = g.unsqueeze(x, {0});
   const Dim count = given ? *given : x.dim(-1);
   auto number = [&](const Scalar& value) { return g.scalar(value, ElementType::int64); };
   Value exponents = g.op("Range", number(0), g.size(count), number(1));

@@ -111,6 +111,7 @@ def test_istft() -> None:
         "plain": lambda z, w: torch.istft(z, 22),
         "window": lambda z, w: torch.istft(z, 22, hop_length=4, win_length=12, window=w, length=20),
         "longer": lambda z, w: torch.istft(z, 22, hop_length=6, normalized=True, length=70),
+        "of a whole spectrum": lambda z, w: torch.istft(z, 12, onesided=False),
         "complex": lambda z, w: torch.istft(z, 12, window=w, onesided=False, return_complex=True),
     }
     check(in_pairs(functions), signal(2, 12, 9, dtype=torch.complex64), window)

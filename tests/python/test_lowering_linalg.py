@@ -47,6 +47,7 @@ def test_products(dtype: torch.dtype) -> None:
         "chain without terms": lambda a: linalg.multi_dot([a[0, :, :0], a[0, :0], a[1]]),
         "vecdot": lambda a: linalg.vecdot(a, a[0], dim=-2),
         "vander": lambda a: linalg.vander(a[0, 0]),
+        "vander of a number": lambda a: linalg.vander(a[0, 0, 0], N=3),
         "vander longer": lambda a: linalg.vander(a, N=6),
     }
     check(functions, matrices(2, 4, 4, dtype=dtype))
@@ -82,6 +83,7 @@ def test_factors_and_spectra(dtype: torch.dtype) -> None:
         "qr": lambda a, b: (*linalg.qr(a), *linalg.qr(b, "complete"), linalg.qr(b, "r").R),
         "geqrf": lambda a, b: (*torch.geqrf(b), linalg.householder_product(*torch.geqrf(b))),
         "ormqr": lambda a, b: torch.ormqr(*torch.geqrf(b), a, left=False, transpose=True),
+        "ormqr of few reflections": lambda a, b: torch.ormqr(b.mT, torch.geqrf(b[:, :3])[1], b.mT),
         "eigvalsh": lambda a, b: linalg.eigvalsh(a),
         "eigh": lambda a, b: (lambda w, v: v @ torch.diag_embed(w.sqrt()).to(v.dtype) @ v.mT.conj())(
             *linalg.eigh(a, "U")
