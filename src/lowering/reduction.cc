@@ -151,8 +151,8 @@ Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optio
 // Of the bits that elements have as float64 or int64.
 Value hash_tensor(GraphBuilder& g, Value self, std::vector<int64_t> axes, Ignored, int64_t mode) {
   if (mode != 0) g.refuse("a mode that PyTorch does not have");
-  const std::vector<int64_t> reduced = axes_of(axes, self);
-  std::vector<int64_t> order;
+  std::vector<int64_t> reduced, order;
+  if (self.rank() > 0) reduced = axes_of(axes, self);
   std::vector<Dim> dims;
   for (int64_t axis = 0; axis < self.rank(); ++axis) {
     if (std::ranges::find(reduced, axis) != reduced.end()) continue;

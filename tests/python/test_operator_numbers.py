@@ -55,7 +55,7 @@ def test_hash_tensor(dtype: torch.dtype) -> None:
         "kept": lambda x: torch.hash_tensor(x, (0, -1), keepdim=True),
     }
     check(functions, (torch.randn(2, 3, 4) * 50).to(dtype))
-    check(torch.hash_tensor, torch.ones((), dtype=dtype))
+    check({"all": torch.hash_tensor, "dim 0": lambda x: torch.hash_tensor(x, 0)}, torch.ones((), dtype=dtype))
     check(functions["one"], torch.ones((0, 3), dtype=dtype))
 
 
