@@ -47,5 +47,6 @@ void register_unary(SymbolicRegistry& registry);
 void register_unique(SymbolicRegistry& registry);
 void register_views(SymbolicRegistry& registry);
 void register_vision(SymbolicRegistry& registry);
+void register_windows(SymbolicRegistry& registry);
 
 }  // namespace opbridge::lowering

@@ -1,0 +1,82 @@
+// The windows of signal processing: constants, for their length is one.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "lowering/add.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// a - b cos(2 pi k / period) + c cos(4 pi k / period)
+struct Cosines {
+  double a, b, c;
+};
+
+constexpr Cosines kHann{0.5, 0.5, 0}, kHamming{0.54, 0.46, 0}, kBlackman{0.42, 0.5, 0.08};
+
+template <class At>
+Value window(GraphBuilder& g, int64_t length, bool periodic, At at) {
+  const ElementType type = g.result().element_type;
+  if (type != ElementType::float32 && type != ElementType::float64)
+    g.refuse("PyTorch rounds every step of a window in this type; make it in float32 and convert it");
+  const auto period = static_cast<double>(periodic ? length : length - 1);
+  std::vector<double> values;
+  for (int64_t k = 0; k < length; ++k)
+    values.push_back(length == 1 ? 1 : at(static_cast<double>(k) / period));
+  if (type == ElementType::float64) return g.constant(ir::Weight::of<double>(values, {length}));
+  return g.constant(ir::Weight::of<float>(std::vector<float>(values.begin(), values.end()), {length}));
+}
+
+Value cosines(GraphBuilder& g, int64_t length, bool periodic, Cosines of) {
+  return window(g, length, periodic, [of](double at) {
+    const double turn = 2 * std::numbers::pi * at;
+    return of.a - of.b * std::cos(turn) + of.c * std::cos(2 * turn);
+  });
+}
+
+Value bartlett(GraphBuilder& g, int64_t length, bool periodic) {
+  return window(g, length, periodic, [](double at) { return at <= 0.5 ? 2 * at : 2 - 2 * at; });
+}
+
+}  // namespace
+
+void register_windows(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  const auto line = [](const char* name, const char* arguments) {
+    return fmt::format(
+        "aten::{}(int window_length{}, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+        "bool? pin_memory=None) -> Tensor",
+        name, arguments);
+  };
+  for (const auto& [name, of] :
+       {std::pair{"hann_window", kHann}, {"hamming_window", kHamming}, {"blackman_window", kBlackman}}) {
+    on(line(name, ""), Since{9}, [of](GraphBuilder& g, int64_t length, Ignored, Ignored, Ignored, Ignored) {
+      return cosines(g, length, true, of);
+    });
+    on(line(fmt::format("{}.periodic", name).c_str(), ", bool periodic"), Since{9},
+       [of](GraphBuilder& g, int64_t length, bool periodic, Ignored, Ignored, Ignored, Ignored) {
+         return cosines(g, length, periodic, of);
+       });
+  }
+  on(line("hamming_window.periodic_alpha", ", bool periodic, float alpha"), Since{9},
+     [](GraphBuilder& g, int64_t length, bool periodic, double alpha, Ignored, Ignored, Ignored, Ignored) {
+       return cosines(g, length, periodic, {alpha, kHamming.b, 0});
+     });
+  on(line("hamming_window.periodic_alpha_beta", ", bool periodic, float alpha, float beta"), Since{9},
+     [](GraphBuilder& g, int64_t length, bool periodic, double alpha, double beta, Ignored, Ignored, Ignored,
+        Ignored) {
+       return cosines(g, length, periodic, {alpha, beta, 0});
+     });
+  on(line("bartlett_window", ""), Since{9},
+     [](GraphBuilder& g, int64_t length, Ignored, Ignored, Ignored, Ignored) {
+       return bartlett(g, length, true);
+     });
+  on(line("bartlett_window.periodic", ", bool periodic"), Since{9},
+     [](GraphBuilder& g, int64_t length, bool periodic, Ignored, Ignored, Ignored, Ignored) {
+       return bartlett(g, length, periodic);
+     });
+}
+
+}  // namespace opbridge::lowering
