@@ -28,7 +28,16 @@ Value sizes_of(GraphBuilder& g, const Matrices& a) {
   return g.cast(g.reduce("ReduceL2", g.cast(a.value, ElementType::float64), {-1}, false), a.type());
 }
 
+// The greatest of no number at all is 0 where none is negative.
 Value extreme(GraphBuilder& g, bool greatest, Value values) {
+  const Dim last = values.dim(-1);
+  if (greatest && (!last.is_static() || last.is(0))) {
+    std::vector<Dim> dims = values.dims();
+    dims.back() = Dim(1);
+    Value zero = g.expand(g.scalar(0, values.element_type()), dims);
+    dims.back() = last + Dim(1);
+    values = typed(g.concat({values, zero}, -1), values.element_type(), dims);
+  }
   return Extremum(g, greatest, values).value(std::vector<int64_t>{-1}, false);
 }
 

@@ -162,3 +162,14 @@ def test_sizes_known_only_at_run_time() -> None:
         "norm": lambda a: linalg.matrix_norm(a, "nuc"),
     }
     check(functions, regular(4, 4), dynamic=[{0: size, 1: size}], also=[(regular(7, 7),)], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (5, 0), (0, 4), (2, 0, 3)])
+def test_norms_of_empty_matrices_are_zero(shape: tuple[int, ...]) -> None:
+    functions = {}
+    for order in (float("inf"), 1, 2, "fro", "nuc"):
+        if order in (float("inf"), 1) and shape[-1 if order == 1 else -2] == 0:
+            continue  # PyTorch refuses
+        functions[str(order)] = lambda x, order=order: torch.linalg.matrix_norm(x, order)
+        functions[f"{order}, dims kept"] = lambda x, order=order: torch.linalg.norm(x, order, (-2, -1), True)
+    check(functions, torch.rand(shape))
