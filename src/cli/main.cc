@@ -9,6 +9,7 @@
 // converted or written; 3 a failure of opbridge itself.
 int main(int argc, char** argv) {
   CLI::App app("Takes PyTorch models to ONNX.", "opbridge");
+  app.set_version_flag("--version", "opbridge " OPBRIDGE_VERSION);
   app.require_subcommand(1);
   opbridge::cli::add_convert(app);
   opbridge::cli::add_inspect(app);

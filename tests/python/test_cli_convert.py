@@ -120,3 +120,9 @@ def test_a_target_that_cannot_be_written(pt2: Path, tmp_path: Path) -> None:
 def test_a_wrong_command_line() -> None:
     assert convert().returncode == 2
     assert convert("--help").returncode == 0
+
+
+def test_the_version() -> None:
+    done = opbridge("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith("opbridge 0.")
