@@ -38,7 +38,10 @@ def main() -> int:
     captures = options.captures.split(",")
     waiting = [(e, c) for e in entries.values() for c in captures if (e.name, c) not in done]
     RECORDS.parent.mkdir(exist_ok=True)
-    with RECORDS.open("a" if done else "w") as records, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with (
+        RECORDS.open("w" if options.fresh else "a") as records,
+        concurrent.futures.ThreadPoolExecutor(options.jobs) as pool,
+    ):
         for row in pool.map(lambda task: _isolated(*task, options.timeout), waiting):
             records.write(json.dumps(row) + "\n")
             records.flush()
