@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -30,13 +31,8 @@ Value positions(GraphBuilder& g, const Dim& length) {
 }
 
 // query @ key^T * scale + mask.
-struct Scores {
-  Value values;
-  std::optional<Value> kept;  // bool: which of them count
-};
-
-Scores masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value> mask, bool is_causal,
-                     std::optional<double> scale) {
+Value masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value> mask, bool is_causal,
+                    std::optional<double> scale) {
   const ElementType type = query.element_type();
   Value factor;
   if (scale || query.dim(-1).is_static()) {
@@ -62,27 +58,66 @@ Scores masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Valu
     Value hidden = g.op("Where", *kept, g.scalar(0.0, type), g.scalar(-INFINITY, type));
     scores = g.op("Add", scores, hidden);
   }
-  return {scores, kept};
+  return scores;
 }
 
-// softmax(scores) @ value, with zeros where a row's mask leaves nothing.
+// Zeros in the rows of the result (…, length, width) whose mask hides every key: PyTorch's softmax is 0
+// there, ONNX's is 0/0.
+Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
+  if (mask.dim(-1) == Dim(0)) return result;
+  Value shown;
+  if (mask.element_type() == ElementType::boolean) {
+    shown = g.cast(g.reduce("ReduceMax", g.cast(mask, ElementType::int32), {-1}, true), ElementType::boolean);
+  } else {
+    Value greatest = g.reduce("ReduceMax", mask, {-1}, true);
+    shown = g.op("Not", g.op("Equal", greatest, g.scalar(-INFINITY, mask.element_type())));
+  }
+  return g.op("Where", shown, result, g.scalar(0.0, result.element_type()));
+}
+
+// Whether Attention (opset 23) can say it in ONNX Runtime, whose kernel takes neither bfloat16 nor empty dims
+// and does not broadcast.
+bool has_operator(GraphBuilder& g, Value query, Value key, Value value) {
+  if (g.opset() < 23 || query.element_type() == ElementType::bfloat16) return false;
+  for (Value tensor : {query, key, value}) {
+    if (tensor.rank() != 4 || tensor.dim(0) != query.dim(0)) return false;
+    if (std::ranges::find(tensor.dims(), Dim(0)) != tensor.dims().end()) return false;
+  }
+  return key.dim(1) == value.dim(1);
+}
+
+Value attention_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
+                         bool is_causal, std::optional<double> scale) {
+  std::vector<Operand> operands{query, key, value};
+  if (mask) {
+    std::vector<Dim> dims = mask->dims();
+    if (dims.size() < 2) dims.insert(dims.begin(), 2 - dims.size(), Dim(1));
+    dims[dims.size() - 2] = query.dim(-2);
+    dims[dims.size() - 1] = key.dim(-2);
+    Value whole = dims == mask->dims() ? *mask : g.expand(*mask, dims);
+    const bool boolean = whole.element_type() == ElementType::boolean;
+    operands.push_back(boolean ? whole : g.cast(whole, query.element_type()));
+  }
+  if (is_causal) operands.push_back(attr("is_causal", 1));
+  if (scale) operands.push_back(attr("scale", *scale));
+  return g.op_list("Attention", 1, std::move(operands)).front();
+}
+
+// softmax(scores) @ value.
 Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
                 double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   if (dropout != 0) g.refuse("dropout is random; call model.eval() before the export");
+  if (has_operator(g, query, key, value)) {
+    Value result = attention_operator(g, query, key, value, mask, is_causal, scale);
+    return mask ? without_hidden_rows(g, result, *mask) : result;
+  }
   if (enable_gqa) {
     key = repeat_heads(g, key, query.dim(-3));
     value = repeat_heads(g, value, query.dim(-3));
   }
-  const ElementType type = query.element_type();
-  const Scores scores = masked_scores(g, query, key, mask, is_causal, scale);
-  Value weights = g.op("Softmax", scores.values, attr("axis", -1));
-  // A row without any score is 0/0 in Softmax, and 0 in PyTorch. (A causal row always has its first.)
-  if (scores.kept && !is_causal) {
-    weights = g.op("Where", *scores.kept, weights, g.scalar(0.0, type));
-  } else if (mask) {
-    weights = g.op("Where", g.op("IsNaN", weights), g.scalar(0.0, type), weights);
-  }
-  return g.op("MatMul", weights, value);
+  Value scores = masked_scores(g, query, key, mask, is_causal, scale);
+  Value result = g.op("MatMul", g.op("Softmax", scores, attr("axis", -1)), value);
+  return mask ? without_hidden_rows(g, result, *mask) : result;
 }
 
 // The same, and the logarithm of the sum of each row's exponentials.
@@ -90,7 +125,7 @@ std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Va
                                      bool is_causal, std::optional<Value> mask, std::optional<double> scale) {
   Value result = attention(g, query, key, value, mask, dropout, is_causal, scale, false);
   const ElementType type = g.result(1).element_type;
-  Value scores = g.cast(masked_scores(g, query, key, mask, is_causal, scale).values, type);
+  Value scores = g.cast(masked_scores(g, query, key, mask, is_causal, scale), type);
   Value greatest = g.reduce("ReduceMax", scores, {-1}, true);
   Value sum = g.reduce("ReduceSum", g.op("Exp", g.op("Sub", scores, greatest)), {-1}, false);
   return {result, g.op("Add", g.squeeze(greatest, {-1}), g.op("Log", sum))};

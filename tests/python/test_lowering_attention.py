@@ -1,13 +1,103 @@
-"""Attention with the sums of its rows."""
+"""Scaled dot-product attention, and with the sums of its rows."""
+
+import math
 
 import pytest
 import torch
-from lowering_check import check
+from lowering_check import check, operators
 
+attention = torch.nn.functional.scaled_dot_product_attention
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+OPSETS = [13, 21, 23]
 
 
-@pytest.mark.parametrize("opset", [13, 21])
+def heads(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+QUERY, KEY, VALUE = heads(2, 4, 5, 8), heads(2, 4, 7, 8), heads(2, 4, 7, 6)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_forms(opset):
+    functions = {
+        "plain": lambda q, k, v: attention(q, k, v),
+        "scale": lambda q, k, v: attention(q, k, v, scale=0.3),
+        "causal, more keys": lambda q, k, v: attention(q, k, v, is_causal=True),
+        "causal, more queries": lambda q, k, v: attention(q, k[:, :, :3], v[:, :, :3], is_causal=True),
+        "one batch of keys": lambda q, k, v: attention(q, k[:1], v[:1]),
+        "three dims": lambda q, k, v: attention(q[0], k[0], v[0]),
+        "nothing to attend to": lambda q, k, v: attention(q, k[:, :, :0], v[:, :, :0]),
+    }
+    exported = check(functions, QUERY, KEY, VALUE, opset=opset)
+    assert operators(exported).count("Attention") == (4 if opset >= 23 else 0)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("shape", [(5, 7), (2, 4, 5, 7), (1, 1, 5, 7), (2, 1, 1, 7), (4, 5, 7), (5, 1)])
+def test_masks(opset, shape):
+    added = heads(*shape)
+    hiding = added.masked_fill(added < 0.5, -math.inf)
+    masks = (added, hiding, added > 0.5)
+    functions = {
+        f"mask {i}": lambda q, k, v, *masks, i=i: attention(q, k, v, attn_mask=masks[i]) for i in range(len(masks))
+    }
+    check(functions, QUERY, KEY, VALUE, *masks, opset=opset)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_rows_that_a_mask_hides_are_zeros(opset):
+    shown = torch.ones(5, 7, dtype=torch.bool).tril()
+    shown[2] = False
+    functions = {
+        "bool": lambda q, k, v, mask: attention(q, k, v, attn_mask=mask),
+        "float": lambda q, k, v, mask: attention(q, k, v, attn_mask=torch.where(mask, 0.0, -math.inf)),
+    }
+    check(functions, QUERY, KEY, VALUE, shown, opset=opset)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_nan_is_not_a_hidden_row(opset):
+    query = QUERY.clone()
+    query[0, 1, 2] = math.nan
+    functions = {
+        "no mask": lambda q, k, v: attention(q, k, v),
+        "mask": lambda q, k, v: attention(q, k, v, attn_mask=torch.zeros(5, 7)),
+    }
+    check(functions, query, KEY, VALUE, opset=opset)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_grouped_queries(opset):
+    check(lambda q, k, v: attention(q, k, v, enable_gqa=True), QUERY, KEY[:, :2], VALUE[:, :2], opset=opset)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_floats(opset, dtype):
+    tolerance = {} if dtype == torch.float64 else {"rtol": 2e-2, "atol": 2e-2}
+    check(attention, *(tensor.to(dtype) for tensor in (QUERY, KEY, VALUE)), opset=opset, **tolerance)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_dynamic_sizes(opset):
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
+    dims = {0: batch, 2: length}
+    also = [(heads(3, 4, 9, 8), heads(3, 4, 9, 8), heads(3, 4, 9, 8), heads(9, 9) > 0)]
+    check(
+        {
+            "plain": lambda q, k, v, mask: attention(q, k, v),
+            "causal": lambda q, k, v, mask: attention(q, k, v, is_causal=True),
+            "mask": lambda q, k, v, mask: attention(q, k, v, attn_mask=mask),
+        },
+        *(QUERY, QUERY, QUERY, heads(5, 5) > 0),
+        opset=opset,
+        dynamic=(dims, dims, dims, {0: length, 1: length}),
+        also=also,
+    )
+
+
+@pytest.mark.parametrize("opset", OPSETS)
 def test_attention_and_its_sums(opset):
     torch.manual_seed(0)
     q, k, v = (torch.randn(2, 3, length, 8) for length in (4, 4, 4))
