@@ -83,3 +83,16 @@ def test_boxes_of_torchvision(capture: Any, tmp_path: pathlib.Path) -> None:
         opbridge.verify(path, function, boxes(count, 1))
     near = torch.tensor([0.0, 0.0, 9.0, 9.0]).expand(1500, 4).contiguous()
     opbridge.verify(path, function, (near, boxes(1500, 2)[1], torch.zeros(1500, dtype=torch.long)))  # one is left
+
+
+def test_a_branch_on_what_a_run_finds_is_refused_in_a_few_lines(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Branch(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if (x > 0).sum().item() > 3 else x + 1
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"(?s)u0 > 3.*:\d+ in forward.*torch.cond") as error:
+        opbridge.export(Branch(), (torch.rand(4),), tmp_path / "model.onnx")
+    assert len(str(error.value).splitlines()) < 8
+    assert not capfd.readouterr().err

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import torch.export._trace
 import torch.fx.proxy
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
@@ -36,17 +37,20 @@ class _ForwardFrames:
 
 @contextlib.contextmanager
 def economical_export() -> Iterator[None]:
-    """Source lines of the model alone, no Python code generated from graphs that are never run, and no search for
-    garbage among the many objects that stay."""
+    """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
+    among the many objects that stay, and no graph printed where the export fails."""
     collecting = gc.isenabled()
     proxy: Any = torch.fx.proxy
+    tracing: Any = torch.export._trace
     captured_traceback = proxy.CapturedTraceback
     gc.disable()
     proxy.CapturedTraceback = _ForwardFrames
+    tracing.print = lambda *_, **__: None
     try:
         with _use_lazy_graph_module(True):
             yield
     finally:
+        del tracing.print
         proxy.CapturedTraceback = captured_traceback
         if collecting:
             gc.enable()

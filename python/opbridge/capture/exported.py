@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge import _core
 from opbridge.capture.bridge import bridge, casts
@@ -72,5 +74,11 @@ def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size
 
 
 def _first_lines(error: Exception) -> str:
-    text = str(error).strip()
+    """What torch.export says, without its advice on its own logs."""
+    text = re.split(r"^(?:For more |The error above )", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
+    if isinstance(error, GuardOnDataDependentSymNode):
+        text += (
+            "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write the "
+            "branch as torch.cond(…)."
+        )
     return "\n".join(text.splitlines()[:12]) or type(error).__name__
