@@ -2,6 +2,7 @@
 // which has a mask (Zhu et al., "Deformable ConvNets v2: More Deformable, Better Results", 2018). The
 // arguments are those of torchvision::deform_conv2d.
 #include "../common/shapes.h"
+#include "gradient.h"
 #include "tile.h"
 
 using namespace opbridge::op;
@@ -142,15 +143,42 @@ Shape shape(const Shape& input, const Shape& weight, const Shape& offset, const 
 }
 
 template <class T>
+Geometry geometry_of(TensorView<const T> input, TensorView<const T> weight, TensorView<const T> offset,
+                     const Options& o) {
+  return {input.dim(1),  input.dim(2),  input.dim(3), weight.dim(0),  offset.dim(2), offset.dim(3),
+          weight.dim(2), weight.dim(3), o.stride_h,   o.stride_w,     o.pad_h,       o.pad_w,
+          o.dilation_h,  o.dilation_w,  o.groups,     o.offset_groups};
+}
+
+template <class T>
 void run(Context& context, TensorView<const T> input, TensorView<const T> weight, TensorView<const T> offset,
          std::optional<TensorView<const T>> mask, std::optional<TensorView<const T>> bias, const Options& o,
          TensorView<T> out) {
-  const Geometry geometry{input.dim(1),  input.dim(2),  input.dim(3), out.dim(1),     out.dim(2), out.dim(3),
-                          weight.dim(2), weight.dim(3), o.stride_h,   o.stride_w,     o.pad_h,    o.pad_w,
-                          o.dilation_h,  o.dilation_w,  o.groups,     o.offset_groups};
+  const Geometry geometry = geometry_of(input, weight, offset, o);
   require(geometry.height < (1 << 30) && geometry.width < (1 << 30), "the sides of input must be below 2^30");
   run<T>(context, geometry, input, weight, offset, mask ? mask->data() : nullptr,
          bias ? bias->data() : nullptr, out);
+}
+
+template <class T>
+void run_backward(Context& context, const Geometry& g, TensorView<const T> grad, TensorView<const T> input,
+                  TensorView<const T> weight, TensorView<const T> offset,
+                  std::optional<TensorView<const T>> mask, const Gradients<T>& gradients) {
+  const std::int64_t size = (Dim(g.channels) * g.taps() * g.pixels()).number();
+  T* const masked = context.scratch<T>(size).data();
+  T* const grads = context.scratch<T>(size).data();
+  for (std::int64_t n = 0; n < input.dim(0); ++n) {
+    const auto image = [&](T* all, std::int64_t elements) {
+      return all == nullptr ? all : all + n * elements;
+    };
+    const std::int64_t planes = g.offset_groups * g.taps() * g.pixels();
+    const Gradients<T> own{image(gradients.input, g.channels * g.height * g.width), gradients.weight,
+                           image(gradients.offset, 2 * planes), image(gradients.mask, planes),
+                           gradients.bias};
+    ImageGradient<T>(g, input.slice(n).data(), weight.data(), offset.slice(n).data(),
+                     mask ? mask->slice(n).data() : nullptr, grad.slice(n).data(), own)
+        .add(context, masked, grads);
+  }
 }
 
 // The attributes of mmcv's operators.
@@ -187,7 +215,30 @@ OPBRIDGE_OPERATOR(
            dcn::run<T>(context, input, weight, offset, use_mask ? mask : std::nullopt, bias,
                        {stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups},
                        out);
-         });
+         })
+    .backward(floating_types,
+              []<class T>(Context& context, TensorView<const T> grad, TensorView<const T> input,
+                          TensorView<const T> weight, TensorView<const T> offset,
+                          std::optional<TensorView<const T>> mask, std::optional<TensorView<const T>>,
+                          std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h,
+                          std::int64_t pad_w, std::int64_t dilation_h, std::int64_t dilation_w,
+                          std::int64_t groups, std::int64_t offset_groups, bool use_mask,
+                          std::optional<TensorView<T>> grad_input, std::optional<TensorView<T>> grad_weight,
+                          std::optional<TensorView<T>> grad_offset, std::optional<TensorView<T>> grad_mask,
+                          std::optional<TensorView<T>> grad_bias) {
+                const auto zeroed = [](std::optional<TensorView<T>>& gradient) -> T* {
+                  if (!gradient) return nullptr;
+                  std::fill(gradient->begin(), gradient->end(), T(0));
+                  return gradient->data();
+                };
+                const dcn::Options options{stride_h,   stride_w,   pad_h,  pad_w,
+                                           dilation_h, dilation_w, groups, offset_groups};
+                T* const masks = zeroed(grad_mask);
+                dcn::run_backward<T>(context, dcn::geometry_of(input, weight, offset, options), grad, input,
+                                     weight, offset, use_mask ? mask : std::nullopt,
+                                     {zeroed(grad_input), zeroed(grad_weight), zeroed(grad_offset),
+                                      use_mask ? masks : nullptr, zeroed(grad_bias)});
+              });
 
 // The names that mmdeploy gives mmcv's two versions in ONNX.
 OPBRIDGE_OPERATOR(
