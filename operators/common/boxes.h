@@ -25,6 +25,17 @@ std::vector<std::int64_t> by_score(const T* scores, std::int64_t count) {
   return order;
 }
 
+// `offset` is what x2 - x1 lacks of the width of a box.
+template <class T>
+T intersection_over_union(const T* a, const T* b, T offset = 0) {
+  const T width = std::min(a[2], b[2]) - std::max(a[0], b[0]) + offset;
+  const T height = std::min(a[3], b[3]) - std::max(a[1], b[1]) + offset;
+  const T common = std::max(width, T(0)) * std::max(height, T(0));
+  const T area = (a[2] - a[0] + offset) * (a[3] - a[1] + offset);
+  const T other = (b[2] - b[0] + offset) * (b[3] - b[1] + offset);
+  return common / (area + other - common);
+}
+
 // `value > threshold` for a value of type T asks the same as `value > round_down<T>(threshold)`.
 template <class T>
 T round_down(double threshold) {

@@ -16,16 +16,6 @@ Method method_of(std::string_view name) {
 }
 
 template <class T>
-T intersection_over_union(const T* a, const T* b, T offset) {
-  const T width = std::min(a[2], b[2]) - std::max(a[0], b[0]) + offset;
-  const T height = std::min(a[3], b[3]) - std::max(a[1], b[1]) + offset;
-  const T common = std::max(width, T(0)) * std::max(height, T(0));
-  const T area = (a[2] - a[0] + offset) * (a[3] - a[1] + offset);
-  const T other = (b[2] - b[0] + offset) * (b[3] - b[1] + offset);
-  return common / (area + other - common);
-}
-
-template <class T>
 T decay(T overlap, Method method, T threshold, T sigma) {
   if (method == Method::gaussian) return std::exp(-overlap * overlap / sigma);
   if (!(overlap >= threshold)) return 1;
