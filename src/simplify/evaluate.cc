@@ -1,9 +1,11 @@
 #include "simplify/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <type_traits>
 
 #include "symbolic/constants.h"
 
@@ -69,6 +71,8 @@ std::optional<ir::Weight> arithmetic(const std::string& op, const ir::Weight& a,
     if (op == "Max") return with([](T x, T y) -> Result { return std::max(x, y); });
   } else {
     if (op == "Div") return with([](T x, T y) -> Result { return x / y; });
+    if (op == "Min") return with([](T x, T y) -> Result { return std::isnan(x) || x < y ? x : y; });
+    if (op == "Max") return with([](T x, T y) -> Result { return std::isnan(x) || x > y ? x : y; });
   }
   return std::nullopt;
 }
@@ -147,6 +151,42 @@ std::optional<ir::Weight> range(Inputs inputs) {
   return ir::Weight::of<int64_t>(values, {count});
 }
 
+template <class T>
+std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) {
+  const auto with = [&](auto apply) {
+    NewWeight result(input.element_type, input.dims);
+    std::ranges::transform(input.as<T>(), reinterpret_cast<T*>(result.bytes.data()), apply);
+    return std::move(result).finish();
+  };
+  if constexpr (std::is_floating_point_v<T>) {
+    if (op == "Sqrt") return with([](T x) { return std::sqrt(x); });
+    if (op == "Neg") return with([](T x) { return -x; });
+    if (op == "Abs") return with([](T x) { return std::abs(x); });
+  } else {
+    // The least number wraps around.
+    using Wide = std::make_unsigned_t<T>;
+    if (op == "Neg") return with([](T x) { return static_cast<T>(-Wide(x)); });
+    if (op == "Abs") return with([](T x) { return x < 0 ? static_cast<T>(-Wide(x)) : x; });
+  }
+  return std::nullopt;
+}
+
+template <class T>
+std::optional<ir::Weight> clip(Inputs inputs) {
+  NewWeight result(inputs[0]->element_type, inputs[0]->dims);
+  auto* const values = reinterpret_cast<T*>(result.bytes.data());
+  std::ranges::copy(inputs[0]->as<T>(), values);
+  for (size_t bound = 1; bound < inputs.size(); ++bound) {
+    if (!inputs[bound]) continue;
+    if (inputs[bound]->element_count() != 1) return std::nullopt;
+    const T limit = inputs[bound]->as<T>()[0];
+    for (T& value : std::span(values, inputs[0]->as<T>().size())) {
+      value = bound == 1 ? std::max(value, limit) : std::min(value, limit);
+    }
+  }
+  return std::move(result).finish();
+}
+
 std::optional<ir::Weight> logical_not(const ir::Weight& input) {
   NewWeight result(ElementType::boolean, input.dims);
   for (size_t i = 0; i < result.bytes.size(); ++i) {
@@ -172,26 +212,33 @@ std::optional<ir::Weight> cast(const ir::Node& node, const ir::Weight& input) {
 std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
   if (inputs.empty() || !inputs[0]) return std::nullopt;
   if (std::optional<ir::Weight> moved = evaluate_movement(node, inputs)) return moved;
-  for (const ir::Weight* input : inputs) {
-    if (!input) return std::nullopt;
-  }
   const ElementType type = inputs[0]->element_type;
+  for (const ir::Weight* input : inputs) {
+    if (!input && node.op != "Clip") return std::nullopt;
+  }
   if (node.op == "Cast") return cast(node, *inputs[0]);
   if (node.op == "Range" && inputs.size() == 3) return range(inputs);
   if (node.op == "Not" && type == ElementType::boolean) return logical_not(*inputs[0]);
   if (node.op == "Where" && inputs.size() == 3) return where(*inputs[0], *inputs[1], *inputs[2]);
-  if (inputs.size() != 2 || inputs[1]->element_type != type) return std::nullopt;
+  const auto of_type = [&]<class T>(std::type_identity<T>) -> std::optional<ir::Weight> {
+    if (node.op == "Clip") return clip<T>(inputs);
+    if (inputs.size() == 1) return unary<T>(node.op, *inputs[0]);
+    return inputs.size() == 2 ? binary<T>(node.op, *inputs[0], *inputs[1]) : std::nullopt;
+  };
+  for (const ir::Weight* input : inputs) {
+    if (input && input->element_type != type) return std::nullopt;
+  }
   switch (type) {
     case ElementType::int64:
-      return binary<int64_t>(node.op, *inputs[0], *inputs[1]);
+      return of_type(std::type_identity<int64_t>());
     case ElementType::int32:
-      return binary<int32_t>(node.op, *inputs[0], *inputs[1]);
+      return of_type(std::type_identity<int32_t>());
     case ElementType::float32:
-      return binary<float>(node.op, *inputs[0], *inputs[1]);
+      return of_type(std::type_identity<float>());
     case ElementType::float64:
-      return binary<double>(node.op, *inputs[0], *inputs[1]);
+      return of_type(std::type_identity<double>());
     case ElementType::boolean:
-      return binary_of_bool(node.op, *inputs[0], *inputs[1]);
+      return inputs.size() == 2 ? binary_of_bool(node.op, *inputs[0], *inputs[1]) : std::nullopt;
     default:
       return std::nullopt;
   }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "simplify/evaluate.h"
 
@@ -185,6 +186,24 @@ std::optional<ir::Weight> unsqueeze(Inputs inputs) {
   return reshaped(*inputs[0], std::move(dims));
 }
 
+std::optional<ir::Weight> tile(Inputs inputs) {
+  const std::optional<Dims> repeats = ints_of(inputs, 1);
+  if (!repeats || repeats->size() != inputs[0]->dims.size()) return std::nullopt;
+  // A copy stands in a dim of its own, before the dim that it repeats.
+  Dims dims, once, spread;
+  for (size_t axis = 0; axis < repeats->size(); ++axis) {
+    const int64_t size = inputs[0]->dims[axis], copies = (*repeats)[axis];
+    if (copies < 0 || (size > 0 && copies > std::numeric_limits<int64_t>::max() / size)) return std::nullopt;
+    dims.push_back(copies * size);
+    once.insert(once.end(), {1, size});
+    spread.insert(spread.end(), {copies, size});
+  }
+  const std::optional<std::vector<int64_t>> strides = broadcast_strides(once, spread);
+  if (!strides) return std::nullopt;
+  const std::optional<ir::Weight> result = view_copy(*inputs[0], std::move(spread), *strides, 0);
+  return result ? std::optional(reshaped(*result, std::move(dims))) : std::nullopt;
+}
+
 std::optional<ir::Weight> squeeze(Inputs inputs) {
   const std::optional<Dims> axes = ints_of(inputs, 1);
   if (!axes) return std::nullopt;
@@ -285,6 +304,7 @@ std::optional<ir::Weight> evaluate_movement(const ir::Node& node, Inputs inputs)
   if (op == "Gather") return gather(node, inputs);
   if (op == "Unsqueeze") return unsqueeze(inputs);
   if (op == "Squeeze") return squeeze(inputs);
+  if (op == "Tile" && inputs.size() == 2) return tile(inputs);
   if (op == "ConstantOfShape") return constant_of_shape(node, inputs);
   return std::nullopt;
 }

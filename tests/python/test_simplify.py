@@ -145,3 +145,18 @@ def test_the_runtime_fuses_an_rms_normalization(tmp_path: pathlib.Path) -> None:
     onnxruntime.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
     optimized = onnx.load(options.optimized_model_filepath)
     assert [node.op_type for node in optimized.graph.node] == ["SimplifiedLayerNormalization"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_what_constants_make_is_computed_at_export(dtype: torch.dtype) -> None:
+    def positions(x: torch.Tensor) -> torch.Tensor:
+        numbers = (torch.arange(6, dtype=dtype) - 3).reshape(2, 3)
+        return x + (numbers.abs().clamp(1, 2).neg() - numbers.clamp(max=0)).repeat(2, 3)
+
+    exported = check(positions, torch.zeros(4, 9, dtype=dtype))
+    assert [node.op_type for node in exported.graph.node] == ["Add"]
+
+
+def test_roots_of_constants_are_computed_at_export() -> None:
+    exported = check(lambda x: x * torch.arange(-1, 5.0).sqrt(), torch.ones(6))
+    assert [node.op_type for node in exported.graph.node] == ["Mul"]
