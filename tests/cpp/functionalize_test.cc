@@ -38,11 +38,19 @@ class Program {
     return calls(std::move(op), std::move(arguments), {std::move(type)}).front();
   }
 
-  // The nodes and the result of the functionalized program, one a line, without types.
-  std::string functionalized(const Values& outputs, const FunctionalizeOptions& options = {}) {
+  ir::Graph functionalized_graph(const Values& outputs, const FunctionalizeOptions& options = {}) {
     for (ir::Value* output : outputs) builder_.output(output);
-    const ir::Graph graph = functionalize(std::move(builder_).finish(), options);
+    ir::Graph graph = functionalize(std::move(builder_).finish(), options);
     ir::verify(graph);
+    return graph;
+  }
+
+  std::string functionalized(const Values& outputs, const FunctionalizeOptions& options = {}) {
+    return lines_of(functionalized_graph(outputs, options));
+  }
+
+  // The nodes and the result, one a line, without types.
+  static std::string lines_of(const ir::Graph& graph) {
     std::string text;
     for (const ir::Node* node : graph.nodes) {
       std::vector<std::string> results, arguments;
@@ -502,7 +510,8 @@ TEST(Functionalize, Subgraphs) {
                 "before writing");
       continue;
     }
-    EXPECT_EQ(p.functionalized({z}),
+    const ir::Graph graph = p.functionalized_graph({z});
+    EXPECT_EQ(Program::lines_of(graph),
               "%v1 = aten::exp(self=%x)\n"
               "%v2 = aten::relu(self=%v1)\n"
               "%v3 = higher_order::cond(pred=True, true_fn=graph main, false_fn=graph main)\n"
