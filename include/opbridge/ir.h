@@ -76,7 +76,7 @@ struct Weight {
   static Weight of(std::span<const T> values, std::vector<int64_t> dims);
   static Weight of_strings(std::span<const std::string> values, std::vector<int64_t> dims);
   template <class T>
-  std::span<const T> as() const;                  // throws Error(internal) unless T matches element_type
+  std::span<const T> as() const;  // of aligned bytes; throws Error(internal) unless T matches element_type
   std::vector<std::string_view> strings() const;  // throws Error(internal) unless they are strings
 };
 

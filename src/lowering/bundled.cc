@@ -1,6 +1,4 @@
 #include "lowering/families.h"
-#include "lowering/fft.h"
-#include "lowering/matrices.h"
 
 namespace opbridge {
 
@@ -22,6 +20,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_diagonal(registry);
   lowering::register_distance(registry);
   lowering::register_embedding_bag(registry);
+  lowering::register_factorization(registry);
   lowering::register_fft(registry);
   lowering::register_flipping(registry);
   lowering::register_grouped(registry);
@@ -30,6 +29,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_linalg(registry);
   lowering::register_linear(registry);
   lowering::register_loss(registry);
+  lowering::register_matrix_functions(registry);
   lowering::register_normalization(registry);
   lowering::register_numbers(registry);
   lowering::register_patches(registry);

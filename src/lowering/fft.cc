@@ -1,8 +1,6 @@
 // Fourier transforms. A complex tensor comes and goes as pairs in a last dim (see complex.h), which is the
 // form of ONNX's DFT too. ONNX Runtime computes DFT in the type of its input with an error that grows with
 // the length, for a thousand elements of float32 beyond 0.1; so it is given float64.
-#include "lowering/fft.h"
-
 #include <cmath>
 
 #include "lowering/add.h"

@@ -102,8 +102,6 @@ Value vander(GraphBuilder& g, Value x, std::optional<Dim> given) {
 
 void register_linalg(SymbolicRegistry& registry) {
   auto on = add(registry);
-  register_factorization(registry);
-  register_matrix_functions(registry);
 
   for (const char* name : {"aten::matrix_power", "aten::linalg_matrix_power"}) {
     on(std::string(name) + "(Tensor self, int n) -> Tensor", Since{11}, matrix_power);

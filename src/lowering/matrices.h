@@ -59,9 +59,4 @@ struct Inverse {
 };
 Inverse inverse(GraphBuilder& g, const Matrices& a, bool check_errors);
 
-void register_linalg(SymbolicRegistry& registry);
-// Parts of it.
-void register_factorization(SymbolicRegistry& registry);
-void register_matrix_functions(SymbolicRegistry& registry);
-
 }  // namespace opbridge::lowering
