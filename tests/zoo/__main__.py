@@ -50,14 +50,14 @@ def main() -> int:
     rows = [done[name, capture] for name in entries for capture in captures]
     print("\n".join(_totals(rows)))
     if options.table:
-        options.table.write_text(_table(rows))
+        options.table.write_text(_table(rows, captures))
     return 1 if any(row["result"] == "DIFFERS" for row in rows) else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="zoo", description="Exports torchvision's, timm's and transformers' models.")
     parser.add_argument("--models", help="only these: patterns of names, separated by commas; always run anew")
-    parser.add_argument("--captures", default=",".join(CAPTURES), help="separated by commas; the table needs both")
+    parser.add_argument("--captures", default=",".join(CAPTURES), help="separated by commas")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one model and capture")
     parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
@@ -108,33 +108,34 @@ def _totals(rows: list[dict[str, Any]]) -> list[str]:
         names = {row["name"] for row in own}
         agree = {c: sum(r["result"] == "agrees" for r in own if r["capture"] == c) for c in CAPTURES}
         either = len({row["name"] for row in own if row["result"] == "agrees"})
-        counts = ", ".join(f"{agree[capture]} by {capture}" for capture in CAPTURES)
+        run = {row["capture"] for row in own}
+        counts = ", ".join(f"{agree[capture]} by {capture}" for capture in CAPTURES if capture in run)
         lines.append(f"{library}: {len(names)} models, {either} agree with PyTorch ({counts})")
     return lines
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _table(rows: list[dict[str, Any]], captures: list[str]) -> str:
     lines = [
         "# Models",
         "",
-        "Written by `make models`: every model with seeded random weights, exported by both captures, run in ONNX",
-        "Runtime and compared with eager PyTorch, in float32 unless the name says more. Image and language models",
-        "have a dynamic batch: exported at 1, compared at 1 and 2. Detection models are compared on a second",
-        "image too. The figure is the largest difference of an output relative to that output's largest magnitude; the",
-        "most that agrees is 1e-3, and four times the machine epsilon in float16 and bfloat16.",
+        "Written by `make models`: every model with seeded random weights, exported, run in ONNX Runtime and compared",
+        "with eager PyTorch, in float32 unless the name says more. Image and language models have a dynamic batch:",
+        "exported at 1, compared at 1 and 2. Detection models are compared on a second image too. The figures are the",
+        "largest difference of an output relative to that output's largest magnitude, and the time of the export;",
+        "the most that agrees is 1e-3, and four times the machine epsilon in float16 and bfloat16.",
         f"torch {torch.__version__}, ONNX Runtime {onnxruntime.__version__}.",
         "",
         *(f"- {line}" for line in _totals(rows)),
         "",
-        "| model | export | trace | nodes |",
-        "|---|---|---|---|",
+        f"| model | {' | '.join(captures)} | nodes |",
+        "|---|---|" + "---|" * len(captures),
     ]
     by_name: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
         by_name.setdefault(row["name"], {})[row["capture"]] = row
-    for name, captures in by_name.items():
-        nodes = next((str(row["nodes"]) for row in captures.values() if row["result"] == "agrees"), "")
-        lines.append(f"| {name} | {' | '.join(_cell(captures[c]) for c in CAPTURES)} | {nodes} |")
+    for name, of_model in by_name.items():
+        nodes = next((str(row["nodes"]) for row in of_model.values() if row["result"] == "agrees"), "")
+        lines.append(f"| {name} | {' | '.join(_cell(of_model[capture]) for capture in captures)} | {nodes} |")
     return "\n".join(lines) + "\n"
 
 
