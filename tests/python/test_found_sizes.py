@@ -29,8 +29,12 @@ def repeated(x: torch.Tensor) -> torch.Tensor:
     return x.repeat_interleave((x > 0.5).long() + 1)
 
 
+def classes_found(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.one_hot((x * 10).long())
+
+
 @CAPTURES
-@pytest.mark.parametrize("function", [where_alone, length, repeated])
+@pytest.mark.parametrize("function", [where_alone, length, repeated, classes_found])
 def test_found_in_another_number(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
     opbridge.export(function, (FEW,), path, capture=capture)

@@ -78,7 +78,7 @@ def _first_lines(error: Exception) -> str:
     text = re.split(r"^(?:For more |The error above )", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
     if isinstance(error, GuardOnDataDependentSymNode):
         text += (
-            "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write the "
-            "branch as torch.cond(…)."
+            "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write "
+            "the branch as torch.cond(…)."
         )
     return "\n".join(text.splitlines()[:12]) or type(error).__name__

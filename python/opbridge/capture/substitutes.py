@@ -1,7 +1,7 @@
 """Functions of torch that read data, or are made of operators for training, made of others.
 
-torch.export follows no data: it refuses ``torch.equal``, whose answer is a Python bool, and functions that check the
-values of their arguments.
+A capture follows no data: torch.export refuses ``torch.equal``, whose answer is a Python bool, and both captures
+functions that check the values of their arguments.
 """
 
 from __future__ import annotations

@@ -25,9 +25,23 @@ from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.recorder import Recorder, SizesDependOnData
+from opbridge.capture.substitutes import substituted
+from opbridge.errors import UnsupportedError
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+    """Functions are replaced where the model as it is cannot be followed."""
+    try:
+        return _capture(model, inputs, sizes)
+    except UnsupportedError as first:
+        try:
+            with substituted():
+                return _capture(model, inputs, sizes)
+        except UnsupportedError:
+            raise first from None
+
+
+def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     if sizes.shapes is None:
         try:
             return follow(model, inputs, inputs.leaves, Sizes(), for_real=True)
