@@ -10,6 +10,8 @@ import torch
 from lowering_check import check
 from torch import linalg
 
+import opbridge
+
 Functions = Mapping[str, Callable[..., Any]]
 NUMBERS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex128])
 
@@ -173,3 +175,21 @@ def test_norms_of_empty_matrices_are_zero(shape: tuple[int, ...]) -> None:
         functions[str(order)] = lambda x, order=order: torch.linalg.matrix_norm(x, order)
         functions[f"{order}, dims kept"] = lambda x, order=order: torch.linalg.norm(x, order, (-2, -1), True)
     check(functions, torch.rand(shape))
+
+
+@pytest.mark.parametrize("shapes", [((5, 3), (5, 2)), ((3, 5), (3, 2)), ((4, 4), (4,)), ((2, 5, 3), (2, 5))])
+@pytest.mark.parametrize("driver", [None, "gels", "gelsy"])
+def test_least_squares(driver, shapes):
+    a, b = (torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) for shape in shapes)
+    check(lambda a, b: tuple(torch.linalg.lstsq(a, b, driver=driver)), a, b)
+
+
+def test_least_squares_of_less_than_full_rank():
+    a, b = torch.arange(15, dtype=torch.float64).reshape(5, 3), torch.ones(5, 2, dtype=torch.float64)
+    check(lambda a, b: tuple(torch.linalg.lstsq(a, b)), a, b)
+    check(lambda a, b: tuple(torch.linalg.lstsq(a.T, b[:3], driver="gelsd")), a, b)
+
+
+def test_residuals_that_depend_on_the_rank_are_refused():
+    with pytest.raises(opbridge.UnsupportedError, match="lstsq"):
+        check(lambda a, b: tuple(torch.linalg.lstsq(a, b, driver="gelsd")), torch.rand(5, 3), torch.rand(5, 2))

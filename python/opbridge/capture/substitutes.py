@@ -109,6 +109,35 @@ def _corrcoef(input: torch.Tensor) -> torch.Tensor:
     return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1)) if c.is_complex() else c.clip(-1, 1)
 
 
+def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """By the QR decomposition for ``driver="gels"``, which takes the rank as full; else by the pseudoinverse."""
+    rows, columns = A.shape[-2:]
+    by_singular_values = driver in ("gelss", "gelsd")
+    if by_singular_values and rows > columns:  # it returns residuals or none, as the rank turns out to be
+        return torch.linalg.lstsq(A, B, rcond, driver=driver)
+    vector = B.dim() == 1 or (B.dim() == A.dim() - 1 and A.shape[:-1] == B.shape)
+    right = B.unsqueeze(-1) if vector else B
+    residuals = singular_values = A.real.new_empty(0)
+    if driver == "gels":
+        rank = torch.empty(0, dtype=torch.int64)
+        q, r = torch.linalg.qr(A if rows >= columns else A.mH)
+        if rows >= columns:
+            solution = torch.linalg.solve_triangular(r, q.mH @ right, upper=True)
+        else:
+            solution = q @ torch.linalg.solve_triangular(r.mH, right, upper=False)
+        if rows > columns:
+            residuals = (A @ solution - right).abs().square().sum(-2)
+    else:
+        bound = torch.finfo(A.dtype).eps * max(rows, columns) if rcond is None else rcond
+        rank = torch.linalg.matrix_rank(A, rtol=bound)
+        solution = torch.linalg.pinv(A, rtol=bound) @ right
+        if by_singular_values:
+            singular_values = torch.linalg.svdvals(A)
+    return torch.return_types.linalg_lstsq(  # type: ignore[attr-defined]
+        (solution.squeeze(-1) if vector else solution, residuals, rank, singular_values)
+    )
+
+
 _SUBSTITUTES: dict[Any, Function] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -120,6 +149,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.Tensor.narrow: _narrow,
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
+    torch.linalg.lstsq: _lstsq,
     torch.corrcoef: _corrcoef,
     torch.Tensor.corrcoef: _corrcoef,
 }
