@@ -53,6 +53,8 @@ Value resize(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
 }
 
 Value dft(GraphBuilder& g, Value x, int64_t axis, bool inverse, bool onesided) {
+  // Before 1.24 ONNX Runtime takes the signal for the batch where there is none.
+  if (x.rank() == 2) return g.squeeze(dft(g, g.unsqueeze(x, {0}), axis + 1, inverse, onesided), {0});
   std::vector<Dim> dims = x.dims();
   dims.back() = Dim(2);
   if (onesided) dims[axis] = floor_div(dims[axis], Dim(2)) + Dim(1);

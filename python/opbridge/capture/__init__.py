@@ -33,7 +33,7 @@ def capture(
     """
     import torch
 
-    from opbridge.capture.detection import one_way_of_batched_nms
+    from opbridge.capture.detection import one_way_for_all_boxes
     from opbridge.capture.dynamic import DynamicSizes
     from opbridge.capture.environment import capturing
     from opbridge.capture.functions import functions_kept_whole
@@ -55,7 +55,7 @@ def capture(
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     inputs = sizes.without_ones()
-    with capturing(module), recurrent_sizes(), one_way_of_batched_nms(), functions_kept_whole() as calls:
+    with capturing(module), recurrent_sizes(), one_way_for_all_boxes(), functions_kept_whole() as calls:
         if how == "trace":
             from opbridge.capture.trace import capture_trace
 

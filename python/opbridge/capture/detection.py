@@ -1,10 +1,10 @@
-"""torchvision's detection models, whose own code branches on how many boxes there are."""
+"""torchvision's detection models, whose own code branches on how many boxes there are, and loops over them."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,18 +22,64 @@ def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, i
     return kept
 
 
+def paste_masks_in_image(
+    masks: torch.Tensor, boxes: torch.Tensor, img_shape: tuple[int, int], padding: int = 1
+) -> torch.Tensor:
+    """Masks (n, 1, size, size) resized to their boxes, in images of zeros (n, 1, height, width).
+
+    Resizing is linear along both axes, hence a product of matrices.
+    """
+    module = sys.modules["torchvision.models.detection.roi_heads"]
+    masks, scale = module.expand_masks(masks, padding=padding)
+    left, top, right, bottom = module.expand_boxes(boxes, scale).to(torch.int64).unbind(1)
+    rows = _resized(top, bottom, masks.shape[-2], img_shape[0])
+    columns = _resized(left, right, masks.shape[-1], img_shape[1])
+    return rows[:, None] @ masks @ columns.mT[:, None]
+
+
+def _resized(first: torch.Tensor, last: torch.Tensor, size: int, length: int) -> torch.Tensor:
+    """What each of ``size`` samples contributes to ``length`` points, where they are resized to those from ``first``
+    to ``last``: (n, length, size)."""
+    place = torch.arange(length, device=first.device) - first[:, None]
+    count = (last - first + 1)[:, None]
+    source = ((place + 0.5) * (size / count.clamp(min=1).float()) - 0.5).clamp(min=0)[:, :, None]
+    low = source.floor().clamp(max=size - 1)
+    samples = torch.arange(size, device=first.device)
+    shares = torch.where(samples == low, 1 - (source - low), 0.0)
+    shares = shares + torch.where(samples == (low + 1).clamp(max=size - 1), source - low, 0.0)
+    return torch.where(((place >= 0) & (place < count))[:, :, None], shares, 0.0)
+
+
+def heatmaps_to_keypoints(maps: torch.Tensor, rois: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """By opbridge's operator: the size of a resized map depends on its box."""
+    from opbridge.operators import load_operators
+
+    load_operators()
+    keypoints, scores = torch.ops.opbridge.heatmaps_to_keypoints(maps, rois)
+    return keypoints, scores
+
+
+# Where torchvision looks them up.
+_PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
+    batched_nms: ("torchvision.ops", "torchvision.ops.boxes"),
+    paste_masks_in_image: ("torchvision.models.detection.roi_heads", "torchvision.models.detection.transform"),
+    heatmaps_to_keypoints: ("torchvision.models.detection.roi_heads",),
+}
+
+
 @contextlib.contextmanager
-def one_way_of_batched_nms() -> Iterator[None]:
-    """torchvision's ``batched_nms`` is the function above."""
-    if "torchvision.ops" not in sys.modules:
-        yield
-        return
-    places: tuple[Any, ...] = (sys.modules["torchvision.ops"], sys.modules["torchvision.ops.boxes"])
-    original = places[0].batched_nms
-    for place in places:
-        place.batched_nms = batched_nms
+def one_way_for_all_boxes() -> Iterator[None]:
+    """torchvision's functions of these names are the functions above."""
+    originals = []
+    for function, places in _PLACES.items():
+        for place in places:
+            if place in sys.modules and hasattr(sys.modules[place], function.__name__):
+                originals.append(
+                    (sys.modules[place], function.__name__, getattr(sys.modules[place], function.__name__))
+                )
+                setattr(sys.modules[place], function.__name__, function)
     try:
         yield
     finally:
-        for place in places:
-            place.batched_nms = original
+        for module, name, original in originals:
+            setattr(module, name, original)
