@@ -91,7 +91,8 @@ bool fold_batch_normalization(ir::Graph& graph) {
     folded.insert(node);
   }
   std::erase_if(graph.nodes, [&](const ir::Node* node) { return folded.contains(node); });
-  return !folded.empty();
+  // The old weights go before anything finds them equal to others: what was made of them has their names.
+  return !folded.empty() && remove_dead_code(graph);
 }
 
 }  // namespace opbridge

@@ -43,6 +43,13 @@ def test_batch_normalization_goes_into_the_convolution(tmp_path: pathlib.Path) -
     assert operators(model, X, tmp_path) == ["Conv", "Relu"]
 
 
+def test_a_bias_that_goes_may_equal_one_that_stays(tmp_path: pathlib.Path) -> None:
+    folded, staying = normalized(nn.Conv2d(4, 4, 3, bias=False), 4), nn.BatchNorm2d(4)
+    nn.init.zeros_(folded[1].bias)
+    model = nn.Sequential(folded, nn.ReLU(), staying)
+    assert operators(model, X, tmp_path) == ["Conv", "Relu", "BatchNormalization"]
+
+
 def test_a_convolution_that_others_use_stays_as_it_is(tmp_path: pathlib.Path) -> None:
     class Shared(nn.Module):
         def __init__(self) -> None:

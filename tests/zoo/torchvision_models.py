@@ -17,7 +17,7 @@ _IMAGE_SIZES = {"inception_v3": 299, "googlenet": 224}
 _THRESHOLDS: dict[str, dict[str, Any]] = {
     "fasterrcnn": {"box_score_thresh": 0.012},
     "maskrcnn": {"box_score_thresh": 0.012},
-    "keypointrcnn": {"box_score_thresh": 0.5},
+    "keypointrcnn": {"box_score_thresh": 0.001},
     "retinanet": {"score_thresh": 0.01},
     "fcos": {"score_thresh": 0.01},
     "ssd": {"score_thresh": 0.012},
@@ -60,11 +60,23 @@ def _build(name: str, options: dict[str, Any]) -> nn.Module:
     for parameter in model.parameters():
         if parameter.dim() > 1 and not parameter.any():
             nn.init.normal_(parameter, std=0.02)
+    if "detection" in torchvision.models.get_model_builder(name).__module__ and "mobilenet" in name:
+        _normalize(model.backbone)
     if name == "ssd300_vgg16":
         # Without a normalization, random weights give so large logits that the best scores are all equal.
         for parameter in model.head.classification_head.parameters():
             parameter.data *= 0.1
     return model
+
+
+def _normalize(backbone: nn.Module) -> None:
+    """Gives it the statistics of random images: without them features vanish, and nothing is detected."""
+    for module in backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None
+    with torch.no_grad():
+        backbone.train()(torch.rand(2, 3, 320, 320, generator=torch.Generator().manual_seed(0)))
+    backbone.eval()
 
 
 class _Detector(nn.Module):
