@@ -29,6 +29,16 @@ void with_scalar(bool complex, F&& f) {
   }
 }
 
+// The same, of what is computed as PyTorch does, in the type T of the elements.
+template <class T, class F>
+void with_element(bool complex, F&& f) {
+  if (complex) {
+    f.template operator()<std::complex<T>>();
+  } else {
+    f.template operator()<T>();
+  }
+}
+
 // The matrices of a tensor, or its vectors as matrices of one column, to compute with in S.
 template <class S, class T>
 class Batch {
