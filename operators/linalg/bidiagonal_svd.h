@@ -8,40 +8,22 @@
 #include <cmath>
 #include <limits>
 
-#include "matrices.h"
+#include "rotation.h"
 
 namespace opbridge::op {
 
-struct Rotation {
-  double c, s;
-};
-
-// The rotation that takes (f, g) to (r, 0).
-inline Rotation make_rotation(double f, double g, double& r) {
-  if (g == 0) {
-    r = f;
-    return {1, 0};
-  }
-  if (f == 0) {
-    r = std::abs(g);
-    return {0, std::copysign(1.0, g)};
-  }
-  const double size = std::hypot(f, g);
-  r = std::copysign(size, f);
-  return {std::abs(f) / size, g / r};
-}
-
+template <class R>
 class BidiagonalSvd {
  public:
   // The diagonal and what is above it; `u` and `v`, or null, have as many columns.
-  BidiagonalSvd(Vector<double>& d, Vector<double>& e, Matrix<double>* u, Matrix<double>* v)
+  BidiagonalSvd(Vector<R>& d, Vector<R>& e, Matrix<R>* u, Matrix<R>* v)
       : d_(d), e_(e), u_(u), v_(v), n_(d.size()) {}
 
   // Makes the matrix, whose `e` was below the diagonal, upper bidiagonal.
   void raise() {
     for (Index i = 0; i + 1 < n_; ++i) {
-      double r;
-      const Rotation q = make_rotation(d_[i], e_[i], r);
+      R r;
+      const Rotation<R> q = make_rotation(d_[i], e_[i], r);
       d_[i] = r;
       e_[i] = q.s * d_[i + 1];
       d_[i + 1] *= q.c;
@@ -52,10 +34,10 @@ class BidiagonalSvd {
   // `d` becomes the singular values, the greatest first. False where it does not converge.
   bool run() {
     if (n_ > 1 && !iterate()) return false;
+    Matrix<R>* const flipped = n_ == 1 ? u_ : v_;  // as bdsdc has it
     for (Index i = 0; i < n_; ++i) {
-      if (!std::signbit(d_[i])) continue;
-      d_[i] = -d_[i];
-      if (v_) v_->col(i) *= -1;
+      if (d_[i] < 0 && flipped) flipped->col(i) *= -1;
+      d_[i] = std::abs(d_[i]);
     }
     sort();
     return true;
@@ -63,22 +45,15 @@ class BidiagonalSvd {
 
  private:
   using Index = Eigen::Index;
-  static constexpr double kEpsilon = std::numeric_limits<double>::epsilon() / 2;
+  static constexpr R kEpsilon = std::numeric_limits<R>::epsilon() / 2;
 
-  static void rotate(Matrix<double>* vectors, Index i, Rotation q) {
-    if (!vectors) return;
-    double* a = vectors->col(i).data();
-    double* b = vectors->col(i + 1).data();
-    for (Index k = 0; k < vectors->rows(); ++k) {
-      const double x = a[k], y = b[k];
-      a[k] = q.c * x + q.s * y;
-      b[k] = q.c * y - q.s * x;
-    }
+  static void rotate(Matrix<R>* vectors, Index i, Rotation<R> q) {
+    if (vectors) op::rotate(vectors->col(i), vectors->col(i + 1), q);
   }
 
   // The smallest singular value is at least this over sqrt(n).
-  double least_singular_value() const {
-    double mu = std::abs(d_[0]), least = mu;
+  R least_singular_value() const {
+    R mu = std::abs(d_[0]), least = mu;
     for (Index i = 1; i < n_ && least > 0; ++i) {
       mu = std::abs(d_[i]) * (mu / (mu + std::abs(e_[i - 1])));
       least = std::min(least, mu);
@@ -87,16 +62,16 @@ class BidiagonalSvd {
   }
 
   bool iterate() {
-    const auto n = static_cast<double>(n_);
+    const auto n = static_cast<R>(n_);
     threshold_ = std::max(kTolerance * least_singular_value() / std::sqrt(n),
-                          6 * n * n * std::numeric_limits<double>::min());
+                          6 * n * n * std::numeric_limits<R>::min());
     Index last = n_ - 1, old_first = -1, old_last = -1;
     bool down = true;
     for (Index left = 30 * n_ * n_; last > 0; --left) {
       if (left == 0) return false;
       // The last block without a zero above its diagonal, [first, last].
       Index first = last;
-      double greatest = std::abs(d_[last]);
+      R greatest = std::abs(d_[last]);
       while (first > 0 && std::abs(e_[first - 1]) > threshold_) {
         --first;
         greatest = std::max({greatest, std::abs(d_[first]), std::abs(e_[first])});
@@ -115,28 +90,28 @@ class BidiagonalSvd {
       if (first > old_last || last < old_first) down = std::abs(d_[first]) >= std::abs(d_[last]);
       old_first = first;
       old_last = last;
-      double least;
+      R least;
       if (deflates(first, last, down, least)) continue;
-      const double shift = choose_shift(first, last, down, least, greatest);
+      const R shift = choose_shift(first, last, down, least, greatest);
       if (shift == 0) {
         down ? sweep_down_unshifted(first, last) : sweep_up_unshifted(first, last);
       } else {
         down ? sweep_down(first, last, shift) : sweep_up(first, last, shift);
       }
-      double& end = down ? e_[last - 1] : e_[first];
+      R& end = down ? e_[last - 1] : e_[first];
       if (std::abs(end) <= threshold_) end = 0;
     }
     return true;
   }
 
   // Sets what is negligible above the diagonal to zero; if nothing is, `least` bounds the smallest value.
-  bool deflates(Index first, Index last, bool down, double& least) {
-    double& end = down ? e_[last - 1] : e_[first];
+  bool deflates(Index first, Index last, bool down, R& least) {
+    R& end = down ? e_[last - 1] : e_[first];
     if (std::abs(end) <= kTolerance * std::abs(d_[down ? last : first])) {
       end = 0;
       return true;
     }
-    double mu = std::abs(d_[down ? first : last]);
+    R mu = std::abs(d_[down ? first : last]);
     least = mu;
     for (Index step = 0; step < last - first; ++step) {
       const Index i = down ? first + step : last - 1 - step;
@@ -150,76 +125,74 @@ class BidiagonalSvd {
     return false;
   }
 
-  double choose_shift(Index first, Index last, bool down, double least, double greatest) const {
-    if (static_cast<double>(n_) * kTolerance * (least / greatest) <= std::max(kEpsilon, 0.01 * kTolerance)) {
+  R choose_shift(Index first, Index last, bool down, R least, R greatest) const {
+    if (static_cast<R>(n_) * kTolerance * (least / greatest) <= std::max(kEpsilon, R(0.01) * kTolerance)) {
       return 0;
     }
     const Index i = down ? last - 1 : first;
-    const double shift = smaller_value(d_[i], e_[i], d_[i + 1]);
-    const double start = std::abs(d_[down ? first : last]);
+    const R shift = smaller_value(d_[i], e_[i], d_[i + 1]);
+    const R start = std::abs(d_[down ? first : last]);
     return start > 0 && (shift / start) * (shift / start) < kEpsilon ? 0 : shift;
   }
 
   // The smaller singular value of [f g; 0 h].
-  static double smaller_value(double f, double g, double h) {
-    const double small = std::min(std::abs(f), std::abs(h)), large = std::max(std::abs(f), std::abs(h));
+  static R smaller_value(R f, R g, R h) {
+    const R small = std::min(std::abs(f), std::abs(h)), large = std::max(std::abs(f), std::abs(h));
     if (small == 0) return 0;
-    const double size = std::abs(g);
+    const R size = std::abs(g);
     if (size < large) {
-      const double sum = 1 + small / large, difference = (large - small) / large, ratio = size / large;
+      const R sum = 1 + small / large, difference = (large - small) / large, ratio = size / large;
       return small * 2 / (std::hypot(sum, ratio) + std::hypot(difference, ratio));
     }
-    const double ratio = large / size;
+    const R ratio = large / size;
     if (ratio == 0) return small * large / size;
-    const double sum = 1 + small / large, difference = (large - small) / large;
-    return 2 * small * ratio / (std::hypot(sum * ratio, 1.0) + std::hypot(difference * ratio, 1.0));
+    const R sum = 1 + small / large, difference = (large - small) / large;
+    return 2 * small * ratio / (std::hypot(sum * ratio, R(1)) + std::hypot(difference * ratio, R(1)));
   }
 
   // In all sweeps the matrix becomes L B R^T of rotations L and R.
   void sweep_down_unshifted(Index first, Index last) {
-    Rotation right{1, 0}, left{1, 0};
+    Rotation<R> right{1, 0}, left{1, 0};
     for (Index i = first; i < last; ++i) {
-      double r;
+      R r;
       right = make_rotation(d_[i] * right.c, e_[i], r);
       if (i > first) e_[i - 1] = left.s * r;
       left = make_rotation(left.c * r, d_[i + 1] * right.s, d_[i]);
       rotate(v_, i, right);
       rotate(u_, i, left);
     }
-    const double h = d_[last] * right.c;
+    const R h = d_[last] * right.c;
     d_[last] = h * left.c;
     e_[last - 1] = h * left.s;
   }
 
   void sweep_up_unshifted(Index first, Index last) {
-    Rotation left{1, 0}, right{1, 0};
+    Rotation<R> left{1, 0}, right{1, 0};
     for (Index i = last; i > first; --i) {
-      double r;
+      R r;
       left = make_rotation(d_[i] * left.c, e_[i - 1], r);
       if (i < last) e_[i] = right.s * r;
       right = make_rotation(right.c * r, d_[i - 1] * left.s, d_[i]);
       rotate(u_, i - 1, {left.c, -left.s});
       rotate(v_, i - 1, {right.c, -right.s});
     }
-    const double h = d_[first] * left.c;
+    const R h = d_[first] * left.c;
     d_[first] = h * right.c;
     e_[first] = h * right.s;
   }
 
-  double start(double d, double shift) const {
-    return (std::abs(d) - shift) * (std::copysign(1.0, d) + shift / d);
-  }
+  R start(R d, R shift) const { return (std::abs(d) - shift) * (with_sign(R(1), d) + shift / d); }
 
-  void sweep_down(Index first, Index last, double shift) {
-    double f = start(d_[first], shift), g = e_[first], r;
+  void sweep_down(Index first, Index last, R shift) {
+    R f = start(d_[first], shift), g = e_[first], r;
     for (Index i = first; i < last; ++i) {
-      const Rotation right = make_rotation(f, g, r);
+      const Rotation<R> right = make_rotation(f, g, r);
       if (i > first) e_[i - 1] = r;
       f = right.c * d_[i] + right.s * e_[i];
       e_[i] = right.c * e_[i] - right.s * d_[i];
       g = right.s * d_[i + 1];
       d_[i + 1] *= right.c;
-      const Rotation left = make_rotation(f, g, d_[i]);
+      const Rotation<R> left = make_rotation(f, g, d_[i]);
       f = left.c * e_[i] + left.s * d_[i + 1];
       d_[i + 1] = left.c * d_[i + 1] - left.s * e_[i];
       if (i + 1 < last) {
@@ -232,16 +205,16 @@ class BidiagonalSvd {
     e_[last - 1] = f;
   }
 
-  void sweep_up(Index first, Index last, double shift) {
-    double f = start(d_[last], shift), g = e_[last - 1], r;
+  void sweep_up(Index first, Index last, R shift) {
+    R f = start(d_[last], shift), g = e_[last - 1], r;
     for (Index i = last; i > first; --i) {
-      const Rotation left = make_rotation(f, g, r);
+      const Rotation<R> left = make_rotation(f, g, r);
       if (i < last) e_[i] = r;
       f = left.c * d_[i] + left.s * e_[i - 1];
       e_[i - 1] = left.c * e_[i - 1] - left.s * d_[i];
       g = left.s * d_[i - 1];
       d_[i - 1] *= left.c;
-      const Rotation right = make_rotation(f, g, d_[i]);
+      const Rotation<R> right = make_rotation(f, g, d_[i]);
       f = right.c * e_[i - 1] + right.s * d_[i - 1];
       d_[i - 1] = right.c * d_[i - 1] - right.s * e_[i - 1];
       if (i - 1 > first) {
@@ -256,13 +229,13 @@ class BidiagonalSvd {
 
   // The block [f g; 0 h] of two.
   void solve_pair(Index i) {
-    double f = d_[i], h = d_[i + 1];
-    const double g = e_[i];
+    R f = d_[i], h = d_[i + 1];
+    const R g = e_[i];
     // Its transpose, rows and columns in reverse, has f and h exchanged.
     const bool swapped = std::abs(h) > std::abs(f);
     if (swapped) std::swap(f, h);
-    Rotation right{1, 0}, left{1, 0};  // unit vectors of the greater value
-    double greater = f, smaller = h;
+    Rotation<R> right{1, 0}, left{1, 0};  // unit vectors of the greater value
+    R greater = f, smaller = h;
     if (g != 0 && std::abs(f) < kEpsilon * std::abs(g)) {
       right = {f / g, 1};
       left = {1, h / g};
@@ -270,10 +243,10 @@ class BidiagonalSvd {
       smaller = -h * (f / g);
     } else if (g != 0) {
       // With f taken as 1: the sum and the difference of the two values are s and r.
-      const double m = g / f, l = (std::abs(f) - std::abs(h)) / std::abs(f), t = 2 - l;
-      const double s = std::hypot(t, m), r = std::hypot(l, m), a = (s + r) / 2;
-      const double tangent = (m / (s + t) + (r + l == 0 ? std::copysign(1.0, m) : m / (r + l))) * (1 + a);
-      const double length = std::hypot(tangent, 2.0);
+      const R m = g / f, l = (std::abs(f) - std::abs(h)) / std::abs(f), t = 2 - l;
+      const R s = std::hypot(t, m), r = std::hypot(l, m), a = (s + r) / 2;
+      const R tangent = (m / (s + t) + (r + l == 0 ? with_sign(R(1), m) : m / (r + l))) * (1 + a);
+      const R length = std::hypot(tangent, R(2));
       right = {2 / length, tangent / length};
       left = {(right.c + right.s * m) / a, h / f * right.s / a};
       greater = f * a;
@@ -305,14 +278,14 @@ class BidiagonalSvd {
     }
   }
 
-  static inline const double kTolerance = std::clamp(std::pow(kEpsilon, -0.125), 10.0, 100.0) * kEpsilon;
+  static inline const R kTolerance = std::clamp(std::pow(kEpsilon, R(-0.125)), R(10), R(100)) * kEpsilon;
 
-  Vector<double>& d_;
-  Vector<double>& e_;
-  Matrix<double>* u_;
-  Matrix<double>* v_;
+  Vector<R>& d_;
+  Vector<R>& e_;
+  Matrix<R>* u_;
+  Matrix<R>* v_;
   Index n_;
-  double threshold_ = 0;
+  R threshold_ = 0;
 };
 
 }  // namespace opbridge::op

@@ -1,9 +1,38 @@
-#include <Eigen/Eigenvalues>
-
-#include "matrices.h"
+// Eigenvalues and eigenvectors in the steps of LAPACK's heevd for small matrices, so that the factors of the
+// vectors are PyTorch's.
+#include "tridiagonal.h"
+#include "tridiagonal_iteration.h"
 
 namespace opbridge::op {
 namespace {
+
+template <class S>
+struct HermitianEigensystem {
+  Vector<RealOf<S>> values;
+  Matrix<S> vectors;
+};
+
+template <class S>
+HermitianEigensystem<S> hermitian_eigensystem(Matrix<S> a, bool upper) {
+  using R = RealOf<S>;
+  const Eigen::Index n = a.rows();
+  if (n == 0) return {Vector<R>(0), a};
+  // Squares neither overflow nor vanish between `low` and its inverse.
+  const R low = std::sqrt(std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon());
+  const R greatest = greatest_size(a);
+  const R unit = greatest > 0 && greatest < low ? low / greatest
+                 : greatest > 1 / low           ? (1 / low) / greatest
+                                                : 1;
+  if (unit != 1) a *= unit;
+
+  Tridiagonal<S> t = make_tridiagonal<S>(std::move(a), upper);
+  Matrix<R> inner = Matrix<R>::Identity(n, n);
+  TridiagonalIteration<R> iteration(t.diagonal, t.beside, inner);
+  require(iteration.run(), "the iteration for the eigenvalues does not converge");
+  HermitianEigensystem<S> result{t.diagonal / unit, inner.template cast<S>()};
+  t.apply(result.vectors);
+  return result;
+}
 
 OPBRIDGE_OPERATOR(
     "opbridge::eigh(Tensor A, *, bool upper=False, bool complex=False) -> (Tensor eigenvalues, Tensor "
@@ -14,20 +43,22 @@ OPBRIDGE_OPERATOR(
     })
     .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, bool upper, bool complex,
                                      TensorView<T> eigenvalues, TensorView<T> eigenvectors) {
-      with_scalar(complex, [&]<class S>() {
+      with_element<T>(complex, [&]<class S>() {
         const auto from = matrices<S>(a);
-        const auto values = vectors<double>(eigenvalues);
+        const auto values = vectors<T>(eigenvalues);
         const auto to = matrices<S>(eigenvectors);
-        if (from.rows() == 0) return;
-        for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
+        for_each_matrix(context, from.size(), 10 * cube(from.rows()), [&](std::int64_t i) {
           Matrix<S> matrix = from[i];
-          if (upper) matrix.adjointInPlace();
-          matrix.template triangularView<Eigen::StrictlyUpper>().setZero();  // is not read
+          // The other triangle is not read.
+          if (upper) {
+            matrix.template triangularView<Eigen::StrictlyLower>().setZero();
+          } else {
+            matrix.template triangularView<Eigen::StrictlyUpper>().setZero();
+          }
           require(matrix.allFinite(), "the matrix has NaN or infinities in it");
-          const Eigen::SelfAdjointEigenSolver<Matrix<S>> solver(matrix);
-          require(solver.info() == Eigen::Success, "the iteration for the eigenvalues does not converge");
-          values.write(i, solver.eigenvalues());
-          to.write(i, solver.eigenvectors());
+          const HermitianEigensystem<S> result = hermitian_eigensystem<S>(std::move(matrix), upper);
+          values.write(i, result.values);
+          to.write(i, result.vectors);
         });
       });
     });

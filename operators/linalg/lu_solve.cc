@@ -9,12 +9,7 @@ OPBRIDGE_OPERATOR(
     .shape([](const Shape& factors, const Shape& pivots, const Shape& b, bool left, bool, bool complex) {
       const MatrixShape m = square_shape(factors, complex, "LU");
       require_same_shape(pivots, tensor_shape(m.batch, {m.rows}, false), "pivots and the columns of LU");
-      const MatrixShape right = matrix_shape(b, complex, "B");
-      require_same_shape(right.batch, m.batch, "the batches of B and LU");
-      require((left ? right.rows : right.columns) == m.rows,
-              "B must have as many rows as LU, or columns where left "
-              "is false");
-      return b;
+      return solution_shape(b, m, left, complex, "LU");
     })
     .cpu(floating_types,
          []<class T>(Context& context, TensorView<const T> factors, TensorView<const std::int32_t> pivots,

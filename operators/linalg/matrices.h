@@ -1,6 +1,6 @@
 // Batches of matrices, as the operators of linear algebra take them: (…, rows, columns), and with `complex`
-// (…, rows, columns, 2), real and imaginary part of each number side by side. Everything is computed in
-// float64: of float32 only the input and the result are rounded, not what lies between.
+// (…, rows, columns, 2), real and imaginary part of each number side by side. What does not iterate is
+// computed in float64: of float32 only the input and the result are rounded, not what lies between.
 #pragma once
 
 #include <Eigen/Core>
@@ -26,6 +26,16 @@ void with_scalar(bool complex, F&& f) {
     f.template operator()<std::complex<double>>();
   } else {
     f.template operator()<double>();
+  }
+}
+
+// The same, of what is computed as PyTorch does, in the type T of the elements.
+template <class T, class F>
+void with_element(bool complex, F&& f) {
+  if (complex) {
+    f.template operator()<std::complex<T>>();
+  } else {
+    f.template operator()<T>();
   }
 }
 
@@ -129,6 +139,16 @@ inline MatrixShape square_shape(const Shape& tensor, bool complex, const std::st
   MatrixShape m = matrix_shape(tensor, complex, name);
   require(m.rows == m.columns, name + " must be square matrices, not of shape " + to_string(tensor));
   return m;
+}
+
+// Of a system of equations with square matrices `m`: the solution has the shape of the right-hand sides.
+inline Shape solution_shape(const Shape& b, const MatrixShape& m, bool left, bool complex,
+                            const std::string& name) {
+  const MatrixShape right = matrix_shape(b, complex, "B");
+  require_same_shape(right.batch, m.batch, "the batches of B and " + name);
+  require((left ? right.rows : right.columns) == m.rows,
+          "B must have as many rows as " + name + ", or columns where left is false");
+  return b;
 }
 
 // Ends the operator for the `order`-th minor, diagonal element or the like of a matrix, counted from 1.

@@ -9,13 +9,7 @@ OPBRIDGE_OPERATOR(
     "(Tensor X, Tensor info)")
     .shape([](const Shape& a, const std::optional<Shape>& b, bool left, bool, bool complex) {
       const MatrixShape m = square_shape(a, complex, "A");
-      if (!b) return std::tuple{a, m.batch};
-      const MatrixShape right = matrix_shape(*b, complex, "B");
-      require_same_shape(right.batch, m.batch, "the batches of B and A");
-      require((left ? right.rows : right.columns) == m.rows,
-              "B must have as many rows as A, or columns where left "
-              "is false");
-      return std::tuple{*b, m.batch};
+      return std::tuple{b ? solution_shape(*b, m, left, complex, "A") : a, m.batch};
     })
     .cpu(floating_types,
          []<class T>(Context& context, TensorView<const T> a, std::optional<TensorView<const T>> b, bool left,

@@ -18,13 +18,7 @@ OPBRIDGE_OPERATOR(
     "bool "
     "complex=False) -> Tensor")
     .shape([](const Shape& a, const Shape& b, bool, bool left, bool, bool complex) {
-      const MatrixShape m = square_shape(a, complex, "A");
-      const MatrixShape right = matrix_shape(b, complex, "B");
-      require_same_shape(right.batch, m.batch, "the batches of B and A");
-      require((left ? right.rows : right.columns) == m.rows,
-              "B must have as many rows as A, or columns where left "
-              "is false");
-      return b;
+      return solution_shape(b, square_shape(a, complex, "A"), left, complex, "A");
     })
     .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, TensorView<const T> b,
                                      bool upper, bool left, bool unitriangular, bool complex,

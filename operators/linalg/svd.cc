@@ -9,7 +9,7 @@ namespace {
 template <class S>
 struct Svd {
   Matrix<S> u;
-  Vector<double> values;
+  Vector<RealOf<S>> values;
   Matrix<S> v;
 };
 
@@ -18,7 +18,7 @@ struct Svd {
 template <class S>
 struct Bidiagonal {
   Reflections<S> left, right;
-  Vector<double> diagonal, above;
+  Vector<RealOf<S>> diagonal, above;
 };
 
 template <class S>
@@ -26,8 +26,8 @@ Bidiagonal<S> make_bidiagonal(Matrix<S> a) {
   const Eigen::Index m = a.rows(), n = a.cols(), others = std::max<Eigen::Index>(n - 1, 0);
   Bidiagonal<S> b{{Matrix<S>::Zero(m, n), Vector<S>(n)},
                   {Matrix<S>::Zero(others, others), Vector<S>(others)},
-                  Vector<double>(n),
-                  Vector<double>(others)};
+                  Vector<RealOf<S>>(n),
+                  Vector<RealOf<S>>(others)};
   Vector<S> workspace(std::max(m, n));
   for (Eigen::Index k = 0; k < n; ++k) {
     const Eigen::Index below = m - k - 1, right = n - k - 1;
@@ -49,6 +49,15 @@ Bidiagonal<S> make_bidiagonal(Matrix<S> a) {
   return b;
 }
 
+// Whether a QR or LQ factorization comes first. The limits are LAPACK's for complex matrices, and for real
+// ones those of MKL 2024.2, which PyTorch's CPU build calls.
+template <class S>
+bool begins_with_qr(Eigen::Index rows, Eigen::Index columns) {
+  if (rows == columns) return false;
+  if (Eigen::NumTraits<S>::IsComplex) return std::max(rows, columns) >= 17 * std::min(rows, columns) / 9;
+  return rows > columns ? rows >= 3 * columns / 2 : columns >= 20 * rows;
+}
+
 // [inner 0; 0 1] of the given size.
 template <class S>
 Matrix<S> bordered(const Matrix<S>& inner, Eigen::Index rows, Eigen::Index columns) {
@@ -67,11 +76,11 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
     return {Matrix<S>::Identity(rows, u), {}, Matrix<S>::Identity(columns, v)};
   }
   // Neither squares overflow nor do they vanish.
-  const double greatest = a.cwiseAbs().maxCoeff();
-  const double unit = greatest > 0 ? std::ldexp(1.0, std::ilogb(greatest)) : 1;
-  a /= unit;
+  const RealOf<S> greatest = greatest_size(a);
+  const RealOf<S> unit = greatest > 0 ? std::ldexp(RealOf<S>(1), std::ilogb(greatest)) : 1;
+  a *= 1 / unit;
 
-  const bool is_long = length > count && length >= 11 * count / 6;
+  const bool is_long = begins_with_qr<S>(rows, columns);
   Reflections<S> outer;
   if (is_long) {
     outer = factor_qr<S>(wide ? Matrix<S>(a.adjoint()) : a);
@@ -80,15 +89,15 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
   }
   const bool lower = a.rows() < a.cols();
   Bidiagonal<S> b = make_bidiagonal<S>(lower ? Matrix<S>(a.adjoint()) : a);
-  Matrix<double> u = Matrix<double>::Identity(count, count), v = u;
-  BidiagonalSvd iteration(b.diagonal, b.above, vectors ? &u : nullptr, vectors ? &v : nullptr);
+  Matrix<RealOf<S>> u = Matrix<RealOf<S>>::Identity(count, count), v = u;
+  BidiagonalSvd<RealOf<S>> iteration(b.diagonal, b.above, vectors ? &u : nullptr, vectors ? &v : nullptr);
   if (lower) iteration.raise();
   require(iteration.run(), "the iteration for the singular values does not converge");
   b.diagonal *= unit;
   if (!vectors) return {{}, b.diagonal, {}};
 
   // `tall` is the side of the reflections from the left, which A's adjoint has on the right.
-  Matrix<double>&tall = lower ? v : u, &square = lower ? u : v;
+  Matrix<RealOf<S>>&tall = lower ? v : u, &square = lower ? u : v;
   const auto width = [&](Eigen::Index size) { return full ? size : count; };
   const Eigen::Index inner = std::max(a.rows(), a.cols());
   Matrix<S> first = bordered<S>(tall.template cast<S>(), inner, is_long ? inner : width(inner));
@@ -119,9 +128,9 @@ OPBRIDGE_OPERATOR(
     })
     .cpu(floating_types, []<class T>(Context& context, TensorView<const T> a, bool full, bool vectors,
                                      bool complex, TensorView<T> u, TensorView<T> s, TensorView<T> vh) {
-      with_scalar(complex, [&]<class S>() {
+      with_element<T>(complex, [&]<class S>() {
         const auto from = matrices<S>(a);
-        const auto values = op::vectors<double>(s);
+        const auto values = op::vectors<T>(s);
         for_each_matrix(context, from.size(), 10 * cube(from.rows()), [&](std::int64_t i) {
           const Matrix<S> matrix = from[i];
           require(matrix.allFinite(), "the matrix has NaN or infinities in it");

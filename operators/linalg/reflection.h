@@ -1,0 +1,71 @@
+// One Householder reflection H = I - tau v v^H with v(0) = 1, signs and sizes as LAPACK's larfg chooses them:
+// H^H x is a real multiple of the first unit vector, of the sign that -Re x(0) has, and H is I where x is one
+// already.
+#pragma once
+
+#include "matrices.h"
+
+namespace opbridge::op {
+
+template <class S>
+using RealOf = typename Eigen::NumTraits<S>::Real;
+
+// |Re| + |Im|, by which LAPACK compares complex numbers.
+template <class S>
+RealOf<S> taxicab(S x) {
+  if constexpr (Eigen::NumTraits<S>::IsComplex) {
+    return std::abs(x.real()) + std::abs(x.imag());
+  } else {
+    return std::abs(x);
+  }
+}
+
+// The greatest |x| of a matrix, 0 where it has none. Eigen's abs of complex numbers overflows where squares
+// do.
+template <class M>
+RealOf<typename M::Scalar> greatest_size(const M& matrix) {
+  RealOf<typename M::Scalar> result = 0;
+  for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
+    for (Eigen::Index i = 0; i < matrix.rows(); ++i) result = std::max(result, std::abs(matrix(i, j)));
+  }
+  return result;
+}
+
+// |x| with the sign of y, where zero is positive whatever its sign bit, as in the Fortran that PyTorch's
+// LAPACK is compiled from.
+template <class R>
+R with_sign(R x, R y) {
+  return y < 0 ? -std::abs(x) : std::abs(x);
+}
+
+// `x` becomes what H^H leaves in its first component, and below it v; returns tau.
+template <class X, class S = typename std::remove_reference_t<X>::Scalar>
+S make_reflection(X&& x) {
+  using R = RealOf<S>;
+  const Eigen::Index below = x.size() - 1;
+  const R size = below > 0 ? x.tail(below).stableNorm() : R(0);
+  const S alpha = x(0);
+  if (size == 0 && Eigen::numext::imag(alpha) == 0) return S(0);
+  const R real = Eigen::numext::real(alpha);
+  const R beta = -with_sign(std::hypot(std::abs(alpha), size), real);
+  // One by one: Eigen's division of complex vectors squares the divisor, which may vanish.
+  x.tail(below) = x.tail(below).unaryExpr([divisor = alpha - beta](S y) { return y / divisor; }).eval();
+  x(0) = beta;
+  return (beta - alpha) / beta;
+}
+
+// H a and a H; `v` has its one.
+template <class S, class A>
+void reflect_left(const Vector<S>& v, S tau, A&& a) {
+  if (tau == S(0)) return;
+  const Eigen::Matrix<S, 1, Eigen::Dynamic> sums = v.adjoint() * a;
+  a.noalias() -= (tau * v) * sums;
+}
+template <class S, class A>
+void reflect_right(const Vector<S>& v, S tau, A&& a) {
+  if (tau == S(0)) return;
+  const Vector<S> sums = a * v;
+  a.noalias() -= (tau * sums) * v.adjoint();
+}
+
+}  // namespace opbridge::op
