@@ -72,12 +72,11 @@ def one_way_for_all_boxes() -> Iterator[None]:
     """torchvision's functions of these names are the functions above."""
     originals = []
     for function, places in _PLACES.items():
-        for place in places:
-            if place in sys.modules and hasattr(sys.modules[place], function.__name__):
-                originals.append(
-                    (sys.modules[place], function.__name__, getattr(sys.modules[place], function.__name__))
-                )
-                setattr(sys.modules[place], function.__name__, function)
+        name = function.__name__
+        for module in map(sys.modules.get, places):
+            if hasattr(module, name):
+                originals.append((module, name, getattr(module, name)))
+                setattr(module, name, function)
     try:
         yield
     finally:
