@@ -150,7 +150,6 @@ constexpr auto kShape = [](const Shape& input, const Shape& grid, std::int64_t i
   require(grid[rank + 1] == Dim(rank), "the last dimension of grid must be the coordinates of a place");
   require(interpolation_mode >= kLinear && interpolation_mode <= kCubic,
           "interpolation_mode must be 0, 1 or 2");
-  require(interpolation_mode != kCubic || rank == 2, "interpolation_mode 2, cubic, is of images only");
   require(padding_mode >= kZeros && padding_mode <= kReflection, "padding_mode must be 0, 1 or 2");
   Shape out{input[0], input[1]};
   out.insert(out.end(), grid.begin() + 1, grid.end() - 1);

@@ -198,6 +198,7 @@ std::optional<PromotionOperand> operand(const ir::Attribute& argument) {
 
 bool updates_statistics(const ir::Node& node) {
   const std::string_view op = without_overload(node.op);
+  if (op == "aten::_batch_norm_with_update") return true;
   if (!op.ends_with("_norm") && op != "aten::_native_batch_norm_legit") return false;
   static const std::unordered_map<std::string_view, std::string_view> switches = {
       {"aten::batch_norm", "training"},

@@ -137,7 +137,6 @@ const Table& table() {
       {"aten::set_", {Effect::refused}},
       {"aten::set_data", {Effect::refused}},
       {"aten::shallow_copy_data_", {Effect::refused}},
-      {"aten::_batch_norm_with_update", {Effect::refused}},
       {"aten::_fused_moving_avg_obs_fq_helper", {Effect::refused}},
       {"aten::fused_moving_avg_obs_fake_quant", {Effect::refused}},
   };

@@ -205,19 +205,22 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
 
 void normalize_by_batch(Memory& memory, ir::Node& node) {
   if (node.op == "aten::instance_norm") return normalize_by_instance(memory, node);
+  const bool with_reserve = node.op == "aten::_batch_norm_with_update";
   if (node.op != "aten::batch_norm" && !node.op.ends_with("native_batch_norm") &&
-      !node.op.ends_with("native_batch_norm_legit"))
+      !node.op.ends_with("native_batch_norm_legit") && !with_reserve)
     refuse(node, node.op + " updates running statistics; put the model into evaluation mode");
   const std::array<View*, 2> statistics = running_statistics(memory, node);
   memory.read_arguments(node);
-  node.op = "aten::_native_batch_norm_legit_functional";
+  node.op =
+      with_reserve ? "aten::_batch_norm_with_update_functional" : "aten::_native_batch_norm_legit_functional";
   std::erase_if(node.attributes,
                 [](const ir::Attribute& argument) { return argument.name == "cudnn_enabled"; });
   memory.emitter().place(&node);
   for (ir::Value* output : node.outputs) memory.bind_new(output, output, false);
   // After the result: mean and inverse deviation of the batch, then the new running statistics.
-  for (size_t i = node.outputs.size(); i < 5; ++i) {
-    const View& like = *statistics[(i - 1) % 2];
+  const size_t count = with_reserve ? 6 : 5;
+  for (size_t i = node.outputs.size(); i < count; ++i) {
+    const View& like = *statistics[(i + count) % 2];
     memory.emitter().add_result(&node, like.type(), *like.form);
   }
   for (size_t i = 0; i < 2; ++i) memory.write(*statistics[i], node.outputs[node.outputs.size() - 2 + i]);

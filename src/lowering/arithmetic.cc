@@ -2,6 +2,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/special.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -115,6 +116,8 @@ Value power(GraphBuilder& g, Value base, Value exponent) {
   if (known && *known > 1 && is_integral(type)) {
     return g.cast(integer_power(g, x, static_cast<int64_t>(*known)), type);
   }
+  if (is_integral(type) && !known)
+    return g.cast(power_of_integers(g, x, operand(g, exponent, type), *g.result().dims), type);
   return g.cast(g.op("Pow", x, operand(g, exponent, type)), type);
 }
 

@@ -229,7 +229,8 @@ constexpr std::array kOfRealPart = {"aten::log_softmax"sv, "aten::softmax"sv};
 constexpr std::array kReal = {"aten::eye"sv};
 
 // Arguments that say where, not what: the same for both parts.
-constexpr std::array kPlaces = {"index"sv, "indices"sv, "mask"sv, "condition"sv};
+constexpr std::array kPlaces = {"index"sv, "indices"sv, "mask"sv, "condition"sv,
+                                "tensor_indices_or_sections"sv};
 // Numbers that stand for an element; another number is a factor.
 constexpr std::array kElements = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
 constexpr std::array kElementsOfLinspace = {"start"sv, "end"sv};
@@ -424,6 +425,14 @@ std::vector<Complex> ComplexLowering::call_in_pairs(const ir::Node& node, const 
   return results;
 }
 
+void ComplexLowering::refuse_complex(const ir::Node& node, std::string_view argument) const {
+  const ir::AttributeValue* value = node.find(argument);
+  if (value == nullptr) return;
+  for_each_tensor(*value, [&](const ir::Value* tensor) {
+    if (is_complex_value(tensor)) g_.refuse(std::string(argument) + " is complex; pass its real part");
+  });
+}
+
 std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic* symbolic) {
   const std::string_view op = base_name(node.op);
   g_.set_call(&node, node.op, true);
@@ -450,6 +459,7 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   if (const Product* product = product_of(op)) return {lower_product(node, *symbolic, *product)};
   // A complex factor is no part of a number.
   if (complex_alpha) g_.refuse("a complex alpha");
+  if (op == "aten::gradient") refuse_complex(node, "spacing");
   if (contains(kByParts, op)) return lower_by_parts(node, *symbolic);
   if (contains(kByTruth, op) || contains(kBySize, op)) {
     std::vector<Complex> results;

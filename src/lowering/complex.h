@@ -51,6 +51,7 @@ class ComplexLowering {
       std::function<Part(std::string_view argument, size_t index)>;  // index in a list of tensors
 
   Complex parts(const ir::Value* value) const;
+  void refuse_complex(const ir::Node& node, std::string_view argument) const;
   Complex from_pairs(Value pairs, const ir::Value* value);
   std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic, const Selector& select);
   std::vector<Complex> call_in_pairs(const ir::Node& node, const Symbolic& symbolic);

@@ -26,7 +26,9 @@ class ComplexLowering::Call {
     if (is_complex(g.result().element_type)) return;
     for (const ir::Attribute& attribute : node.attributes) {
       for_each_tensor(attribute.value, [&](const ir::Value* value) {
-        if (is_complex_value(value)) type = part_type(value->tensor_type().element_type);
+        if (!is_complex_value(value)) return;
+        const ElementType part = part_type(value->tensor_type().element_type);
+        if (is_integral(type) || type == ElementType::boolean || part == ElementType::float64) type = part;
       });
     }
   }
@@ -57,6 +59,22 @@ class ComplexLowering::Call {
     const ir::AttributeValue* value = node_.find(argument);
     const auto* number = value ? std::get_if<int64_t>(value) : nullptr;
     return number ? std::optional(*number) : std::nullopt;
+  }
+  bool is_tensor(std::string_view argument) const {
+    const ir::AttributeValue* value = node_.find(argument);
+    return value && std::holds_alternative<ir::Value*>(*value);
+  }
+  double number(std::string_view argument, double otherwise) const {
+    const ir::AttributeValue* value = node_.find(argument);
+    if (value == nullptr || std::holds_alternative<std::monostate>(*value)) return otherwise;
+    if (const auto* number = std::get_if<double>(value)) return *number;
+    if (const auto* number = std::get_if<int64_t>(value)) return static_cast<double>(*number);
+    g.refuse(std::string(kUnsupported));
+  }
+  std::vector<int64_t> integers(std::string_view argument) const {
+    const ir::AttributeValue* value = node_.find(argument);
+    const auto* list = value ? std::get_if<std::vector<int64_t>>(value) : nullptr;
+    return list ? *list : std::vector<int64_t>();
   }
   // The same as [], its imaginary part never absent.
   Complex full(std::string_view argument) const {

@@ -210,19 +210,23 @@ Value absolute(GraphBuilder& g, Complex z) {
   return g.cast(p.length(p.wide(z)), z.re.element_type());
 }
 
-// exp(exponent * log(base)); of 0 it is 0, and 1 where the exponent is 0 too.
-Complex power(GraphBuilder& g, Complex base, Complex exponent) {
+// exp(exponent * log(base)). Of 0 it is 0 to an exponent whose real part is positive, infinite to a negative
+// one; to 0 it is 1 where the exponent is a number, NaN where it is a tensor, as in PyTorch.
+Complex power(GraphBuilder& g, Complex base, Complex exponent, bool by_number) {
   const ElementType type = base.re.element_type();
   const Parts p(g);
   base = p.wide(base);
   exponent = p.wide(exponent);
   const Complex result = p.exp(multiply(g, exponent, p.log(base)));
-  Value zero = p.number(0), one = p.number(1);
+  Value zero = p.number(0);
   Value of_zero = g.op("Equal", p.length(base), zero), to_zero = g.op("Equal", p.length(exponent), zero);
-  const auto part = [&](Value value, Value otherwise) {
-    return g.cast(p.where(of_zero, p.where(to_zero, otherwise, zero), value), type);
+  Value positive = g.op("Greater", exponent.re, zero), negative = g.op("Less", exponent.re, zero);
+  const auto part = [&](Value value, double to_negative, double otherwise) {
+    Value at_zero = p.where(positive, zero, p.where(negative, p.number(to_negative), p.number(NAN)));
+    value = p.where(of_zero, at_zero, value);
+    return g.cast(by_number ? p.where(to_zero, p.number(otherwise), value) : value, type);
   };
-  return {part(result.re, one), part(result.im, zero)};
+  return {part(result.re, INFINITY, 1), part(result.im, NAN, 0)};
 }
 
 ComplexFunction complex_function(std::string_view op) {

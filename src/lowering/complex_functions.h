@@ -12,7 +12,7 @@ Complex add(GraphBuilder& g, Complex a, Complex b);
 Complex negative(GraphBuilder& g, Complex z);
 Complex multiply(GraphBuilder& g, Complex a, Complex b);
 Complex divide(GraphBuilder& g, Complex a, Complex b);
-Complex power(GraphBuilder& g, Complex base, Complex exponent);
+Complex power(GraphBuilder& g, Complex base, Complex exponent, bool by_number);
 Value absolute(GraphBuilder& g, Complex z);
 
 // The function of one number that an operator such as "aten::tanh" is; null where it is none.

@@ -16,7 +16,6 @@ const ComplexLowering::Product* ComplexLowering::product_of(std::string_view op)
                                   {"aten::outer", {"self", "vec2"}, {}},
                                   {"aten::ger", {"self", "vec2"}, {}},
                                   {"aten::einsum", {"tensors"}, {}},
-                                  {"aten::ldexp", {"self"}, {}},
                                   {"aten::trapezoid", {"y", "x"}, {}},
                                   {"aten::trapz", {"y", "x"}, {}},
                                   {"aten::cumulative_trapezoid", {"y", "x"}, {}},

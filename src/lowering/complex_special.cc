@@ -1,9 +1,11 @@
 // Operators of complex tensors that are neither linear nor a function of one number.
 #include <cmath>
+#include <limits>
 
 #include "lowering/common.h"
 #include "lowering/complex_call.h"
 #include "lowering/complex_functions.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -25,6 +27,10 @@ Complex is_close(const Call& call) {
   Value close = g.op("And", bounded, g.op("LessOrEqual", distance, allowed));
   close = g.op("Or", close, g.op("And", g.op("Equal", a.re, b.re), g.op("Equal", a.im, b.im)));
   return {call.flag("equal_nan") ? g.op("Or", close, g.op("And", nan(a), nan(b))) : close, {}};
+}
+
+Complex in_float64(GraphBuilder& g, Complex z) {
+  return {g.cast(z.re, ElementType::float64), g.cast(z.im, ElementType::float64)};
 }
 
 Complex slice(GraphBuilder& g, Complex z, int64_t axis, int64_t start, int64_t end) {
@@ -83,6 +89,124 @@ Complex cumulative_product(const Call& call) {
   return {g.reshape(z.re, dims), g.reshape(z.im, dims)};
 }
 
+// b + log(1 + exp(a - b)), b the one of greater real part: the angle is not taken back into (-pi, pi].
+Complex log_of_sum(GraphBuilder& g, Complex a, Complex b) {
+  Value swapped = g.op("Greater", a.re, b.re);
+  const auto chosen = [&](Value x, Value y) { return g.op("Where", swapped, x, y); };
+  const Complex less{chosen(b.re, a.re), chosen(b.im, a.im)}, greater{chosen(a.re, b.re), chosen(a.im, b.im)};
+  const Complex ratio = complex_function("aten::exp")(g, add(g, less, negative(g, greater)));
+  const Complex rest = add(g, greater, complex_function("aten::log1p")(g, ratio));
+  // Of two that are equally infinite: the one, or the logarithm of the sum itself.
+  const auto of_itself = [&](Complex z) { return complex_function("aten::exp")(g, z); };
+  const Complex sum = complex_function("aten::log")(g, add(g, of_itself(a), of_itself(b)));
+  Value infinity = g.scalar_like(a.re, INFINITY), same = g.op("Equal", a.re, b.re);
+  Value both = g.op("And", same, g.op("Equal", a.re, infinity));
+  Value neither = g.op("And", same, g.op("Equal", a.re, g.op("Neg", infinity)));
+  const auto part = [&](Value x, Value of_sum, Value of_less) {
+    return g.op("Where", both, of_sum, g.op("Where", neither, of_less, x));
+  };
+  return {part(rest.re, sum.re, less.re), part(rest.im, sum.im, less.im)};
+}
+
+template <class Call>
+Complex log_of_sums(const Call& call) {
+  GraphBuilder& g = call.g;
+  Complex z = call.full("self");
+  const std::vector<int64_t> axes = axes_of(call.integers("dim"), z.re);
+  Value greatest = g.reduce("ReduceMax", z.re, axes, true);
+  Value bounded = g.op("Less", g.op("Abs", greatest), g.scalar_like(z.re, INFINITY));
+  greatest = g.op("Where", bounded, greatest, g.scalar_like(z.re, 0));
+  z = complex_function("aten::exp")(g, {g.op("Sub", z.re, greatest), z.im});
+  z = complex_function("aten::log")(
+      g, {g.reduce("ReduceSum", z.re, axes, true), g.reduce("ReduceSum", z.im, axes, true)});
+  const std::vector<Dim>& dims = *g.result().dims;
+  return {g.reshape(g.op("Add", z.re, greatest), dims), g.reshape(z.im, dims)};
+}
+
+// By the mean of the squares, which are complex too.
+template <class Call>
+Complex rms_norm(const Call& call) {
+  GraphBuilder& g = call.g;
+  const Complex z = call.full("input");
+  std::vector<int64_t> axes;
+  const auto count = static_cast<int64_t>(call.integers("normalized_shape").size());
+  for (int64_t axis = z.re.rank() - count; axis < z.re.rank(); ++axis) axes.push_back(axis);
+  const Complex square = multiply(g, z, z);
+  Value mean = mean_of(g, square.re, axes, true);
+  const double least = call.type == ElementType::float64 ? std::numeric_limits<double>::epsilon()
+                                                         : std::numeric_limits<float>::epsilon();
+  mean = g.op("Add", mean, g.scalar_like(mean, call.number("eps", least)));
+  const Complex scale = complex_function("aten::rsqrt")(g, {mean, mean_of(g, square.im, axes, true)});
+  const Complex result = multiply(g, z, scale);
+  return call.is_tensor("weight") ? multiply(g, result, call["weight"]) : result;
+}
+
+Value distances(GraphBuilder& g, Complex a, Complex b, double added = 0) {
+  Complex difference = add(g, a, negative(g, b));
+  if (added != 0) difference.re = g.op("Add", difference.re, g.scalar_like(difference.re, added));
+  return absolute(g, difference);
+}
+
+template <class Call>
+Value row_distance(const Call& call, Complex a, Complex b, bool keepdim) {
+  Value sizes = distances(call.g, a, b, call.number("eps", 1e-6));
+  return vector_norm(call.g, sizes, call.number("p", 2), std::vector<int64_t>{-1}, keepdim);
+}
+
+// 0 none, 1 the mean, 2 the sum.
+template <class Call>
+Value reduced(const Call& call, Value losses) {
+  const int64_t reduction = call.integer("reduction").value_or(1);
+  if (reduction == 1) return mean_of(call.g, losses, {}, false);
+  return reduction == 2 ? call.g.reduce("ReduceSum", losses, {}, false) : losses;
+}
+
+template <class Call>
+Complex triplet_margin_loss(const Call& call) {
+  GraphBuilder& g = call.g;
+  const Complex anchor = call["anchor"], like = call["positive"], unlike = call["negative"];
+  Value far = row_distance(call, anchor, unlike, false);
+  if (call.flag("swap")) far = g.op("Min", far, row_distance(call, like, unlike, false));
+  Value near = row_distance(call, anchor, like, false);
+  Value loss = g.op("Sub", g.op("Add", near, g.scalar_like(near, call.number("margin", 1))), far);
+  return {reduced(call, g.op("Max", loss, g.scalar_like(loss, 0))), {}};
+}
+
+template <class Call>
+Complex renorm(const Call& call) {
+  GraphBuilder& g = call.g;
+  const Complex z = call.full("self");
+  std::vector<int64_t> others;
+  for (int64_t axis = 0; axis < z.re.rank(); ++axis) {
+    if (axis != wrap_axis(call.integer("dim").value_or(0), z.re.rank())) others.push_back(axis);
+  }
+  Value norm = vector_norm(g, absolute(g, z), call.number("p", 2), others, true);
+  Value most = g.scalar_like(norm, call.number("maxnorm", 0));
+  Value scale = g.op("Div", most, g.op("Add", norm, g.scalar_like(norm, 1e-7)));
+  return multiply(g, z, {g.op("Where", g.op("Greater", norm, most), scale, g.scalar_like(norm, 1)), {}});
+}
+
+// The base to the power of numbers from `start` to `end`, counted from the nearer one.
+template <class Call>
+Complex logspace(const Call& call) {
+  GraphBuilder& g = call.g;
+  const int64_t steps = call.integer("steps").value_or(0);
+  std::vector<double> from_start, from_end;
+  for (int64_t i = 0; i < steps; ++i) {
+    const double part = steps == 1 ? 0 : static_cast<double>(i) / static_cast<double>(steps - 1);
+    from_start.push_back(1 - part);
+    from_end.push_back(part);
+  }
+  const auto weighted = [&](Complex z, const std::vector<double>& weights) {
+    return multiply(g, z, {g.cast(g.constant(ir::Weight::of<double>(weights, {steps})), call.type), {}});
+  };
+  const Complex exponents = add(g, weighted(call["start"], from_start), weighted(call["end"], from_end));
+  Complex base = call.get("base", 10);
+  if (!base.im) base.im = g.scalar_like(base.re, 0);
+  return power(g, base, exponents.im ? exponents : Complex{exponents.re, g.scalar_like(exponents.re, 0)},
+               true);
+}
+
 }  // namespace
 
 const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLowering::specials() {
@@ -93,6 +217,9 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
     return Complex{z.re, z.im ? call.g.op("Neg", z.im) : Value()};
   };
   static constexpr auto divided = [](C call) { return divide(call.g, call["self"], call["other"]); };
+  static constexpr auto powered = [](C call) {
+    return power(call.g, call.full("self"), call.full("exponent"), !call.is_tensor("exponent"));
+  };
   static constexpr auto real = [](C call) { return Complex{call["self"].re, {}}; };
   static constexpr auto imaginary = [](C call) { return Complex{call.full("self").im, {}}; };
   static constexpr auto absolute_value = [](C call) { return Complex{absolute(call.g, call["self"]), {}}; };
@@ -147,8 +274,33 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
          return Complex{call.g.op("Equal", z.im, call.g.scalar_like(z.im, 0)), {}};
        }}},
       {"aten::isclose", {is_close}},
-      {"aten::pow", {[](C call) { return power(call.g, call.full("self"), call.full("exponent")); }}},
-      {"aten::float_power", {[](C call) { return power(call.g, call.full("self"), call.full("exponent")); }}},
+      {"aten::pow", {powered}},
+      {"aten::float_power", {powered}},
+      {"aten::ldexp", {[](C call) {
+         const Complex exponent = call["other"];
+         Value two = call.g.scalar(2, call.type);
+         if (!exponent.im) return multiply(call.g, call["self"], {call.g.op("Pow", two, exponent.re), {}});
+         const Complex z = in_float64(call.g, call.full("self")), w = in_float64(call.g, exponent);
+         const Complex factor = power(call.g, {call.g.scalar_like(w.re, 2), {}}, w, false);
+         const Complex result = multiply(call.g, z, factor);
+         return Complex{call.g.cast(result.re, call.type), call.g.cast(result.im, call.type)};
+       }}},
+      {"aten::logaddexp", {[](C call) { return log_of_sum(call.g, call.full("self"), call.full("other")); }}},
+      {"aten::logsumexp", {log_of_sums}},
+      {"aten::rms_norm", {rms_norm}},
+      {"aten::dist", {[](C call) {
+         Value sizes = distances(call.g, call["self"], call["other"]);
+         return Complex{vector_norm(call.g, sizes, call.number("p", 2), {}, false), {}};
+       }}},
+      {"aten::pairwise_distance", {[](C call) {
+         return Complex{row_distance(call, call["x1"], call["x2"], call.flag("keepdim")), {}};
+       }}},
+      {"aten::l1_loss", {[](C call) {
+         return Complex{reduced(call, distances(call.g, call["self"], call["target"])), {}};
+       }}},
+      {"aten::triplet_margin_loss", {triplet_margin_loss}},
+      {"aten::renorm", {renorm}},
+      {"aten::logspace", {logspace}},
       {"aten::prod", {product}},
       {"aten::cumprod", {cumulative_product}},
       {"aten::addcmul", {[](C call) {

@@ -1,6 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/pooling.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -18,6 +23,53 @@ std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
   return values;
 }
 
+// ONNX has convolutions of floating point alone.
+Value convolution_of_integers(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
+                              const Convolution& c, std::vector<int64_t> pads) {
+  const size_t axes = weight.rank() - 2;
+  const ElementType type = x.element_type();
+  x = operand(g, x, type);
+  weight = operand(g, weight, type);
+  Window window{{}, per_axis(c.stride, axes), {}, per_axis(c.dilation, axes)};
+  for (size_t i = 0; i < axes; ++i) {
+    if (!weight.dim(static_cast<int64_t>(i) + 2).is_static())
+      g.refuse("a kernel of integers of dynamic size");
+    window.kernel.push_back(weight.dim(static_cast<int64_t>(i) + 2).value());
+  }
+  if (c.transposed) {  // (in, out / groups, …) to (out, in / groups, …), each kernel turned round
+    const Dim in = weight.dim(0), out = weight.dim(1), per_group = floor_div(in, Dim(c.groups));
+    std::vector<Dim> dims{c.groups, per_group};
+    dims.insert(dims.end(), weight.dims().begin() + 1, weight.dims().end());
+    std::vector<int64_t> order(dims.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::swap(order[1], order[2]);
+    weight = g.transpose(g.reshape(weight, dims), order);
+    dims.erase(dims.begin());
+    dims[0] = out * Dim(c.groups);
+    dims[1] = per_group;
+    weight = g.reshape(weight, dims);
+    const std::vector<int64_t> output_padding = per_axis(c.output_padding, axes);
+    for (size_t i = 0; i < axes; ++i) {
+      const auto axis = static_cast<int64_t>(i) + 2;
+      std::vector<int64_t> backwards(window.kernel[i]);
+      std::iota(backwards.rbegin(), backwards.rend(), 0);
+      weight = g.gather(weight, g.ints(backwards), axis);
+      const int64_t reach = window.dilation[i] * (window.kernel[i] - 1);
+      pads[i] = reach - pads[i];
+      pads[axes + i] = reach - pads[axes + i] + output_padding[i];
+    }
+    x = spread(g, x, window.stride);
+    window.stride.assign(axes, 1);
+  }
+  Value result = integer_convolution(g, x, weight, window, pads, c.groups);
+  if (bias) {
+    std::vector<Dim> dims(axes + 1, Dim(1));
+    dims[0] = bias->dim(0);
+    result = g.op("Add", result, g.reshape(operand(g, *bias, type), dims));
+  }
+  return g.cast(result, type);
+}
+
 Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, const Convolution& c,
                   std::vector<int64_t> pads = {}) {
   const size_t axes = weight.rank() - 2;
@@ -27,6 +79,10 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
     const std::vector<int64_t> padding = per_axis(c.padding, axes);
     pads = padding;
     pads.insert(pads.end(), padding.begin(), padding.end());
+  }
+  if (is_integral(x.element_type())) {
+    Value result = convolution_of_integers(g, x, weight, bias, c, std::move(pads));
+    return batched ? result : g.squeeze(result, {0});
   }
   std::vector<int64_t> output_padding = per_axis(c.output_padding, axes);
   if (c.transposed) {

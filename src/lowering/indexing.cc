@@ -160,8 +160,9 @@ Value masked_select(GraphBuilder& g, Value self, Value mask) {
 
 Value gather_elements(GraphBuilder& g, Value self, int64_t dim, Value indices) {
   indices = g.cast(indices, ElementType::int64);
-  if (self.rank() > 0 && indices.rank() > 0)
+  if (self.rank() > 0 && self.rank() == indices.rank())
     return g.op("GatherElements", self, indices, attr("axis", wrap_axis(dim, self.rank())));
+  if (element_count(indices).is(0)) return filled(g, *g.result().dims, 0, self.element_type());
   Value gathered = g.op("GatherElements", flat(g, self), flat(g, indices), attr("axis", 0));
   return g.reshape(gathered, *g.result().dims);
 }

@@ -14,8 +14,11 @@ namespace {
 // last dim.
 Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias) {
   const bool has_terms = !input.dim(-1).is(0);
-  if (weight.rank() == 2 && input.rank() == 2 && has_terms)
+  if (weight.rank() == 2 && input.rank() == 2 && has_terms && is_floating_point(input.element_type()))
     return g.op("Gemm", input, weight, bias, attr("transB", 1));
+  // ONNX Runtime multiplies no rows by a vector only where it is a matrix.
+  if (weight.rank() == 1 && element_count(input).is(0) && has_terms)
+    return filled(g, *g.result().dims, 0, g.result().element_type);
   Value product = matmul(g, input, weight.rank() == 2 ? g.transpose(weight, {1, 0}) : weight);
   return bias ? g.op("Add", product, *bias) : product;
 }

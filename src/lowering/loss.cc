@@ -11,7 +11,7 @@
 namespace opbridge::lowering {
 namespace {
 
-constexpr int64_t kNone = 0, kMean = 1;
+constexpr int64_t kNone = 0, kMean = 1, kSum = 2;
 
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
 Value times(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
@@ -244,6 +244,18 @@ Value cross_entropy_loss(GraphBuilder& g, Value self, Value target, std::optiona
   return reduced_by_weight(g, loss, reduction);
 }
 
+// The scores input @ linear_weight^T + linear_bias, and their loss, which PyTorch computes a part of the
+// batch after the other.
+Value linear_cross_entropy(GraphBuilder& g, Value input, Value linear_weight, Value target,
+                           std::optional<Value> linear_bias, std::optional<Value> weight, int64_t reduction,
+                           Dim ignore_index, double smoothing) {
+  const ElementType type = g.result().element_type;
+  Value scores =
+      g.op("MatMul", operand(g, input, type), g.transpose(operand(g, linear_weight, type), {1, 0}));
+  if (linear_bias) scores = g.op("Add", scores, operand(g, *linear_bias, type));
+  return cross_entropy_loss(g, scores, target, weight, reduction, ignore_index, smoothing);
+}
+
 Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Scalar margin,
                         std::optional<Value> weight, int64_t reduction) {
   const ElementType type = g.result().element_type;
@@ -372,6 +384,30 @@ void register_loss(SymbolicRegistry& registry) {
   on("aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, "
      "int reduction=1) -> Tensor",
      Since{13}, multi_margin_loss);
+  on("torch_nn::_linear_cross_entropy_batch_chunked(Tensor input, Tensor linear_weight, Tensor target, "
+     "Tensor? linear_bias, Tensor? weight, str reduction, SymInt ignore_index, float label_smoothing, "
+     "SymInt batch_chunk_size, str acc_policy, ScalarType acc_dtype, bool allow_retain_graph, "
+     "bool compute_input_grad, bool compute_linear_weight_grad, bool compute_linear_bias_grad) -> (Tensor, "
+     "Tensor, Tensor, Tensor)",
+     Since{13},
+     [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
+        std::optional<Value> weight, std::string reduction, Dim ignore_index, double smoothing, Ignored,
+        Ignored, Ignored, Ignored, bool of_input, bool of_weight, bool of_bias) {
+       if (of_input || of_weight || of_bias)
+         g.refuse("gradients that are computed with the loss; export under torch.no_grad()");
+       return std::array{linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight,
+                                              reduction == "mean" ? kMean : kSum, ignore_index, smoothing),
+                         Value(), Value(), Value()};
+     });
+  on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction(Tensor input, Tensor linear_weight, Tensor "
+     "target, Tensor? linear_bias, Tensor? weight, SymInt ignore_index, SymInt batch_chunk_size, str "
+     "acc_policy, ScalarType acc_dtype) -> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
+        std::optional<Value> weight, Dim ignore_index, Ignored, Ignored, Ignored) {
+       return linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight, kNone, ignore_index,
+                                   0);
+     });
   on("aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
      "int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
      Since{9}, ctc_loss);

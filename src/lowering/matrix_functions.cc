@@ -6,6 +6,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/complex_functions.h"
 #include "lowering/matrices.h"
 #include "lowering/reduce.h"
 
@@ -322,8 +323,12 @@ void register_matrix_functions(SymbolicRegistry& registry) {
      });
   on("aten::logdet(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     const Matrices a = matrices(g, self, "self");
-    if (a.complex) g.refuse("complex logarithms; use torch.linalg.slogdet");
     auto [det, sign, log] = determinant(g, a);
+    if (a.complex) {  // the sign is of size 1, so its logarithm is its angle
+      const auto part = [&](int64_t i) { return g.gather(sign, g.scalar(i, ElementType::int64), -1); };
+      Value angle = complex_function("aten::angle")(g, {part(0), part(1)}).re;
+      return g.concat({g.unsqueeze(log, {-1}), g.unsqueeze(angle, {-1})}, -1);
+    }
     Value nan = g.scalar(std::numeric_limits<double>::quiet_NaN(), a.type());
     return g.op("Where", g.op("Less", sign, g.scalar(0, a.type())), nan, log);
   });

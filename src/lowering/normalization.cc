@@ -42,6 +42,7 @@ NormalizedByBatch normalized_by_batch(GraphBuilder& g, Value input, std::optiona
 Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
                  std::optional<Value> mean, std::optional<Value> variance, bool training, double, double eps,
                  Ignored) {
+  if (element_count(input).is(0)) return input;
   if (training && !mean && !variance) return normalized_by_batch(g, input, weight, bias, eps).result;
   if (training || !mean || !variance) {
     g.refuse("batch statistics are computed in training mode; call model.eval() before the export");
@@ -247,16 +248,23 @@ void register_normalization(SymbolicRegistry& registry) {
        return std::array{batch_norm(g, input, weight, bias, mean, variance, false, momentum, eps, {}), none,
                          none};
      });
+  const auto native = [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
+                         std::optional<Value> mean, std::optional<Value> variance, bool training,
+                         double momentum, double eps) {
+    if (training && !mean && !variance) return native_batch_norm(g, input, weight, bias, eps);
+    Value none = filled(g, std::vector{Dim(0)}, 0, g.result(1).element_type);
+    Value result = batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {});
+    return std::vector{result, none, none};
+  };
   on("aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
      "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     Since{9}, native);
+  on("aten::_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, "
+     "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
      Since{9},
-     [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
-        std::optional<Value> mean, std::optional<Value> variance, bool training, double momentum,
-        double eps) {
-       if (training && !mean && !variance) return native_batch_norm(g, input, weight, bias, eps);
-       Value none = filled(g, std::vector{Dim(0)}, 0, g.result(1).element_type);
-       Value result = batch_norm(g, input, weight, bias, mean, variance, training, momentum, eps, {});
-       return std::vector{result, none, none};
+     [native](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
+              Value mean, Value variance, bool training, double momentum, double eps) {
+       return native(g, input, weight, bias, mean, variance, training, momentum, eps);
      });
   on("aten::_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, "
      "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -268,6 +276,18 @@ void register_normalization(SymbolicRegistry& registry) {
      "Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, "
      "Tensor running_mean_out, Tensor running_var_out)",
      Since{9}, batch_norm_in_training);
+  // The fourth result is what a GPU's library keeps for the gradient.
+  on("aten::_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor "
+     "running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, "
+     "Tensor running_mean_out, Tensor running_var_out)",
+     Since{9},
+     [](GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias, Value mean,
+        Value variance, double momentum, double eps) {
+       std::vector<Value> results =
+           batch_norm_in_training(g, input, weight, bias, mean, variance, true, momentum, eps);
+       results.insert(results.begin() + 3, filled(g, std::vector{Dim(0)}, 0, ElementType::uint8));
+       return results;
+     });
 
   on("aten::layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
      "float eps=1e-05, "

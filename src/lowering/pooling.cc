@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "lowering/add.h"
@@ -14,10 +16,6 @@ std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
   if (values.size() == 1) values.resize(axes, values.front());
   return values;
 }
-
-struct Window {
-  std::vector<int64_t> kernel, stride, padding, dilation;
-};
 
 // Whether every window ends inside, so that rounding up or down is the same.
 bool rounding_is_idle(Value self, const Window& window, size_t axes) {
@@ -35,6 +33,47 @@ int64_t product(std::span<const int64_t> values) {
   return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
 }
 
+// How many elements each window counts, row by row: what of it lies in the input and its padding, or in the
+// input alone. `sizes` of the input, `counts` of windows, along each axis.
+std::vector<int64_t> counted(const Window& window, const std::vector<int64_t>& sizes,
+                             const std::vector<int64_t>& counts, bool count_include_pad) {
+  std::vector<int64_t> result{1};
+  for (size_t i = 0; i < counts.size(); ++i) {
+    std::vector<int64_t> next;
+    for (int64_t count : result) {
+      for (int64_t place = 0; place < counts[i]; ++place) {
+        int64_t from = place * window.stride[i] - window.padding[i];
+        int64_t to = std::min(from + window.kernel[i], sizes[i] + window.padding[i]);
+        if (!count_include_pad) {
+          from = std::max<int64_t>(from, 0);
+          to = std::min(to, sizes[i]);
+        }
+        next.push_back(count * (to - from));
+      }
+    }
+    result = std::move(next);
+  }
+  return result;
+}
+
+struct Sizes {
+  std::vector<int64_t> input, result;  // along each spatial axis
+};
+Sizes constant_sizes(GraphBuilder& g, Value self, size_t axes, const char* refusal) {
+  Sizes sizes;
+  for (size_t i = 0; i < axes; ++i) {
+    const auto axis = static_cast<int64_t>(i) - static_cast<int64_t>(axes);
+    const Dim &size = self.dim(axis), &result = g.result().dims->at(g.result().rank() + axis);
+    if (!size.is_static() || !result.is_static()) g.refuse(refusal);
+    sizes.input.push_back(size.value());
+    sizes.result.push_back(result.value());
+  }
+  return sizes;
+}
+
+constexpr const char* kIntegersNeedSizes =
+    "pooling of integers needs an image of constant size; convert it to floating point";
+
 // Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
 // and its padding (count_include_pad) or in the input alone; what ONNX counts there differs by version.
 // So: the mean over whole windows of the input with zeros around it, scaled by how many there are to how many
@@ -42,32 +81,17 @@ int64_t product(std::span<const int64_t> values) {
 Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool count_include_pad,
                         std::optional<int64_t> divisor) {
   const size_t axes = window.kernel.size();
-  std::vector<int64_t> before, after;
-  std::vector<double> counts{1};  // of the windows, row by row
+  const Sizes sizes = constant_sizes(
+      g, self, axes, "ceil_mode where windows hang over the end needs an input of constant size");
+  std::vector<int64_t> before = window.padding, after;
   for (size_t i = 0; i < axes; ++i) {
-    const auto axis = static_cast<int64_t>(i) - static_cast<int64_t>(axes);
-    const Dim &size = self.dim(axis), &result = g.result().dims->at(g.result().rank() + axis);
-    if (!size.is_static() || !result.is_static())
-      g.refuse("ceil_mode where windows hang over the end needs an input of constant size");
-    const int64_t pad = window.padding[i], kernel = window.kernel[i];
-    const int64_t end = (result.value() - 1) * window.stride[i] + kernel - pad;  // of the last window
-    before.push_back(pad);
-    after.push_back(std::max<int64_t>(end - size.value(), 0));
-    std::vector<double> next;
-    for (double count : counts) {
-      for (int64_t place = 0; place < result.value(); ++place) {
-        int64_t from = place * window.stride[i] - pad, to = std::min(from + kernel, size.value() + pad);
-        if (!count_include_pad) {
-          from = std::max<int64_t>(from, 0);
-          to = std::min(to, size.value());
-        }
-        next.push_back(count * static_cast<double>(to - from));
-      }
-    }
-    counts = std::move(next);
+    const int64_t end = (sizes.result[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
+    after.push_back(std::max<int64_t>(end - sizes.input[i], 0));
   }
-  for (double& count : counts)
-    count = static_cast<double>(product(window.kernel)) / (divisor ? static_cast<double>(*divisor) : count);
+  std::vector<double> counts;
+  for (int64_t count : counted(window, sizes.input, sizes.result, count_include_pad))
+    counts.push_back(static_cast<double>(product(window.kernel)) /
+                     static_cast<double>(divisor.value_or(count)));
   return on_batch(g, self, axes, [&](Value x) {
     std::vector<int64_t> pads{0, 0};
     pads.insert(pads.end(), before.begin(), before.end());
@@ -76,10 +100,7 @@ Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool 
     Value padded = g.op("Pad", x, g.ints(pads), g.scalar_like(x, 0));
     Value mean =
         g.op("AveragePool", padded, attr("kernel_shape", window.kernel), attr("strides", window.stride));
-    std::vector<int64_t> dims;
-    for (size_t i = 0; i < axes; ++i)
-      dims.push_back(g.result().dims->at(g.result().rank() - axes + i).value());
-    Value scale = g.constant(ir::Weight::of(std::span<const double>(counts), dims));
+    Value scale = g.constant(ir::Weight::of(std::span<const double>(counts), sizes.result));
     return g.op("Mul", mean, g.cast(scale, x.element_type()));
   });
 }
@@ -90,6 +111,15 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   kernel = per_axis(kernel, axes);
   const Window window{kernel, stride.empty() ? kernel : per_axis(stride, axes), per_axis(padding, axes),
                       std::vector<int64_t>(axes, 1)};
+  if (is_integral(self.element_type())) {
+    const Sizes sizes = constant_sizes(g, self, axes, kIntegersNeedSizes);
+    std::vector<int64_t> divisors = counted(window, sizes.input, sizes.result, count_include_pad);
+    if (divisor) std::ranges::fill(divisors, *divisor);
+    Value x = operand(g, self, self.element_type());
+    Value mean =
+        on_batch(g, x, axes, [&](Value x) { return integer_avg_pool(g, x, window, sizes.result, divisors); });
+    return g.cast(mean, self.element_type());
+  }
   if (ceil_mode && !rounding_is_idle(self, window, axes))
     return avg_pool_over_end(g, self, window, count_include_pad, divisor);
   std::vector<int64_t> pads = window.padding;
@@ -104,12 +134,28 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   });
 }
 
-// The padding at the end of each axis with which rounding down gives the size that PyTorch gave by rounding
-// up; nothing where only ONNX's own ceil_mode serves, since a size is not constant. PyTorch leaves out a
-// window that starts beyond the input and its left padding, which ONNX may count.
-std::optional<std::vector<int64_t>> end_padding(GraphBuilder& g, Value self, const Window& window) {
+// How MaxPool is told to round up: by padding at the end with which rounding down gives PyTorch's size, or by
+// its own ceil_mode where a size is not constant.
+struct EndOfPool {
+  std::vector<int64_t> padding;
+  std::vector<int64_t> beyond;  // by what the input has to grow first, for ONNX pads less than a kernel
+  bool ceil_mode = false;
+};
+
+// Whether some window along an axis reads padding alone, of which runtimes make different numbers.
+bool has_idle_window(const Window& window, size_t axis, int64_t size, int64_t count) {
+  for (int64_t place = 0; place < count; ++place) {
+    const int64_t start = place * window.stride[axis] - window.padding[axis], step = window.dilation[axis];
+    const int64_t skipped = start < 0 ? (-start + step - 1) / step : 0;
+    if (skipped >= window.kernel[axis] || start + skipped * step >= size) return true;
+  }
+  return false;
+}
+
+// PyTorch leaves out a window that starts beyond the input and its left padding, which ONNX may count.
+EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   const size_t axes = window.kernel.size();
-  std::vector<int64_t> result;
+  EndOfPool end;
   for (size_t i = 0; i < axes; ++i) {
     const Dim& size = self.dim(static_cast<int64_t>(i) - static_cast<int64_t>(axes));
     const Dim& count = g.result().dims->at(g.result().rank() - axes + i);
@@ -119,36 +165,75 @@ std::optional<std::vector<int64_t>> end_padding(GraphBuilder& g, Value self, con
         if (window.padding[j] > 0 || window.stride[j] > window.dilation[j] * (window.kernel[j] - 1) + 1)
           g.refuse("ceil_mode with padding, or with gaps between windows, needs an input of constant size");
       }
-      return std::nullopt;
+      return {window.padding, {}, true};
     }
-    const int64_t end = (count.value() - 1) * window.stride[i] + span - window.padding[i];
-    result.push_back(std::max<int64_t>(end - size.value(), 0));
-    if (result.back() >= window.kernel[i])
-      g.refuse("ceil_mode where a window ends more than a kernel beyond");
+    if (has_idle_window(window, i, size.value(), count.value()))
+      g.refuse("ceil_mode where a window holds nothing of the input");
+    const int64_t last = (count.value() - 1) * window.stride[i] + span - window.padding[i];
+    const int64_t missing = std::max<int64_t>(last - size.value(), 0);
+    end.padding.push_back(std::min(missing, window.kernel[i] - 1));
+    end.beyond.push_back(missing - end.padding.back());
   }
+  if (std::ranges::all_of(end.beyond, [](int64_t size) { return size == 0; })) end.beyond.clear();
+  return end;
+}
+
+// The input grown at its end by what no maximum is.
+Value grown(GraphBuilder& g, Value x, const std::vector<int64_t>& beyond) {
+  if (beyond.empty()) return x;
+  std::vector<int64_t> pads(x.rank() + 2, 0);
+  pads.insert(pads.end(), beyond.begin(), beyond.end());
+  Value result = g.op("Pad", x, g.ints(pads), g.scalar_like(x, -INFINITY));
+  std::vector<Dim> dims = x.dims();
+  for (size_t i = 0; i < beyond.size(); ++i) dims[i + 2] = dims[i + 2] + beyond[i];
+  result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};
   return result;
 }
 
-std::vector<Operand> max_pool_operands(GraphBuilder& g, Value self, Value x, const Window& window,
-                                       bool ceil_mode) {
-  std::vector<int64_t> pads = window.padding, end = window.padding;
-  if (ceil_mode) {
-    const std::optional<std::vector<int64_t>> exact = end_padding(g, self, window);
-    ceil_mode = !exact;
-    if (exact) end = *exact;
-  }
-  pads.insert(pads.end(), end.begin(), end.end());
+std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndOfPool& end) {
+  std::vector<int64_t> pads = window.padding;
+  pads.insert(pads.end(), end.padding.begin(), end.padding.end());
   return {x,
           attr("kernel_shape", window.kernel),
           attr("strides", window.stride),
           attr("pads", std::move(pads)),
           attr("dilations", window.dilation),
-          attr("ceil_mode", ceil_mode)};
+          attr("ceil_mode", end.ceil_mode)};
+}
+
+// MaxPool has the integers of 8 bits.
+bool is_wide_integer(Value self) {
+  const ElementType type = self.element_type();
+  return is_integral(type) && type != ElementType::int8 && type != ElementType::uint8;
+}
+
+// Along each axis, for integers.
+std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
+  const Sizes sizes = constant_sizes(g, self, window.kernel.size(), kIntegersNeedSizes);
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    if (has_idle_window(window, i, sizes.input[i], sizes.result[i]))
+      g.refuse("a window that holds nothing of the input, of integers");
+  }
+  return sizes.result;
+}
+
+EndOfPool end_of_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  EndOfPool end = ceil_mode ? rounded_up(g, self, window) : EndOfPool{window.padding, {}};
+  if (!end.beyond.empty() && is_integral(self.element_type()))
+    g.refuse("ceil_mode where a window of integers of 8 bits ends more than a kernel beyond");
+  return end;
 }
 
 Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
-  return on_batch(g, self, window.kernel.size(), [&](Value x) {
-    return g.op_list("MaxPool", 1, max_pool_operands(g, self, x, window, ceil_mode)).front();
+  const size_t axes = window.kernel.size();
+  if (is_wide_integer(self)) {
+    const std::vector<int64_t> counts = window_counts(g, self, window);
+    const auto pool = [&](Value x) { return integer_max_pool(g, x, window, counts); };
+    return g.cast(on_batch(g, operand(g, self, self.element_type()), axes, pool), self.element_type());
+  }
+  const EndOfPool end = end_of_pool(g, self, window, ceil_mode);
+  return on_batch(g, self, axes, [&](Value x) {
+    return g.op_list("MaxPool", 1, max_pool_operands(grown(g, x, end.beyond), window, end)).front();
   });
 }
 
@@ -158,25 +243,55 @@ Window max_window(const std::vector<int64_t>& kernel, const std::vector<int64_t>
           per_axis(dilation, axes)};
 }
 
+// Places in images of the dims `from`, in the smaller images of the dims `to`.
+Value replaced(GraphBuilder& g, Value places, std::span<const Dim> from, std::span<const Dim> to) {
+  Value result;
+  Dim row(1);
+  for (size_t i = from.size(); i-- > 0;) {
+    Value along = i == 0 ? places : g.op("Mod", places, g.size(from[i]));
+    if (i > 0) places = g.op("Div", places, g.size(from[i]));
+    along = row.is(1) ? along : g.op("Mul", along, g.size(row));
+    result = result ? g.op("Add", result, along) : along;
+    row = row * to[i];
+  }
+  return result;
+}
+
+// The same with the places, which ONNX counts on from channel to channel and from sample to sample.
+std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& window, const EndOfPool& end) {
+  Value whole = grown(g, x, end.beyond);
+  std::vector<Value> results = g.op_list("MaxPool", 2, max_pool_operands(whole, window, end));
+  const std::span<const Dim> image = std::span(x.dims()).subspan(2);
+  const std::span<const Dim> padded = std::span(whole.dims()).subspan(2);
+  const Dim channel = std::accumulate(padded.begin(), padded.end(), Dim(1), std::multiplies<>());
+  results[1] = g.op("Mod", results[1], g.size(channel));
+  if (!end.beyond.empty()) results[1] = replaced(g, results[1], padded, image);
+  return results;
+}
+
 // Places count from 0 in each channel of each sample.
 std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
   const size_t axes = window.kernel.size();
   const bool batched = self.rank() == static_cast<int64_t>(axes) + 2;
   Value x = batched ? self : g.unsqueeze(self, {0});
-  std::vector<Operand> operands = max_pool_operands(g, self, x, window, ceil_mode);
-  std::vector<Value> results = g.op_list("MaxPool", 2, std::move(operands));
-  // ONNX counts on from channel to channel and from sample to sample.
-  Dim channel(1);
-  for (size_t i = 0; i < axes; ++i) channel = channel * x.dim(-1 - static_cast<int64_t>(i));
-  results[1] = g.op("Mod", results[1], g.size(channel));
-  if (batched) return {results[0], results[1]};
+  std::array<Value, 2> results;
+  if (is_wide_integer(self)) {
+    results = integer_max_pool_with_places(g, operand(g, x, self.element_type()), window,
+                                           window_counts(g, self, window));
+    results[0] = g.cast(results[0], self.element_type());
+  } else {
+    const std::vector<Value> made =
+        max_pool_of_numbers(g, x, window, end_of_pool(g, self, window, ceil_mode));
+    results = {made[0], made[1]};
+  }
+  if (batched) return results;
   std::vector<Dim> dims = *g.result().dims;
   dims.insert(dims.begin(), Dim(1));
   for (Value& result : results) {
     result.get()->type = ir::TensorType{result.element_type(), dims};
     result = g.squeeze(result, {0});
   }
-  return {results[0], results[1]};
+  return results;
 }
 
 // What max_pool made, back at its places; zero elsewhere.

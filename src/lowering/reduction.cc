@@ -120,7 +120,7 @@ Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
   for (int64_t axis = 0; axis < self.rank(); ++axis) {
     if (axis < added || (dims[axis - added].is(1) && !self.dim(axis).is(1))) axes.push_back(axis);
   }
-  if (axes.empty()) return self;
+  if (axes.empty()) return g.cast(self, g.result().element_type);
   return in_kernel_type(g, self,
                         [&](Value x) { return g.reshape(g.reduce("ReduceSum", x, axes, true), dims); });
 }

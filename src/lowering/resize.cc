@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numeric>
+
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -46,6 +50,71 @@ Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>
   return g.op_list("Resize", 1, std::move(operands)).front();
 }
 
+struct Antialiasing {
+  bool cubic = false;  // Keys' with a = -0.5, as Pillow has it; else linear
+  bool align_corners = false;
+  std::optional<double> scale;  // of the axis, where PyTorch is given one
+
+  double operator()(double distance) const {
+    const double x = std::abs(distance);
+    if (!cubic) return std::max(1 - x, 0.0);
+    if (x < 1) return (1.5 * x - 2.5) * x * x + 1;
+    return x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
+  }
+};
+
+// What each of `to` pixels takes of each of `from`: (to, from), row by row. ATen's
+// _compute_indices_min_size_weights_aa.
+std::vector<double> antialiasing_weights(int64_t from, int64_t to, const Antialiasing& how) {
+  const auto in = static_cast<double>(from), out = static_cast<double>(to);
+  double step = how.scale && *how.scale > 0 ? 1 / *how.scale : in / out;
+  if (how.align_corners) step = to > 1 ? (in - 1) / (out - 1) : 0;
+  const double spread = std::max(step, 1.0), support = (how.cubic ? 2 : 1) * spread;
+  std::vector<double> weights(from * to);
+  for (int64_t i = 0; i < to; ++i) {
+    const double center = step * (static_cast<double>(i) + 0.5);
+    const auto first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    const auto end = std::min(static_cast<int64_t>(center + support + 0.5), from);
+    double* row = weights.data() + i * from;
+    for (int64_t j = first; j < end; ++j) row[j] = how((static_cast<double>(j) - center + 0.5) / spread);
+    const double total = std::accumulate(row, row + from, 0.0);
+    for (int64_t j = first; j < end && total != 0; ++j) row[j] /= total;
+  }
+  return weights;
+}
+
+// The whole resizing as a product of matrices, rows and then columns; nothing where a size is not constant.
+std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std::vector<Dim>& size,
+                                         const std::optional<std::vector<double>>& scales, Antialiasing how) {
+  const ElementType type = kernel_type(input.element_type());
+  std::array<Value, 2> matrices;
+  for (size_t i = 0; i < 2; ++i) {
+    const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
+    if (!from.is_static() || !to.is_static()) return std::nullopt;
+    how.scale = scales ? std::optional(scales->at(i)) : std::nullopt;
+    const std::vector<double> weights = antialiasing_weights(from.value(), to.value(), how);
+    matrices[i] = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);
+  }
+  Value rows = g.op("MatMul", matrices[0], g.cast(input, type));
+  Value both = g.op("MatMul", rows, g.transpose(matrices[1], {1, 0}));
+  return g.cast(both, input.element_type());
+}
+
+Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
+                         const std::optional<std::vector<double>>& scales, bool align_corners, bool cubic) {
+  // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
+  const bool beyond_onnx = align_corners || (size && scales) || g.opset() < 18;
+  if (beyond_onnx || scales) {
+    const std::vector<Dim> to(g.result().dims->begin() + 2, g.result().dims->end());
+    if (auto resized = resized_by_matrices(g, input, to, scales, {cubic, align_corners, {}})) return *resized;
+  }
+  if (beyond_onnx)
+    g.refuse(
+        "antialiasing with align_corners, with both a size and scale factors, or below opset 18 needs an "
+        "image of constant size");
+  return resize(g, input, size, scales, {cubic ? "cubic" : "linear", "half_pixel", {}, -0.5, true});
+}
+
 }  // namespace
 
 void register_resize(SymbolicRegistry& registry) {
@@ -65,28 +134,23 @@ void register_resize(SymbolicRegistry& registry) {
          return resize(g, input, size, scales, {mode, align_corners ? "align_corners" : "half_pixel", {}});
        });
   }
-  // With antialiasing PyTorch takes Pillow's cubic.
-  for (const auto& [name, mode] : {std::pair("bilinear2d", "linear"), std::pair("bicubic2d", "cubic")}) {
-    const auto how = [mode = std::string(mode)](GraphBuilder& g, bool align_corners) {
-      if (align_corners) g.refuse("with antialiasing ONNX Runtime aligns corners otherwise");
-      return Interpolation{mode, "half_pixel", {}, -0.5, true};
-    };
+  for (const auto& [name, cubic] : {std::pair("bilinear2d", false), std::pair("bicubic2d", true)}) {
     on(fmt::format(
            "aten::_upsample_{}_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? "
            "scale_factors) -> Tensor",
            name),
-       Since{18}, [how](GraphBuilder& g, Value input, Dims size, bool align_corners, Scales scales) {
-         return resize(g, input, size, scales, how(g, align_corners));
+       Since{9}, [cubic](GraphBuilder& g, Value input, Dims size, bool align_corners, Scales scales) {
+         return resize_antialiased(g, input, size, scales, align_corners, cubic);
        });
     on(fmt::format("aten::_upsample_{}_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
                    "float? scales_h=None, float? scales_w=None) -> Tensor",
                    name),
-       Since{18},
-       [how](GraphBuilder& g, Value input, std::vector<Dim> size, bool align_corners,
-             std::optional<double> height, std::optional<double> width) {
+       Since{9},
+       [cubic](GraphBuilder& g, Value input, std::vector<Dim> size, bool align_corners,
+               std::optional<double> height, std::optional<double> width) {
          Scales scales;
-         if (height && width) scales = std::vector{*height, *width};
-         return resize(g, input, size, scales, how(g, align_corners));
+         if (height || width) scales = std::vector{height.value_or(0), width.value_or(0)};
+         return resize_antialiased(g, input, size, scales, align_corners, cubic);
        });
   }
   for (int axes = 1; axes <= 3; ++axes) {

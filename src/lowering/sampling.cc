@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -13,10 +13,17 @@ const char* choice(GraphBuilder& g, const std::array<const char*, count>& names,
   return names[index];
 }
 
+constexpr int64_t kCubic = 2;
+
+// Of volumes GridSample is defined from opset 20 on, and ONNX Runtime has it without cubic interpolation.
 Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolation, int64_t padding,
                    bool align_corners) {
   const bool old = g.opset() < 20;
-  if (old && input.rank() != 4) g.refuse("of volumes GridSample is defined from opset 20 on");
+  if (input.rank() == 5 && (old || interpolation == kCubic)) {
+    return floating_kernel(g, "opbridge::grid_sample", {input, grid},
+                           {attr("interpolation_mode", interpolation), attr("padding_mode", padding),
+                            attr("align_corners", align_corners)});
+  }
   constexpr std::array before{"bilinear", "nearest", "bicubic"}, since{"linear", "nearest", "cubic"};
   constexpr std::array paddings{"zeros", "border", "reflection"};
   return g.op("GridSample", input, grid, attr("mode", choice(g, old ? before : since, interpolation)),

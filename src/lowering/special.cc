@@ -64,19 +64,21 @@ Value ldexp(GraphBuilder& g, Value x, Value exponent) {
   return g.op("Mul", x, g.op("Pow", g.scalar_like(x, 2), exponent));
 }
 
+// Whether an element is greater than 0: for a loop that goes on until none is.
+Value any_positive(GraphBuilder& g, Value x) {
+  Value there = g.cast(g.op("Greater", x, g.scalar_like(x, 0)), ElementType::int32);
+  // A zero beside it, for a tensor without elements.
+  Value flat =
+      g.concat({g.reshape(there, {Dim(-1)}), g.constant(ir::Weight::of<int32_t>(std::array{0}, {1}))}, 0);
+  flat.get()->type = ir::TensorType{ElementType::int32, std::vector<Dim>{Dim::symbol("flat")}};
+  return g.cast(g.reduce("ReduceMax", flat, {0}, false), ElementType::boolean);
+}
+
 // Euclid's algorithm on all elements at once, as long as one of them has a remainder.
 Value gcd(GraphBuilder& g, Value a, Value b) {
   const std::vector<Dim>& dims = *g.result().dims;
   a = g.expand(g.op("Abs", a), dims);
   b = g.expand(g.op("Abs", b), dims);
-  auto any = [](GraphBuilder& on, Value x) {
-    Value there = on.cast(on.op("Greater", x, on.scalar_like(x, 0)), ElementType::int32);
-    // A zero beside it, for a tensor without elements.
-    Value flat = on.concat(
-        {on.reshape(there, {Dim(-1)}), on.constant(ir::Weight::of<int32_t>(std::array{0}, {1}))}, 0);
-    flat.get()->type = ir::TensorType{ElementType::int32, std::vector<Dim>{Dim::symbol("flat")}};
-    return on.cast(on.reduce("ReduceMax", flat, {0}, false), ElementType::boolean);
-  };
   const ir::TensorType number{a.element_type(), dims};
   const ir::TensorType counter{ElementType::int64, std::vector<Dim>()},
       flag{ElementType::boolean, std::vector<Dim>()};
@@ -86,9 +88,9 @@ Value gcd(GraphBuilder& g, Value a, Value b) {
         Value divisor = on.op("Where", done, on.scalar_like(in[3], 1), in[3]);
         Value rest = on.op("Where", done, in[3], on.op("Mod", in[2], divisor));
         rest.get()->type = number;
-        return std::vector{any(on, rest), on.op("Where", done, in[2], in[3]), rest};
+        return std::vector{any_positive(on, rest), on.op("Where", done, in[2], in[3]), rest};
       });
-  Value result = g.ops<2>("Loop", Value(), any(g, b), a, b, attr("body", body))[0];
+  Value result = g.ops<2>("Loop", Value(), any_positive(g, b), a, b, attr("body", body))[0];
   result.get()->type = number;
   return result;
 }
@@ -145,6 +147,36 @@ Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
 }
 
 }  // namespace
+
+// By repeated squaring, as long as an exponent has bits left: ONNX Runtime's Pow of integers goes through
+// float64.
+Value power_of_integers(GraphBuilder& g, Value base, Value exponent, const std::vector<Dim>& dims) {
+  const auto number = [](GraphBuilder& on, Value like, int64_t value) { return on.scalar_like(like, value); };
+  // ONNX Runtime mixes up the buffers of tensors without elements in a loop.
+  if (std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); }))
+    return filled(g, dims, 0, base.element_type());
+  base = g.expand(base, dims);
+  exponent = g.expand(exponent, dims);
+  Value inverse = g.op("Less", exponent, number(g, exponent, 0));
+  Value one = g.expand(number(g, base, 1), dims);
+  const ir::TensorType numbers{base.element_type(), dims}, counter{ElementType::int64, std::vector<Dim>()},
+      flag{ElementType::boolean, std::vector<Dim>()};
+  Value left = g.op("Abs", exponent);
+  // Where the exponent is negative its last bit decides.
+  left = g.op("Where", inverse, g.op("Mod", left, number(g, left, 2)), left);
+  ir::GraphPtr body = g.subgraph(
+      "square", {counter, flag, numbers, numbers, numbers}, [&](GraphBuilder& on, std::vector<Value> in) {
+        Value two = number(on, in[4], 2);
+        Value odd = on.op("Equal", on.op("Mod", in[4], two), number(on, in[4], 1));
+        Value product = on.op("Where", odd, on.op("Mul", in[2], in[3]), in[2]);
+        Value rest = on.op("Div", in[4], two);
+        return std::vector{any_positive(on, rest), product, on.op("Mul", in[3], in[3]), rest};
+      });
+  Value power = g.ops<3>("Loop", Value(), any_positive(g, left), one, base, left, attr("body", body))[0];
+  power.get()->type = numbers;
+  Value is_unit = g.op("Equal", g.op("Abs", base), number(g, base, 1));
+  return g.op("Where", g.op("And", inverse, g.op("Not", is_unit)), number(g, base, 0), power);
+}
 
 void register_special(SymbolicRegistry& registry) {
   auto on = add(registry);

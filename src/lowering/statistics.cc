@@ -31,8 +31,9 @@ Value flat(GraphBuilder& g, Value self) { return g.reshape(self, std::vector{ele
 Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
   Rows rows;
   Value x = g.transpose(self, moved(self.rank(), axis, self.rank() - 1));
-  Value nan = g.op("IsNaN", x);
-  Value counted = g.op("Where", nan, g.scalar_like(x, INFINITY), x);
+  const bool has_nans = is_floating_point(x.element_type());
+  Value nan = has_nans ? g.op("IsNaN", x) : filled(g, x.dims(), false, ElementType::boolean);
+  Value counted = has_nans ? g.op("Where", nan, g.scalar_like(x, INFINITY), x) : x;
   auto [values, places] =
       g.ops<2>("TopK", counted, g.sizes({x.dim(-1)}), attr("axis", -1), attr("largest", 0));
   rows.sorted = values;
@@ -103,8 +104,9 @@ std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
   Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
   Value before = g.op("Max", g.op("Sub", rows.numbers, one), zero);
   Value middle = g.op("Div", before, g.scalar(2, ElementType::int64));
-  Value none = g.op("Equal", rows.numbers, zero);
-  Value median = g.op("Where", none, g.scalar_like(x, NAN), at(g, rows.sorted, middle));
+  Value median = at(g, rows.sorted, middle);
+  if (is_floating_point(type))
+    median = g.op("Where", g.op("Equal", rows.numbers, zero), g.scalar_like(x, NAN), median);
   const std::vector<Dim>& dims = *g.result().dims;
   return {g.cast(g.reshape(median, dims), type), g.reshape(at(g, rows.places, middle), dims)};
 }

@@ -55,7 +55,7 @@ def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
             expected = pytree.tree_leaves(model(*inputs))
     except Exception as error:
         return Outcome(NOT_IN_EAGER, _first_line(error))
-    # What a call writes to its inputs is part of the result where opbridge is asked for it. Not every kernel counts.
+    # What a call writes to its inputs is part of the result that opbridge is asked for. Not every kernel counts.
     written = [
         i
         for i, tensor in enumerate(inputs)
@@ -64,17 +64,19 @@ def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
         try:
-            _export(model, tuple(_copies(sample)), path, exporter, opset, bool(written))
+            _export(model, tuple(_copies(sample)), path, exporter, opset)
         except opbridge.UnsupportedError as error:
             return Outcome(REFUSED, _reason(error))
         except Exception as error:
             return Outcome(ERROR if exporter in CAPTURES else REFUSED, _first_line(error))
         try:
-            actual = _run(path, _copies(sample), written)
+            actual, returned = _run(path, _copies(sample))
         except Exception as error:
             return Outcome(RUNTIME_FAILURE, _first_line(error))
-        expected = [leaf for leaf in expected if leaf is not None] + [inputs[i] for i in written]
-        wrong = _difference(sample, actual, expected, written)
+        if not returned.issuperset(written):
+            return Outcome(WRONG, "it writes to an input, and the model does not return that")
+        expected = [leaf for leaf in expected if leaf is not None] + [inputs[i] for i in sorted(returned)]
+        wrong = _difference(sample, actual, expected, sorted(returned))
         return Outcome(WRONG, wrong) if wrong else Outcome(PASS, by=_made_of(path))
 
 
@@ -95,18 +97,17 @@ def _export(
     path: pathlib.Path,
     exporter: str,
     opset: int | None,
-    writes: bool,
 ) -> None:
     with torch.no_grad():
         if exporter in CAPTURES:
-            opbridge.export(model, args, path, opset_version=opset, capture=exporter, mutations_as_outputs=writes)
+            opbridge.export(model, args, path, opset_version=opset, capture=exporter, mutations_as_outputs=True)
         else:
             dynamo = exporter == "dynamo"
             torch.onnx.export(model, args, os.fspath(path), opset_version=opset, dynamo=dynamo, verbose=False)
 
 
-def _run(path: pathlib.Path, tensors: list[torch.Tensor], written: list[int]) -> list[torch.Tensor]:
-    """The results, and what the inputs ``written`` hold afterwards."""
+def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], set[int]]:
+    """The results, then what inputs hold afterwards, and which inputs those are."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -115,11 +116,10 @@ def _run(path: pathlib.Path, tensors: list[torch.Tensor], written: list[int]) ->
     if len(names) != len(tensors):  # a peer's exporter drops inputs that are not used; their names tell the places
         tensors = [tensors[int(name.rsplit("_", 1)[-1])] for name in names]
     actual = run(running, dict(zip(names, tensors, strict=True)))
-    if not written:
-        return actual
     outputs = [value.name for value in running.get_outputs()]
-    after = [outputs.index(f"{names[i]}_out") for i in written]
-    return [tensor for i, tensor in enumerate(actual) if i not in after] + [actual[i] for i in after]
+    after = {i: outputs.index(f"{name}_out") for i, name in enumerate(names) if f"{name}_out" in outputs}
+    results = [tensor for i, tensor in enumerate(actual) if i not in after.values()]
+    return results + [actual[place] for place in after.values()], set(after)
 
 
 def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any], written: list[int]) -> str:

@@ -124,6 +124,16 @@ def test_integers_wrap():
     check({"add": lambda a: a + a, "mul": lambda a: a * a, "neg": torch.neg, "cube": lambda a: a**3}, a)
 
 
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_powers_wrap(dtype):
+    base = torch.arange(-6, 7).to(dtype)
+    exponents = torch.arange(0, 70, 3).to(dtype).unsqueeze(1)
+    check({"of tensors": torch.pow, "of a number": lambda a, b: 3**b}, base, exponents)
+    if dtype.is_signed:
+        check(torch.pow, base, -exponents)
+    check(torch.pow, base[:0], exponents)
+
+
 def test_promotion():
     integers, floats = torch.arange(6).reshape(2, 3), torch.randn(3)
     functions = {

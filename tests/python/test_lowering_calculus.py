@@ -9,6 +9,7 @@ DIFFERENCES = {
     "diff of dim 0": lambda x: torch.diff(x, dim=0),
     "diff twice": lambda x: torch.diff(x, n=2),
     "diff more often than there are elements": lambda x: torch.diff(x, n=9),
+    "diff no times with ends": lambda x: torch.diff(x, n=0, dim=0, prepend=x[:1], append=x),
     "diff with ends": lambda x: torch.diff(x, dim=0, prepend=x[:1], append=x),
 }
 INTEGRALS = {

@@ -5,6 +5,7 @@ import pathlib
 import pytest
 import torch
 from lowering_check import check
+from torch.nn import functional as F
 
 import opbridge
 
@@ -81,6 +82,33 @@ def test_constants_and_outputs_in_pairs(tmp_path: pathlib.Path):
 def test_what_is_not_supported_is_refused(pair, tmp_path: pathlib.Path):
     with pytest.raises(opbridge.UnsupportedError, match="complex"):
         opbridge.export(lambda x: torch.logcumsumexp(x, 0), (pair[0],), tmp_path / "m.onnx")
+
+
+def test_powers_of_zero():
+    exponents = torch.tensor([2, -1, 1 + 1j, -1 + 1j, 0, 0.5], dtype=torch.complex64)
+    functions = {f"to {number}": lambda z, e, number=number: z**number for number in (0, 2, 0.5)}
+    checked(functions | {"to a tensor": lambda z, e: z**e}, torch.zeros(6, dtype=torch.complex64), exponents)
+
+
+def test_distances_and_logarithms_of_sums(pair):
+    functions = {
+        "dist": lambda a, b: (torch.dist(a, b), torch.dist(a, b, 3)),
+        "pairwise_distance": lambda a, b: F.pairwise_distance(a, b, keepdim=True),
+        "l1_loss": lambda a, b: (F.l1_loss(a, b), F.l1_loss(a, b, reduction="none")),
+        "triplet": lambda a, b: F.triplet_margin_loss(a, b, a * b, margin=20, swap=True, reduction="sum"),
+        "renorm": lambda a, b: torch.renorm(a, 2, 0, 1.5),
+        "logsumexp": lambda a, b: (torch.logsumexp(a, 0), torch.logsumexp(b, (0, 1), keepdim=True)),
+        "logaddexp": lambda a, b: torch.logaddexp(a, 20 * b),
+        "ldexp": torch.ldexp,
+        "rms_norm": lambda a, b: F.rms_norm(a, a.shape[-1:], b[0]),
+    }
+    checked(functions, *pair)
+    checked({"logdet": torch.logdet}, torch.randn(4, 4, dtype=torch.complex64))
+
+
+def test_places_are_no_numbers():
+    places = torch.tensor([1, 3])
+    checked({"tensor_split": lambda z: torch.tensor_split(z, places)}, torch.randn(5, dtype=torch.complex64))
 
 
 FUNCTIONS = [

@@ -160,3 +160,16 @@ def test_broadcast():
 def test_empty():
     functions = {name: f for name, f in ELEMENTWISE.items() if name.startswith(("mse", "l1", "kl_div,"))}
     check(functions, torch.zeros(0, 4), torch.zeros(0, 4))
+
+
+@pytest.mark.skipif(not hasattr(F, "linear_cross_entropy"), reason="torch 2.15 has it first")
+def test_linear_cross_entropy_in_chunks():
+    options = torch.nn.LinearCrossEntropyOptions(batch_chunk_size=2) if hasattr(F, "linear_cross_entropy") else None
+    torch.manual_seed(0)
+    functions = {
+        reduction: lambda x, w, t, reduction=reduction: F.linear_cross_entropy(
+            x, w, t, reduction=reduction, ignore_index=2, options=options
+        )
+        for reduction in ("mean", "sum", "none")
+    }
+    check(functions, torch.randn(5, 3), torch.randn(4, 3), torch.tensor([0, 2, 1, 3, 3]))

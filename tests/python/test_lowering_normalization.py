@@ -66,6 +66,7 @@ def test_batch_norm_by_the_batch(dtype):
         "without statistics": lambda x, w: F.batch_norm(x, None, None, w, -w, training=True),
         "of rows": lambda x, w: F.batch_norm(x[:, :, 0, 0], None, None, training=True),
         "and its moments": lambda x, w: torch.native_batch_norm(x, w, None, None, None, True, 0.1, 1e-3),
+        "in evaluation": lambda x, w: torch._native_batch_norm_legit(x, w, w, w, w + 1, False, 0.1, 1e-3),
         "no_stats": lambda x, w: torch._native_batch_norm_legit(x, w, w, True, 0.1, 1e-3),
     }
     check(functions, x, w)
@@ -77,6 +78,9 @@ def test_batch_norm_by_the_batch(dtype):
         lambda x, mean, var: torch.native_batch_norm(x, None, None, mean, var, True, 0.2, 1e-3),
         lambda x, mean, var: torch._native_batch_norm_legit(x, x[0, :, 0, 0], None, mean, var, True, 0.2, 1e-3),
         lambda x, mean, var: F.batch_norm(x, mean, var, training=True),
+        lambda x, mean, var: torch.ops.aten._batch_norm_with_update(
+            x, x[0, :, 0, 0], x[1, :, 0, 0], mean, var, 0.2, 1e-3
+        )[:3],
     ],
 )
 def test_statistics_as_outputs(norm, tmp_path):

@@ -5,6 +5,8 @@ import torch
 from lowering_check import check, operators
 from torch.nn import functional as F
 
+import opbridge
+
 AVERAGES = {
     "ceil_mode": lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True),
     "ceil_mode, padding": lambda x: F.avg_pool2d(x, (3, 4), (2, 3), padding=1, ceil_mode=True),
@@ -19,6 +21,7 @@ GREATEST = {
     "overlapping": lambda x: F.max_pool2d(x, 3, (2, 1), padding=1, dilation=(1, 2), return_indices=True),
     "ceil_mode": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True),
     "along one dim": lambda x: F.max_pool1d(x[0], 3, return_indices=True),
+    "far beyond": lambda x: F.max_pool2d(x, (3, 2), 2, 1, (1, 5), ceil_mode=True, return_indices=True),
 }
 ADAPTIVE = {
     "mean": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
@@ -89,3 +92,22 @@ def test_size_of_the_image_unknown():
 
 def test_places_that_nobody_asks_for_cost_nothing():
     assert operators(check(lambda x: F.adaptive_max_pool2d(x, 1), image())).count("ArgMax") == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers(dtype):
+    # float32 rounds such numbers; of equal elements the first counts.
+    torch.manual_seed(0)
+    x = torch.randint(0, 3, (2, 3, 7, 9)).to(dtype)
+    if dtype is torch.int64:
+        x += 2**40
+    greatest = GREATEST if dtype is not torch.uint8 else {"overlapping": GREATEST["overlapping"]}
+    averages = AVERAGES | {"rounded to zero": lambda x: F.avg_pool2d(-x, 2)} if dtype is torch.int64 else {}
+    check(greatest | averages, x)
+
+
+def test_a_window_without_an_element_is_refused(tmp_path):
+    with pytest.raises(opbridge.UnsupportedError, match="holds nothing of the input"):
+        opbridge.export(
+            lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), (torch.randn(1, 1, 2),), tmp_path / "m.onnx"
+        )

@@ -8,6 +8,8 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+
 
 def image():
     torch.manual_seed(0)
@@ -28,8 +30,24 @@ def test_antialias(mode):
     functions = {
         f"to {size}": functools.partial(F.interpolate, size=size, mode=mode, antialias=True)
         for size in [(3, 2), (12, 10), (4, 9)]
-    }
+    } | {"by scale": functools.partial(F.interpolate, scale_factor=(0.6, 1.7), mode=mode, antialias=True)}
     check(functions, image(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("operator", ["_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"])
+@pytest.mark.parametrize("align_corners", [True, False])
+def test_antialias_by_size_and_scale_factors(operator, align_corners):
+    def resized(x, size, *scales):
+        return getattr(torch.ops.aten, operator)(x, size, align_corners, *scales)
+
+    functions = {
+        "both": lambda x: resized(x, [3, 3], 1.7, 0.6),
+        "one": lambda x: resized(x, [3, 8], None, 1.5),
+        "size": lambda x: resized(x, [1, 9]),
+    }
+    check(functions, image(), dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.randn(4, 3, 6, 5),)], opset=17)
+    with pytest.raises(opbridge.UnsupportedError, match="needs an image of constant size"):
+        check(functions["both"], image(), dynamic=[{2: torch.export.Dim.DYNAMIC}])
 
 
 @pytest.mark.parametrize("opset", [16, 20, 21])

@@ -1,0 +1,145 @@
+// Pooling and convolution of integers, which ONNX has of floating-point numbers alone: windows are gathered
+// axis by axis. Values are in a kernel type.
+#include <numeric>
+
+#include "lowering/common.h"
+#include "lowering/pooling.h"
+
+namespace opbridge::lowering {
+namespace {
+
+int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
+  if (!x.dim(axis).is_static())
+    g.refuse("windows of integers need an image of constant size; compute in floating point");
+  return x.dim(axis).value();
+}
+
+// `axis` in two: the windows, and the elements of each. A place outside of the axis is taken to its nearest
+// end.
+Value windows(GraphBuilder& g, Value x, int64_t axis, int64_t count, int64_t first, int64_t stride,
+              int64_t kernel, int64_t dilation) {
+  const int64_t size = constant_size(g, x, axis);
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < kernel; ++j) {
+      int64_t place = first + i * stride + j * dilation;
+      // What is repeated must be of the window itself.
+      while (place < 0 && dilation > 0) place += dilation;
+      while (place >= size) place -= dilation;
+      places.push_back(std::clamp<int64_t>(place, 0, size - 1));
+    }
+  }
+  return g.gather(x, g.constant(ir::Weight::of<int64_t>(places, {count, kernel})), axis);
+}
+
+Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
+  return windows(g, x, static_cast<int64_t>(i) + 2, count, -window.padding[i], window.stride[i],
+                 window.kernel[i], window.dilation[i]);
+}
+
+Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads) {
+  const size_t axes = pads.size() / 2;
+  std::vector<int64_t> all(2 * (axes + 2), 0);
+  std::copy_n(pads.begin(), axes, all.begin() + 2);
+  std::copy_n(pads.begin() + static_cast<std::ptrdiff_t>(axes), axes,
+              all.end() - static_cast<std::ptrdiff_t>(axes));
+  Value result = g.op("Pad", x, g.ints(all), g.scalar_like(x, 0));
+  std::vector<Dim> dims = x.dims();
+  for (size_t i = 0; i < axes; ++i) dims[i + 2] = dims[i + 2] + pads[i] + pads[axes + i];
+  result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};
+  return result;
+}
+
+}  // namespace
+
+Value integer_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {
+  for (size_t i = counts.size(); i-- > 0;) {
+    x = g.reduce("ReduceMax", windows(g, x, i, window, counts[i]), {static_cast<int64_t>(i) + 3}, false);
+  }
+  return x;
+}
+
+// Of equal elements PyTorch takes the first: in each row the first, then the first of these rows.
+std::array<Value, 2> integer_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
+                                                  const std::vector<int64_t>& counts) {
+  const size_t axes = counts.size();
+  std::vector<int64_t> dims(axes + 2, 1);
+  for (size_t i = 0; i < axes; ++i) dims[i + 2] = constant_size(g, x, static_cast<int64_t>(i) + 2);
+  std::vector<int64_t> all(std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()));
+  std::iota(all.begin(), all.end(), 0);
+  Value places = g.expand(g.constant(ir::Weight::of<int64_t>(all, dims)), x.dims());
+  for (size_t i = axes; i-- > 0;) {
+    const auto axis = static_cast<int64_t>(i) + 3;
+    Value parts = windows(g, x, i, window, counts[i]);
+    auto [greatest, at] = g.ops<2>("TopK", parts, g.ints({1}), attr("axis", axis));
+    places = g.op("GatherElements", windows(g, places, i, window, counts[i]), at, attr("axis", axis));
+    std::vector<Dim> one_of_each = parts.dims();
+    one_of_each[axis] = Dim(1);
+    for (Value value : {greatest, places})
+      value.get()->type = ir::TensorType{value.element_type(), one_of_each};
+    places = g.squeeze(places, {axis});
+    x = g.squeeze(greatest, {axis});
+  }
+  return {x, places};
+}
+
+Value integer_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
+                       const std::vector<int64_t>& divisors) {
+  const size_t axes = counts.size();
+  std::vector<int64_t> pads(2 * axes);
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t end = (counts[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
+    pads[i] = window.padding[i];
+    pads[axes + i] = end - constant_size(g, x, static_cast<int64_t>(i) + 2);
+  }
+  x = padded(g, x, pads);
+  for (size_t i = axes; i-- > 0;) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    Value parts = windows(g, x, axis, counts[i], 0, window.stride[i], window.kernel[i], 1);
+    x = g.reduce("ReduceSum", parts, {axis + 1}, false);
+  }
+  return g.op("Div", x, g.cast(g.constant(ir::Weight::of<int64_t>(divisors, counts)), x.element_type()));
+}
+
+Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides) {
+  for (size_t i = 0; i < strides.size(); ++i) {
+    if (strides[i] == 1) continue;
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const int64_t size = constant_size(g, x, axis);
+    std::vector<Dim> dims = x.dims();
+    dims[axis] = Dim(size * strides[i]);
+    std::vector<int64_t> pads(2 * (x.rank() + 1), 0);
+    pads[x.rank() + 1 + axis + 1] = strides[i] - 1;
+    Value zeros = g.op("Pad", g.unsqueeze(x, {axis + 1}), g.ints(pads), g.scalar_like(x, 0));
+    x = g.slice(g.reshape(zeros, dims), axis, 0, size * strides[i] - strides[i] + 1);
+  }
+  return x;
+}
+
+Value integer_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
+                          const std::vector<int64_t>& pads, int64_t groups) {
+  const size_t axes = window.kernel.size();
+  const Dim batch = x.dim(0);
+  const int64_t channels = constant_size(g, x, 1), out_channels = constant_size(g, weight, 0);
+  x = padded(g, x, pads);
+  std::vector<int64_t> order{0, 1}, counts;
+  int64_t terms = channels / groups, places = 1;
+  for (size_t i = axes; i-- > 0;) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const int64_t span = window.dilation[i] * (window.kernel[i] - 1) + 1;
+    counts.insert(counts.begin(), (constant_size(g, x, axis) - span) / window.stride[i] + 1);
+    x = windows(g, x, axis, counts.front(), 0, window.stride[i], window.kernel[i], window.dilation[i]);
+    terms *= window.kernel[i];
+    places *= counts.front();
+  }
+  // (batch, channels, windows, elements, windows, elements, …): the elements first.
+  for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 3);
+  for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 2);
+  x = g.reshape(g.transpose(x, order), {batch, groups, terms, places});
+  Value product = g.op("MatMul", g.reshape(weight, {groups, out_channels / groups, terms}), x);
+  std::vector<Dim> dims{batch, out_channels};
+  dims.insert(dims.end(), counts.begin(), counts.end());
+  return g.reshape(product, dims);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,29 @@
+"""Convolutions of integers, which ONNX has not; those of floating point are in many models."""
+
+import pytest
+import torch
+from lowering_check import check
+from torch.nn import functional as F
+
+INTEGERS = {
+    "plain": lambda x, w, b: F.conv2d(x, w, b),
+    "strided": lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (1, 2)),
+    "same": lambda x, w, b: F.conv2d(x, w, padding="same"),
+    "grouped": lambda x, w, b: F.conv2d(x, w[:, :2], b, groups=2),
+    "transposed": lambda x, w, b: F.conv_transpose2d(x, w.transpose(0, 1), b, (2, 3), 1, (1, 2), dilation=(2, 1)),
+    "transposed in groups": lambda x, w, b: F.conv_transpose2d(x, w.transpose(0, 1), stride=2, groups=2),
+    "one image": lambda x, w, b: F.conv2d(x[0], w, b),
+    "one dim": lambda x, w, b: F.conv1d(x[:, :, 0], w[:, :, 0], padding=1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_integers(dtype):
+    torch.manual_seed(0)
+    size = 2**40 if dtype is torch.int64 else 2**15  # products that no float64 holds, and that wrap
+    x, weight, bias = (torch.randint(-size, size, shape).to(dtype) for shape in [(2, 4, 3, 6), (6, 4, 3, 2), (6,)])
+    dynamic = [{0: torch.export.Dim.DYNAMIC}, {}, {}]
+    # Of int32 PyTorch has neither dilation nor transposed convolutions.
+    missing = ("strided", "transposed", "transposed in groups") if dtype is torch.int32 else ()
+    functions = {name: function for name, function in INTEGERS.items() if name not in missing}
+    check(functions, x, weight, bias, dynamic=dynamic, also=[(torch.cat([x, x]), weight, bias)])
