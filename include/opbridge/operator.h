@@ -41,6 +41,12 @@
 // Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. What a kernel or a shape
 // rule throws (`require` throws for you) becomes the host's error, with the name of the operator before it.
 // The shape rule runs before every kernel, so what it demands of shapes and arguments holds there.
+//
+// Where standard ONNX can say what the operator does, `.onnx` says how, and models run without the library:
+//
+//       .onnx(Since{11}, [](GraphBuilder& g, Value x, double limit) {
+//         return g.op("Clip", x, g.scalar_like(x, -limit), g.scalar_like(x, limit));
+//       });
 #pragma once
 
 #include <string>
@@ -49,6 +55,7 @@
 
 #include "opbridge/operator/backward.h"
 #include "opbridge/operator/binding.h"
+#include "opbridge/operator/lowering.h"
 
 namespace opbridge::op {
 
@@ -76,6 +83,7 @@ struct Record {
   std::vector<Kernel> backward;
   ShapeFunction backward_shape = nullptr;
   std::vector<std::size_t> differentiable;
+  std::vector<Lowering> lowerings;
 };
 
 // Adds to the table of the library that this file is linked into.
@@ -128,6 +136,16 @@ class ShapedOperator {
   template <class... A, class F>
   ShapedOperator&& backward(Types<A...>, F) && {
     (add_backward<F>(Types<A>{}), ...);
+    return std::move(*this);
+  }
+
+  // Standard ONNX in the place of the operator's own node, from that opset on; of several, the one of the
+  // greatest opset up to the model's. Takes GraphBuilder&, then each argument: Tensor is Value, Tensor?
+  // std::optional<Value>, Tensor[] std::span<const Value>, the others as in a shape rule. Returns Value, a
+  // std::tuple or std::array of them, std::vector<Value> for Tensor[]. See opbridge/operator/lowering.h.
+  template <class F>
+  ShapedOperator&& onnx(Since since, F) && {
+    record_.lowerings.push_back({since.opset, &detail::LoweringBinding<schema, F>::run});
     return std::move(*this);
   }
 

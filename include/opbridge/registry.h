@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -73,6 +74,10 @@ class SymbolicRegistry {
   // The mapping of an operator written once (opbridge/operator.h), from its schema: a node of the same name
   // in the domain that the namespace names, tensors as inputs, the other arguments as attributes.
   void add_operator(std::string_view schema_line);
+
+  // The same of every operator of a library, either of a set (libNAME_torch.so, libNAME_ort.so), with the
+  // lowerings to standard ONNX that it carries. The library stays open.
+  void add_operators(const std::filesystem::path& library);
 
   // Takes back what a user registered under the key at that opset rule's opset. Returns whether there was
   // any.

@@ -119,6 +119,7 @@ void add_operator(Record record) {
   op.version = record.version;
   op.shape = record.shape;
   op.cpu = std::move(record.cpu);
+  op.lowerings = std::move(record.lowerings);
   add(std::move(op));
   if (record.backward.empty()) return;
 
@@ -246,11 +247,17 @@ Value default_value(const LibraryOperator& op, const SchemaArgument& argument) {
 
 namespace {
 
-Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const opbridge_shape_host* host) {
+// Who called: `onnx` is null for a shape rule.
+struct Host {
+  const opbridge_shape_host* sizes;
+  const opbridge_onnx_host* onnx;
+};
+
+Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const Host& host) {
   const auto count = static_cast<std::size_t>(a.count);
   const auto shape_of = [&](const opbridge_dim* dims, std::size_t rank) {
     Shape shape;
-    for (std::size_t i = 0; i < rank; ++i) shape.emplace_back(dims[i], host);
+    for (std::size_t i = 0; i < rank; ++i) shape.emplace_back(dims[i], host.sizes);
     return shape;
   };
   const auto tensor_shape = [&](const opbridge_tensor_type& t) {
@@ -258,14 +265,20 @@ Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const
   };
   switch (a.kind) {
     case OPBRIDGE_TENSOR:
+      if (host.onnx != nullptr) return op::Value(a.values[0], host.onnx);
       return tensor_shape(a.tensors[0]);
     case OPBRIDGE_TENSORS: {
+      if (host.onnx != nullptr) {
+        std::vector<op::Value> values;
+        for (std::size_t i = 0; i < count; ++i) values.emplace_back(a.values[i], host.onnx);
+        return values;
+      }
       std::vector<Shape> shapes;
       for (std::size_t i = 0; i < count; ++i) shapes.push_back(tensor_shape(a.tensors[i]));
       return shapes;
     }
     case OPBRIDGE_INT:
-      return Dim(a.ints[0], host);
+      return Dim(a.ints[0], host.sizes);
     case OPBRIDGE_INTS:
       return shape_of(a.ints, count);
     case OPBRIDGE_FLOAT:
@@ -308,14 +321,13 @@ ElementType element_type_of_argument(const opbridge_argument& a) {
                                              : ElementType::undefined;
 }
 
-void infer(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
-           const opbridge_shape_host* host) {
+std::vector<Value> decode(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
+                          const Host& host) {
   const Schema& schema = op.schema;
   if (arguments.size() != schema.argument_count) {
     throw Error(ErrorCode::invalid_argument, "takes " + std::to_string(schema.argument_count) + " arguments");
   }
   std::vector<Value> values;
-  std::vector<ElementType> types;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const SchemaArgument& argument = schema.arguments[i];
     if (!kind_fits(arguments[i].kind, argument.type)) {
@@ -323,7 +335,16 @@ void infer(const LibraryOperator& op, std::span<const opbridge_argument> argumen
                                                    " is not of type " + type_text(argument.type));
     }
     values.push_back(value_of(arguments[i], argument, host));
-    if (argument.type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
+  }
+  return values;
+}
+
+void infer(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
+           const opbridge_shape_host* host) {
+  const std::vector<Value> values = decode(op, arguments, {host, nullptr});
+  std::vector<ElementType> types;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (op.schema.arguments[i].type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
   }
   const Kernel& kernel = select_kernel(op.cpu, types);
   const std::vector<std::vector<Shape>> outputs = infer_shapes(op, values);
@@ -342,11 +363,53 @@ void infer(const LibraryOperator& op, std::span<const opbridge_argument> argumen
   }
 }
 
+void lower(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
+           const opbridge_onnx_host* host) {
+  const Lowering* chosen = nullptr;
+  for (const Lowering& lowering : op.lowerings) {
+    if (lowering.since <= host->opset && (chosen == nullptr || lowering.since > chosen->since))
+      chosen = &lowering;
+  }
+  if (chosen == nullptr) throw OwnNode{};
+  GraphBuilder g(*host);
+  std::vector<opbridge_value> results;
+  for (const op::Value& value : chosen->run(g, decode(op, arguments, {host->sizes, host})))
+    results.push_back(value.handle());
+  check_onnx_host(host->results(host->user, results.data(), static_cast<std::int32_t>(results.size())));
+}
+
+std::int32_t lowered_since(const LibraryOperator& op) {
+  const auto lowest = std::ranges::min_element(op.lowerings, {}, &Lowering::since);
+  return lowest == op.lowerings.end() ? 0 : std::max(lowest->since, 1);
+}
+
+// Runs `f` on the operator; what it throws becomes the `error`, with the operator's name before it. Returns
+// whether it threw nothing.
+template <class F>
+bool run_on_operator(std::int32_t index, char* error, std::size_t capacity, const F& f) {
+  const auto& operators = library().operators;
+  std::string message = "there is no operator of this number";
+  if (index >= 0 && static_cast<std::size_t>(index) < operators.size()) {
+    const LibraryOperator& op = operators[static_cast<std::size_t>(index)];
+    try {
+      f(op);
+      return true;
+    } catch (const std::exception& e) {
+      message = with_name(op, e).what();
+    }
+  }
+  if (capacity > 0) {
+    const std::size_t length = std::min(message.size(), capacity - 1);
+    std::memcpy(error, message.data(), length);
+    error[length] = 0;
+  }
+  return false;
+}
+
 }  // namespace
 }  // namespace opbridge::op::detail
 
-using opbridge::op::detail::library;
-using opbridge::op::detail::LibraryOperator;
+using namespace opbridge::op::detail;
 
 extern "C" {
 
@@ -355,7 +418,7 @@ __attribute__((visibility("default"))) const opbridge_operator_table* opbridge_o
     std::vector<opbridge_operator> result;
     for (const LibraryOperator& op : library().operators) {
       // A schema line ends its string literal, so its data ends in 0.
-      result.push_back({op.schema.line.data(), op.version, op.backward_of});
+      result.push_back({op.schema.line.data(), op.version, op.backward_of, lowered_since(op)});
     }
     return result;
   }();
@@ -368,23 +431,23 @@ __attribute__((visibility("default"))) const opbridge_operator_table* opbridge_o
 __attribute__((visibility("default"))) int opbridge_infer(int32_t index, const opbridge_argument* arguments,
                                                           int32_t count, const opbridge_shape_host* host,
                                                           char* error, size_t capacity) {
-  const auto& operators = library().operators;
-  std::string message = "there is no operator of this number";
-  if (index >= 0 && static_cast<std::size_t>(index) < operators.size() && count >= 0) {
-    const LibraryOperator& op = operators[static_cast<std::size_t>(index)];
-    try {
-      opbridge::op::detail::infer(op, {arguments, static_cast<std::size_t>(count)}, host);
-      return 0;
-    } catch (const std::exception& e) {
-      message = opbridge::op::detail::with_name(op, e).what();
-    }
+  const bool done = run_on_operator(index, error, capacity, [&](const LibraryOperator& op) {
+    infer(op, {arguments, static_cast<std::size_t>(count)}, host);
+  });
+  return done ? 0 : 1;
+}
+
+__attribute__((visibility("default"))) int opbridge_lower(int32_t index, const opbridge_argument* arguments,
+                                                          int32_t count, const opbridge_onnx_host* host,
+                                                          char* error, size_t capacity) {
+  try {
+    const bool done = run_on_operator(index, error, capacity, [&](const LibraryOperator& op) {
+      lower(op, {arguments, static_cast<std::size_t>(count)}, host);
+    });
+    return done ? OPBRIDGE_LOWERED : OPBRIDGE_LOWERING_FAILED;
+  } catch (const OwnNode&) {
+    return OPBRIDGE_OWN_NODE;
   }
-  if (capacity > 0) {
-    const std::size_t length = std::min(message.size(), capacity - 1);
-    std::memcpy(error, message.data(), length);
-    error[length] = 0;
-  }
-  return 1;
 }
 
 }  // extern "C"

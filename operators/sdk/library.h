@@ -17,6 +17,7 @@ struct LibraryOperator {
   int backward_of = -1;
   ShapeFunction shape = nullptr;
   std::vector<Kernel> cpu;
+  std::vector<Lowering> lowerings;
 };
 
 // All operators in the order of their registration; addresses stay.

@@ -110,8 +110,8 @@ class Registry:
     def add(
         self, key: str, opset: int, exactly: bool, callback: Callable[..., list[Value | None]], label: str
     ) -> None: ...
-    def add_operator(self, schema: str) -> None:
-        """The mapping that follows from the schema of an operator written once."""
+    def add_operators(self, library: str) -> None:
+        """The mappings of a library of operators written once."""
     def remove(self, key: str, opset: int) -> bool: ...
     def entries(self) -> list[tuple[str, int, bool, bool, str | None]]:
         """Tuples (key, opset, exactly, bundled, schema or None)."""

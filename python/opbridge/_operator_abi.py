@@ -7,11 +7,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-_ABI = 1
+_ABI = 2
 
 
 class _OperatorRow(ctypes.Structure):
-    _fields_ = (("schema", ctypes.c_char_p), ("version", ctypes.c_int32), ("backward_of", ctypes.c_int32))
+    _fields_ = (
+        ("schema", ctypes.c_char_p),
+        ("version", ctypes.c_int32),
+        ("backward_of", ctypes.c_int32),
+        ("lowered_since", ctypes.c_int32),
+    )
 
 
 class _Table(ctypes.Structure):
@@ -36,6 +41,7 @@ class _Argument(ctypes.Structure):
         ("kind", ctypes.c_int32),
         ("count", ctypes.c_int32),
         ("tensors", ctypes.POINTER(_TensorType)),
+        ("values", ctypes.POINTER(ctypes.c_int64)),
         ("ints", ctypes.POINTER(_Dim)),
         ("floats", ctypes.POINTER(ctypes.c_double)),
         ("strings", ctypes.POINTER(ctypes.c_char_p)),
@@ -80,11 +86,11 @@ class Library:
             raise ValueError(f"{path} was made with another opbridge (ABI {table.abi}, not {_ABI}): rebuild it")
         self._error: bytes | None = table.error
         self.rows = [
-            (row.schema.decode(), int(row.version), int(row.backward_of))
+            (row.schema.decode(), int(row.version), int(row.backward_of), int(row.lowered_since))
             for row in (table.operators[i] for i in range(table.count))
         ]
         """Of each operator: the schema line, the opset version, the index of the operator that it is the
-        gradient of, or -1."""
+        gradient of, or -1, the opset of ONNX from which it has a lowering, or 0."""
 
     def check_registered(self) -> None:
         if self._error is not None:

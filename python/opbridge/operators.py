@@ -19,6 +19,7 @@ __all__ = [
     "load_operators",
     "loaded_operators",
     "loaded_ort_libraries",
+    "loaded_torch_libraries",
     "ort_library",
     "read_operators",
     "torch_library",
@@ -33,7 +34,7 @@ class Operator:
 
     The mapping to ONNX follows from ``schema``: the node is the operator's name in the domain that its
     namespace names, tensors are inputs, the other arguments attributes (``opbridge/operator_abi.h`` has the
-    details).
+    details). Where the operator says how standard ONNX does the same, that takes the node's place.
     """
 
     schema: str
@@ -42,6 +43,8 @@ class Operator:
     """Opset version of the domain."""
     backward_of: str | None = None
     """The operator whose gradient this one computes; such an operator has no ONNX node."""
+    lowered_since: int | None = None
+    """The opset of ONNX from which standard ONNX stands for it, as its ``.onnx(…)`` says."""
 
     @property
     def name(self) -> str:
@@ -98,6 +101,11 @@ def loaded_operators() -> list[Operator]:
     return [operator for operators, _ in _loaded.values() for operator in operators if operator.backward_of is None]
 
 
+def loaded_torch_libraries() -> list[str]:
+    """The PyTorch libraries of all sets that were loaded, in the order of loading."""
+    return list(_loaded)
+
+
 def loaded_ort_libraries() -> list[str]:
     """The ONNX Runtime libraries of all sets that were loaded, in the order of loading."""
     return [ort for _, ort in _loaded.values() if ort is not None]
@@ -108,10 +116,10 @@ _loaded: dict[str, tuple[list[Operator], str | None]] = {}
 
 
 def _described(library: Library) -> list[Operator]:
-    names = [schema.partition("(")[0] for schema, _, _ in library.rows]
+    names = [schema.partition("(")[0] for schema, *_ in library.rows]
     return [
-        Operator(schema, version, names[backward_of] if backward_of >= 0 else None)
-        for schema, version, backward_of in library.rows
+        Operator(schema, version, names[backward_of] if backward_of >= 0 else None, lowered_since or None)
+        for schema, version, backward_of, lowered_since in library.rows
     ]
 
 

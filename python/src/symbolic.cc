@@ -361,9 +361,9 @@ void bind_symbolic(nb::module_& module) {
           },
           "key"_a, "opset"_a)
       .def(
-          "add_operator",
-          [](PyRegistry& self, const std::string& schema) { self.registry.add_operator(schema); }, "schema"_a,
-          "The mapping that follows from the schema of an operator written once.")
+          "add_operators",
+          [](PyRegistry& self, const std::string& library) { self.registry.add_operators(library); },
+          "library"_a, "The mappings of a library of operators written once.")
       .def("entries", &PyRegistry::entries, "Tuples (key, opset, exactly, bundled, schema or None).");
 }
 

@@ -1,7 +1,9 @@
-// Operators written once: the mapping that follows from the schema.
+// Operators written once: the mapping that follows from the schema, and the lowerings of their libraries.
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "opbridge/registry.h"
+#include "symbolic/operator_lowering.h"
 
 namespace opbridge {
 namespace {
@@ -64,7 +66,48 @@ std::vector<Value> as_node(const OperatorSchema& schema, const SymbolicCall& cal
   return call.g.op_list(schema.name, call.node.outputs.size(), std::move(operands));
 }
 
+struct OperatorLibrary {
+  const opbridge_operator_table* table;
+  LowerFunction lower;
+};
+
+// Never closed: what it registered with PyTorch stays, and a registry may be copied.
+OperatorLibrary open_library(const std::filesystem::path& path) {
+  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    throw Error(ErrorCode::invalid_file, fmt::format("cannot open a library of operators: {}", dlerror()));
+  }
+  const auto operators = reinterpret_cast<decltype(&opbridge_operators)>(dlsym(handle, "opbridge_operators"));
+  if (operators == nullptr) {
+    throw Error(ErrorCode::invalid_file,
+                fmt::format("{} is not a library of operators made with opbridge", path.string()));
+  }
+  const opbridge_operator_table* const table = operators();
+  if (table->abi != OPBRIDGE_OPERATOR_ABI) {
+    throw Error(ErrorCode::invalid_file,
+                fmt::format("{} was made with another opbridge (ABI {}, not {}): rebuild it", path.string(),
+                            table->abi, OPBRIDGE_OPERATOR_ABI));
+  }
+  return {table, reinterpret_cast<LowerFunction>(dlsym(handle, "opbridge_lower"))};
+}
+
 }  // namespace
+
+void SymbolicRegistry::add_operators(const std::filesystem::path& path) {
+  const OperatorLibrary library = open_library(path);
+  for (int32_t i = 0; i < library.table->count; ++i) {
+    const opbridge_operator& op = library.table->operators[i];
+    if (op.backward_of >= 0) continue;
+    add_operator(op.schema);
+    if (op.lowered_since == 0) continue;
+    const OperatorSchema schema = parse_schema(op.schema);
+    add(Symbolic{schema.key(), schema, Since{op.lowered_since}, Origin::bundled,
+                 [schema, lower = library.lower, i](const SymbolicCall& call) {
+                   std::optional<std::vector<Value>> made = run_lowering(lower, i, schema, call);
+                   return made ? *std::move(made) : as_node(schema, call);
+                 }});
+  }
+}
 
 void SymbolicRegistry::add_operator(std::string_view schema_line) {
   OperatorSchema schema = parse_schema(schema_line);

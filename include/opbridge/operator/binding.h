@@ -19,6 +19,7 @@
 #include "opbridge/operator/schema.h"
 #include "opbridge/operator/shape.h"
 #include "opbridge/operator/tensor.h"
+#include "opbridge/operator/value.h"
 
 namespace opbridge::op {
 
@@ -30,10 +31,11 @@ struct NoGradient {};
 
 namespace detail {
 
-// An argument of a call. A tensor is a TensorRef for a kernel and a Shape for a shape rule; int, SymInt and
-// bool are a Dim, their lists a Shape; float is a double; None is the monostate.
-using Value = std::variant<std::monostate, TensorRef, std::vector<TensorRef>, Dim, Shape, std::vector<Shape>,
-                           double, std::vector<double>, std::string, std::vector<std::string>>;
+// An argument of a call. A tensor is a TensorRef for a kernel, a Shape for a shape rule and an op::Value for
+// a lowering; int, SymInt and bool are a Dim, their lists a Shape; float is a double; None is the monostate.
+using Value =
+    std::variant<std::monostate, TensorRef, std::vector<TensorRef>, Dim, Shape, std::vector<Shape>, op::Value,
+                 std::vector<op::Value>, double, std::vector<double>, std::string, std::vector<std::string>>;
 
 // A return of a call: one tensor, or those of a list. A gradient that nobody wants has none.
 using Result = std::vector<TensorRef>;
@@ -53,7 +55,7 @@ struct Kernel {
 
 template <class P>
 struct Parameter {
-  static_assert(!sizeof(P), "this parameter type of a kernel or shape rule stands for no type of the schema");
+  static_assert(!sizeof(P), "this parameter type of a lambda stands for no type of the schema");
 };
 
 template <class T>
@@ -297,7 +299,7 @@ using Traits = MemberTraits<decltype(call_operator<F, T...>())>;
 // The lambda itself: captures nothing, so that it can be called without being kept.
 template <class F, class... T, class... Args>
 decltype(auto) call(Args&&... args) {
-  static_assert(std::is_empty_v<F>, "kernels and shape rules are lambdas that capture nothing");
+  static_assert(std::is_empty_v<F>, "kernels, shape rules and lowerings are lambdas that capture nothing");
   return (F{}.*call_operator<F, T...>())(std::forward<Args>(args)...);
 }
 

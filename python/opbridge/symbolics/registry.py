@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opbridge import _core
 from opbridge.errors import InvalidArgumentError
-from opbridge.operators import loaded_operators
+from opbridge.operators import loaded_torch_libraries
 from opbridge.symbolics.arguments import call_with
 from opbridge.symbolics.autograd import autograd_callbacks
 from opbridge.symbolics.builder import GraphContext, wrapped
@@ -66,8 +66,8 @@ def registry_for(program: Program, opset: int) -> _core.Registry:
     for key, since, function in _registered_through_torch():
         if (key, since) not in registered:
             merged.add(key, since, False, adapt(function), _label(function))
-    for operator in loaded_operators():
-        merged.add_operator(operator.schema)
+    for library in loaded_torch_libraries():
+        merged.add_operators(library)
     for key, label, callback in autograd_callbacks(program):
         merged.add(key, opset, True, callback, label)
     return merged
