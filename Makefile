@@ -4,7 +4,7 @@ PRESET ?= release
 VENV := .venv/bin
 RUN := PYTHONPATH=python $(VENV)/python
 
-cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc')
+cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu')
 
 .PHONY: demo test build setup bench conformance models lint tidy format clean
 

@@ -1,9 +1,13 @@
-# opbridge_add_operators(my_ops SOURCES my_add.cc …
+# opbridge_add_operators(my_ops SOURCES my_add.cc my_add.cu …
 #                        [LINK_LIBRARIES …] [COMPILE_OPTIONS …] [OUTPUT_DIRECTORY folder])
 #
 # Builds operators written against opbridge/operator.h into two modules: libmy_ops_torch.so, which PyTorch loads
 # (torch.ops.load_library, or opbridge.load_operators, which adds autograd and symbolic shapes), and libmy_ops_ort.so,
 # which ONNX Runtime loads (SessionOptions.register_custom_ops_library). The targets are my_ops_torch and my_ops_ort.
+#
+# .cu files, with the .cuda kernels that call them, are left out where CMake finds no CUDA compiler. They are compiled for
+# CMAKE_CUDA_ARCHITECTURES, by default every major one that the compiler knows. The libraries load without CUDA all the
+# same: the CUDA runtime is linked into them, and finds the driver when a kernel runs.
 #
 # OPBRIDGE_TORCH_DIR is the folder of the torch package; where it is empty the first module is left out.
 
@@ -20,10 +24,33 @@ else()
   set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 endif()
 
-function(opbridge_add_operators name)
+# A macro, since a language can only be enabled outside functions.
+macro(opbridge_add_operators)
+  if("${ARGN}" MATCHES "\\.cu(;|$)" AND NOT CMAKE_CUDA_COMPILER_LOADED)
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+      if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+        set(CMAKE_CUDA_ARCHITECTURES all-major)
+      endif()
+      enable_language(CUDA)
+    endif()
+  endif()
+  _opbridge_add_operators(${ARGN})
+endmacro()
+
+function(_opbridge_add_operators name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "SOURCES;LINK_LIBRARIES;COMPILE_OPTIONS")
   if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "opbridge_add_operators(${name} SOURCES file.cc …): wrong arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+
+  set(cuda_sources ${arg_SOURCES})
+  list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+  list(REMOVE_ITEM arg_SOURCES ${cuda_sources})
+  if(cuda_sources AND NOT CMAKE_CUDA_COMPILER)
+    message(STATUS "${name}: no CUDA compiler, so without CUDA kernels (${cuda_sources})")
+    set(cuda_sources)
   endif()
 
   # Compiled once for both. Each library has a table of operators of its own, so nothing of it may be visible to, or
@@ -33,9 +60,16 @@ function(opbridge_add_operators name)
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_features(${name}_objects PUBLIC cxx_std_20)
   target_compile_options(${name}_objects
-    PUBLIC $<$<CXX_COMPILER_ID:GNU>:-fno-gnu-unique> PRIVATE -fwrapv ${arg_COMPILE_OPTIONS})
+    PUBLIC $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>
+    PRIVATE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-fwrapv;${arg_COMPILE_OPTIONS}>")
   target_include_directories(${name}_objects PUBLIC ${OPBRIDGE_SDK_INCLUDE_DIR} PRIVATE ${OPBRIDGE_SDK_DIR})
   target_link_libraries(${name}_objects PRIVATE ${arg_LINK_LIBRARIES})
+
+  if(cuda_sources)
+    target_sources(${name}_objects PRIVATE ${cuda_sources} ${OPBRIDGE_SDK_DIR}/cuda_runtime.cu)
+    set_target_properties(${name}_objects PROPERTIES CUDA_VISIBILITY_PRESET hidden)
+    target_compile_definitions(${name}_objects PRIVATE OPBRIDGE_WITH_CUDA)
+  endif()
 
   set(hosts ort)
   if(OPBRIDGE_TORCH_DIR)
@@ -45,7 +79,8 @@ function(opbridge_add_operators name)
     set(target ${name}_${host})
     add_library(${target} MODULE ${OPBRIDGE_SDK_DIR}/${host}_adapter.cc)
     set_target_properties(${target} PROPERTIES
-      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+      LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY Static)
     target_link_libraries(${target} PRIVATE ${name}_objects ${arg_LINK_LIBRARIES})
     target_link_options(${target} PRIVATE
       -Wl,--version-script=${OPBRIDGE_SDK_DIR}/exports.map $<$<CONFIG:Release>:-Wl,--strip-all>)
@@ -64,7 +99,7 @@ function(opbridge_add_operators name)
     target_compile_definitions(${name}_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
     target_include_directories(${name}_torch SYSTEM PRIVATE ${OPBRIDGE_TORCH_DIR}/include)
     target_link_options(${name}_torch PRIVATE -Wl,-rpath-link,${OPBRIDGE_TORCH_DIR}/lib)
-    target_link_libraries(${name}_torch PRIVATE ${OPBRIDGE_TORCH_DIR}/lib/libtorch_cpu.so)
+    target_link_libraries(${name}_torch PRIVATE ${OPBRIDGE_TORCH_DIR}/lib/libtorch_cpu.so ${CMAKE_DL_LIBS})
     set_target_properties(${name}_torch PROPERTIES SKIP_BUILD_RPATH ON)
   endif()
 endfunction()

@@ -20,6 +20,17 @@
 // libmy_ops_torch.so, where it is torch.ops.custom.my_add, and libmy_ops_ort.so, where it is the node my_add
 // of the domain custom. The mapping between them follows from the schema line (see opbridge/operator_abi.h).
 //
+// A kernel for NVIDIA GPUs stands beside that of the CPU. It is host code with tensors on the device, and
+// calls what a .cu file among the SOURCES defines, plain CUDA that needs nothing of this header
+// (examples/cuda_operator is a whole one):
+//
+//       .cuda(types<float, double>, []<class T>(CudaContext& context, TensorView<const T> a,
+//                                               TensorView<const T> b, TensorView<T> out) {
+//         launch_my_add(context.stream(), a.data(), b.data(), out.data(), out.size());
+//       })
+//
+// Where there is no nvcc, .cu files are left out; a .cuda kernel is then checked, but no part of the library.
+//
 // The schema line is PyTorch's, with the argument types Tensor, int, SymInt, float, bool, str, their
 // lists `T[]` and optionals `T?`, and defaults; it returns one or several Tensor, or Tensor[]. A kernel and a
 // shape rule are lambdas that capture nothing and take what the line says, checked when they are compiled:
@@ -37,6 +48,9 @@
 //                    where the data decides the size
 //   -> (Tensor, …)   one for each                         returns std::tuple<Shape, …>
 //   -> Tensor[]      std::span<const TensorView<T>>       returns std::vector<Shape>
+//
+// A CUDA kernel takes CudaContext& first, then the same types. Half and BFloat16 are bit for bit CUDA's
+// __half and __nv_bfloat16.
 //
 // Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. What a kernel or a shape
 // rule throws (`require` throws for you) becomes the host's error, with the name of the operator before it.
@@ -71,12 +85,19 @@ inline constexpr Types<float, double, Half, BFloat16, std::int8_t, std::int16_t,
 
 namespace detail {
 
+// Whether the .cu files of this library are compiled, and with them its CUDA kernels.
+#ifdef OPBRIDGE_WITH_CUDA
+constexpr bool with_cuda = true;
+#else
+constexpr bool with_cuda = false;
+#endif
+
 // What adapters know of an operator.
 struct Record {
   const Schema* schema = nullptr;
   int version = 1;
   ShapeFunction shape = nullptr;
-  std::vector<Kernel> cpu;
+  std::vector<Kernel> kernels;
   // The gradient: an operator of its own, `name_backward`, on the gradients of all returns, then all
   // arguments, then `bool[] wanted` with one flag for each return, which are the gradients of the tensors
   // listed in `differentiable` (as indices of arguments). Empty where there is none.
@@ -84,6 +105,7 @@ struct Record {
   ShapeFunction backward_shape = nullptr;
   std::vector<std::size_t> differentiable;
   std::vector<Lowering> lowerings;
+  std::string error;  // what is wrong with it, where only its registration can tell
 };
 
 // Adds to the table of the library that this file is linked into.
@@ -114,15 +136,30 @@ class ShapedOperator {
   // first one whose element types are those of the call runs.
   template <class F>
   ShapedOperator&& cpu(F) && {
-    return add<F>(record_.cpu);
+    return add<Context, F>();
   }
   template <class... A, class F>
   ShapedOperator&& cpu(Types<A...> types, F) && {
-    return add<F>(record_.cpu, types);
+    return add<Context, F>(types);
   }
   template <class... A, class... B, class F>
   ShapedOperator&& cpu(Types<A...> types, Types<B...> more_types, F) && {
-    return add<F>(record_.cpu, types, more_types);
+    return add<Context, F>(types, more_types);
+  }
+
+  // A kernel for tensors in the memory of a GPU, else as cpu(). It puts its work on context.stream() and need
+  // not wait for it.
+  template <class F>
+  ShapedOperator&& cuda(F) && {
+    return add<CudaContext, F>();
+  }
+  template <class... A, class F>
+  ShapedOperator&& cuda(Types<A...> types, F) && {
+    return add<CudaContext, F>(types);
+  }
+  template <class... A, class... B, class F>
+  ShapedOperator&& cuda(Types<A...> types, Types<B...> more_types, F) && {
+    return add<CudaContext, F>(types, more_types);
   }
 
   // The gradient, for training in PyTorch. Takes Context&, the gradient of each return (TensorView<const T>),
@@ -131,11 +168,22 @@ class ShapedOperator {
   // that has none.
   template <class F>
   ShapedOperator&& backward(F) && {
-    return add_backward<F>(Types<>{});
+    return add_backward<Context, F>(Types<>{});
   }
   template <class... A, class F>
   ShapedOperator&& backward(Types<A...>, F) && {
-    (add_backward<F>(Types<A>{}), ...);
+    (add_backward<Context, F>(Types<A>{}), ...);
+    return std::move(*this);
+  }
+
+  // The gradient on a GPU, of the same arguments as backward().
+  template <class F>
+  ShapedOperator&& cuda_backward(F) && {
+    return add_backward<CudaContext, F>(Types<>{});
+  }
+  template <class... A, class F>
+  ShapedOperator&& cuda_backward(Types<A...>, F) && {
+    (add_backward<CudaContext, F>(Types<A>{}), ...);
     return std::move(*this);
   }
 
@@ -158,21 +206,35 @@ class ShapedOperator {
   detail::Record take() && { return std::move(record_); }
 
  private:
-  template <class F, class... Lists>
-  ShapedOperator&& add(std::vector<detail::Kernel>& kernels, Lists... lists) {
+  // A CUDA kernel that is no part of the library is checked like any other, but nothing refers to what it
+  // calls.
+  template <class C>
+  static constexpr bool included = C::device == detail::Device::cpu || detail::with_cuda;
+
+  template <class C, class F, class... Lists>
+  ShapedOperator&& add(Lists... lists) {
     const auto bind = [&]<class... T>() {
-      kernels.push_back(detail::KernelBinding<schema, F, T...>::make());
+      using Binding = detail::KernelBinding<schema, C, F, T...>;
+      static_assert(sizeof(Binding) > 0);
+      if constexpr (included<C>) record_.kernels.push_back(Binding::make());
     };
     detail::for_each_combination(bind, Types<>{}, lists...);
     return std::move(*this);
   }
 
-  template <class F, class... T>
+  template <class C, class F, class... T>
   ShapedOperator&& add_backward(Types<T...>) {
-    using Binding = detail::BackwardBinding<schema, F, T...>;
-    record_.backward.push_back(Binding::make());
-    record_.backward_shape = &Binding::shape;
-    record_.differentiable = Binding::differentiable();
+    using Binding = detail::BackwardBinding<schema, C, F, T...>;
+    static_assert(sizeof(Binding) > 0);
+    if constexpr (included<C>) {
+      const std::vector<std::size_t> differentiable = Binding::differentiable();
+      if (!record_.backward.empty() && differentiable != record_.differentiable) {
+        record_.error = "all kernels of its gradient must have the gradients of the same arguments";
+      }
+      record_.backward.push_back(Binding::make());
+      record_.backward_shape = &Binding::shape;
+      record_.differentiable = differentiable;
+    }
     return std::move(*this);
   }
 

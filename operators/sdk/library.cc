@@ -17,6 +17,11 @@ Library& library() {
   return instance;
 }
 
+void add_error(const LibraryOperator& op, const std::string& what) {
+  std::string& error = library().error;
+  error += (error.empty() ? "" : "; ") + op.name + ": " + what;
+}
+
 void add(LibraryOperator op) {
   Library& lib = library();
   op.name = std::string(op.schema.domain) + "::" + std::string(op.schema.name);
@@ -24,7 +29,7 @@ void add(LibraryOperator op) {
   try {
     register_with_host(lib.operators.size() - 1);
   } catch (const std::exception& e) {
-    lib.error += (lib.error.empty() ? "" : "; ") + lib.operators.back().name + ": " + e.what();
+    add_error(lib.operators.back(), e.what());
   }
 }
 
@@ -118,18 +123,19 @@ void add_operator(Record record) {
   op.schema = *record.schema;
   op.version = record.version;
   op.shape = record.shape;
-  op.cpu = std::move(record.cpu);
   op.lowerings = std::move(record.lowerings);
+  op.kernels = std::move(record.kernels);
   add(std::move(op));
+  Library& lib = library();
+  if (!record.error.empty()) add_error(lib.operators.back(), record.error);
   if (record.backward.empty()) return;
 
-  Library& lib = library();
   LibraryOperator gradient;
   gradient.schema = SchemaReader(lib.texts.emplace_back(backward_line(record))).read();
   gradient.version = record.version;
   gradient.backward_of = static_cast<int>(lib.operators.size()) - 1;
   gradient.shape = record.backward_shape;
-  gradient.cpu = std::move(record.backward);
+  gradient.kernels = std::move(record.backward);
   add(std::move(gradient));
 }
 
@@ -159,16 +165,18 @@ std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::spa
   return shapes;
 }
 
-const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types) {
+const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types,
+                            std::optional<Device> device) {
+  std::string known;
   for (const Kernel& kernel : kernels) {
+    if (device && kernel.device != *device) continue;
     bool fits = true;
     for (std::size_t i = 0; i < types.size(); ++i) {
       fits = fits && (types[i] == ElementType::undefined || types[i] == kernel.inputs[i]);
     }
     if (fits) return kernel;
+    known += (known.empty() ? "" : ", ") + join(kernel.inputs);
   }
-  std::string known;
-  for (const Kernel& kernel : kernels) known += (known.empty() ? "" : ", ") + join(kernel.inputs);
   throw Error(ErrorCode::unsupported, "no kernel takes tensors of " + join(types) +
                                           "; those there are take " + (known.empty() ? "nothing" : known));
 }
@@ -346,7 +354,7 @@ void infer(const LibraryOperator& op, std::span<const opbridge_argument> argumen
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (op.schema.arguments[i].type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
   }
-  const Kernel& kernel = select_kernel(op.cpu, types);
+  const Kernel& kernel = select_kernel(op.kernels, types);
   const std::vector<std::vector<Shape>> outputs = infer_shapes(op, values);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (const Shape& shape : outputs[i]) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,8 @@ struct LibraryOperator {
   int version = 1;
   int backward_of = -1;
   ShapeFunction shape = nullptr;
-  std::vector<Kernel> cpu;
   std::vector<Lowering> lowerings;
+  std::vector<Kernel> kernels;
 };
 
 // All operators in the order of their registration; addresses stay.
@@ -31,8 +32,9 @@ void register_with_host(std::size_t index);
 std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments);
 
 // The kernel for these arguments' element types (`types` has one for each tensor argument, undefined where it
-// is absent). Throws an error that lists the element types there are.
-const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types);
+// is absent), on one device, or on any. Throws an error that lists the element types there are.
+const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types,
+                            std::optional<Device> device = std::nullopt);
 
 // The element type of each tensor argument, undefined where absent; throws where a list mixes types.
 std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments);

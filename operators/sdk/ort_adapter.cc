@@ -3,8 +3,9 @@
 // parallel_for, whatever the header it was compiled with: so one binary serves every runtime from 1.17 on.
 //
 // Each kernel is an OrtCustomOp of its own, since ONNX Runtime infers the element types of outputs from the
-// operators that share a name. Shapes are left to the run: its shape inference hands over an unknown shape as
-// that of a scalar, and fails on absent optional inputs.
+// operators that share a name; a session passes over those of a provider that it does not have. Shapes are
+// left to the run: its shape inference hands over an unknown shape as that of a scalar, and fails on absent
+// optional inputs.
 #include <onnxruntime_c_api.h>
 
 #include <algorithm>
@@ -159,9 +160,32 @@ class Attributes {
 
 // --- One run of a node. ---
 
+// The memory of outputs, and their shapes.
+class Outputs {
+ public:
+  Outputs(const OrtApi& api, OrtKernelContext* context) : api_(api), context_(context) {}
+
+  TensorRef allocate(int output, ElementType type, std::span<const std::int64_t> dims) {
+    std::vector<std::int64_t>& kept = dims_.emplace_back(dims.begin(), dims.end());
+    OrtValue* value = nullptr;
+    check(api_, api_.KernelContext_GetOutput(context_, static_cast<std::size_t>(output), kept.data(),
+                                             kept.size(), &value));
+    if (value == nullptr) throw Error(ErrorCode::internal, "ONNX Runtime gives no memory for an output");
+    void* data = nullptr;
+    check(api_, api_.GetTensorMutableData(value, &data));
+    return {type, data, kept};
+  }
+
+ private:
+  const OrtApi& api_;
+  OrtKernelContext* context_;
+  std::deque<std::vector<std::int64_t>> dims_;
+};
+
 class OrtContext final : public Context {
  public:
-  OrtContext(const OrtApi& api, OrtKernelContext* context) : api_(api), context_(context) {}
+  OrtContext(const OrtApi& api, OrtKernelContext* context)
+      : api_(api), context_(context), outputs_(api, context) {}
   ~OrtContext() {
     for (void* memory : scratch_) allocator_->Free(allocator_, memory);
     if (allocator_ != nullptr) api_.ReleaseAllocator(allocator_);
@@ -171,14 +195,7 @@ class OrtContext final : public Context {
   OrtContext& operator=(const OrtContext&) = delete;
 
   TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
-    std::vector<std::int64_t>& kept = dims_.emplace_back(dims.begin(), dims.end());
-    OrtValue* value = nullptr;
-    check(api_, api_.KernelContext_GetOutput(context_, static_cast<std::size_t>(output), kept.data(),
-                                             kept.size(), &value));
-    if (value == nullptr) throw Error(ErrorCode::internal, "ONNX Runtime gives no memory for an output");
-    void* data = nullptr;
-    check(api_, api_.GetTensorMutableData(value, &data));
-    return {type, data, kept};
+    return outputs_.allocate(output, type, dims);
   }
 
  private:
@@ -221,11 +238,31 @@ class OrtContext final : public Context {
 
   const OrtApi& api_;
   OrtKernelContext* context_;
-  std::deque<std::vector<std::int64_t>> dims_;
+  Outputs outputs_;
   std::mutex mutex_;
   OrtMemoryInfo* memory_info_ = nullptr;
   OrtAllocator* allocator_ = nullptr;
   std::vector<void*> scratch_;
+};
+
+// The CUDA provider makes its device the current one before it runs a kernel.
+class OrtCudaHost final : public CudaHost {
+ public:
+  OrtCudaHost(const OrtApi& api, OrtKernelContext* context)
+      : CudaHost(stream_of(api, context)), outputs_(api, context) {}
+
+  TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
+    return outputs_.allocate(output, type, dims);
+  }
+
+ private:
+  static CudaStream stream_of(const OrtApi& api, const OrtKernelContext* context) {
+    void* stream = nullptr;
+    check(api, api.KernelContext_GetGPUComputeStream(context, &stream));
+    return static_cast<CudaStream>(stream);
+  }
+
+  Outputs outputs_;
 };
 
 // A node of a session: its attributes are read once, its inputs at each run.
@@ -242,26 +279,35 @@ class Node {
   const LibraryOperator& op() const { return op_; }
 
   void run(OrtKernelContext* raw) const {
+    if (kernel_.device == Device::cuda) {
+      OrtCudaHost host(api_, raw);
+      run(raw, host);
+    } else {
+      OrtContext context(api_, raw);
+      run(raw, context);
+    }
+  }
+
+ private:
+  void run(OrtKernelContext* raw, Host& host) const {
     std::deque<std::vector<std::int64_t>> dims;
     std::vector<Value> arguments = template_;
     read_inputs(raw, arguments, dims);
     const std::vector<std::vector<Shape>> shapes = infer_shapes(op_, with_shapes(arguments));
 
-    OrtContext context(api_, raw);
     std::vector<Result> results(shapes.size());
     int output = 0;
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       for (const Shape& shape : shapes[i]) {
         if (!kernel_.data_sized[i]) {
-          results[i].push_back(context.allocate_output(output, kernel_.outputs[i], numbers(shape)));
+          results[i].push_back(host.allocate_output(output, kernel_.outputs[i], numbers(shape)));
         }
         ++output;
       }
     }
-    kernel_.run(context, arguments, results);
+    kernel_.run(host, arguments, results);
   }
 
- private:
   void read_inputs(OrtKernelContext* context, std::vector<Value>& arguments,
                    std::deque<std::vector<std::int64_t>>& dims) const {
     std::size_t count = 0, input = 0;
@@ -338,7 +384,10 @@ CustomOp::CustomOp(const LibraryOperator& library_operator, const Kernel& its_ke
   }
   OrtCustomOp::version = kApiVersion;
   GetName = [](const OrtCustomOp* self) { return of(self).name.c_str(); };
-  GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
+  GetExecutionProviderType = [](const OrtCustomOp* self) -> const char* {
+    return of(self).kernel.device == Device::cuda ? "CUDAExecutionProvider"
+                                                  : nullptr;  // else that of the CPU
+  };
   GetInputTypeCount = [](const OrtCustomOp* self) { return of(self).inputs.size(); };
   GetInputType = [](const OrtCustomOp* self, std::size_t i) {
     return static_cast<ONNXTensorElementDataType>(of(self).kernel.inputs[i]);
@@ -378,7 +427,7 @@ const std::deque<CustomOp>& custom_ops() {
     auto* made = new std::deque<CustomOp>;
     for (const LibraryOperator& op : operators()) {
       if (op.backward_of >= 0) continue;
-      for (const Kernel& kernel : op.cpu) made->emplace_back(op, kernel);
+      for (const Kernel& kernel : op.kernels) made->emplace_back(op, kernel);
     }
     return made;
   }();

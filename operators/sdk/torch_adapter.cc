@@ -1,10 +1,13 @@
 // Registers the operators of a library with PyTorch's dispatcher by LibTorch's stable ABI: kernels for the
-// CPU, and one for Meta where all sizes are numbers. What needs symbolic sizes or autograd is added by
-// opbridge.load_operators, since the stable ABI has neither.
+// CPU and for CUDA, and one for Meta where all sizes are numbers. What needs symbolic sizes or autograd is
+// added by opbridge.load_operators, since the stable ABI has neither.
+#include <dlfcn.h>
+#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -17,8 +20,6 @@ namespace {
 using torch::stable::Tensor;
 using torch::stable::detail::StableLibrary;
 using torch::stable::detail::to;
-
-enum class Device { cpu, meta };
 
 struct ElementTypeOfTorch {
   std::int32_t torch;
@@ -96,14 +97,17 @@ TensorRef reference(const Tensor& tensor, ElementType type, bool has_data) {
   return {type, has_data ? tensor.mutable_data_ptr() : nullptr, {sizes.data(), sizes.size()}};
 }
 
+TensorRef allocate(Tensor& output, ElementType type, std::span<const std::int64_t> dims, Place place) {
+  output = empty(dims, type, place);
+  return reference(output, type, true);
+}
+
 class TorchContext final : public Context {
  public:
   TorchContext(Place place, std::vector<Tensor>& outputs) : place_(place), outputs_(outputs) {}
 
   TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
-    Tensor& made = outputs_[static_cast<std::size_t>(output)];
-    made = empty(dims, type, place_);
-    return reference(made, type, true);
+    return allocate(outputs_[static_cast<std::size_t>(output)], type, dims, place_);
   }
 
  private:
@@ -135,10 +139,40 @@ class TorchContext final : public Context {
   std::vector<Tensor> scratch_;
 };
 
+// PyTorch's current stream of a GPU. libtorch_cuda is not linked, so that this library loads without it;
+// where there is a tensor on a GPU, it is in the process.
+CudaStream current_stream(std::int32_t device) {
+  using Function = AOTITorchError (*)(std::int32_t, void**);
+  static const auto function = [] {
+    void* library = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    void* symbol = library == nullptr ? nullptr : dlsym(library, "aoti_torch_get_current_cuda_stream");
+    if (symbol == nullptr) throw Error(ErrorCode::unsupported, "this build of PyTorch has no CUDA");
+    return reinterpret_cast<Function>(symbol);
+  }();
+  void* stream = nullptr;
+  TORCH_ERROR_CODE_CHECK(function(device, &stream));
+  return static_cast<CudaStream>(stream);
+}
+
+class TorchCudaHost final : public CudaHost {
+ public:
+  TorchCudaHost(Place place, std::vector<Tensor>& outputs)
+      : CudaHost(current_stream(place.index)), place_(place), outputs_(outputs), guard_(place.index) {}
+
+  TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
+    return allocate(outputs_[static_cast<std::size_t>(output)], type, dims, place_);
+  }
+
+ private:
+  Place place_;
+  std::vector<Tensor>& outputs_;
+  torch::stable::accelerator::DeviceGuard guard_;
+};
+
 // The arguments of a call, taken from the dispatcher's stack, and the tensors that keep their memory.
 class Call {
  public:
-  Call(const LibraryOperator& op, StableIValue* stack, Device device) : op_(op), device_(device) {
+  Call(const LibraryOperator& op, StableIValue* stack, bool has_data) : op_(op), has_data_(has_data) {
     // Everything leaves the stack before anything can throw: what stays there is never freed.
     std::vector<Taken> taken;
     for (std::size_t i = 0; i < op.schema.argument_count; ++i) {
@@ -148,22 +182,28 @@ class Call {
   }
 
   void run(StableIValue* stack) {
-    const Kernel& kernel = select_kernel(op_.cpu, element_types(op_, values_));
+    const Device device = place_.type == aoti_torch_device_type_cuda() ? Device::cuda : Device::cpu;
+    const std::vector<ElementType> types = element_types(op_, values_);
+    const Kernel& kernel =
+        has_data_ ? select_kernel(op_.kernels, types, device) : select_kernel(op_.kernels, types);
     const std::vector<std::vector<Shape>> shapes = infer_shapes(op_, with_shapes(values_));
 
     std::vector<Tensor> outputs;
     std::vector<Result> results(shapes.size());
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       for (const Shape& shape : shapes[i]) {
-        if (kernel.data_sized[i] && device_ != Device::meta) {
+        if (kernel.data_sized[i] && has_data_) {
           outputs.emplace_back();
         } else {
           outputs.push_back(empty(numbers(shape), kernel.outputs[i], place_));
-          results[i].push_back(reference(outputs.back(), kernel.outputs[i], device_ != Device::meta));
+          results[i].push_back(reference(outputs.back(), kernel.outputs[i], has_data_));
         }
       }
     }
-    if (device_ != Device::meta) {
+    if (has_data_ && device == Device::cuda) {
+      TorchCudaHost host(place_, outputs);
+      kernel.run(host, values_, results);
+    } else if (has_data_) {
       TorchContext context(place_, outputs);
       kernel.run(context, values_, results);
     }
@@ -237,10 +277,9 @@ class Call {
       throw Error(ErrorCode::invalid_argument,
                   "all tensors must be on one device; " + std::string(argument.name) + " is on another");
     }
-    const bool has_data = device_ != Device::meta;
-    if (has_data && !tensor.is_contiguous()) tensor = torch::stable::contiguous(tensor);
+    if (has_data_ && !tensor.is_contiguous()) tensor = torch::stable::contiguous(tensor);
     tensors_.push_back(std::move(tensor));
-    return reference(tensors_.back(), element_type_of(tensors_.back()), has_data);
+    return reference(tensors_.back(), element_type_of(tensors_.back()), has_data_);
   }
 
   void give(StableIValue* stack, std::vector<Tensor>& outputs) const {
@@ -252,16 +291,16 @@ class Call {
   }
 
   const LibraryOperator& op_;
-  Device device_;
+  bool has_data_;
   Place place_{aoti_torch_device_type_cpu(), 0};
   std::deque<Tensor> tensors_;
   std::vector<Value> values_;
 };
 
-void run(std::size_t index, Device device, StableIValue* stack) {
+void run(std::size_t index, bool has_data, StableIValue* stack) {
   const LibraryOperator& op = operators()[index];
   try {
-    Call(op, stack, device).run(stack);
+    Call(op, stack, has_data).run(stack);
   } catch (const std::exception& e) {
     throw with_name(op, e);
   }
@@ -271,13 +310,13 @@ void run(std::size_t index, Device device, StableIValue* stack) {
 constexpr std::size_t kMaxOperators = 512;
 using Boxed = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
 
-template <Device device, std::size_t... i>
+template <bool has_data, std::size_t... i>
 constexpr std::array<Boxed, kMaxOperators> boxed_functions(std::index_sequence<i...>) {
-  return {[](StableIValue* stack, std::uint64_t, std::uint64_t) { run(i, device, stack); }...};
+  return {[](StableIValue* stack, std::uint64_t, std::uint64_t) { run(i, has_data, stack); }...};
 }
-template <Device device>
+template <bool has_data>
 constexpr std::array<Boxed, kMaxOperators> kBoxed =
-    boxed_functions<device>(std::make_index_sequence<kMaxOperators>{});
+    boxed_functions<has_data>(std::make_index_sequence<kMaxOperators>{});
 
 // Registrations end with the object that made them; these last as long as the process.
 void implement(const std::string& domain, const std::string& name, const char* key, Boxed function) {
@@ -298,8 +337,13 @@ void register_with_host(std::size_t index) {
   auto* library =
       new StableLibrary(StableLibrary::Kind::FRAGMENT, domain.c_str(), nullptr, __FILE__, __LINE__);
   library->def(line.c_str());
-  if (!op.cpu.empty()) implement(domain, name, "CPU", kBoxed<Device::cpu>[index]);
-  implement(domain, name, "Meta", kBoxed<Device::meta>[index]);
+  const auto runs_on = [&](Device device) {
+    return std::any_of(op.kernels.begin(), op.kernels.end(),
+                       [&](const Kernel& k) { return k.device == device; });
+  };
+  if (runs_on(Device::cpu)) implement(domain, name, "CPU", kBoxed<true>[index]);
+  if (runs_on(Device::cuda)) implement(domain, name, "CUDA", kBoxed<true>[index]);
+  implement(domain, name, "Meta", kBoxed<false>[index]);
 }
 
 }  // namespace opbridge::op::detail

@@ -1,14 +1,16 @@
-"""Building operators from Python, without CMake: ``opbridge.build(["my_op.cc"])``."""
+"""Building operators from Python, without CMake: ``opbridge.build(["my_op.cc", "my_op.cu"])``."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ _FLAGS = (
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
 )
+_CUDA_FLAGS = ("-O3", "-DNDEBUG", "-Xcompiler=-fPIC,-fvisibility=hidden")
 # The first release of PyTorch with all that the adapter calls; cmake/OpbridgeOperators.cmake names the same.
 _TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 
@@ -35,6 +38,7 @@ def build(
     name: str | None = None,
     *,
     flags: Sequence[str] = (),
+    cuda_flags: Sequence[str] = ("-arch=all-major",),
     verbose: bool = False,
 ) -> Path:
     """Compiles operators written against ``opbridge/operator.h``; gives what ``load_operators`` takes.
@@ -43,29 +47,39 @@ def build(
     ``~/.cache/opbridge``. ``name`` is that of the libraries, by default the stem of the first source.
     ``flags`` go to the compiler, which is ``$CXX`` or ``c++``, and to the linker. Raises ``RuntimeError``
     with the compiler's messages where it fails.
+
+    ``.cu`` files are compiled with ``cuda_flags`` by ``$NVCC``, else the ``nvcc`` of ``$CUDA_HOME`` or of the
+    path. Where there is none, they are left out with a warning, and with them the ``.cuda`` kernels.
     """
     paths = [Path(source).resolve() for source in sources]
     if not paths:
         raise ValueError("build needs a source file")
+    cuda_paths = [path for path in paths if path.suffix == ".cu"]
+    nvcc = _nvcc() if cuda_paths else None
+    if cuda_paths and nvcc is None:
+        warnings.warn("CUDA kernels are left out, as there is no nvcc: install CUDA, or set NVCC", stacklevel=2)
+
     kit = _Kit.find()
-    compiler = _Compiler(kit, flags, verbose)
-    adapters = {
-        "torch": (f"-isystem{kit.torch / 'include'}", _TORCH_TARGET),
-        "ort": (f"-isystem{kit.onnxruntime}",),
-    }
+    compiler = _Compiler(kit, shlex.split(os.environ.get("CXX", "c++")), [*_FLAGS, *flags], verbose)
+    defines = ["-DOPBRIDGE_WITH_CUDA"] if nvcc else []
+    jobs = [(compiler, path, defines) for path in paths if path not in cuda_paths]
+    jobs.append((compiler, kit.sdk / "library.cc", []))
+    libraries = list(flags)
+    if nvcc:
+        cuda_compiler = _Compiler(kit, nvcc, [*_CUDA_FLAGS, *cuda_flags], verbose)
+        jobs += [(cuda_compiler, path, []) for path in (*cuda_paths, kit.sdk / "cuda_runtime.cu")]
+        libraries += cuda_compiler.cuda_runtime()
+    jobs.append((compiler, kit.sdk / "torch_adapter.cc", [f"-isystem{kit.torch / 'include'}", _TORCH_TARGET]))
+    jobs.append((compiler, kit.sdk / "ort_adapter.cc", [f"-isystem{kit.onnxruntime}"]))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        shared = [pool.submit(compiler.object, path) for path in (*paths, kit.sdk / "library.cc")]
-        own = {
-            host: pool.submit(compiler.object, kit.sdk / f"{host}_adapter.cc", extra)
-            for host, extra in adapters.items()
-        }
-        objects = [future.result() for future in shared]
-        adapter = {host: future.result() for host, future in own.items()}
+        *objects, torch_adapter, ort_adapter = pool.map(lambda job: job[0].object(*job[1:]), jobs)
 
     stem = f"lib{name or paths[0].stem}"
-    folder = _cache() / "libraries" / _hash(stem, *flags, *map(str, (*objects, *adapter.values())))
-    for host in adapters:
-        compiler.link([*objects, adapter[host]], folder / f"{stem}_{host}.so", with_torch=host == "torch")
+    folder = _cache() / "libraries" / _hash(stem, *flags, *map(str, (*objects, torch_adapter, ort_adapter)))
+    torch = kit.torch / "lib"
+    with_torch = [*libraries, f"-L{torch}", "-ltorch_cpu", f"-Wl,-rpath-link,{torch}", "-ldl"]
+    compiler.link([*objects, torch_adapter], folder / f"{stem}_torch.so", with_torch)
+    compiler.link([*objects, ort_adapter], folder / f"{stem}_ort.so", libraries)
     return folder / stem
 
 
@@ -98,6 +112,16 @@ class _Kit:
         return _Kit(include, sdk, onnxruntime, Path(torch.submodule_search_locations[0]))
 
 
+def _nvcc() -> list[str] | None:
+    """The command of the CUDA compiler; an empty ``$NVCC`` says that there is none."""
+    named = os.environ.get("NVCC")
+    if named is not None:
+        return shlex.split(named) or None
+    home = os.environ.get("CUDA_HOME")
+    found = (home and shutil.which("nvcc", path=Path(home, "bin"))) or shutil.which("nvcc")
+    return [found] if found else None
+
+
 def _cache() -> Path:
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opbridge"
     return Path(os.environ.get("OPBRIDGE_CACHE") or default)
@@ -114,27 +138,33 @@ def _hash(*parts: str | bytes) -> str:
 class _Compiler:
     """Compiles and links into the cache, each file under the hash of all that goes into it."""
 
-    def __init__(self, kit: _Kit, flags: Sequence[str], verbose: bool) -> None:
-        self._kit, self._flags, self._verbose = kit, list(flags), verbose
-        self._command = shlex.split(os.environ.get("CXX", "c++"))
-        self._identity = self._run([*self._command, "--version"])
+    def __init__(self, kit: _Kit, command: Sequence[str], flags: Sequence[str], verbose: bool) -> None:
+        self._kit, self._command, self._flags, self._verbose = kit, list(command), list(flags), verbose
+        self._identity = self._run([*self._command, "--version"]).stdout
 
     def object(self, source: Path, extra: Sequence[str] = ()) -> Path:
-        command = [*self._command, *_FLAGS, *self._flags, *extra, f"-I{self._kit.include}", str(source)]
-        rule = self._run([*command, "-MM"])  # "name.o: source.cc header.h ..."
-        files = sorted({Path(word) for word in rule.replace("\\\n", " ").split() if not word.endswith(":")})
+        command = [*self._command, *self._flags, *extra, f"-I{self._kit.include}", str(source)]
+        rule = self._run([*command, "-MM"]).stdout  # "name.o: source.cc header.h ..."
+        files = sorted({Path(word) for word in rule.partition(":")[2].replace("\\\n", " ").split()})
         torch = self._kit.torch / "include/torch/headeronly/version.h"
         contents = [file.read_bytes() for file in (*files, torch)]
         result = _cache() / "objects" / f"{_hash(self._identity, *command, *contents)}.o"
         self._make(result, lambda path: [*command, "-c", "-o", str(path)])
         return result
 
-    def link(self, objects: Sequence[Path], result: Path, *, with_torch: bool) -> None:
-        torch = self._kit.torch / "lib"
-        libraries = [f"-L{torch}", "-ltorch_cpu", f"-Wl,-rpath-link,{torch}"] if with_torch else []
+    def link(self, objects: Sequence[Path], result: Path, flags: Sequence[str]) -> None:
         exports = f"-Wl,--version-script={self._kit.sdk / 'exports.map'}"
-        command = [*self._command, "-shared", "-s", exports, *map(str, objects), *self._flags, *libraries]
+        command = [*self._command, "-shared", "-s", exports, *map(str, objects), *flags]
         self._make(result, lambda path: [*command, "-o", str(path)])
+
+    def cuda_runtime(self) -> list[str]:
+        """How the linker takes in the CUDA runtime, which finds the driver at the first call of a kernel: so a
+        library loads where there is no CUDA."""
+        plan = self._run([*self._command, "--dryrun", str(self._kit.sdk / "cuda_runtime.cu")]).stderr
+        folders = re.findall(r'"(-L[^"]+)"', plan)
+        if not folders:
+            raise RuntimeError(f"{self._command[0]} does not say where its libraries are:\n{plan}")
+        return [*folders, "-lcudart_static", "-lrt", "-lpthread", "-ldl"]
 
     def _make(self, result: Path, command: Callable[[Path], Sequence[str]]) -> None:
         if result.exists():
@@ -150,10 +180,10 @@ class _Compiler:
             made.replace(result)
 
     @staticmethod
-    def _run(command: Sequence[str]) -> str:
+    def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if shutil.which(command[0]) is None:
-            raise FileNotFoundError(f"there is no compiler {command[0]}: install g++, or set CXX")
+            raise FileNotFoundError(f"there is no compiler {command[0]}: install it, or set CXX or NVCC to another")
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{shlex.join(command)}\n{done.stderr}")
-        return done.stdout
+        return done

@@ -187,18 +187,20 @@ def _register_backward(name: str, backward_name: str) -> None:
         ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: dict[str, Any] | None = None
     ) -> None:
         values = [*inputs, *(keyword_only_inputs or {}).values()]
+        values += [argument.default_value for argument in schema.arguments[len(values) :]]  # PyTorch drops these
         ctx.save_for_backward(*(v if isinstance(v, torch.Tensor) else None for v in values))
         ctx.others = [None if isinstance(v, torch.Tensor) else v for v in values]
 
     def backward(ctx: Any, *grads: Any) -> Any:
         values = [other if saved is None else saved for saved, other in zip(ctx.saved_tensors, ctx.others, strict=True)]
-        wanted = [ctx.needs_input_grad[i] for i in differentiable]
+        given = len(ctx.needs_input_grad)
+        wanted = [i < given and ctx.needs_input_grad[i] for i in differentiable]
         made = backward_operator(*grads, *values, wanted)
         result: list[Any] = [None] * len(names)
         made = (made,) if isinstance(made, torch.Tensor) else made
         for i, want, gradient in zip(differentiable, wanted, made, strict=True):
             if want:
                 result[i] = gradient
-        return result[0] if len(result) == 1 else tuple(result)
+        return result[0] if given == 1 else tuple(result[:given])
 
     torch.library.register_autograd(name, backward, setup_context=setup_context)

@@ -123,9 +123,14 @@ Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optio
 // The same, and the logarithm of the sum of each row's exponentials.
 std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Value value, double dropout,
                                      bool is_causal, std::optional<Value> mask, std::optional<double> scale) {
-  Value result = attention(g, query, key, value, mask, dropout, is_causal, scale, false);
+  // float16 and bfloat16 are rounded once, in the end.
   const ElementType type = g.result(1).element_type;
-  Value scores = g.cast(masked_scores(g, query, key, mask, is_causal, scale), type);
+  query = g.cast(query, type);
+  key = g.cast(key, type);
+  if (mask && mask->element_type() != ElementType::boolean) mask = g.cast(*mask, type);
+  Value result = attention(g, query, key, g.cast(value, type), mask, dropout, is_causal, scale, false);
+  result = g.cast(result, g.result().element_type);
+  Value scores = masked_scores(g, query, key, mask, is_causal, scale);
   Value greatest = g.reduce("ReduceMax", scores, {-1}, true);
   Value sum = g.reduce("ReduceSum", g.op("Exp", g.op("Sub", scores, greatest)), {-1}, false);
   return {result, g.op("Add", g.squeeze(greatest, {-1}), g.op("Log", sum))};

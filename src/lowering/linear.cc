@@ -6,6 +6,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -29,7 +30,7 @@ bool is(const Scalar& value, double number) { return value.is_static() && value.
 Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta, const Scalar& alpha) {
   const ElementType type = g.result().element_type;
   auto scaled = [&](Value value, const Scalar& factor) {
-    value = operand(g, value, type);
+    value = g.cast(value, sum_type(type));
     return is(factor, 1) ? value : g.op("Mul", value, g.scalar_like(value, factor));
   };
   Value sum = scaled(product, alpha);
@@ -41,7 +42,8 @@ Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta,
 // The product before it is rounded to the result's type.
 Value product(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
-  return matmul(g, operand(g, a, type), operand(g, b, type));
+  const auto wide = [&](Value value) { return g.cast(operand(g, value, type), sum_type(type)); };
+  return matmul(g, wide(a), wide(b));
 }
 
 // a W b for each W of `weight` (out, in of a, in of b).

@@ -60,7 +60,9 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
 std::vector<Value> native_batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight,
                                      std::optional<Value> bias, double eps) {
   const NormalizedByBatch by_batch = normalized_by_batch(g, input, weight, bias, eps);
-  return {by_batch.result, by_batch.mean, g.op("Reciprocal", by_batch.deviation)};
+  Value inverse = g.op("Reciprocal", by_batch.deviation);
+  return {by_batch.result, g.cast(by_batch.mean, g.result(1).element_type),
+          g.cast(inverse, g.result(2).element_type)};
 }
 
 // The same, and the running statistics, moved by `momentum` towards those of the batch.

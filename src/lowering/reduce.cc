@@ -6,6 +6,11 @@
 
 namespace opbridge::lowering {
 
+ElementType sum_type(ElementType type) {
+  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  return half ? ElementType::float32 : kernel_type(type);
+}
+
 std::vector<int64_t> axes_of(const Axes& axes, Value value) {
   if (axes && !axes->empty()) return wrap_axes(*axes, value.rank());
   std::vector<int64_t> all;

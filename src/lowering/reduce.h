@@ -10,6 +10,9 @@ namespace opbridge::lowering {
 
 using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
 
+// What PyTorch adds numbers of `type` up in: float32 for float16 and bfloat16, to which it rounds in the end.
+ElementType sum_type(ElementType type);
+
 std::vector<int64_t> axes_of(const Axes& axes, Value value);
 
 // How many elements make one element of the result.

@@ -227,6 +227,17 @@ void register_shape(SymbolicRegistry& registry) {
   on("aten::slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> "
      "Tensor(a)",
      Since{9}, slice);
+  on("aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim, Value start, Dim length) {
+       const int64_t axis = wrap_axis(dim, self.rank());
+       Value zero = g.scalar(0, ElementType::int64);
+       start = g.reshape(g.cast(start, ElementType::int64), std::vector<Dim>());
+       Value from_end = g.op("Add", start, g.dim_of(self, axis));
+       start = g.op("Where", g.op("Less", start, zero), from_end, start);
+       Value steps = g.op("Range", zero, g.size(length), g.scalar(1, ElementType::int64));
+       steps.get()->type = ir::TensorType{ElementType::int64, std::vector{length}};
+       return g.gather(self, g.op("Add", start, steps), axis);
+     });
   on("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Dim start, Dim length) {
        if (start.is_static() && start.value() < 0) start = start + self.dim(dim);

@@ -1,5 +1,6 @@
-// Binds the gradient of an operator, f(Context&, gradients of returns…, arguments…, gradients of tensors…),
-// as an operator of its own. Included by opbridge/operator.h; operator authors need nothing from it.
+// Binds the gradient of an operator, f(Context& or CudaContext&, gradients of returns…, arguments…, gradients
+// of tensors…), as an operator of its own. Included by opbridge/operator.h; operator authors need nothing
+// from it.
 #pragma once
 
 #include "opbridge/operator/binding.h"
@@ -23,7 +24,7 @@ inline constexpr bool is_gradient = false;
 template <class T>
 inline constexpr bool is_gradient<std::optional<TensorView<T>>> = !std::is_const_v<T>;
 
-template <const Schema& schema, class F, class... T>
+template <const Schema& schema, class C, class F, class... T>
 class BackwardBinding {
   using P = typename Traits<F, T...>::Parameters;
   using Tensors = TensorArguments<schema>;
@@ -35,6 +36,8 @@ class BackwardBinding {
       P::size == kFirstGradient + Tensors::count,
       "a backward takes Context&, the gradient of each return, each argument of the schema, then the "
       "gradient of each tensor argument");
+  static_assert(takes_context<P, C>,
+                "a kernel of .backward takes Context&, one of .cuda_backward CudaContext&");
 
   template <std::size_t i>
   using Incoming = typename P::template at<1 + i>;
@@ -69,13 +72,13 @@ class BackwardBinding {
   }
 
   template <std::size_t... r, std::size_t... a, std::size_t... t>
-  static void run(Context& context, std::span<const Value> values, std::span<const Result> results,
+  static void run(Host& host, std::span<const Value> values, std::span<const Result> results,
                   std::index_sequence<r...>, std::index_sequence<a...>, std::index_sequence<t...>) {
     const Parameter<std::span<const bool>> wanted(values[kReturns + kArguments]);
     std::tuple<Parameter<Incoming<r>>...> in{Parameter<Incoming<r>>(values[r])...};
     std::tuple<Parameter<Argument<a>>...> arguments{Parameter<Argument<a>>(values[kReturns + a])...};
-    call<F, T...>(context, std::get<r>(in).get()..., std::get<a>(arguments).get()...,
-                  outgoing<t>(wanted.get(), results)...);
+    call_kernel<C, F, T...>(host, std::get<r>(in).get()..., std::get<a>(arguments).get()...,
+                            outgoing<t>(wanted.get(), results)...);
   }
 
   template <std::size_t... t>
@@ -100,10 +103,10 @@ class BackwardBinding {
   static Kernel make() {
     std::vector<ElementType> outputs = output_elements(std::make_index_sequence<Tensors::count>{});
     std::vector<bool> data_sized(outputs.size(), false);
-    return {input_elements<P, 1>(std::make_index_sequence<kReturns + kArguments>{}), std::move(outputs),
-            std::move(data_sized),
-            [](Context& context, std::span<const Value> values, std::span<const Result> results) {
-              run(context, values, results, std::make_index_sequence<kReturns>{},
+    return {C::device, input_elements<P, 1>(std::make_index_sequence<kReturns + kArguments>{}),
+            std::move(outputs), std::move(data_sized),
+            [](Host& host, std::span<const Value> values, std::span<const Result> results) {
+              run(host, values, results, std::make_index_sequence<kReturns>{},
                   std::make_index_sequence<kArguments>{}, std::make_index_sequence<Tensors::count>{});
             }};
   }

@@ -40,11 +40,12 @@ using Value =
 // A return of a call: one tensor, or those of a list. A gradient that nobody wants has none.
 using Result = std::vector<TensorRef>;
 
-using KernelFunction = void (*)(Context&, std::span<const Value>, std::span<const Result>);
+using KernelFunction = void (*)(Host&, std::span<const Value>, std::span<const Result>);
 using ShapeFunction = std::vector<std::vector<Shape>> (*)(std::span<const Value>);
 
 // A kernel for one choice of element types.
 struct Kernel {
+  Device device;
   std::vector<ElementType> inputs;   // of each tensor argument
   std::vector<ElementType> outputs;  // of each return
   std::vector<bool> data_sized;      // of each return: the kernel allocates it
@@ -230,7 +231,7 @@ struct ResultParameter<TensorView<T>> {
   static constexpr bool fits(SchemaType t) { return !t.list && !std::is_const_v<T>; }
   static constexpr ElementType element = element_type<T>();
   static constexpr bool data_sized = false;
-  ResultParameter(Context&, int, const Result& r) : view(view_of<T>(r.front())) {}
+  ResultParameter(Host&, int, const Result& r) : view(view_of<T>(r.front())) {}
   TensorView<T> get() const { return view; }
   TensorView<T> view;
 };
@@ -240,7 +241,7 @@ struct ResultParameter<Output<T>> {
   static constexpr bool fits(SchemaType t) { return !t.list; }
   static constexpr ElementType element = element_type<T>();
   static constexpr bool data_sized = true;
-  ResultParameter(Context& context, int index, const Result&) : output(context, index) {}
+  ResultParameter(Host& host, int index, const Result&) : output(host, index) {}
   Output<T> get() const { return output; }
   Output<T> output;
 };
@@ -250,7 +251,7 @@ struct ResultParameter<std::span<const TensorView<T>>> {
   static constexpr bool fits(SchemaType t) { return t.list; }
   static constexpr ElementType element = element_type<T>();
   static constexpr bool data_sized = false;
-  ResultParameter(Context&, int, const Result& r) {
+  ResultParameter(Host&, int, const Result& r) {
     for (const TensorRef& tensor : r) views.push_back(view_of<T>(tensor));
   }
   std::span<const TensorView<T>> get() const { return views; }
@@ -303,6 +304,21 @@ decltype(auto) call(Args&&... args) {
   return (F{}.*call_operator<F, T...>())(std::forward<Args>(args)...);
 }
 
+// A kernel, with the context of its device.
+template <class C, class F, class... T, class... Args>
+void call_kernel(Host& host, Args&&... args) {
+  if constexpr (C::device == Device::cuda) {
+    CudaContext context(static_cast<const CudaHost&>(host));
+    call<F, T...>(context, std::forward<Args>(args)...);
+    check_cuda();
+  } else {
+    call<F, T...>(static_cast<Context&>(host), std::forward<Args>(args)...);
+  }
+}
+
+template <class P, class C>
+inline constexpr bool takes_context = std::is_same_v<typename P::template at<0>, C>;
+
 template <class T, class... Rest>
 std::vector<T> vector_of(Rest... values) {
   return {values...};
@@ -325,14 +341,15 @@ std::vector<ElementType> input_elements(std::index_sequence<i...>) {
   return elements;
 }
 
-// --- Kernels: f(Context&, arguments…, returns…). ---
+// --- Kernels: f(Context& or CudaContext&, arguments…, returns…). ---
 
-template <const Schema& schema, class F, class... T>
+template <const Schema& schema, class C, class F, class... T>
 class KernelBinding {
   using P = typename Traits<F, T...>::Parameters;
   static constexpr std::size_t kArguments = schema.argument_count, kReturns = schema.return_count;
   static_assert(P::size == 1 + kArguments + kReturns,
                 "a kernel takes Context&, then each argument of the schema, then each return");
+  static_assert(takes_context<P, C>, "a kernel of .cpu takes Context&, one of .cuda CudaContext&");
 
   template <std::size_t... a, std::size_t... r>
   static constexpr bool fits(std::index_sequence<a...>, std::index_sequence<r...>) {
@@ -347,23 +364,23 @@ class KernelBinding {
       "std::optional<T>; a returned Tensor is TensorView<T>");
 
   template <std::size_t... a, std::size_t... r>
-  static void run(Context& context, std::span<const Value> arguments, std::span<const Result> results,
+  static void run(Host& host, std::span<const Value> arguments, std::span<const Result> results,
                   std::index_sequence<a...>, std::index_sequence<r...>) {
     std::tuple<Parameter<typename P::template at<1 + a>>...> in{
         Parameter<typename P::template at<1 + a>>(arguments[a])...};
     std::tuple<ResultParameter<typename P::template at<1 + kArguments + r>>...> out{
-        ResultParameter<typename P::template at<1 + kArguments + r>>(context, static_cast<int>(r),
+        ResultParameter<typename P::template at<1 + kArguments + r>>(host, static_cast<int>(r),
                                                                      results[r])...};
-    call<F, T...>(context, std::get<a>(in).get()..., std::get<r>(out).get()...);
+    call_kernel<C, F, T...>(host, std::get<a>(in).get()..., std::get<r>(out).get()...);
   }
 
   template <std::size_t... r>
   static Kernel make(std::index_sequence<r...>) {
-    return {input_elements<P, 1>(std::make_index_sequence<kArguments>{}),
+    return {C::device, input_elements<P, 1>(std::make_index_sequence<kArguments>{}),
             vector_of<ElementType>(ResultParameter<typename P::template at<1 + kArguments + r>>::element...),
             vector_of<bool>(ResultParameter<typename P::template at<1 + kArguments + r>>::data_sized...),
-            [](Context& context, std::span<const Value> arguments, std::span<const Result> results) {
-              run(context, arguments, results, std::make_index_sequence<kArguments>{},
+            [](Host& host, std::span<const Value> arguments, std::span<const Result> results) {
+              run(host, arguments, results, std::make_index_sequence<kArguments>{},
                   std::make_index_sequence<kReturns>{});
             }};
   }

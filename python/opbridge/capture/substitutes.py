@@ -15,6 +15,8 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from opbridge.operators import load_operators
+
 Function = Callable[..., Any]
 
 
@@ -69,11 +71,6 @@ def _gaussian_nll_loss(
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
-def _linear_cross_entropy(*args: Any, options: Any = None, **kwargs: Any) -> torch.Tensor:
-    """All at once, where the options ask for one part after the other."""
-    return F.linear_cross_entropy(*args, **kwargs)  # type: ignore[attr-defined, no-any-return, unused-ignore]
-
-
 def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
     if not isinstance(start, torch.Tensor):
         return torch.narrow(input, dim, start, length)
@@ -107,6 +104,34 @@ def _corrcoef(input: torch.Tensor) -> torch.Tensor:
     deviations = c.diag().sqrt()
     c = c / deviations.unsqueeze(1) / deviations.unsqueeze(0)
     return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1)) if c.is_complex() else c.clip(-1, 1)
+
+
+def _ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """By opbridge's operator, whose result has a shape that no data decides."""
+    load_operators()
+    single = log_probs.dim() == 2
+    if single:
+        log_probs, targets = log_probs.unsqueeze(1), targets.unsqueeze(0)
+    lengths = [
+        torch.as_tensor(length, dtype=torch.int64).reshape(log_probs.shape[1])
+        for length in (input_lengths, target_lengths)
+    ]
+    losses: torch.Tensor = torch.ops.opbridge.ctc_loss(log_probs, targets.to(torch.int64), *lengths, blank)
+    if zero_infinity:
+        losses = torch.where(losses == math.inf, torch.zeros_like(losses), losses)
+    if reduction == "mean":
+        return (losses / lengths[1].clamp(min=1)).mean()
+    if reduction == "sum":
+        return losses.sum()
+    return losses.squeeze(0) if single else losses
 
 
 def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
@@ -145,6 +170,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.Tensor.allclose: _allclose,
     F.one_hot: _one_hot,
     F.gaussian_nll_loss: _gaussian_nll_loss,
+    F.ctc_loss: _ctc_loss,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
     torch.cov: _cov,
@@ -153,5 +179,3 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.corrcoef: _corrcoef,
     torch.Tensor.corrcoef: _corrcoef,
 }
-if hasattr(F, "linear_cross_entropy"):  # of torch 2.15
-    _SUBSTITUTES[F.linear_cross_entropy] = _linear_cross_entropy
