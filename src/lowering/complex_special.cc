@@ -197,14 +197,15 @@ Complex logspace(const Call& call) {
     from_start.push_back(1 - part);
     from_end.push_back(part);
   }
-  const auto weighted = [&](Complex z, const std::vector<double>& weights) {
-    return multiply(g, z, {g.cast(g.constant(ir::Weight::of<double>(weights, {steps})), call.type), {}});
+  const auto weighted = [&](std::string_view end, const std::vector<double>& weights) {
+    return multiply(g, in_float64(g, call.full(end)),
+                    {g.constant(ir::Weight::of<double>(weights, {steps})), {}});
   };
-  const Complex exponents = add(g, weighted(call["start"], from_start), weighted(call["end"], from_end));
+  const Complex exponents = add(g, weighted("start", from_start), weighted("end", from_end));
   Complex base = call.get("base", 10);
   if (!base.im) base.im = g.scalar_like(base.re, 0);
-  return power(g, base, exponents.im ? exponents : Complex{exponents.re, g.scalar_like(exponents.re, 0)},
-               true);
+  const Complex result = power(g, in_float64(g, base), exponents, true);
+  return {g.cast(result.re, call.type), g.cast(result.im, call.type)};
 }
 
 }  // namespace

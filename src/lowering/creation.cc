@@ -5,7 +5,6 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
-#include "lowering/reduce.h"
 #include "symbolic/constants.h"
 
 namespace opbridge::lowering {
@@ -229,13 +228,9 @@ void register_creation(SymbolicRegistry& registry) {
        Since{9},
        [](GraphBuilder& g, Value start, Value end, int64_t steps, double base, Ignored, Ignored, Ignored,
           Ignored) {
-         const ElementType type = g.result().element_type;
-         Value exponents = linspace(g, start, end, steps);
-         if (is_floating_point(type)) {  // in float16 and bfloat16 the base is rounded, and what follows once
-           exponents = g.cast(exponents, sum_type(type));
-           Value rounded = g.cast(g.scalar(base, type), sum_type(type));
-           return g.cast(g.op("Pow", rounded, exponents), type);
-         }
+         // Of more than one, PyTorch rounds the ends to the type of the result first.
+         Value exponents = steps == 1 ? g.reshape(g.cast(start, ElementType::float64), {Dim(1)})
+                                      : linspace(g, start, end, steps);
          return g.cast(g.op("Pow", g.scalar_like(exponents, base), exponents), g.result().element_type);
        });
   }
