@@ -85,8 +85,8 @@ double ndtri(double p) {
 }
 
 const Registration operators[] = {
-    unary<"erfc", erfc>(),         unary<"erfcx", erfcx>(), unary<"erfinv", erfinv>(),
-    unary<"log_ndtr", log_ndtr>(), unary<"ndtr", ndtr>(),   unary<"ndtri", ndtri>(),
+    unary<"erf", std::erf>(),      unary<"erfc", erfc>(), unary<"erfcx", erfcx>(), unary<"erfinv", erfinv>(),
+    unary<"log_ndtr", log_ndtr>(), unary<"ndtr", ndtr>(), unary<"ndtri", ndtri>(),
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -80,7 +80,7 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
       Value factor = g.op("Add", g.op("Tanh", inner), constant(1));
       return g.op("Mul", g.op("Mul", x, constant(0.5)), factor);
     }
-    Value error = g.op("Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
+    Value error = elementary(g, "Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
     return g.op("Mul", g.op("Mul", x, g.op("Add", error, constant(1))), constant(0.5));
   });
 }

@@ -95,11 +95,12 @@ Value mean_along(GraphBuilder& g, Value x, int64_t axis, int64_t count) {
 Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const size_t axes = output.size();
   if (is_to_one(output)) {
-    if (self.rank() == static_cast<int64_t>(axes) + 2) return g.op("GlobalAveragePool", self);
+    const bool has_batch = self.rank() == static_cast<int64_t>(axes) + 2;
+    if (has_batch && !needs_gathered_windows(self.element_type())) return g.op("GlobalAveragePool", self);
     return g.reduce("ReduceMean", self, spatial_axes(axes), true);
   }
   const std::optional<std::vector<int64_t>> kernel = equal_windows(g, self, output);
-  if (!kernel) {
+  if (!kernel || needs_gathered_windows(self.element_type())) {
     Value x = g.cast(self, sum_type(self.element_type()));
     for (size_t i = 0; i < axes; ++i) {
       const int64_t axis = x.rank() - static_cast<int64_t>(axes - i);

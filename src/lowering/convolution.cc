@@ -23,8 +23,8 @@ std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
   return values;
 }
 
-// ONNX has convolutions of floating point alone.
-Value convolution_of_integers(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
+// Of integers and of float64.
+Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                               const Convolution& c, std::vector<int64_t> pads) {
   const size_t axes = weight.rank() - 2;
   const ElementType type = x.element_type();
@@ -33,7 +33,7 @@ Value convolution_of_integers(GraphBuilder& g, Value x, Value weight, std::optio
   Window window{{}, per_axis(c.stride, axes), {}, per_axis(c.dilation, axes)};
   for (size_t i = 0; i < axes; ++i) {
     if (!weight.dim(static_cast<int64_t>(i) + 2).is_static())
-      g.refuse("a kernel of integers of dynamic size");
+      g.refuse("a kernel of dynamic size needs float32");
     window.kernel.push_back(weight.dim(static_cast<int64_t>(i) + 2).value());
   }
   if (c.transposed) {  // (in, out / groups, …) to (out, in / groups, …), each kernel turned round
@@ -61,7 +61,7 @@ Value convolution_of_integers(GraphBuilder& g, Value x, Value weight, std::optio
     x = spread(g, x, window.stride);
     window.stride.assign(axes, 1);
   }
-  Value result = integer_convolution(g, x, weight, window, pads, c.groups);
+  Value result = gathered_convolution(g, x, weight, window, pads, c.groups);
   if (bias) {
     std::vector<Dim> dims(axes + 1, Dim(1));
     dims[0] = bias->dim(0);
@@ -80,8 +80,8 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
     pads = padding;
     pads.insert(pads.end(), padding.begin(), padding.end());
   }
-  if (is_integral(x.element_type())) {
-    Value result = convolution_of_integers(g, x, weight, bias, c, std::move(pads));
+  if (needs_gathered_windows(x.element_type())) {
+    Value result = convolution_by_products(g, x, weight, bias, c, std::move(pads));
     return batched ? result : g.squeeze(result, {0});
   }
   std::vector<int64_t> output_padding = per_axis(c.output_padding, axes);

@@ -24,4 +24,12 @@ inline Value floating_kernel(GraphBuilder& g, std::string_view op, std::vector<V
   return g.cast(kernel(g, op, std::move(all), {kernel_type(type), dims}), type);
 }
 
+// Asin, Cosh, Erf, …: in float64, which ONNX Runtime has no kernels of, by opbridge's operator.
+inline Value elementary(GraphBuilder& g, const std::string& op, Value x) {
+  if (x.element_type() != ElementType::float64) return g.op(op, x);
+  std::string name = op;
+  name[0] = static_cast<char>(name[0] - 'A' + 'a');
+  return kernel(g, "opbridge::" + name, {x}, x.type());
+}
+
 }  // namespace opbridge::lowering

@@ -71,8 +71,8 @@ Sizes constant_sizes(GraphBuilder& g, Value self, size_t axes, const char* refus
   return sizes;
 }
 
-constexpr const char* kIntegersNeedSizes =
-    "pooling of integers needs an image of constant size; convert it to floating point";
+constexpr const char* kNeedsSizes =
+    "pooling of integers and of float64 needs an image of constant size; convert it to float32";
 
 // Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
 // and its padding (count_include_pad) or in the input alone; what ONNX counts there differs by version.
@@ -111,13 +111,13 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   kernel = per_axis(kernel, axes);
   const Window window{kernel, stride.empty() ? kernel : per_axis(stride, axes), per_axis(padding, axes),
                       std::vector<int64_t>(axes, 1)};
-  if (is_integral(self.element_type())) {
-    const Sizes sizes = constant_sizes(g, self, axes, kIntegersNeedSizes);
+  if (needs_gathered_windows(self.element_type())) {
+    const Sizes sizes = constant_sizes(g, self, axes, kNeedsSizes);
     std::vector<int64_t> divisors = counted(window, sizes.input, sizes.result, count_include_pad);
     if (divisor) std::ranges::fill(divisors, *divisor);
     Value x = operand(g, self, self.element_type());
-    Value mean =
-        on_batch(g, x, axes, [&](Value x) { return integer_avg_pool(g, x, window, sizes.result, divisors); });
+    Value mean = on_batch(g, x, axes,
+                          [&](Value x) { return gathered_avg_pool(g, x, window, sizes.result, divisors); });
     return g.cast(mean, self.element_type());
   }
   if (ceil_mode && !rounding_is_idle(self, window, axes))
@@ -209,7 +209,7 @@ bool is_wide_integer(Value self) {
 
 // Along each axis, for integers.
 std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
-  const Sizes sizes = constant_sizes(g, self, window.kernel.size(), kIntegersNeedSizes);
+  const Sizes sizes = constant_sizes(g, self, window.kernel.size(), kNeedsSizes);
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     if (has_idle_window(window, i, sizes.input[i], sizes.result[i]))
       g.refuse("a window that holds nothing of the input, of integers");
@@ -228,7 +228,7 @@ Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode
   const size_t axes = window.kernel.size();
   if (is_wide_integer(self)) {
     const std::vector<int64_t> counts = window_counts(g, self, window);
-    const auto pool = [&](Value x) { return integer_max_pool(g, x, window, counts); };
+    const auto pool = [&](Value x) { return gathered_max_pool(g, x, window, counts); };
     return g.cast(on_batch(g, operand(g, self, self.element_type()), axes, pool), self.element_type());
   }
   const EndOfPool end = end_of_pool(g, self, window, ceil_mode);
@@ -276,8 +276,8 @@ std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Win
   Value x = batched ? self : g.unsqueeze(self, {0});
   std::array<Value, 2> results;
   if (is_wide_integer(self)) {
-    results = integer_max_pool_with_places(g, operand(g, x, self.element_type()), window,
-                                           window_counts(g, self, window));
+    results = gathered_max_pool_with_places(g, operand(g, x, self.element_type()), window,
+                                            window_counts(g, self, window));
     results[0] = g.cast(results[0], self.element_type());
   } else {
     const std::vector<Value> made =

@@ -12,20 +12,26 @@ struct Window {
   std::vector<int64_t> kernel, stride, padding, dilation;  // of each spatial axis
 };
 
-// The pooling that ONNX has for floating point alone, of integers; the spatial sizes are constant. `counts`
-// are of windows along each axis. Exact, and as PyTorch divides: rounded towards zero.
-Value integer_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts);
-// And the places, which count from 0 in each channel of each sample.
-std::array<Value, 2> integer_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
-                                                  const std::vector<int64_t>& counts);
-// `divisors`: of each window, row by row.
-Value integer_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
-                       const std::vector<int64_t>& divisors);
+// Whether ONNX, or ONNX Runtime, has no AveragePool and no Conv of the type, so that the functions below
+// serve.
+inline bool needs_gathered_windows(ElementType type) {
+  return is_integral(type) || type == ElementType::float64;
+}
 
-// The convolution of integers. `weight`: (out, in / groups, spatial…); `pads`: of each axis at its start,
+// Pooling by gathered windows; the spatial sizes are constant. `counts` are of windows along each axis. Of
+// integers the mean is rounded towards zero, as in PyTorch.
+Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts);
+// And the places, which count from 0 in each channel of each sample.
+std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
+                                                   const std::vector<int64_t>& counts);
+// `divisors`: of each window, row by row.
+Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
+                        const std::vector<int64_t>& divisors);
+
+// The convolution. `weight`: (out, in / groups, spatial…); `pads`: of each axis at its start,
 // then of each at its end.
-Value integer_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
-                          const std::vector<int64_t>& pads, int64_t groups);
+Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
+                           const std::vector<int64_t>& pads, int64_t groups);
 // What a transposed convolution is made of: `strides[i] - 1` zeros between the elements along spatial axis i.
 Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides);
 

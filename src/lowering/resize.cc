@@ -17,10 +17,76 @@ struct Interpolation {
   bool antialias = false;
 };
 
+// The elements along one axis from which one of the result is made, with the weight of each; ATen's
+// UpSample.h.
+struct Taps {
+  std::vector<int64_t> places;
+  std::vector<double> weights;  // none: 1
+};
+
+std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t to,
+                               std::optional<double> scale) {
+  const auto in = static_cast<double>(from), out = static_cast<double>(to);
+  double step = scale && *scale > 0 ? 1 / *scale : in / out;
+  if (how.mode == "nearest") {
+    const float offset = how.coordinates == "asymmetric" ? 0.0F : 0.5F, narrow = static_cast<float>(step);
+    Taps nearest;
+    for (int64_t i = 0; i < to; ++i)
+      nearest.places.push_back(
+          std::min(static_cast<int64_t>(std::floor((static_cast<float>(i) + offset) * narrow)), from - 1));
+    return {nearest};
+  }
+  const bool align_corners = how.coordinates == "align_corners", cubic = how.mode == "cubic";
+  if (align_corners) step = to > 1 ? (in - 1) / (out - 1) : 0;
+  std::vector<Taps> taps(cubic ? 4 : 2);
+  for (int64_t i = 0; i < to; ++i) {
+    const auto place = static_cast<double>(i);
+    double source = align_corners ? step * place : step * (place + 0.5) - 0.5;
+    if (!cubic) source = std::max(source, 0.0);
+    const double floor = std::floor(source), t = source - floor, a = how.cubic;
+    // Keys' cubic convolution.
+    const auto far = [&](double x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+    const auto near = [&](double x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+    const std::vector<double> weights =
+        cubic ? std::vector{far(t + 1), near(t), near(1 - t), far(2 - t)} : std::vector{1 - t, t};
+    for (size_t k = 0; k < taps.size(); ++k) {
+      const int64_t at = static_cast<int64_t>(floor) + static_cast<int64_t>(k) - (cubic ? 1 : 0);
+      taps[k].places.push_back(std::clamp<int64_t>(at, 0, from - 1));
+      taps[k].weights.push_back(weights[k]);
+    }
+  }
+  return taps;
+}
+
+// The same without Resize, of which ONNX Runtime has no kernel of float64; the sizes are constant.
+Value resize_by_taps(GraphBuilder& g, Value x, const std::optional<std::vector<double>>& scales,
+                     const Interpolation& how) {
+  for (int64_t axis = 2; axis < x.rank(); ++axis) {
+    const Dim from = x.dim(axis), to = g.result().dims->at(axis);
+    if (!from.is_static() || !to.is_static())
+      g.refuse("resizing float64 needs an image of constant size; convert it to float32");
+    const auto scale = scales ? std::optional(scales->at(axis - 2)) : std::nullopt;
+    Value sum;
+    for (const Taps& taps : taps_of_axis(how, from.value(), to.value(), scale)) {
+      Value part = g.gather(x, g.ints(taps.places), axis);
+      if (!taps.weights.empty()) {
+        std::vector<int64_t> dims(x.rank() - axis, 1);
+        dims[0] = to.value();
+        part = g.op("Mul", part, g.constant(ir::Weight::of<double>(taps.weights, dims)));
+      }
+      sum = sum ? g.op("Add", sum, part) : part;
+    }
+    x = sum;
+  }
+  return x;
+}
+
 // (N, C, spatial…) resized in its spatial dims. Where scales are given PyTorch computes coordinates with them
 // and not with the quotient of the sizes; so does Resize.
 Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
              const std::optional<std::vector<double>>& scales, const Interpolation& how) {
+  if (input.element_type() == ElementType::float64 && !how.antialias)
+    return resize_by_taps(g, input, scales, how);
   if (g.opset() < 11) g.refuse("Resize as PyTorch computes it needs opset 11");
   if (how.mode != "nearest" && !is_floating_point(input.element_type()))
     g.refuse("PyTorch rounds integers otherwise; interpolate floating-point numbers, and round after that");
@@ -104,7 +170,7 @@ Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::
                          const std::optional<std::vector<double>>& scales, bool align_corners, bool cubic) {
   // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
   const bool beyond_onnx = align_corners || (size && scales) || g.opset() < 18;
-  if (beyond_onnx || scales) {
+  if (beyond_onnx || scales || input.element_type() == ElementType::float64) {
     const std::vector<Dim> to(g.result().dims->begin() + 2, g.result().dims->end());
     if (auto resized = resized_by_matrices(g, input, to, scales, {cubic, align_corners, {}})) return *resized;
   }

@@ -21,7 +21,7 @@ Value atan2(GraphBuilder& g, Value y, Value x) {
   // 0/0 is 0 here, and infinity over infinity 1: of equal sizes neither is divided.
   Value equal_ratio = g.cast(g.op("Greater", height, g.scalar_like(x, 0)), x.element_type());
   ratio = g.op("Where", g.op("Equal", height, width), equal_ratio, ratio);
-  Value angle = g.op("Atan", ratio);
+  Value angle = elementary(g, "Atan", ratio);
   Value left = g.op("Sub", g.scalar_like(x, std::numbers::pi), angle);
   angle = g.op("Where", is_negative(g, x), left, angle);
   return g.op("Where", is_negative(g, y), g.op("Neg", angle), angle);
@@ -32,12 +32,24 @@ namespace {
 // Of two values in one kernel type of floating point.
 using Compute = Value (*)(GraphBuilder& g, Value a, Value b);
 
-// In float64 the squares of float32 neither overflow nor vanish. Infinity wins over NaN.
+// In float64 the squares of float32 neither overflow nor vanish; of float64 the greater one is taken out.
+// Infinity wins over NaN.
 Value hypot(GraphBuilder& g, Value a, Value b) {
   const ElementType type = a.element_type();
   a = g.op("Abs", g.cast(a, ElementType::float64));
   b = g.op("Abs", g.cast(b, ElementType::float64));
-  Value length = g.op("Sqrt", g.op("Add", g.op("Mul", a, a), g.op("Mul", b, b)));
+  const auto root = [&](Value x, Value y) {
+    return g.op("Sqrt", g.op("Add", g.op("Mul", x, x), g.op("Mul", y, y)));
+  };
+  Value length;
+  if (type == ElementType::float64) {
+    Value greatest = g.op("Max", a, b);
+    Value divisor =
+        g.op("Where", g.op("Equal", greatest, g.scalar_like(a, 0)), g.scalar_like(a, 1), greatest);
+    length = g.op("Mul", greatest, root(g.op("Div", a, divisor), g.op("Div", b, divisor)));
+  } else {
+    length = root(a, b);
+  }
   Value infinity = g.scalar_like(a, INFINITY);
   Value infinite = g.op("Or", g.op("Equal", a, infinity), g.op("Equal", b, infinity));
   return g.cast(g.op("Where", infinite, infinity, length), type);

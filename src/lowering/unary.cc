@@ -5,7 +5,7 @@
 #include <numbers>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -135,27 +135,34 @@ void register_unary(SymbolicRegistry& registry) {
   };
   for (const auto& [names, op, opset] : std::initializer_list<Direct>{
            {{"abs", "absolute"}, "Abs"},
-           {{"acos", "arccos"}, "Acos"},
-           {{"acosh", "arccosh"}, "Acosh"},
-           {{"asin", "arcsin"}, "Asin"},
-           {{"asinh", "arcsinh"}, "Asinh"},
-           {{"atan", "arctan"}, "Atan"},
-           {{"atanh", "arctanh"}, "Atanh"},
            {{"cos"}, "Cos"},
-           {{"cosh"}, "Cosh"},
-           {{"erf", "special_erf"}, "Erf"},
            {{"exp"}, "Exp"},
            {{"log"}, "Log"},
            {{"neg", "negative"}, "Neg"},
            {{"reciprocal"}, "Reciprocal"},
            {{"sigmoid", "special_expit"}, "Sigmoid"},
            {{"sin"}, "Sin"},
-           {{"sinh"}, "Sinh"},
            {{"sqrt"}, "Sqrt"},
-           {{"tan"}, "Tan"},
            {{"tanh"}, "Tanh"},
        }) {
     on_each(names, opset, [op = op](GraphBuilder& g, Value self) { return elementwise(g, op, {self}); });
+  }
+
+  for (const auto& [names, op, opset] : std::initializer_list<Direct>{
+           {{"acos", "arccos"}, "Acos"},
+           {{"acosh", "arccosh"}, "Acosh"},
+           {{"asin", "arcsin"}, "Asin"},
+           {{"asinh", "arcsinh"}, "Asinh"},
+           {{"atan", "arctan"}, "Atan"},
+           {{"atanh", "arctanh"}, "Atanh"},
+           {{"cosh"}, "Cosh"},
+           {{"sinh"}, "Sinh"},
+           {{"tan"}, "Tan"},
+           {{"erf", "special_erf"}, "Erf"},
+       }) {
+    on_each(names, opset, [op = op](GraphBuilder& g, Value self) {
+      return in_kernel_type(g, self, [&](Value x) { return elementary(g, op, x); });
+    });
   }
 
   struct Composed {

@@ -1,11 +1,11 @@
-"""Convolutions of integers, which ONNX has not; those of floating point are in many models."""
+"""Convolutions of integers and float64, which ONNX Runtime has not; those of float32 are in many models."""
 
 import pytest
 import torch
 from lowering_check import check
 from torch.nn import functional as F
 
-INTEGERS = {
+CONVOLUTIONS = {
     "plain": lambda x, w, b: F.conv2d(x, w, b),
     "strided": lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (1, 2)),
     "same": lambda x, w, b: F.conv2d(x, w, padding="same"),
@@ -25,5 +25,11 @@ def test_integers(dtype):
     dynamic = [{0: torch.export.Dim.DYNAMIC}, {}, {}]
     # Of int32 PyTorch has neither dilation nor transposed convolutions.
     missing = ("strided", "transposed", "transposed in groups") if dtype is torch.int32 else ()
-    functions = {name: function for name, function in INTEGERS.items() if name not in missing}
+    functions = {name: function for name, function in CONVOLUTIONS.items() if name not in missing}
     check(functions, x, weight, bias, dynamic=dynamic, also=[(torch.cat([x, x]), weight, bias)])
+
+
+def test_float64():
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in [(2, 4, 3, 6), (6, 4, 3, 2), (6,)])
+    check(CONVOLUTIONS, x, weight, bias)

@@ -106,6 +106,10 @@ def test_integers(dtype):
     check(greatest | averages, x)
 
 
+def test_float64():
+    check(AVERAGES | ADAPTIVE, image(torch.float64))
+
+
 def test_a_window_without_an_element_is_refused(tmp_path):
     with pytest.raises(opbridge.UnsupportedError, match="holds nothing of the input"):
         opbridge.export(

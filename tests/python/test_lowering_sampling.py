@@ -25,6 +25,21 @@ def test_nearest_exact():
     check(lambda x: F.interpolate(x[0], size=7, mode="nearest-exact"), image(), opset=13)
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic"])
+def test_resize_in_float64(mode):
+    aligned = {} if mode.startswith("nearest") else {"align_corners": True}
+    functions = {
+        f"{size} {scale} {corners}": functools.partial(
+            F.interpolate, size=size, scale_factor=scale, mode=mode, **corners
+        )
+        for size, scale in [((3, 7), None), ((12, 1), None), (None, (1.7, 0.6))]
+        for corners in ({}, aligned)
+    }
+    check(functions, image().double(), dynamic=[{0: torch.export.Dim.DYNAMIC}])
+    with pytest.raises(opbridge.UnsupportedError, match="convert it to float32"):
+        check(functions["(3, 7) None {}"], image().double(), dynamic=[{2: torch.export.Dim.DYNAMIC}])
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_antialias(mode):
     functions = {

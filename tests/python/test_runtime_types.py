@@ -17,8 +17,12 @@ def test_computes_in_a_wider_type(dtype):
 
 
 def test_refuses_where_there_is_none(tmp_path: pathlib.Path):
-    with pytest.raises(opbridge.UnsupportedError, match="no kernel of Acos for float64"):
-        opbridge.export(lambda x: torch.acos(x), (torch.zeros(2, dtype=torch.float64),), tmp_path / "m.onnx")
+    def smaller(x):
+        return torch.nn.functional.interpolate(x, size=(2, 2), mode="bilinear", antialias=True)
+
+    image, sizes = torch.zeros(1, 1, 5, 5, dtype=torch.float64), [{2: torch.export.Dim.DYNAMIC}]
+    with pytest.raises(opbridge.UnsupportedError, match="no kernel of Resize for float64"):
+        opbridge.export(smaller, (image,), tmp_path / "m.onnx", dynamic_shapes=sizes)
 
 
 def test_the_users_own_nodes_stay_as_they_are(tmp_path: pathlib.Path):

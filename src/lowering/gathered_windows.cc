@@ -10,7 +10,7 @@ namespace {
 
 int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
   if (!x.dim(axis).is_static())
-    g.refuse("windows of integers need an image of constant size; compute in floating point");
+    g.refuse("windows of integers and of float64 need an image of constant size; compute in float32");
   return x.dim(axis).value();
 }
 
@@ -52,7 +52,7 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads) {
 
 }  // namespace
 
-Value integer_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {
+Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {
   for (size_t i = counts.size(); i-- > 0;) {
     x = g.reduce("ReduceMax", windows(g, x, i, window, counts[i]), {static_cast<int64_t>(i) + 3}, false);
   }
@@ -60,8 +60,8 @@ Value integer_max_pool(GraphBuilder& g, Value x, const Window& window, const std
 }
 
 // Of equal elements PyTorch takes the first: in each row the first, then the first of these rows.
-std::array<Value, 2> integer_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
-                                                  const std::vector<int64_t>& counts) {
+std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
+                                                   const std::vector<int64_t>& counts) {
   const size_t axes = counts.size();
   std::vector<int64_t> dims(axes + 2, 1);
   for (size_t i = 0; i < axes; ++i) dims[i + 2] = constant_size(g, x, static_cast<int64_t>(i) + 2);
@@ -83,8 +83,8 @@ std::array<Value, 2> integer_max_pool_with_places(GraphBuilder& g, Value x, cons
   return {x, places};
 }
 
-Value integer_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
-                       const std::vector<int64_t>& divisors) {
+Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
+                        const std::vector<int64_t>& divisors) {
   const size_t axes = counts.size();
   std::vector<int64_t> pads(2 * axes);
   for (size_t i = 0; i < axes; ++i) {
@@ -116,8 +116,8 @@ Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides) {
   return x;
 }
 
-Value integer_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
-                          const std::vector<int64_t>& pads, int64_t groups) {
+Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
+                           const std::vector<int64_t>& pads, int64_t groups) {
   const size_t axes = window.kernel.size();
   const Dim batch = x.dim(0);
   const int64_t channels = constant_size(g, x, 1), out_channels = constant_size(g, weight, 0);
