@@ -7,6 +7,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -52,26 +53,25 @@ Value diff(GraphBuilder& g, Value self, int64_t n, int64_t dim, std::optional<Va
 // The areas between neighbours, times two.
 Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis) {
   const Neighbours pair = neighbours(g, y, axis);
-  Value heights = g.op("Add", pair.later, pair.earlier);
+  Value heights = in_own_type(g, "Add", pair.later, pair.earlier);
   if (!x) return heights;
   const bool one_for_all = x->rank() == 1 && y.rank() != 1;
-  Value widths = differences(g, *x, one_for_all ? 0 : axis - y.rank() + x->rank());
+  const Neighbours places = neighbours(g, *x, one_for_all ? 0 : axis - y.rank() + x->rank());
+  Value widths = in_own_type(g, "Sub", places.later, places.earlier);
   if (one_for_all) {
     std::vector<Dim> dims(y.rank() - axis, Dim(1));
     dims[0] = widths.dim(0);
     widths = g.reshape(widths, dims);
   }
-  return g.op("Mul", heights, widths);
+  return in_own_type(g, "Mul", heights, widths);
 }
 
 Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int64_t dim, bool cumulative) {
   const ElementType type = g.result().element_type;
-  Value heights = operand(g, y, type);
-  const int64_t axis = wrap_axis(dim, heights.rank());
-  if (x) x = operand(g, *x, type);
-  Value areas = trapezoids(g, heights, x, axis);
-  Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis - heights.rank(), ElementType::int64))
-                         : g.reduce("ReduceSum", areas, {axis - heights.rank()}, false);
+  const int64_t axis = wrap_axis(dim, y.rank());
+  Value areas = operand(g, trapezoids(g, y, x, axis), type);
+  Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis - y.rank(), ElementType::int64))
+                         : g.reduce("ReduceSum", areas, {axis - y.rank()}, false);
   return g.cast(g.op("Mul", sum, g.scalar_like(sum, dx / 2)), type);
 }
 

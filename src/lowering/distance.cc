@@ -11,7 +11,7 @@ namespace {
 
 Value pairwise_distance(GraphBuilder& g, Value a, Value b, double p, double eps, bool keepdim) {
   const ElementType type = g.result().element_type;
-  Value difference = g.op("Sub", operand(g, a, type), operand(g, b, type));
+  Value difference = operand(g, in_own_type(g, "Sub", a, b), type);
   difference = g.op("Add", difference, g.scalar_like(difference, eps));
   return g.cast(vector_norm(g, difference, p, std::vector<int64_t>{-1}, keepdim), type);
 }

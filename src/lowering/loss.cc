@@ -123,8 +123,7 @@ Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double mar
 
 Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, double margin, int64_t reduction) {
   const ElementType type = g.result().element_type;
-  Value difference = g.op("Sub", operand(g, b, type), operand(g, a, type));
-  Value ranked = g.op("Mul", operand(g, target, type), difference);
+  Value ranked = operand(g, in_own_type(g, "Mul", target, in_own_type(g, "Sub", b, a)), type);
   return reduced(g, at_least(g, g.op("Add", ranked, constant(g, ranked, margin)), 0), reduction);
 }
 
@@ -146,14 +145,14 @@ Value cosine_embedding_loss(GraphBuilder& g, Value a, Value b, Value target, dou
 Value triplet_margin_loss(GraphBuilder& g, Value anchor, Value positive, Value negative, double margin,
                           double p, double eps, bool swap, int64_t reduction) {
   const ElementType type = g.result().element_type;
-  Value a = operand(g, anchor, type), like = operand(g, positive, type), unlike = operand(g, negative, type);
   auto distance = [&](Value x, Value y) {
-    Value difference = g.op("Add", g.op("Sub", x, y), constant(g, x, eps));
+    Value difference = operand(g, in_own_type(g, "Sub", x, y), type);
+    difference = g.op("Add", difference, constant(g, difference, eps));
     return vector_norm(g, difference, p, std::vector<int64_t>{-1}, false);
   };
-  Value far = distance(a, unlike);
-  if (swap) far = g.op("Min", far, distance(like, unlike));
-  Value loss = g.op("Sub", g.op("Add", distance(a, like), constant(g, a, margin)), far);
+  Value far = distance(anchor, negative), near = distance(anchor, positive);
+  if (swap) far = g.op("Min", far, distance(positive, negative));
+  Value loss = g.op("Sub", g.op("Add", near, constant(g, near, margin)), far);
   return reduced(g, at_least(g, loss, 0), reduction);
 }
 

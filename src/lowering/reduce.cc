@@ -1,5 +1,6 @@
 #include "lowering/reduce.h"
 
+#include <array>
 #include <cmath>
 
 #include "lowering/common.h"
@@ -9,6 +10,11 @@ namespace opbridge::lowering {
 ElementType sum_type(ElementType type) {
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   return half ? ElementType::float32 : kernel_type(type);
+}
+
+Value in_own_type(GraphBuilder& g, std::string_view op, Value a, Value b) {
+  const ElementType type = result_type(g, std::array{a, b});
+  return g.cast(g.op(op, operand(g, a, type), operand(g, b, type)), type);
 }
 
 std::vector<int64_t> axes_of(const Axes& axes, Value value) {

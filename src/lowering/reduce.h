@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "opbridge/symbolic.h"
@@ -12,6 +13,10 @@ using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
 
 // What PyTorch adds numbers of `type` up in: float32 for float16 and bfloat16, to which it rounds in the end.
 ElementType sum_type(ElementType type);
+
+// `op` of two tensors in the type to which PyTorch promotes them, in which small integers wrap around; for
+// what is of another type in the end.
+Value in_own_type(GraphBuilder& g, std::string_view op, Value a, Value b);
 
 std::vector<int64_t> axes_of(const Axes& axes, Value value);
 

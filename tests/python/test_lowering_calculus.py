@@ -58,3 +58,12 @@ def test_gradient(dtype, edge_order):
     # PyTorch computes bfloat16 step by step.
     tolerance = {"rtol": 0.1, "atol": 0.1} if dtype == torch.bfloat16 else {}
     check(functions, (torch.randn(4, 5) * 9).to(dtype), **tolerance)
+
+
+def test_small_integers_wrap_before_they_are_divided():
+    x = torch.tensor([[250, 3, 200, 7], [0, 255, 255, 1]], dtype=torch.uint8)
+    functions = {
+        "trapezoid": lambda y: (torch.trapezoid(y), torch.trapezoid(y, y.flip(1)), torch.cumulative_trapezoid(y)),
+        "pairwise_distance": lambda y: torch.nn.functional.pairwise_distance(y, y.flip(1)),
+    }
+    check(functions, x)
