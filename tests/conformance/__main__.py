@@ -77,6 +77,8 @@ def _what(options: argparse.Namespace) -> str:
     samples = "three samples" if options.three else "every sample"
     if options.quick:
         samples = "three samples of one element type of each operator"
+    elif options.dtypes != ",".join(DTYPES):
+        samples += f" of {options.dtypes.replace(',', ', ')}"
     if options.fraction != 1:
         samples += f", of one in {options.fraction} of the operators' element types"
     opset = f"opset {options.opset}" if options.opset else "opbridge's default opset"
