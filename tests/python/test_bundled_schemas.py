@@ -15,6 +15,8 @@ from opbridge.symbolics.registry import registry
 with contextlib.suppress(ImportError):
     import torchvision  # noqa: F401
 with contextlib.suppress(ImportError):
+    import torch.nn.modules.linear_cross_entropy
+with contextlib.suppress(ImportError):
     import transformers.integrations.moe  # noqa: F401
 
 LINES = sorted({schema for _, _, _, bundled, schema in registry().entries() if bundled and schema})
