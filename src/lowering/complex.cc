@@ -229,8 +229,8 @@ constexpr std::array kOfRealPart = {"aten::log_softmax"sv, "aten::softmax"sv};
 constexpr std::array kReal = {"aten::eye"sv};
 
 // Arguments that say where, not what: the same for both parts.
-constexpr std::array kPlaces = {"index"sv, "indices"sv, "mask"sv, "condition"sv,
-                                "tensor_indices_or_sections"sv};
+constexpr std::array kPlaces = {
+    "index"sv, "indices"sv, "mask"sv, "condition"sv, "tensor_indices_or_sections"sv, "repeats"sv};
 // Numbers that stand for an element; another number is a factor.
 constexpr std::array kElements = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
 constexpr std::array kElementsOfLinspace = {"start"sv, "end"sv};

@@ -105,6 +105,7 @@ def coverage(records: Sequence[Record], names: Sequence[str], what: str) -> str:
     """The page docs/coverage.md."""
     results = _results(records)
     exporters = [exporter for exporter in (*CAPTURES, *PEERS) if any(r["exporter"] == exporter for r in records)]
+    heading = ["| | " + " | ".join(RESULTS) + " |", "|---|" + "---:|" * len(RESULTS)]
     lines = [
         "# Operators",
         "",
@@ -117,12 +118,11 @@ def coverage(records: Sequence[Record], names: Sequence[str], what: str) -> str:
         "",
         "An operator has the worst result among its samples: `pass` means that all of them agree.",
         "",
-        "| | " + " | ".join(RESULTS) + " |",
-        "|---|" + "---:|" * len(RESULTS),
+        *heading,
     ]
     for exporter, totals in operator_totals(records).items():
         lines.append(f"| {_NAMES[exporter]} | " + " | ".join(str(totals[result]) for result in RESULTS) + " |")
-    lines += ["", "The same by cases:", "", lines[12], lines[13]]
+    lines += ["", "The same by cases:", "", *heading]
     for exporter, totals in case_totals(records).items():
         lines.append(f"| {_NAMES[exporter]} | " + " | ".join(str(totals[result]) for result in RESULTS) + " |")
     made = {name: _made_of(name, records) for name in names}

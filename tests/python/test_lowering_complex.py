@@ -108,7 +108,11 @@ def test_distances_and_logarithms_of_sums(pair):
 
 def test_places_are_no_numbers():
     places = torch.tensor([1, 3])
-    checked({"tensor_split": lambda z: torch.tensor_split(z, places)}, torch.randn(5, dtype=torch.complex64))
+    functions = {
+        "tensor_split": lambda z: torch.tensor_split(z, places),
+        "repeat_interleave": lambda z: torch.repeat_interleave(z, torch.tensor([0, 2, 1, 1, 3]), 0, output_size=7),
+    }
+    checked(functions, torch.randn(5, dtype=torch.complex64))
 
 
 FUNCTIONS = [
