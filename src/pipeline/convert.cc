@@ -12,6 +12,8 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
     return symbolic != nullptr && symbolic->schema ? &*symbolic->schema : nullptr;
   };
   OnnxModel model = lower(functionalize(std::move(graph), functionalizing), registry, options);
+  if (model.graph.outputs.empty())
+    throw Error(ErrorCode::unsupported, "the model returns no tensor, and an ONNX model has outputs");
   if (options.simplify) simplify(model.graph, options.opset);
   return model;
 }

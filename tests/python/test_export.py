@@ -192,3 +192,9 @@ def test_an_example_of_size_one_stays_dynamic(tmp_path: Path, capture: Any) -> N
     assert opbridge.session(path).get_outputs()[0].shape == ["batch", 4, 8]
     for size in (1, 3):
         opbridge.verify(path, model, torch.rand(size, 4, 8))
+
+
+def test_a_model_that_returns_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="returns no tensor"):
+        opbridge.export(lambda x: (), (torch.ones(2),), tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
