@@ -255,13 +255,13 @@ Value default_value(const LibraryOperator& op, const SchemaArgument& argument) {
 
 namespace {
 
-// Who called: `onnx` is null for a shape rule.
-struct Host {
+// `onnx` is null for a shape rule.
+struct Caller {
   const opbridge_shape_host* sizes;
   const opbridge_onnx_host* onnx;
 };
 
-Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const Host& host) {
+Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const Caller& host) {
   const auto count = static_cast<std::size_t>(a.count);
   const auto shape_of = [&](const opbridge_dim* dims, std::size_t rank) {
     Shape shape;
@@ -330,7 +330,7 @@ ElementType element_type_of_argument(const opbridge_argument& a) {
 }
 
 std::vector<Value> decode(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
-                          const Host& host) {
+                          const Caller& host) {
   const Schema& schema = op.schema;
   if (arguments.size() != schema.argument_count) {
     throw Error(ErrorCode::invalid_argument, "takes " + std::to_string(schema.argument_count) + " arguments");

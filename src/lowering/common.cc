@@ -62,6 +62,8 @@ Value matmul(GraphBuilder& g, Value a, Value b) {
   const ElementType type = a.element_type();
   // Of products without terms ONNX Runtime leaves the memory as it was.
   if (a.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
+  // And it multiplies no rows by a vector.
+  if (b.rank() == 1 && element_count(a).is(0)) return filled(g, *g.result().dims, 0, type);
   if (is_floating_point(type)) return g.op("MatMul", a, b);
   return g.cast(g.op("MatMul", g.cast(a, kernel_type(type)), g.cast(b, kernel_type(type))), type);
 }

@@ -153,14 +153,6 @@ Value row_distance(const Call& call, Complex a, Complex b, bool keepdim) {
   return vector_norm(call.g, sizes, call.number("p", 2), std::vector<int64_t>{-1}, keepdim);
 }
 
-// 0 none, 1 the mean, 2 the sum.
-template <class Call>
-Value reduced(const Call& call, Value losses) {
-  const int64_t reduction = call.integer("reduction").value_or(1);
-  if (reduction == 1) return mean_of(call.g, losses, {}, false);
-  return reduction == 2 ? call.g.reduce("ReduceSum", losses, {}, false) : losses;
-}
-
 template <class Call>
 Complex triplet_margin_loss(const Call& call) {
   GraphBuilder& g = call.g;
@@ -169,7 +161,8 @@ Complex triplet_margin_loss(const Call& call) {
   if (call.flag("swap")) far = g.op("Min", far, row_distance(call, like, unlike, false));
   Value near = row_distance(call, anchor, like, false);
   Value loss = g.op("Sub", g.op("Add", near, g.scalar_like(near, call.number("margin", 1))), far);
-  return {reduced(call, g.op("Max", loss, g.scalar_like(loss, 0))), {}};
+  return {reduced(g, g.op("Max", loss, g.scalar_like(loss, 0)), call.integer("reduction").value_or(kMean)),
+          {}};
 }
 
 template <class Call>
@@ -181,9 +174,7 @@ Complex renorm(const Call& call) {
     if (axis != wrap_axis(call.integer("dim").value_or(0), z.re.rank())) others.push_back(axis);
   }
   Value norm = vector_norm(g, absolute(g, z), call.number("p", 2), others, true);
-  Value most = g.scalar_like(norm, call.number("maxnorm", 0));
-  Value scale = g.op("Div", most, g.op("Add", norm, g.scalar_like(norm, 1e-7)));
-  return multiply(g, z, {g.op("Where", g.op("Greater", norm, most), scale, g.scalar_like(norm, 1)), {}});
+  return multiply(g, z, {renorm_factor(g, norm, call.number("maxnorm", 0)), {}});
 }
 
 // The base to the power of numbers from `start` to `end`, counted from the nearer one.
@@ -297,7 +288,8 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
          return Complex{row_distance(call, call["x1"], call["x2"], call.flag("keepdim")), {}};
        }}},
       {"aten::l1_loss", {[](C call) {
-         return Complex{reduced(call, distances(call.g, call["self"], call["target"])), {}};
+         Value losses = distances(call.g, call["self"], call["target"]);
+         return Complex{reduced(call.g, losses, call.integer("reduction").value_or(kMean)), {}};
        }}},
       {"aten::triplet_margin_loss", {triplet_margin_loss}},
       {"aten::renorm", {renorm}},

@@ -17,13 +17,7 @@ struct Convolution {
   std::vector<int64_t> output_padding;
 };
 
-// One number stands for all spatial axes.
-std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
-  if (values.size() == 1) values.resize(axes, values.front());
-  return values;
-}
-
-// Of integers and of float64.
+// As a product of matrices, of integers and of float64.
 Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                               const Convolution& c, std::vector<int64_t> pads) {
   const size_t axes = weight.rank() - 2;

@@ -84,9 +84,7 @@ Value renorm(GraphBuilder& g, Value self, Scalar p, int64_t dim, Scalar maxnorm)
       if (axis != wrap_axis(dim, x.rank())) others.push_back(axis);
     }
     Value norm = vector_norm(g, x, p.to_double(), others, true);
-    Value most = g.scalar_like(x, maxnorm);
-    Value scale = g.op("Div", most, g.op("Add", norm, g.scalar_like(x, 1e-7)));
-    return g.op("Mul", x, g.op("Where", g.op("Greater", norm, most), scale, g.scalar_like(x, 1)));
+    return g.op("Mul", x, renorm_factor(g, norm, maxnorm));
   });
 }
 

@@ -78,11 +78,7 @@ Value embedding_renorm(GraphBuilder& g, Value weight, Value indices, double long
     indices = g.cast(g.reshape(indices, std::vector{count}), ElementType::int64);
     Value rows = g.gather(x, indices, 0);
     Value length = vector_norm(g, rows, order, std::vector<int64_t>{1}, true);
-    // The small number that PyTorch adds.
-    Value factor = g.op("Div", g.scalar_like(x, longest), g.op("Add", length, g.scalar_like(x, 1e-7)));
-    Value longer = g.op("Greater", length, g.scalar_like(x, longest));
-    factor = g.op("Where", longer, factor, g.scalar_like(x, 1));
-    return scatter_rows(g, x, 0, indices, g.op("Mul", rows, factor));
+    return scatter_rows(g, x, 0, indices, g.op("Mul", rows, renorm_factor(g, length, longest)));
   });
 }
 

@@ -2,7 +2,6 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/matrices.h"
-#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -274,7 +273,7 @@ void register_spectra(SymbolicRegistry& registry) {
   for (const char* name : {"aten::matrix_exp", "aten::linalg_matrix_exp"}) {
     on(std::string(name) + "(Tensor self) -> Tensor", Since{1}, [](GraphBuilder& g, Value self) {
       const ElementType type = self.element_type();
-      if (is_floating_point(type)) self = g.cast(self, sum_type(type));
+      if (is_floating_point(type)) self = g.cast(self, kernel_type(type));
       Value result = kernel<1>(g, "matrix_exp", matrices(g, self, "self"))[0];
       return is_floating_point(type) ? g.cast(result, type) : result;
     });

@@ -1,5 +1,7 @@
-// Pooling and convolution of integers, which ONNX has of floating-point numbers alone: windows are gathered
-// axis by axis. Values are in a kernel type.
+// Windows of images, gathered axis by axis: patches, and the pooling and convolution of integers, which ONNX
+// has of floating-point numbers alone, and of float64, of which ONNX Runtime has no kernels. Values are in a
+// kernel type.
+#include <algorithm>
 #include <numeric>
 
 #include "lowering/common.h"
@@ -14,43 +16,61 @@ int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
   return x.dim(axis).value();
 }
 
-// `axis` in two: the windows, and the elements of each. A place outside of the axis is taken to its nearest
-// end.
-Value windows(GraphBuilder& g, Value x, int64_t axis, int64_t count, int64_t first, int64_t stride,
-              int64_t kernel, int64_t dilation) {
-  const int64_t size = constant_size(g, x, axis);
+// Spatial axis i in two: the windows, and the elements of each. What of a window is outside is another
+// element of it, named again.
+Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
+  const auto axis = static_cast<int64_t>(i) + 2;
+  const int64_t size = constant_size(g, x, axis), kernel = window.kernel[i], dilation = window.dilation[i];
   std::vector<int64_t> places;
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < kernel; ++j) {
-      int64_t place = first + i * stride + j * dilation;
-      // What is repeated must be of the window itself.
-      while (place < 0 && dilation > 0) place += dilation;
-      while (place >= size) place -= dilation;
-      places.push_back(std::clamp<int64_t>(place, 0, size - 1));
+  for (int64_t place = 0; place < count; ++place) {
+    for (int64_t k = 0; k < kernel; ++k) {
+      int64_t at = place * window.stride[i] - window.padding[i] + k * dilation;
+      while (at < 0) at += dilation;
+      while (at >= size) at -= dilation;
+      places.push_back(at);
     }
   }
   return g.gather(x, g.constant(ir::Weight::of<int64_t>(places, {count, kernel})), axis);
 }
 
-Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
-  return windows(g, x, static_cast<int64_t>(i) + 2, count, -window.padding[i], window.stride[i],
-                 window.kernel[i], window.dilation[i]);
+}  // namespace
+
+std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
+  if (values.size() == 1) values.resize(axes, values.front());
+  return values;
 }
 
-Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads) {
+Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value) {
+  if (std::ranges::all_of(pads, [](int64_t pad) { return pad == 0; })) return x;
   const size_t axes = pads.size() / 2;
   std::vector<int64_t> all(2 * (axes + 2), 0);
-  std::copy_n(pads.begin(), axes, all.begin() + 2);
-  std::copy_n(pads.begin() + static_cast<std::ptrdiff_t>(axes), axes,
-              all.end() - static_cast<std::ptrdiff_t>(axes));
-  Value result = g.op("Pad", x, g.ints(all), g.scalar_like(x, 0));
   std::vector<Dim> dims = x.dims();
-  for (size_t i = 0; i < axes; ++i) dims[i + 2] = dims[i + 2] + pads[i] + pads[axes + i];
+  for (size_t i = 0; i < axes; ++i) {
+    all[i + 2] = pads[i];
+    all[axes + i + 4] = pads[axes + i];
+    dims[i + 2] = dims[i + 2] + pads[i] + pads[axes + i];
+  }
+  Value result = g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
   result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};
   return result;
 }
 
-}  // namespace
+Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
+  const Dim count = floor_div(size - Dim(dilation * (kernel - 1) + 1), Dim(stride)) + Dim(1);
+  std::vector<int64_t> offsets;
+  for (int64_t k = 0; k < kernel; ++k) offsets.push_back(k * dilation);
+  if (count.is_static()) {
+    std::vector<int64_t> all;
+    for (int64_t offset : offsets) {
+      for (int64_t i = 0; i < count.value(); ++i) all.push_back(offset + i * stride);
+    }
+    return g.reshape(g.ints(all), {Dim(kernel), count});
+  }
+  Value starts = g.op("Range", g.scalar(0, ElementType::int64), g.size(count * Dim(stride)),
+                      g.scalar(stride, ElementType::int64));
+  starts.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{count}};
+  return g.op("Add", g.unsqueeze(g.ints(offsets), {1}), g.unsqueeze(starts, {0}));
+}
 
 Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {
   for (size_t i = counts.size(); i-- > 0;) {
@@ -92,11 +112,11 @@ Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const st
     pads[i] = window.padding[i];
     pads[axes + i] = end - constant_size(g, x, static_cast<int64_t>(i) + 2);
   }
-  x = padded(g, x, pads);
+  x = padded(g, x, pads, 0);
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    Value parts = windows(g, x, axis, counts[i], 0, window.stride[i], window.kernel[i], 1);
-    x = g.reduce("ReduceSum", parts, {axis + 1}, false);
+    Value places = window_places(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
+    x = g.reduce("ReduceSum", g.gather(x, places, axis), {axis}, false);
   }
   return g.op("Div", x, g.cast(g.constant(ir::Weight::of<int64_t>(divisors, counts)), x.element_type()));
 }
@@ -121,20 +141,21 @@ Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window&
   const size_t axes = window.kernel.size();
   const Dim batch = x.dim(0);
   const int64_t channels = constant_size(g, x, 1), out_channels = constant_size(g, weight, 0);
-  x = padded(g, x, pads);
+  x = padded(g, x, pads, 0);
   std::vector<int64_t> order{0, 1}, counts;
   int64_t terms = channels / groups, places = 1;
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 2;
     const int64_t span = window.dilation[i] * (window.kernel[i] - 1) + 1;
     counts.insert(counts.begin(), (constant_size(g, x, axis) - span) / window.stride[i] + 1);
-    x = windows(g, x, axis, counts.front(), 0, window.stride[i], window.kernel[i], window.dilation[i]);
+    x = g.gather(x, window_places(g, x.dim(axis), window.kernel[i], window.dilation[i], window.stride[i]),
+                 axis);
     terms *= window.kernel[i];
     places *= counts.front();
   }
-  // (batch, channels, windows, elements, windows, elements, …): the elements first.
-  for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 3);
+  // (batch, channels, elements, windows, elements, windows, …): all elements first.
   for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 2);
+  for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 3);
   x = g.reshape(g.transpose(x, order), {batch, groups, terms, places});
   Value product = g.op("MatMul", g.reshape(weight, {groups, out_channels / groups, terms}), x);
   std::vector<Dim> dims{batch, out_channels};

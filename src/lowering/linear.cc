@@ -6,7 +6,6 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
-#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -17,9 +16,6 @@ Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bi
   const bool has_terms = !input.dim(-1).is(0);
   if (weight.rank() == 2 && input.rank() == 2 && has_terms && is_floating_point(input.element_type()))
     return g.op("Gemm", input, weight, bias, attr("transB", 1));
-  // ONNX Runtime multiplies no rows by a vector only where it is a matrix.
-  if (weight.rank() == 1 && element_count(input).is(0) && has_terms)
-    return filled(g, *g.result().dims, 0, g.result().element_type);
   Value product = matmul(g, input, weight.rank() == 2 ? g.transpose(weight, {1, 0}) : weight);
   return bias ? g.op("Add", product, *bias) : product;
 }
@@ -30,7 +26,7 @@ bool is(const Scalar& value, double number) { return value.is_static() && value.
 Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta, const Scalar& alpha) {
   const ElementType type = g.result().element_type;
   auto scaled = [&](Value value, const Scalar& factor) {
-    value = g.cast(value, sum_type(type));
+    value = g.cast(value, kernel_type(type));
     return is(factor, 1) ? value : g.op("Mul", value, g.scalar_like(value, factor));
   };
   Value sum = scaled(product, alpha);
@@ -42,8 +38,7 @@ Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta,
 // The product before it is rounded to the result's type.
 Value product(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
-  const auto wide = [&](Value value) { return g.cast(operand(g, value, type), sum_type(type)); };
-  return matmul(g, wide(a), wide(b));
+  return matmul(g, operand(g, a, type), operand(g, b, type));
 }
 
 // a W b for each W of `weight` (out, in of a, in of b).

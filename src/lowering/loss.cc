@@ -11,22 +11,10 @@
 namespace opbridge::lowering {
 namespace {
 
-constexpr int64_t kNone = 0, kMean = 1, kSum = 2;
-
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
 Value times(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 Value at_least(GraphBuilder& g, Value x, double least) { return g.op("Max", x, constant(g, x, least)); }
 Value one_minus(GraphBuilder& g, Value x) { return g.op("Sub", constant(g, x, 1), x); }
-
-// `losses` in a kernel type.
-Value reduced(GraphBuilder& g, Value losses, int64_t reduction) {
-  if (reduction == kMean) {
-    losses = mean_of(g, losses, {}, false);
-  } else if (reduction != kNone) {
-    losses = g.reduce("ReduceSum", losses, {}, false);
-  }
-  return g.cast(losses, g.result().element_type);
-}
 
 // Losses of two tensors, element by element: what `compute` makes of them in the kernel type.
 template <class F>

@@ -8,36 +8,12 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Where each element of the kernel (first dim) meets each patch (second dim) along one axis of `size`.
-Value places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
-  const Dim count = floor_div(size - Dim(dilation * (kernel - 1) + 1), Dim(stride)) + Dim(1);
-  Ints offsets;
-  for (int64_t k = 0; k < kernel; ++k) offsets.push_back(k * dilation);
-  if (count.is_static()) {
-    Ints all;
-    for (int64_t offset : offsets) {
-      for (int64_t i = 0; i < count.value(); ++i) all.push_back(offset + i * stride);
-    }
-    return g.reshape(g.ints(all), {Dim(kernel), count});
-  }
-  Value starts = g.op("Range", g.scalar(0, ElementType::int64), g.size(count * Dim(stride)),
-                      g.scalar(stride, ElementType::int64));
-  starts.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{count}};
-  return g.op("Add", g.unsqueeze(g.ints(offsets), {1}), g.unsqueeze(starts, {0}));
-}
-
 // (N, C, height, width) to (N, C * elements of the kernel, patches).
 Value im2col(GraphBuilder& g, Value self, Ints kernel, Ints dilation, Ints padding, Ints stride) {
   return on_batch(g, self, 2, [&](Value x) {
-    std::vector<Dim> dims = x.dims();
-    if (padding != Ints{0, 0}) {
-      const Ints pads{0, 0, padding[0], padding[1], 0, 0, padding[0], padding[1]};
-      x = g.op("Pad", x, g.ints(pads), g.scalar_like(x, 0));
-      for (int axis = 0; axis < 2; ++axis) dims[2 + axis] = dims[2 + axis] + Dim(2 * padding[axis]);
-      x.get()->type = ir::TensorType{x.element_type(), dims};
-    }
-    x = g.gather(x, places(g, dims[2], kernel[0], dilation[0], stride[0]), 2);
-    x = g.gather(x, places(g, dims[3], kernel[1], dilation[1], stride[1]), 4);
+    x = padded(g, x, {padding[0], padding[1], padding[0], padding[1]}, 0);
+    x = g.gather(x, window_places(g, x.dim(2), kernel[0], dilation[0], stride[0]), 2);
+    x = g.gather(x, window_places(g, x.dim(4), kernel[1], dilation[1], stride[1]), 4);
     std::vector<Dim> result = *g.result().dims;
     if (result.size() == 2) result.insert(result.begin(), Dim(1));
     return g.reshape(g.transpose(x, {0, 1, 2, 4, 3, 5}), result);

@@ -12,11 +12,6 @@
 namespace opbridge::lowering {
 namespace {
 
-std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
-  if (values.size() == 1) values.resize(axes, values.front());
-  return values;
-}
-
 // Whether every window ends inside, so that rounding up or down is the same.
 bool rounding_is_idle(Value self, const Window& window, size_t axes) {
   for (size_t i = 0; i < axes; ++i) {
@@ -83,23 +78,18 @@ Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool 
   const size_t axes = window.kernel.size();
   const Sizes sizes = constant_sizes(
       g, self, axes, "ceil_mode where windows hang over the end needs an input of constant size");
-  std::vector<int64_t> before = window.padding, after;
+  std::vector<int64_t> pads = window.padding;
   for (size_t i = 0; i < axes; ++i) {
     const int64_t end = (sizes.result[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
-    after.push_back(std::max<int64_t>(end - sizes.input[i], 0));
+    pads.push_back(std::max<int64_t>(end - sizes.input[i], 0));
   }
   std::vector<double> counts;
   for (int64_t count : counted(window, sizes.input, sizes.result, count_include_pad))
     counts.push_back(static_cast<double>(product(window.kernel)) /
                      static_cast<double>(divisor.value_or(count)));
   return on_batch(g, self, axes, [&](Value x) {
-    std::vector<int64_t> pads{0, 0};
-    pads.insert(pads.end(), before.begin(), before.end());
-    pads.insert(pads.end(), {0, 0});
-    pads.insert(pads.end(), after.begin(), after.end());
-    Value padded = g.op("Pad", x, g.ints(pads), g.scalar_like(x, 0));
-    Value mean =
-        g.op("AveragePool", padded, attr("kernel_shape", window.kernel), attr("strides", window.stride));
+    Value mean = g.op("AveragePool", padded(g, x, pads, 0), attr("kernel_shape", window.kernel),
+                      attr("strides", window.stride));
     Value scale = g.constant(ir::Weight::of(std::span<const double>(counts), sizes.result));
     return g.op("Mul", mean, g.cast(scale, x.element_type()));
   });
@@ -181,13 +171,9 @@ EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
 // The input grown at its end by what no maximum is.
 Value grown(GraphBuilder& g, Value x, const std::vector<int64_t>& beyond) {
   if (beyond.empty()) return x;
-  std::vector<int64_t> pads(x.rank() + 2, 0);
+  std::vector<int64_t> pads(beyond.size(), 0);
   pads.insert(pads.end(), beyond.begin(), beyond.end());
-  Value result = g.op("Pad", x, g.ints(pads), g.scalar_like(x, -INFINITY));
-  std::vector<Dim> dims = x.dims();
-  for (size_t i = 0; i < beyond.size(); ++i) dims[i + 2] = dims[i + 2] + beyond[i];
-  result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};
-  return result;
+  return padded(g, x, pads, -INFINITY);
 }
 
 std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndOfPool& end) {
@@ -262,10 +248,10 @@ std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& w
   Value whole = grown(g, x, end.beyond);
   std::vector<Value> results = g.op_list("MaxPool", 2, max_pool_operands(whole, window, end));
   const std::span<const Dim> image = std::span(x.dims()).subspan(2);
-  const std::span<const Dim> padded = std::span(whole.dims()).subspan(2);
-  const Dim channel = std::accumulate(padded.begin(), padded.end(), Dim(1), std::multiplies<>());
+  const std::span<const Dim> larger = std::span(whole.dims()).subspan(2);
+  const Dim channel = std::accumulate(larger.begin(), larger.end(), Dim(1), std::multiplies<>());
   results[1] = g.op("Mod", results[1], g.size(channel));
-  if (!end.beyond.empty()) results[1] = replaced(g, results[1], padded, image);
+  if (!end.beyond.empty()) results[1] = replaced(g, results[1], larger, image);
   return results;
 }
 

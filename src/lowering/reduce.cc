@@ -7,11 +7,6 @@
 
 namespace opbridge::lowering {
 
-ElementType sum_type(ElementType type) {
-  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
-  return half ? ElementType::float32 : kernel_type(type);
-}
-
 Value in_own_type(GraphBuilder& g, std::string_view op, Value a, Value b) {
   const ElementType type = result_type(g, std::array{a, b});
   return g.cast(g.op(op, operand(g, a, type), operand(g, b, type)), type);
@@ -49,6 +44,22 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   if (std::isinf(order)) return Extremum(g, order > 0, size).value(axes, keepdim);
   Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
   return g.op("Pow", sum, g.scalar_like(x, 1 / order));
+}
+
+Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
+  Value bound = g.scalar_like(norm, most);
+  // The small number that PyTorch adds.
+  Value factor = g.op("Div", bound, g.op("Add", norm, g.scalar_like(norm, 1e-7)));
+  return g.op("Where", g.op("Greater", norm, bound), factor, g.scalar_like(norm, 1));
+}
+
+Value reduced(GraphBuilder& g, Value losses, int64_t reduction) {
+  if (reduction == kMean) {
+    losses = mean_of(g, losses, {}, false);
+  } else if (reduction != kNone) {
+    losses = g.reduce("ReduceSum", losses, {}, false);
+  }
+  return g.cast(losses, g.result().element_type);
 }
 
 Extremum::Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {

@@ -11,9 +11,6 @@ namespace opbridge::lowering {
 
 using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
 
-// What PyTorch adds numbers of `type` up in: float32 for float16 and bfloat16, to which it rounds in the end.
-ElementType sum_type(ElementType type);
-
 // `op` of two tensors in the type to which PyTorch promotes them, in which small integers wrap around; for
 // what is of another type in the end.
 Value in_own_type(GraphBuilder& g, std::string_view op, Value a, Value b);
@@ -28,6 +25,13 @@ Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 
 // The p-norm of order `order`: also 0 (how many are not 0) and the infinities (greatest and least size).
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim);
+
+// By what renorm multiplies that whose norm is `norm`, so that it comes to be at most `most`.
+Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most);
+
+// The last step of a loss, cast to the type of the call's result. `losses` in a kernel type.
+inline constexpr int64_t kNone = 0, kMean = 1, kSum = 2;
+Value reduced(GraphBuilder& g, Value losses, int64_t reduction);
 
 // Greatest or least elements and their places. ONNX leaves open what ReduceMax and ArgMax make of NaN; in
 // PyTorch it wins.

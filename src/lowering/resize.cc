@@ -17,6 +17,13 @@ struct Interpolation {
   bool antialias = false;
 };
 
+// How far apart in the input neighbours of the result lie; ATen's area_pixel_compute_scale.
+double step_of_axis(int64_t from, int64_t to, std::optional<double> scale, bool align_corners) {
+  const auto in = static_cast<double>(from), out = static_cast<double>(to);
+  if (align_corners) return to > 1 ? (in - 1) / (out - 1) : 0;
+  return scale && *scale > 0 ? 1 / *scale : in / out;
+}
+
 // The elements along one axis from which one of the result is made, with the weight of each; ATen's
 // UpSample.h.
 struct Taps {
@@ -26,8 +33,8 @@ struct Taps {
 
 std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t to,
                                std::optional<double> scale) {
-  const auto in = static_cast<double>(from), out = static_cast<double>(to);
-  double step = scale && *scale > 0 ? 1 / *scale : in / out;
+  const bool align_corners = how.coordinates == "align_corners", cubic = how.mode == "cubic";
+  const double step = step_of_axis(from, to, scale, align_corners);
   if (how.mode == "nearest") {
     const float offset = how.coordinates == "asymmetric" ? 0.0F : 0.5F, narrow = static_cast<float>(step);
     Taps nearest;
@@ -36,8 +43,6 @@ std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t t
           std::min(static_cast<int64_t>(std::floor((static_cast<float>(i) + offset) * narrow)), from - 1));
     return {nearest};
   }
-  const bool align_corners = how.coordinates == "align_corners", cubic = how.mode == "cubic";
-  if (align_corners) step = to > 1 ? (in - 1) / (out - 1) : 0;
   std::vector<Taps> taps(cubic ? 4 : 2);
   for (int64_t i = 0; i < to; ++i) {
     const auto place = static_cast<double>(i);
@@ -132,9 +137,7 @@ struct Antialiasing {
 // What each of `to` pixels takes of each of `from`: (to, from), row by row. ATen's
 // _compute_indices_min_size_weights_aa.
 std::vector<double> antialiasing_weights(int64_t from, int64_t to, const Antialiasing& how) {
-  const auto in = static_cast<double>(from), out = static_cast<double>(to);
-  double step = how.scale && *how.scale > 0 ? 1 / *how.scale : in / out;
-  if (how.align_corners) step = to > 1 ? (in - 1) / (out - 1) : 0;
+  const double step = step_of_axis(from, to, how.scale, how.align_corners);
   const double spread = std::max(step, 1.0), support = (how.cubic ? 2 : 1) * spread;
   std::vector<double> weights(from * to);
   for (int64_t i = 0; i < to; ++i) {

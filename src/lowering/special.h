@@ -5,7 +5,7 @@
 
 namespace opbridge::lowering {
 
-// The angle of (x, y), in float32; minus zero counts as negative.
+// The angle of (x, y), of one floating-point type; minus zero counts as negative.
 Value atan2(GraphBuilder& g, Value y, Value x);
 
 // `base` to the power of `exponent`, integers in one kernel type that are broadcast to `dims`. It wraps

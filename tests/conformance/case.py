@@ -162,10 +162,15 @@ def _real(value: Any) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
+def _widened(sample: Sample) -> list[torch.Tensor]:
+    """Its tensors in float64 and complex128."""
+    wide = [t.to(torch.float64) if t.is_floating_point() else t for t in _copies(sample)]
+    return [t.to(torch.complex128) if t.is_complex() else t for t in wide]
+
+
 def _in_float64(sample: Sample, written: list[int]) -> list[Any] | None:
     """What eager PyTorch makes of the same inputs in float64; None where it does not take them."""
-    wide = [t.to(torch.float64) if t.is_floating_point() else t for t in _copies(sample)]
-    wide = [t.to(torch.complex128) if t.is_complex() else t for t in wide]
+    wide = _widened(sample)
     try:
         with torch.no_grad():
             leaves = pytree.tree_leaves(sample.call(*wide))
@@ -217,9 +222,7 @@ def _is_rounding(
         as_eager &= bool(ours.max() <= eager.max())
     if as_eager:
         return True
-    wide = [t.double() if t.is_floating_point() else t for t in _copies(sample)]
-    wide = [t.to(torch.complex128) if t.is_complex() else t for t in wide]
-    return check(dataclasses.replace(sample, tensors=wide), exporter, opset).result == PASS
+    return check(dataclasses.replace(sample, tensors=_widened(sample)), exporter, opset).result == PASS
 
 
 def _names_equal_elements(sample: Sample, actual: torch.Tensor, expected: torch.Tensor, values: torch.Tensor) -> bool:

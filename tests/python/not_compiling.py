@@ -1,0 +1,18 @@
+"""Operator files that the compiler has to refuse."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def compile_errors(folder: Path, operators: str) -> str:
+    """What the compiler says of a file of these ``operators``; it must not compile."""
+    source = folder / "wrong.cc"
+    source.write_text('#include "opbridge/operator.h"\nusing namespace opbridge::op;\n' + operators)
+    command = ["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0
+    return done.stderr
