@@ -15,6 +15,7 @@ import math
 import os
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ from zoo.entry import Entry
 
 import opbridge
 
+SECONDS = 3  # of racing a pair of models, though at least
 ROUNDS = 15
+MOST_ROUNDS = 200
 CLOSE = 1e-3  # a difference relative to the largest magnitude of the output
 MODELS = [
     *("torchvision/resnet18", "torchvision/resnet50", "torchvision/mobilenet_v2", "torchvision/mobilenet_v3_small"),
@@ -74,7 +77,10 @@ def compare(entry: Entry, folder: Path) -> tuple[list[str], float]:
         return [entry.name, str(ours.nodes), "", "", "", f"dynamo fails: {type(error).__name__}"], math.nan
     if largest_relative(actual, expected) > CLOSE:
         return [entry.name, str(ours.nodes), str(theirs.nodes), "", "", "dynamo's differs from PyTorch"], math.nan
-    times = race({"opbridge": ours.run, "dynamo": theirs.run}, ROUNDS)
+    start = time.perf_counter()
+    theirs.run()
+    rounds = max(ROUNDS, int(SECONDS / (4 * (time.perf_counter() - start))))
+    times = race({"opbridge": ours.run, "dynamo": theirs.run}, min(rounds, MOST_ROUNDS))
     ratio = times["opbridge"] / times["dynamo"]
     more = "" if ours.nodes <= theirs.nodes else "more nodes"
     nodes = [str(ours.nodes), str(theirs.nodes)]

@@ -1,6 +1,6 @@
 """The shipped operators against those of PyTorch, torchvision and ONNX Runtime, and hand-written kernels.
 
-Prints a table of median times in milliseconds. All contestants of a row run in turn, so that what else the
+Prints a table of shortest times in milliseconds. All contestants of a row run in turn, so that what else the
 machine does hits them alike.
 """
 

@@ -16,23 +16,68 @@ std::int64_t padded_channels(std::int64_t channels) {
   return (channels + kLanes - 1) / kLanes * kLanes;
 }
 
+// As many rows of `from`, a stride apart, as a vector has lanes become columns of `to`.
+template <class T>
+OPBRIDGE_INLINE void transpose_vectors(const T* from, std::int64_t from_stride, T* to,
+                                       std::int64_t to_stride) {
+  using Vector = typename Simd<T>::Vector;
+  constexpr int kLanes = Simd<T>::lanes;
+  static_assert(kLanes == 4 || kLanes == 8);
+  Vector rows[kLanes], merged[kLanes];
+  for (int i = 0; i < kLanes; ++i) rows[i] = *reinterpret_cast<const Vector*>(from + i * from_stride);
+  // Merging rows half the lanes apart rotates the bits of an element's index by one.
+  for (int merge = 1; merge < kLanes; merge *= 2) {
+    for (int i = 0; i < kLanes / 2; ++i) {
+      const Vector a = rows[i], b = rows[i + kLanes / 2];
+      if constexpr (kLanes == 8) {
+        merged[2 * i] = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+        merged[2 * i + 1] = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+      } else {
+        merged[2 * i] = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+        merged[2 * i + 1] = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+      }
+    }
+    std::copy_n(merged, kLanes, rows);
+  }
+  for (int i = 0; i < kLanes; ++i) *reinterpret_cast<Vector*>(to + i * to_stride) = rows[i];
+}
+
+// A matrix of rows a stride apart to its transpose. To be inlined into on_best_cpu.
+template <class T>
+OPBRIDGE_INLINE void transpose(const T* from, std::int64_t from_stride, std::int64_t rows,
+                               std::int64_t columns, T* to, std::int64_t to_stride) {
+  constexpr std::int64_t kLanes = Simd<T>::lanes;
+  const auto one_by_one = [&](std::int64_t i, std::int64_t j) {
+    to[j * to_stride + i] = from[i * from_stride + j];
+  };
+  std::int64_t i = 0;
+  for (; i + kLanes <= rows; i += kLanes) {
+    std::int64_t j = 0;
+    for (; j + kLanes <= columns; j += kLanes) {
+      transpose_vectors(from + i * from_stride + j, from_stride, to + j * to_stride + i, to_stride);
+    }
+    for (; j < columns; ++j) {
+      for (std::int64_t k = i; k < i + kLanes; ++k) one_by_one(k, j);
+    }
+  }
+  for (; i < rows; ++i) {
+    for (std::int64_t j = 0; j < columns; ++j) one_by_one(i, j);
+  }
+}
+
 // Rows [begin, end) of `image`, (channels, height, width), to `pixels`, [height][width][padded_channels].
 template <class T>
 void to_channels_last(TensorView<const T> image, std::int64_t begin, std::int64_t end, T* pixels) {
-  constexpr std::int64_t kBlock = 16;  // the channels of a block stay in the first-level cache
   const std::int64_t channels = image.dim(0), height = image.dim(1), width = image.dim(2);
   const std::int64_t padded = padded_channels<T>(channels);
-  for (std::int64_t y = begin; y < end; ++y) {
-    T* const row = pixels + y * width * padded;
-    for (std::int64_t first = 0; first < padded; first += kBlock) {
-      const std::int64_t last = std::min(first + kBlock, padded);
-      for (std::int64_t x = 0; x < width; ++x) {
-        const T* const from = image.data() + y * width + x;
-        T* const to = row + x * padded;
-        for (std::int64_t c = first; c < last; ++c) to[c] = c < channels ? from[c * height * width] : T(0);
-      }
+  on_best_cpu([&]() __attribute__((always_inline)) {
+    for (std::int64_t y = begin; y < end; ++y) {
+      T* const row = pixels + y * width * padded;
+      transpose(image.data() + y * width, height * width, channels, width, row, padded);
+      for (std::int64_t x = 0; x < width; ++x)
+        std::fill(row + x * padded + channels, row + (x + 1) * padded, T(0));
     }
-  }
+  });
 }
 
 }  // namespace opbridge::op

@@ -1,6 +1,7 @@
 // Deformable convolution, version 1 (Dai et al., "Deformable Convolutional Networks", 2017) and version 2,
 // which has a mask (Zhu et al., "Deformable ConvNets v2: More Deformable, Better Results", 2018). The
 // arguments are those of torchvision::deform_conv2d.
+#include "../common/channels_last.h"
 #include "../common/shapes.h"
 #include "gradient.h"
 #include "tile.h"
@@ -38,6 +39,13 @@ void to_channels_last(const Geometry& g, const T* image, std::int64_t y, C* pixe
   C* const row = pixels + (y + 1) * g.padded_width() * g.channels;
   std::fill_n(row, g.channels, C(0));
   std::fill_n(row + (g.width + 1) * g.channels, g.channels, C(0));
+  if constexpr (std::is_same_v<T, C>) {
+    op::on_best_cpu([&]() __attribute__((always_inline)) {
+      op::transpose(image + y * g.width, g.height * g.width, g.channels, g.width, row + g.channels,
+                    g.channels);
+    });
+    return;
+  }
   for (std::int64_t begin = 0; begin < g.channels; begin += kBlock) {
     const std::int64_t end = std::min(g.channels, begin + kBlock);
     for (std::int64_t x = 0; x < g.width; ++x) {

@@ -13,6 +13,8 @@ namespace {
 enum Interpolation { kLinear, kNearest, kCubic };
 enum Padding { kZeros, kBorder, kReflection };
 
+constexpr std::size_t kMostRuns = 64;  // cubic, of a volume
+
 struct Options {
   std::int64_t interpolation, padding;
   bool align_corners;
@@ -26,7 +28,7 @@ struct AxisTaps {
 };
 
 template <class T>
-T reflect(T at, std::int64_t size, bool align_corners) {
+OPBRIDGE_INLINE T reflect(T at, std::int64_t size, bool align_corners) {
   const T low = align_corners ? T(0) : T(-0.5), span = static_cast<T>(align_corners ? size - 1 : size);
   if (span == 0) return 0;
   const T distance = std::abs(at - low), rest = std::fmod(distance, span);
@@ -36,27 +38,27 @@ T reflect(T at, std::int64_t size, bool align_corners) {
 
 // NaN becomes the first pixel.
 template <class T>
-T into_image(T at, std::int64_t size, const Options& options) {
+OPBRIDGE_INLINE T into_image(T at, std::int64_t size, const Options& options) {
   if (options.padding == kZeros) return at;
   if (options.padding == kReflection) at = reflect(at, size, options.align_corners);
   return at > 0 ? std::min(at, static_cast<T>(size - 1)) : T(0);
 }
 
 template <class T>
-std::int64_t pixel(T at, std::int64_t size) {
+OPBRIDGE_INLINE std::int64_t pixel(T at, std::int64_t size) {
   return at >= 0 && at < static_cast<T>(size) ? static_cast<std::int64_t>(at) : -1;
 }
 
 // Cubic convolution (Keys, 1981) with a = -0.75.
 template <class T>
-T cubic(T distance) {
+OPBRIDGE_INLINE T cubic(T distance) {
   constexpr T a = T(-0.75);
   return distance <= 1 ? ((a + 2) * distance - (a + 3)) * distance * distance + 1
                        : ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a;
 }
 
 template <class T>
-AxisTaps<T> taps(T coordinate, std::int64_t size, const Options& options) {
+OPBRIDGE_INLINE AxisTaps<T> taps(T coordinate, std::int64_t size, const Options& options) {
   T at = options.align_corners ? (coordinate + 1) / 2 * static_cast<T>(size - 1)
                                : ((coordinate + 1) * static_cast<T>(size) - 1) / 2;
   AxisTaps<T> result;
@@ -77,25 +79,30 @@ AxisTaps<T> taps(T coordinate, std::int64_t size, const Options& options) {
   return result;
 }
 
-// What the sample at one place reads, of an image whose pixels are `stride` apart. `coordinates` has x first,
-// `sizes` of the image has x last.
+// What the sample at one place reads, of an image whose pixels are `stride` apart, and of how many runs it
+// is. `coordinates` has x first, `sizes` of the image has x last.
 template <class T>
-void find_runs(const T* coordinates, std::span<const std::int64_t> sizes, std::int64_t stride,
-               const Options& options, std::vector<WeightedRun<T>>& runs) {
+OPBRIDGE_INLINE std::size_t find_runs(const T* coordinates, std::span<const std::int64_t> sizes,
+                                      std::int64_t stride, const Options& options, WeightedRun<T>* runs) {
   const int per_axis = options.interpolation == kCubic ? 4 : options.interpolation == kLinear ? 2 : 1;
-  runs.assign(1, {0, T(1)});
+  WeightedRun<T> fewer[kMostRuns / 2];  // of the axes so far
+  std::size_t count = 1;
+  runs[0] = {0, T(1)};
   for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
     const AxisTaps<T> next = taps(coordinates[sizes.size() - 1 - axis], sizes[axis], options);
-    const std::size_t count = runs.size();
+    const std::int64_t step = axis + 1 == sizes.size() ? stride : 1;
+    std::copy_n(runs, count, fewer);
+    std::size_t found = 0;
     for (std::size_t run = 0; run < count; ++run) {
       for (int tap = 0; tap < per_axis; ++tap) {
         if (next.at[tap] < 0) continue;
-        runs.push_back({runs[run].at * sizes[axis] + next.at[tap], runs[run].weight * next.weight[tap]});
+        runs[found++] = {(fewer[run].at * sizes[axis] + next.at[tap]) * step,
+                         fewer[run].weight * next.weight[tap]};
       }
     }
-    runs.erase(runs.begin(), runs.begin() + static_cast<std::ptrdiff_t>(count));
+    count = found;
   }
-  for (WeightedRun<T>& run : runs) run.at *= stride;
+  return count;
 }
 
 template <class T>
@@ -111,18 +118,16 @@ void sample(Context& context, TensorView<const T> image, TensorView<const T> gri
     to_channels_last(TensorView<const T>(image.data(), planes), begin, end, pixels);
   });
   context.parallel_for((places + kPlaces - 1) / kPlaces, 4, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<WeightedRun<T>> runs;
+    WeightedRun<T> runs[kMostRuns];
     T* const sums = context.scratch<T>(kPlaces * padded).data();
     on_best_cpu([&]() __attribute__((always_inline)) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * kPlaces, count = std::min(kPlaces, places - first);
         for (std::int64_t i = 0; i < count; ++i) {
-          find_runs(grid.data() + (first + i) * rank, sizes, padded, options, runs);
-          sum_runs<T>(pixels, runs, padded, sums + i * padded);
+          const std::size_t found = find_runs(grid.data() + (first + i) * rank, sizes, padded, options, runs);
+          sum_runs<T>(pixels, std::span(runs, found), padded, sums + i * padded);
         }
-        for (std::int64_t c = 0; c < channels; ++c) {
-          for (std::int64_t i = 0; i < count; ++i) out[c * places + first + i] = sums[i * padded + c];
-        }
+        transpose(sums, padded, count, channels, out.data() + first, places);
       }
     });
   });

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "lowering/add.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -67,7 +68,7 @@ Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
   if (mask.dim(-1) == Dim(0)) return result;
   Value shown;
   if (mask.element_type() == ElementType::boolean) {
-    shown = g.cast(g.reduce("ReduceMax", g.cast(mask, ElementType::int32), {-1}, true), ElementType::boolean);
+    shown = any_along(g, mask, std::vector<int64_t>{-1}, true);
   } else {
     Value greatest = g.reduce("ReduceMax", mask, {-1}, true);
     shown = g.op("Not", g.op("Equal", greatest, g.scalar(-INFINITY, mask.element_type())));

@@ -278,8 +278,8 @@ Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t 
       g.op("Sub", g.unsqueeze(x, {1}), g.unsqueeze(g.op("GatherElements", x, classes, attr("axis", 1)), {2}));
   Value losses = at_least(g, g.op("Add", margins, constant(g, x, 1)), 0);
   Value is_target = g.op("And", class_mask(g, g.unsqueeze(x, {1}), classes, 2), g.unsqueeze(listed, {2}));
-  Value hits = g.reduce("ReduceMax", g.cast(is_target, ElementType::int32), {1}, true);
-  Value counted = g.op("And", g.unsqueeze(listed, {2}), g.op("Equal", hits, g.scalar(0, ElementType::int32)));
+  Value hit = any_along(g, is_target, std::vector<int64_t>{1}, true);
+  Value counted = g.op("And", g.unsqueeze(listed, {2}), g.op("Not", hit));
   Value sum = g.reduce("ReduceSum", g.op("Where", counted, losses, constant(g, x, 0)), {1, 2}, false);
   Value result = g.op("Div", sum, g.cast(g.dim_of(x, 1), x.element_type()));
   if (self.rank() < 2) result = g.squeeze(result, {0});

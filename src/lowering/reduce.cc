@@ -46,6 +46,13 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   return g.op("Pow", sum, g.scalar_like(x, 1 / order));
 }
 
+Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const std::vector<int64_t> all = axes_of(axes, x);
+  if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
+  // Before, it had no booleans.
+  return g.cast(g.reduce("ReduceMax", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
+}
+
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
   Value bound = g.scalar_like(norm, most);
   // The small number that PyTorch adds.
@@ -65,7 +72,7 @@ Value reduced(GraphBuilder& g, Value losses, int64_t reduction) {
 Extremum::Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {
   const ElementType type = self.element_type();
   x_ = operand(g, self, type);
-  if (is_floating_point(type)) nan_ = g.cast(g.op("IsNaN", x_), ElementType::int32);
+  if (is_floating_point(type)) nan_ = g.op("IsNaN", x_);
 }
 
 Value Extremum::value(const Axes& axes, bool keepdim) {
@@ -81,11 +88,10 @@ Value Extremum::place(int64_t axis, bool keepdim) {
   };
   Value result = first(greatest_ ? "ArgMax" : "ArgMin", x_);
   if (!nan_) return result;
-  return g_.op("Where", any_nan(std::vector{axis}, keepdim), first("ArgMax", nan_), result);
+  return g_.op("Where", any_nan(std::vector{axis}, keepdim),
+               first("ArgMax", g_.cast(nan_, ElementType::int32)), result);
 }
 
-Value Extremum::any_nan(const Axes& axes, bool keepdim) {
-  return g_.cast(g_.reduce("ReduceMax", nan_, axes_of(axes, x_), keepdim), ElementType::boolean);
-}
+Value Extremum::any_nan(const Axes& axes, bool keepdim) { return any_along(g_, nan_, axes, keepdim); }
 
 }  // namespace opbridge::lowering

@@ -23,6 +23,9 @@ Dim count_of(Value value, const Axes& axes);
 // NaN for no elements, as in PyTorch; ONNX leaves that open.
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 
+// Whether one of the booleans along `axes` is true.
+Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
+
 // The p-norm of order `order`: also 0 (how many are not 0) and the infinities (greatest and least size).
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim);
 
@@ -48,7 +51,7 @@ class Extremum {
   GraphBuilder& g_;
   bool greatest_;
   Value x_;
-  Value nan_;  // int32: 1 where x is NaN; none for integers
+  Value nan_;  // whether x is NaN; none for integers
 };
 
 }  // namespace opbridge::lowering

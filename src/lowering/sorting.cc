@@ -3,6 +3,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -52,9 +53,9 @@ Sorted median(GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
   if (!is_floating_point(self.element_type()) || self.rank() == 0) return middle;
   const int64_t axis = wrap_axis(dim, self.rank());
   Value x = operand(g, self, self.element_type());
-  Value nan = g.cast(g.op("IsNaN", x), ElementType::int32);
-  Value any = g.cast(g.reduce("ReduceMax", nan, {axis}, keepdim), ElementType::boolean);
-  Value place = g.op("ArgMax", nan, attr("axis", axis), attr("keepdims", keepdim));
+  Value nan = g.op("IsNaN", x), any = any_along(g, nan, std::vector{axis}, keepdim);
+  Value place =
+      g.op("ArgMax", g.cast(nan, ElementType::int32), attr("axis", axis), attr("keepdims", keepdim));
   return {g.op("Where", any, g.scalar_like(x, NAN), middle.values), g.op("Where", any, place, middle.places)};
 }
 

@@ -159,6 +159,8 @@ std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) 
     return std::move(result).finish();
   };
   if constexpr (std::is_floating_point_v<T>) {
+    if (op == "Cos") return with([](T x) { return std::cos(x); });
+    if (op == "Sin") return with([](T x) { return std::sin(x); });
     if (op == "Sqrt") return with([](T x) { return std::sqrt(x); });
     if (op == "Neg") return with([](T x) { return -x; });
     if (op == "Abs") return with([](T x) { return std::abs(x); });
