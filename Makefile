@@ -24,6 +24,8 @@ setup:
 
 bench: build
 	$(RUN) benchmarks/run.py
+	$(RUN) benchmarks/operators.py
+	PYTHONPATH=python:tests $(VENV)/python benchmarks/inference.py
 
 # Every operator of torch.testing, every sample; goes on where it was stopped.
 conformance: build
