@@ -77,16 +77,41 @@ Complex product(const Call& call) {
   return {g.reshape(z.re, dims), g.reshape(z.im, dims)};
 }
 
+// In float64.
 template <class Call>
 Complex cumulative_product(const Call& call) {
   GraphBuilder& g = call.g;
   auto [z, axis, size] = row_of(call);
+  z = in_float64(g, z);
   for (int64_t shift = 1; shift < size; shift *= 2) {
     const Complex products = multiply(g, slice(g, z, axis, shift, size), slice(g, z, axis, 0, size - shift));
     z = joined(g, slice(g, z, axis, 0, shift), products, axis);
   }
   const std::vector<Dim>& dims = *g.result().dims;
-  return {g.reshape(z.re, dims), g.reshape(z.im, dims)};
+  return {g.cast(g.reshape(z.re, dims), call.type), g.cast(g.reshape(z.im, dims), call.type)};
+}
+
+// The powers 0 to N - 1 of each element, in a new last dim.
+template <class Call>
+Complex vander(const Call& call) {
+  GraphBuilder& g = call.g;
+  Complex x = in_float64(g, call.full("x"));
+  const Dim count = g.result().dims->back();
+  if (!count.is_static()) g.refuse("powers of complex numbers need a constant N");
+  std::vector<Value> re, im;
+  Complex power{filled(g, x.re.dims(), 1, ElementType::float64),
+                filled(g, x.re.dims(), 0, ElementType::float64)};
+  for (int64_t i = 0; i < count.value(); ++i) {
+    if (i > 0) power = multiply(g, power, x);
+    re.push_back(g.unsqueeze(power.re, {-1}));
+    im.push_back(g.unsqueeze(power.im, {-1}));
+  }
+  if (re.empty())
+    return {filled(g, *g.result().dims, 0, call.type), filled(g, *g.result().dims, 0, call.type)};
+  const auto joined = [&](const std::vector<Value>& parts) {
+    return g.cast(g.reshape(g.concat(parts, -1), *g.result().dims), call.type);
+  };
+  return {joined(re), joined(im)};
 }
 
 // b + log(1 + exp(a - b)), b the one of greater real part: the angle is not taken back into (-pi, pi].
@@ -296,6 +321,7 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
       {"aten::logspace", {logspace}},
       {"aten::prod", {product}},
       {"aten::cumprod", {cumulative_product}},
+      {"aten::linalg_vander", {vander}},
       {"aten::addcmul", {[](C call) {
          const Complex term = multiply(call.g, call["tensor1"], call["tensor2"]);
          return add(call.g, call["self"], multiply(call.g, call.get("value", 1), term));

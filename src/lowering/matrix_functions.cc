@@ -274,29 +274,31 @@ void register_inverses(SymbolicRegistry& registry) {
 
   on("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor", Since{5},
      [](GraphBuilder& g, Value self, int64_t ind) {
-       if (matrices(g, self, "self").complex) g.refuse("complex tensors; reshape them to matrices");
+       const bool complex = matrices(g, self, "self").complex;
        Dim count(1);
        for (int64_t axis = 0; axis < ind; ++axis) count = count * self.dim(axis);
-       Value matrix = g.reshape(self, {count, count});
-       return g.reshape(inverse(g, {matrix, false}, true).inverse.value, *g.result().dims);
+       Value matrix = g.reshape(self, shape({}, {count, count}, complex));
+       return g.reshape(inverse(g, {matrix, complex}, true).inverse.value,
+                        shape(*g.result().dims, {}, complex));
      });
   on("aten::linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", Since{5},
      [](GraphBuilder& g, Value self, Value other, Axes dims) {
-       if (matrices(g, self, "self").complex) g.refuse("complex tensors; reshape them to matrices");
+       const Matrices a = matrices(g, self, "self");
        if (dims) {
          std::vector<int64_t> order(static_cast<size_t>(self.rank()));
          std::iota(order.begin(), order.end(), 0);
-         for (int64_t axis : wrap_axes(*dims, self.rank())) {
+         for (int64_t axis : wrap_axes(*dims, a.rank())) {
            std::erase(order, axis);
-           order.push_back(axis);
+           order.insert(order.begin() + (a.rank() - 1), axis);
          }
          self = g.transpose(self, order);
        }
-       const Dim count = element_count(other);
-       auto [x, info] =
-           g.ops<2>("opbridge::solve", g.reshape(self, {count, count}), g.reshape(other, {count, Dim(1)}));
+       const Dim count = a.complex ? floor_div(element_count(other), Dim(2)) : element_count(other);
+       const std::vector<Dim> column = shape({}, {count, Dim(1)}, a.complex);
+       auto [x, info] = g.ops<2>("opbridge::solve", g.reshape(self, shape({}, {count, count}, a.complex)),
+                                 g.reshape(other, column), attr("complex", a.complex));
        typed(info, ElementType::int32, {});
-       return g.reshape(typed(x, other.element_type(), {count, Dim(1)}), *g.result().dims);
+       return g.reshape(typed(x, other.element_type(), column), shape(*g.result().dims, {}, a.complex));
      });
 }
 

@@ -200,3 +200,34 @@ def test_reductions(pair):
         "ones": lambda a, b: torch.ones_like(a, dtype=torch.float64),
     }
     checked(functions, *pair)
+
+
+def test_products_of_many_and_of_rows(pair):
+    a, b = pair
+    checked(
+        {
+            "multi_dot": lambda a, b: torch.linalg.multi_dot([a, b.t(), a, b.t()]),
+            "chain_matmul": lambda a, b: torch.chain_matmul(a, b.t(), a),
+            "vecdot conjugates the first": lambda a, b: torch.linalg.vecdot(a, b),
+            "vecdot of real and complex": lambda a, b: torch.linalg.vecdot(a.real.to(a.dtype), b, dim=0),
+            "vander": lambda a, b: torch.linalg.vander(a, N=5),
+            "vander without a size": lambda a, b: torch.linalg.vander(b),
+            "cumprod": lambda a, b: torch.cumprod(a, 1),
+        },
+        a,
+        b,
+    )
+
+
+def test_inverse_and_solution_of_tensors():
+    torch.manual_seed(0)
+    a, b = torch.randn(2, 3, 6, dtype=torch.complex64), torch.randn(2, 3, dtype=torch.complex64)
+    checked(
+        {
+            "tensorinv": lambda a, b: torch.linalg.tensorinv(a),
+            "tensorsolve": lambda a, b: torch.linalg.tensorsolve(a, b),
+            "tensorsolve of moved dims": lambda a, b: torch.linalg.tensorsolve(a.movedim(0, 2), b.t(), dims=(1,)),
+        },
+        a,
+        b,
+    )
