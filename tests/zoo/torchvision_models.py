@@ -13,24 +13,24 @@ from torch import nn
 from zoo.entry import Entry
 
 _IMAGE_SIZES = {"inception_v3": 299, "googlenet": 224}
-# At random weights no score passes the usual thresholds, and what follows them would go untested.
+# At random weights no score passes the usual thresholds, and what follows them would go untested. By prefix.
 _THRESHOLDS: dict[str, dict[str, Any]] = {
+    "fasterrcnn_mobilenet": {"box_score_thresh": 0.012, "box_detections_per_img": 20},
     "fasterrcnn": {"box_score_thresh": 0.012},
     "maskrcnn": {"box_score_thresh": 0.012},
     "keypointrcnn": {"box_score_thresh": 0.001},
     "retinanet": {"score_thresh": 0.01},
     "fcos": {"score_thresh": 0.01},
+    "ssdlite": {"score_thresh": 0.011, "detections_per_img": 20},
     "ssd": {"score_thresh": 0.012},
-    "ssdlite320": {"score_thresh": 0.012},
 }
 
 
 def entries() -> Iterator[Entry]:
     for name in torchvision.models.list_models():
         module = torchvision.models.get_model_builder(name).__module__
-        build = functools.partial(
-            _build, name, _THRESHOLDS.get(name.split("_")[0], {}) if "detection" in module else {}
-        )
+        options = next((value for prefix, value in _THRESHOLDS.items() if name.startswith(prefix)), {})
+        build = functools.partial(_build, name, options if "detection" in module else {})
         if "detection" in module:
             yield Entry(
                 f"torchvision/{name}",
@@ -61,7 +61,9 @@ def _build(name: str, options: dict[str, Any]) -> nn.Module:
         if parameter.dim() > 1 and not parameter.any():
             nn.init.normal_(parameter, std=0.02)
     if "detection" in torchvision.models.get_model_builder(name).__module__ and "mobilenet" in name:
-        _normalize(model.backbone)
+        _normalize(model)
+    if name.startswith("fasterrcnn_mobilenet"):
+        model.roi_heads.box_predictor.cls_score.weight.data *= 5  # or all scores would be alike
     if name == "ssd300_vgg16":
         # Without a normalization, random weights give so large logits that the best scores are all equal.
         for parameter in model.head.classification_head.parameters():
@@ -69,14 +71,16 @@ def _build(name: str, options: dict[str, Any]) -> nn.Module:
     return model
 
 
-def _normalize(backbone: nn.Module) -> None:
-    """Gives it the statistics of random images: without them features vanish, and nothing is detected."""
-    for module in backbone.modules():
+def _normalize(detector: nn.Module) -> None:
+    """Gives its backbone the statistics of the images that it will see: without them features vanish or grow by
+    thousands, and with them the rounding errors, until nothing is detected or every run detects something else."""
+    for module in detector.backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None
+    images, _ = detector.transform([_detection_input(variant)["image"] for variant in (0, 1)])
     with torch.no_grad():
-        backbone.train()(torch.rand(2, 3, 320, 320, generator=torch.Generator().manual_seed(0)))
-    backbone.eval()
+        detector.backbone.train()(images.tensors)
+    detector.backbone.eval()
 
 
 class _Detector(nn.Module):
