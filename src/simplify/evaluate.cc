@@ -18,13 +18,7 @@ using Inputs = std::span<const ir::Weight* const>;
 template <class T, class R, class Apply>
 std::optional<ir::Weight> elementwise(const ir::Weight& a, const ir::Weight& b, ElementType result_type,
                                       Apply apply) {
-  std::vector<int64_t> dims(std::max(a.dims.size(), b.dims.size()), 1);
-  for (const ir::Weight* operand : {&a, &b}) {
-    for (size_t i = 0; i < operand->dims.size(); ++i) {
-      int64_t& dim = dims[dims.size() - 1 - i];
-      if (dim == 1) dim = operand->dims[operand->dims.size() - 1 - i];
-    }
-  }
+  const std::vector<int64_t> dims = broadcast_dims({a.dims, b.dims});
   const auto strides_a = broadcast_strides(a.dims, dims), strides_b = broadcast_strides(b.dims, dims);
   if (!strides_a || !strides_b || !NewWeight::fits(result_type, dims)) return std::nullopt;
   NewWeight result(result_type, dims);
@@ -107,13 +101,7 @@ std::optional<ir::Weight> binary_of_bool(const std::string& op, const ir::Weight
 
 std::optional<ir::Weight> where(const ir::Weight& condition, const ir::Weight& x, const ir::Weight& y) {
   if (condition.element_type != ElementType::boolean || x.element_type != y.element_type) return std::nullopt;
-  std::vector<int64_t> dims(std::max({condition.dims.size(), x.dims.size(), y.dims.size()}), 1);
-  for (const ir::Weight* operand : {&condition, &x, &y}) {
-    for (size_t i = 0; i < operand->dims.size(); ++i) {
-      int64_t& dim = dims[dims.size() - 1 - i];
-      if (dim == 1) dim = operand->dims[operand->dims.size() - 1 - i];
-    }
-  }
+  const std::vector<int64_t> dims = broadcast_dims({condition.dims, x.dims, y.dims});
   const auto strides_c = broadcast_strides(condition.dims, dims), strides_x = broadcast_strides(x.dims, dims),
              strides_y = broadcast_strides(y.dims, dims);
   if (!strides_c || !strides_x || !strides_y || !NewWeight::fits(x.element_type, dims)) return std::nullopt;
@@ -159,8 +147,8 @@ std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) 
     return std::move(result).finish();
   };
   if constexpr (std::is_floating_point_v<T>) {
-    if (op == "Cos") return with([](T x) { return std::cos(x); });
-    if (op == "Sin") return with([](T x) { return std::sin(x); });
+    if (op == "Cos") return with([](T x) { return static_cast<T>(std::cos(static_cast<double>(x))); });
+    if (op == "Sin") return with([](T x) { return static_cast<T>(std::sin(static_cast<double>(x))); });
     if (op == "Sqrt") return with([](T x) { return std::sqrt(x); });
     if (op == "Neg") return with([](T x) { return -x; });
     if (op == "Abs") return with([](T x) { return std::abs(x); });
@@ -171,6 +159,39 @@ std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) 
     if (op == "Abs") return with([](T x) { return x < 0 ? static_cast<T>(-Wide(x)) : x; });
   }
   return std::nullopt;
+}
+
+// (batch…, rows, terms) by (batch…, terms, columns) of float32, where that is little work.
+std::optional<ir::Weight> matmul(const ir::Weight& a, const ir::Weight& b) {
+  constexpr int64_t most_products = int64_t{1} << 24;
+  if (a.dims.size() < 2 || b.dims.size() < 2 || a.dims.back() != b.dims[b.dims.size() - 2])
+    return std::nullopt;
+  const int64_t rows = a.dims[a.dims.size() - 2], terms = a.dims.back(), columns = b.dims.back();
+  const std::span batch_a(a.dims.data(), a.dims.size() - 2), batch_b(b.dims.data(), b.dims.size() - 2);
+  const auto batch = broadcast_dims({batch_a, batch_b});
+  const auto strides_a = broadcast_strides(batch_a, batch), strides_b = broadcast_strides(batch_b, batch);
+  std::vector<int64_t> dims = batch;
+  dims.insert(dims.end(), {rows, columns});
+  if (!strides_a || !strides_b || !NewWeight::fits(ElementType::float32, dims)) return std::nullopt;
+  if (terms > 0 && count_of(dims) > most_products / terms) return std::nullopt;
+  NewWeight result(ElementType::float32, dims);
+  auto* const out = reinterpret_cast<float*>(result.bytes.data());
+  std::vector<const float*> left, right;
+  for_each_offset(batch, *strides_a, 0,
+                  [&](int64_t, int64_t i) { left.push_back(a.as<float>().data() + i * rows * terms); });
+  for_each_offset(batch, *strides_b, 0,
+                  [&](int64_t, int64_t i) { right.push_back(b.as<float>().data() + i * terms * columns); });
+  std::vector<double> sums(static_cast<size_t>(columns));
+  for (size_t row = 0; row < left.size() * static_cast<size_t>(rows); ++row) {
+    const size_t matrix = row / static_cast<size_t>(rows);
+    const float* const x = left[matrix] + static_cast<int64_t>(row % static_cast<size_t>(rows)) * terms;
+    std::ranges::fill(sums, 0);
+    for (int64_t k = 0; k < terms; ++k) {
+      for (int64_t j = 0; j < columns; ++j) sums[j] += double(x[k]) * right[matrix][k * columns + j];
+    }
+    std::ranges::copy(sums, out + static_cast<int64_t>(row) * columns);
+  }
+  return std::move(result).finish();
 }
 
 template <class T>
@@ -222,6 +243,8 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
   if (node.op == "Range" && inputs.size() == 3) return range(inputs);
   if (node.op == "Not" && type == ElementType::boolean) return logical_not(*inputs[0]);
   if (node.op == "Where" && inputs.size() == 3) return where(*inputs[0], *inputs[1], *inputs[2]);
+  if (node.op == "MatMul" && type == ElementType::float32 && inputs[1]->element_type == type)
+    return matmul(*inputs[0], *inputs[1]);
   const auto of_type = [&]<class T>(std::type_identity<T>) -> std::optional<ir::Weight> {
     if (node.op == "Clip") return clip<T>(inputs);
     if (inputs.size() == 1) return unary<T>(node.op, *inputs[0]);

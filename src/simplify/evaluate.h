@@ -1,6 +1,7 @@
 // ONNX nodes with constant inputs, computed at export.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,7 +12,8 @@ namespace opbridge {
 
 // The first output of `node`, all of whose inputs are constants (`inputs`, null for an omitted one). Missing
 // for an operator, an element type or a form that it does not know; what it computes is what ONNX defines,
-// bit for bit for integers and bool, and for floating point only operations that IEEE 754 rounds correctly.
+// bit for bit for integers and bool, and for floating point rounded once, no matter how often the runtime
+// does.
 std::optional<ir::Weight> evaluate(const ir::Node& node, std::span<const ir::Weight* const> inputs);
 
 // Those that only move elements: Reshape, Slice, Concat, Gather, Transpose, Expand, ….
@@ -53,6 +55,9 @@ void for_each_offset(std::span<const int64_t> dims, std::span<const int64_t> str
     }
   }
 }
+
+// The shape to which tensors of these shapes broadcast, if they do.
+std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_t>> shapes);
 
 // Strides with which a tensor of `dims` is read in the shape `result`; missing where it does not broadcast to
 // it.

@@ -106,14 +106,7 @@ std::optional<ir::Weight> transpose(const ir::Node& node, const ir::Weight& sour
 std::optional<ir::Weight> expand(Inputs inputs) {
   const std::optional<Dims> shape = ints_of(inputs, 1);
   if (!shape) return std::nullopt;
-  // Expand broadcasts both ways.
-  Dims dims = *shape;
-  if (dims.size() < inputs[0]->dims.size())
-    dims.insert(dims.begin(), inputs[0]->dims.size() - dims.size(), 1);
-  for (size_t i = 0; i < inputs[0]->dims.size(); ++i) {
-    int64_t& dim = dims[dims.size() - 1 - i];
-    if (dim == 1) dim = inputs[0]->dims[inputs[0]->dims.size() - 1 - i];
-  }
+  Dims dims = broadcast_dims({*shape, inputs[0]->dims});  // both ways
   const std::optional<Dims> strides = broadcast_strides(inputs[0]->dims, dims);
   return strides ? view_copy(*inputs[0], std::move(dims), *strides, 0) : std::nullopt;
 }
@@ -268,6 +261,19 @@ int64_t count_of(std::span<const int64_t> dims) {
   int64_t count = 1;
   for (int64_t dim : dims) count *= dim;
   return count;
+}
+
+std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_t>> shapes) {
+  size_t rank = 0;
+  for (const std::span<const int64_t> shape : shapes) rank = std::max(rank, shape.size());
+  std::vector<int64_t> dims(rank, 1);
+  for (const std::span<const int64_t> shape : shapes) {
+    for (size_t i = 0; i < shape.size(); ++i) {
+      int64_t& dim = dims[dims.size() - 1 - i];
+      if (dim == 1) dim = shape[shape.size() - 1 - i];
+    }
+  }
+  return dims;
 }
 
 std::optional<std::vector<int64_t>> broadcast_strides(std::span<const int64_t> dims,
