@@ -152,35 +152,53 @@ std::vector<double> antialiasing_weights(int64_t from, int64_t to, const Antiali
   return weights;
 }
 
-// The whole resizing as a product of matrices, rows and then columns; nothing where a size is not constant.
+// Rounds weights to whole numbers over a power of two and gives its exponent: the fixed-point numbers in
+// which ATen resizes uint8 (_compute_index_ranges_int16_weights).
+int to_fixed_point(std::vector<double>& weights) {
+  const double greatest = std::ranges::max(weights);
+  int bits = 0;
+  while (bits < 22 && static_cast<int64_t>(0.5 + std::ldexp(greatest, bits + 1)) < (1 << 15)) ++bits;
+  for (double& weight : weights) weight = std::trunc(std::ldexp(weight, bits) + (weight < 0 ? -0.5 : 0.5));
+  return bits;
+}
+
+// The whole resizing as products of matrices, columns and then rows; nothing where a size is not constant.
 std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std::vector<Dim>& size,
                                          const std::optional<std::vector<double>>& scales, Antialiasing how) {
-  const ElementType type = kernel_type(input.element_type());
-  std::array<Value, 2> matrices;
-  for (size_t i = 0; i < 2; ++i) {
+  const bool fixed_point = input.element_type() == ElementType::uint8;
+  const ElementType type = fixed_point ? ElementType::float64 : kernel_type(input.element_type());
+  Value x = g.cast(input, type);
+  for (const size_t i : {1, 0}) {
     const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
     if (!from.is_static() || !to.is_static()) return std::nullopt;
+    if (from == to) continue;  // whatever the scale factor is
     how.scale = scales ? std::optional(scales->at(i)) : std::nullopt;
-    const std::vector<double> weights = antialiasing_weights(from.value(), to.value(), how);
-    matrices[i] = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);
+    std::vector<double> weights = antialiasing_weights(from.value(), to.value(), how);
+    const int bits = fixed_point ? to_fixed_point(weights) : 0;
+    Value matrix = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);
+    x = i == 0 ? g.op("MatMul", matrix, x) : g.op("MatMul", x, g.transpose(matrix, {1, 0}));
+    if (!fixed_point) continue;
+    const double one = std::ldexp(1, bits);
+    x = g.op("Floor", g.op("Div", g.op("Add", x, g.scalar_like(x, one / 2)), g.scalar_like(x, one)));
+    x = g.op("Clip", x, g.scalar_like(x, 0), g.scalar_like(x, 255));
   }
-  Value rows = g.op("MatMul", matrices[0], g.cast(input, type));
-  Value both = g.op("MatMul", rows, g.transpose(matrices[1], {1, 0}));
-  return g.cast(both, input.element_type());
+  return g.cast(x, input.element_type());
 }
 
 Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
                          const std::optional<std::vector<double>>& scales, bool align_corners, bool cubic) {
   // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
-  const bool beyond_onnx = align_corners || (size && scales) || g.opset() < 18;
+  const bool beyond_onnx =
+      align_corners || (size && scales) || g.opset() < 18 || !is_floating_point(input.element_type());
   if (beyond_onnx || scales || input.element_type() == ElementType::float64) {
     const std::vector<Dim> to(g.result().dims->begin() + 2, g.result().dims->end());
     if (auto resized = resized_by_matrices(g, input, to, scales, {cubic, align_corners, {}})) return *resized;
   }
   if (beyond_onnx)
     g.refuse(
-        "antialiasing with align_corners, with both a size and scale factors, or below opset 18 needs an "
-        "image of constant size");
+        "antialiasing of uint8, with align_corners, with both a size and scale factors, or below opset 18 "
+        "needs "
+        "an image of constant size");
   return resize(g, input, size, scales, {cubic ? "cubic" : "linear", "half_pixel", {}, -0.5, true});
 }
 

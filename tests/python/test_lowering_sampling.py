@@ -49,6 +49,18 @@ def test_antialias(mode):
     check(functions, image(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_antialias_of_bytes_is_exact(mode, channels):
+    torch.manual_seed(0)
+    functions = {
+        f"to {size}": functools.partial(F.interpolate, size=size, mode=mode, antialias=True)
+        for size in [(9, 33), (80, 20), (24, 31), (60, 90)]
+    } | {"by scale": functools.partial(F.interpolate, scale_factor=(0.6, 1.02), mode=mode, antialias=True)}
+    x = torch.randint(0, 256, (2, channels, 60, 31), dtype=torch.uint8)
+    check(functions, x, dynamic=[{0: torch.export.Dim.DYNAMIC}], atol=0, rtol=0)
+
+
 @pytest.mark.parametrize("operator", ["_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"])
 @pytest.mark.parametrize("align_corners", [True, False])
 def test_antialias_by_size_and_scale_factors(operator, align_corners):
