@@ -192,13 +192,12 @@ Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> w
       g, negative_log_likelihood(g, operand(g, self, type), target, weight, ignore_index), reduction);
 }
 
-Value cross_entropy_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
-                         int64_t reduction, Dim ignore_index, double smoothing) {
+// `x` and `weight` in a kernel type.
+Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value> weight, int64_t reduction,
+                    Dim ignore_index, double smoothing) {
   const ElementType type = g.result().element_type;
-  Value x = operand(g, self, type);
   const int64_t axis = class_axis(x);
   Value log = g.op("LogSoftmax", x, attr("axis", axis));
-  if (weight) weight = operand(g, *weight, type);
   const Dim classes = x.dim(axis);
   Value weighted = log;
   if (weight) {
@@ -231,16 +230,24 @@ Value cross_entropy_loss(GraphBuilder& g, Value self, Value target, std::optiona
   return reduced_by_weight(g, loss, reduction);
 }
 
+Value cross_entropy_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
+                         int64_t reduction, Dim ignore_index, double smoothing) {
+  const ElementType type = g.result().element_type;
+  if (weight) weight = operand(g, *weight, type);
+  return cross_entropy(g, operand(g, self, type), target, weight, reduction, ignore_index, smoothing);
+}
+
 // The scores input @ linear_weight^T + linear_bias, and their loss, which PyTorch computes a part of the
-// batch after the other.
+// batch after the other. Scores of half types are not rounded.
 Value linear_cross_entropy(GraphBuilder& g, Value input, Value linear_weight, Value target,
                            std::optional<Value> linear_bias, std::optional<Value> weight, int64_t reduction,
                            Dim ignore_index, double smoothing) {
   const ElementType type = g.result().element_type;
-  Value scores =
-      g.op("MatMul", operand(g, input, type), g.transpose(operand(g, linear_weight, type), {1, 0}));
-  if (linear_bias) scores = g.op("Add", scores, operand(g, *linear_bias, type));
-  return cross_entropy_loss(g, scores, target, weight, reduction, ignore_index, smoothing);
+  const auto wide = [&](Value value) { return g.cast(value, kernel_type(type)); };
+  Value scores = g.op("MatMul", wide(input), g.transpose(wide(linear_weight), {1, 0}));
+  if (linear_bias) scores = g.op("Add", scores, wide(*linear_bias));
+  if (weight) weight = wide(*weight);
+  return cross_entropy(g, scores, target, weight, reduction, ignore_index, smoothing);
 }
 
 Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Scalar margin,
