@@ -188,16 +188,27 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
     std::vector<ir::Attribute> arguments{{"self", value}, {"dim", std::move(axes)}, {"keepdim", false}};
     return memory.emitter().emit(op, std::move(arguments), std::move(to), *statistics[0]->form);
   };
-  const ir::TensorType of_each{type.element_type, {{(*type.dims)[0], (*type.dims)[1]}}};
+  // PyTorch rounds to a half type in the end.
+  const ElementType wide =
+      type.element_type == ElementType::float64 ? ElementType::float64 : ElementType::float32;
+  const auto cast = [&](ir::Value* value, ElementType to) {
+    ir::TensorType result = value->tensor_type();
+    if (result.element_type == to) return value;
+    result.element_type = to;
+    return memory.emitter().emit("aten::to.dtype", {{"self", value}, {"dtype", to}}, result,
+                                 *statistics[0]->form);
+  };
+  input = cast(input, wide);
+  const ir::TensorType of_each{wide, {{(*type.dims)[0], (*type.dims)[1]}}};
   for (size_t i = 0; i < 2; ++i) {
-    const ir::TensorType& of_all = statistics[i]->type();
+    const ir::TensorType of_all{wide, statistics[i]->type().dims};
     // Without correction=… the variance is that of a sample.
     ir::Value* each = reduced(i == 0 ? "aten::mean.dim" : "aten::var.correction", input, pixels, of_each);
     ir::Value* all = reduced("aten::mean.dim", each, {0}, of_all);
-    memory.write(*statistics[i],
-                 memory.emitter().emit("aten::lerp.Scalar",
-                                       {{"self", running[i]}, {"end", all}, {"weight", *momentum}}, of_all,
-                                       *statistics[i]->form));
+    ir::Value* moved = memory.emitter().emit(
+        "aten::lerp.Scalar", {{"self", cast(running[i], wide)}, {"end", all}, {"weight", *momentum}}, of_all,
+        *statistics[i]->form);
+    memory.write(*statistics[i], cast(moved, type.element_type));
   }
 }
 
