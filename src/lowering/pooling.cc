@@ -187,12 +187,6 @@ std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndO
           attr("ceil_mode", end.ceil_mode)};
 }
 
-// MaxPool has the integers of 8 bits.
-bool is_wide_integer(Value self) {
-  const ElementType type = self.element_type();
-  return is_integral(type) && type != ElementType::int8 && type != ElementType::uint8;
-}
-
 // Along each axis, for integers.
 std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
   const Sizes sizes = constant_sizes(g, self, window.kernel.size(), kNeedsSizes);
@@ -204,15 +198,20 @@ std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& wi
 }
 
 EndOfPool end_of_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
-  EndOfPool end = ceil_mode ? rounded_up(g, self, window) : EndOfPool{window.padding, {}};
-  if (!end.beyond.empty() && is_integral(self.element_type()))
-    g.refuse("ceil_mode where a window of integers of 8 bits ends more than a kernel beyond");
-  return end;
+  return ceil_mode ? rounded_up(g, self, window) : EndOfPool{window.padding, {}};
+}
+
+// MaxPool has integers of 8 bits only, and these cannot be grown.
+bool is_gathered(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  const ElementType type = self.element_type();
+  if (!is_integral(type)) return false;
+  if (type != ElementType::int8 && type != ElementType::uint8) return true;
+  return !end_of_pool(g, self, window, ceil_mode).beyond.empty();
 }
 
 Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
   const size_t axes = window.kernel.size();
-  if (is_wide_integer(self)) {
+  if (is_gathered(g, self, window, ceil_mode)) {
     const std::vector<int64_t> counts = window_counts(g, self, window);
     const auto pool = [&](Value x) { return gathered_max_pool(g, x, window, counts); };
     return g.cast(on_batch(g, operand(g, self, self.element_type()), axes, pool), self.element_type());
@@ -261,7 +260,7 @@ std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Win
   const bool batched = self.rank() == static_cast<int64_t>(axes) + 2;
   Value x = batched ? self : g.unsqueeze(self, {0});
   std::array<Value, 2> results;
-  if (is_wide_integer(self)) {
+  if (is_gathered(g, self, window, ceil_mode)) {
     results = gathered_max_pool_with_places(g, operand(g, x, self.element_type()), window,
                                             window_counts(g, self, window));
     results[0] = g.cast(results[0], self.element_type());

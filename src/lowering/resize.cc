@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 
 #include "lowering/add.h"
@@ -86,12 +88,67 @@ Value resize_by_taps(GraphBuilder& g, Value x, const std::optional<std::vector<d
   return x;
 }
 
+// Rounds weights to whole numbers over a power of two and gives its exponent: the fixed-point numbers in
+// which ATen resizes uint8 (_compute_index_ranges_int16_weights).
+int to_fixed_point(std::vector<double>& weights) {
+  const double greatest = std::ranges::max(weights);
+  int bits = 0;
+  while (bits < 22 && static_cast<int64_t>(0.5 + std::ldexp(greatest, bits + 1)) < (1 << 15)) ++bits;
+  for (double& weight : weights) weight = std::trunc(std::ldexp(weight, bits) + (weight < 0 ? -0.5 : 0.5));
+  return bits;
+}
+
+// What each of `to` pixels of an axis takes of each of `from`: (to, from), row by row.
+using AxisWeights = std::function<std::vector<double>(int64_t from, int64_t to, std::optional<double> scale)>;
+
+// Images resized by products of matrices, columns and then rows; nothing where a size is not constant.
+std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std::vector<Dim>& size,
+                                         const std::optional<std::vector<double>>& scales,
+                                         const AxisWeights& weights_of) {
+  const bool fixed_point = input.element_type() == ElementType::uint8;
+  const ElementType type = fixed_point ? ElementType::float64 : kernel_type(input.element_type());
+  Value x = g.cast(input, type);
+  for (const size_t i : {1, 0}) {
+    const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
+    if (!from.is_static() || !to.is_static()) return std::nullopt;
+    if (from == to) continue;  // whatever the scale factor is
+    std::vector<double> weights =
+        weights_of(from.value(), to.value(), scales ? std::optional(scales->at(i)) : std::nullopt);
+    const int bits = fixed_point ? to_fixed_point(weights) : 0;
+    Value matrix = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);
+    x = i == 0 ? g.op("MatMul", matrix, x) : g.op("MatMul", x, g.transpose(matrix, {1, 0}));
+    if (!fixed_point) continue;
+    const double one = std::ldexp(1, bits);
+    x = g.op("Floor", g.op("Div", g.op("Add", x, g.scalar_like(x, one / 2)), g.scalar_like(x, one)));
+    x = g.op("Clip", x, g.scalar_like(x, 0), g.scalar_like(x, 255));
+  }
+  return g.cast(x, input.element_type());
+}
+
+Value resize_bytes(GraphBuilder& g, Value input, const std::optional<std::vector<double>>& scales,
+                   const Interpolation& how) {
+  const std::vector<Dim> size(g.result().dims->begin() + 2, g.result().dims->end());
+  const auto weights_of = [&](int64_t from, int64_t to, std::optional<double> scale) {
+    std::vector<double> weights(static_cast<size_t>(from * to));
+    for (const Taps& taps : taps_of_axis(how, from, to, scale)) {
+      for (int64_t i = 0; i < to; ++i) weights[i * from + taps.places[i]] += taps.weights[i];
+    }
+    return weights;
+  };
+  const std::optional<Value> resized = resized_by_matrices(g, input, size, scales, weights_of);
+  if (!resized)
+    g.refuse("resizing uint8 needs an image of constant size; convert it to float32, and round after that");
+  return *resized;
+}
+
 // (N, C, spatial…) resized in its spatial dims. Where scales are given PyTorch computes coordinates with them
 // and not with the quotient of the sizes; so does Resize.
 Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
              const std::optional<std::vector<double>>& scales, const Interpolation& how) {
   if (input.element_type() == ElementType::float64 && !how.antialias)
     return resize_by_taps(g, input, scales, how);
+  if (input.element_type() == ElementType::uint8 && how.mode != "nearest" && input.rank() == 4)
+    return resize_bytes(g, input, scales, how);
   if (g.opset() < 11) g.refuse("Resize as PyTorch computes it needs opset 11");
   if (how.mode != "nearest" && !is_floating_point(input.element_type()))
     g.refuse("PyTorch rounds integers otherwise; interpolate floating-point numbers, and round after that");
@@ -124,7 +181,6 @@ Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>
 struct Antialiasing {
   bool cubic = false;  // Keys' with a = -0.5, as Pillow has it; else linear
   bool align_corners = false;
-  std::optional<double> scale;  // of the axis, where PyTorch is given one
 
   double operator()(double distance) const {
     const double x = std::abs(distance);
@@ -134,10 +190,10 @@ struct Antialiasing {
   }
 };
 
-// What each of `to` pixels takes of each of `from`: (to, from), row by row. ATen's
-// _compute_indices_min_size_weights_aa.
-std::vector<double> antialiasing_weights(int64_t from, int64_t to, const Antialiasing& how) {
-  const double step = step_of_axis(from, to, how.scale, how.align_corners);
+// ATen's _compute_indices_min_size_weights_aa.
+std::vector<double> antialiasing_weights(int64_t from, int64_t to, std::optional<double> scale,
+                                         const Antialiasing& how) {
+  const double step = step_of_axis(from, to, scale, how.align_corners);
   const double spread = std::max(step, 1.0), support = (how.cubic ? 2 : 1) * spread;
   std::vector<double> weights(from * to);
   for (int64_t i = 0; i < to; ++i) {
@@ -152,39 +208,6 @@ std::vector<double> antialiasing_weights(int64_t from, int64_t to, const Antiali
   return weights;
 }
 
-// Rounds weights to whole numbers over a power of two and gives its exponent: the fixed-point numbers in
-// which ATen resizes uint8 (_compute_index_ranges_int16_weights).
-int to_fixed_point(std::vector<double>& weights) {
-  const double greatest = std::ranges::max(weights);
-  int bits = 0;
-  while (bits < 22 && static_cast<int64_t>(0.5 + std::ldexp(greatest, bits + 1)) < (1 << 15)) ++bits;
-  for (double& weight : weights) weight = std::trunc(std::ldexp(weight, bits) + (weight < 0 ? -0.5 : 0.5));
-  return bits;
-}
-
-// The whole resizing as products of matrices, columns and then rows; nothing where a size is not constant.
-std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std::vector<Dim>& size,
-                                         const std::optional<std::vector<double>>& scales, Antialiasing how) {
-  const bool fixed_point = input.element_type() == ElementType::uint8;
-  const ElementType type = fixed_point ? ElementType::float64 : kernel_type(input.element_type());
-  Value x = g.cast(input, type);
-  for (const size_t i : {1, 0}) {
-    const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
-    if (!from.is_static() || !to.is_static()) return std::nullopt;
-    if (from == to) continue;  // whatever the scale factor is
-    how.scale = scales ? std::optional(scales->at(i)) : std::nullopt;
-    std::vector<double> weights = antialiasing_weights(from.value(), to.value(), how);
-    const int bits = fixed_point ? to_fixed_point(weights) : 0;
-    Value matrix = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);
-    x = i == 0 ? g.op("MatMul", matrix, x) : g.op("MatMul", x, g.transpose(matrix, {1, 0}));
-    if (!fixed_point) continue;
-    const double one = std::ldexp(1, bits);
-    x = g.op("Floor", g.op("Div", g.op("Add", x, g.scalar_like(x, one / 2)), g.scalar_like(x, one)));
-    x = g.op("Clip", x, g.scalar_like(x, 0), g.scalar_like(x, 255));
-  }
-  return g.cast(x, input.element_type());
-}
-
 Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
                          const std::optional<std::vector<double>>& scales, bool align_corners, bool cubic) {
   // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
@@ -192,7 +215,10 @@ Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::
       align_corners || (size && scales) || g.opset() < 18 || !is_floating_point(input.element_type());
   if (beyond_onnx || scales || input.element_type() == ElementType::float64) {
     const std::vector<Dim> to(g.result().dims->begin() + 2, g.result().dims->end());
-    if (auto resized = resized_by_matrices(g, input, to, scales, {cubic, align_corners, {}})) return *resized;
+    const auto weights_of = [&](int64_t from, int64_t to, std::optional<double> scale) {
+      return antialiasing_weights(from, to, scale, {cubic, align_corners});
+    };
+    if (auto resized = resized_by_matrices(g, input, to, scales, weights_of)) return *resized;
   }
   if (beyond_onnx)
     g.refuse(

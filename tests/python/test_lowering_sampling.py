@@ -49,16 +49,21 @@ def test_antialias(mode):
     check(functions, image(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("channels", [1, 3, 5])
-def test_antialias_of_bytes_is_exact(mode, channels):
+def test_bytes_are_resized_exactly(mode, channels, antialias):
     torch.manual_seed(0)
+    to = functools.partial(F.interpolate, mode=mode, antialias=antialias)
     functions = {
-        f"to {size}": functools.partial(F.interpolate, size=size, mode=mode, antialias=True)
-        for size in [(9, 33), (80, 20), (24, 31), (60, 90)]
-    } | {"by scale": functools.partial(F.interpolate, scale_factor=(0.6, 1.02), mode=mode, antialias=True)}
+        f"{size} {scale} {align}": functools.partial(to, size=size, scale_factor=scale, align_corners=align)
+        for size, scale in [((9, 33), None), ((80, 20), None), ((24, 31), None), ((1, 90), None), (None, (0.6, 1.02))]
+        for align in (False, True)
+    }
     x = torch.randint(0, 256, (2, channels, 60, 31), dtype=torch.uint8)
     check(functions, x, dynamic=[{0: torch.export.Dim.DYNAMIC}], atol=0, rtol=0)
+    with pytest.raises(opbridge.UnsupportedError, match="an image of constant size"):
+        check(functions["(9, 33) None False"], x, dynamic=[{2: torch.export.Dim.DYNAMIC}])
 
 
 @pytest.mark.parametrize("operator", ["_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"])
