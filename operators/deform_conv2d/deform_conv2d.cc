@@ -80,7 +80,7 @@ void run(Context& context, const Geometry& g, TensorView<const T> input, TensorV
   const std::int64_t padded = padded_group<C>(g), packed_out = g.groups * padded;
 
   C* const weights = context.scratch<C>(packed_out * g.in_group() * g.taps()).data();
-  context.parallel_for(packed_out / kPanel<C>, 4, [&](std::int64_t begin, std::int64_t end) {
+  context.parallel_for(packed_out / kPanel<C>, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) pack_weights(g, weight.data(), panel, weights);
   });
   C* const packed_bias = context.scratch<C>(packed_out).data();

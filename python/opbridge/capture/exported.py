@@ -15,24 +15,19 @@ from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.sizes import lengths_kept
-from opbridge.capture.substitutes import substituted
+from opbridge.capture.substitutes import as_it_is_or_substituted
 from opbridge.errors import Error, UnsupportedError
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
     # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
-    # Functions are replaced where torch.export does not take the model as it is.
     try:
-        exported = _exported(model, inputs, sizes, size_oblivious=True)
-    except UnsupportedError as first:
-        try:
-            with substituted():
-                exported = _exported(model, inputs, sizes, size_oblivious=True)
-        except UnsupportedError:
-            if sizes.shapes is None:
-                raise first from None
-            exported = _exported(model, inputs, sizes, size_oblivious=False)
+        exported = as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, size_oblivious=True))
+    except UnsupportedError:
+        if sizes.shapes is None:
+            raise
+        exported = _exported(model, inputs, sizes, size_oblivious=False)
     if any(_is_unresolved(node) for node in exported.graph.nodes):
         exported = exported.run_decompositions({})
     return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))

@@ -6,24 +6,32 @@ functions that check the values of their arguments.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
 
 Function = Callable[..., Any]
+T = TypeVar("T")
 
 
-@contextlib.contextmanager
-def substituted() -> Iterator[None]:
-    with _Substitution():
-        yield
+def as_it_is_or_substituted(capture: Callable[[], T]) -> T:
+    """``capture()``; where it refuses the model as it is, with functions replaced. Where it refuses that too, it says
+    why it refused the model as it is."""
+    try:
+        return capture()
+    except UnsupportedError as first:
+        try:
+            with _Substitution():
+                return capture()
+        except UnsupportedError:
+            raise first from None
 
 
 class _Substitution(TorchFunctionMode):

@@ -25,20 +25,11 @@ from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.recorder import Recorder, SizesDependOnData
-from opbridge.capture.substitutes import substituted
-from opbridge.errors import UnsupportedError
+from opbridge.capture.substitutes import as_it_is_or_substituted
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
-    """Functions are replaced where the model as it is cannot be followed."""
-    try:
-        return _capture(model, inputs, sizes)
-    except UnsupportedError as first:
-        try:
-            with substituted():
-                return _capture(model, inputs, sizes)
-        except UnsupportedError:
-            raise first from None
+    return as_it_is_or_substituted(lambda: _capture(model, inputs, sizes))
 
 
 def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
