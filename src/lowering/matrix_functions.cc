@@ -151,6 +151,20 @@ Value matrix_rank(GraphBuilder& g, const Matrices& a, const Tolerance& t, bool h
   return g.reduce("ReduceSum", g.cast(counts(g, values, t), ElementType::int64), {-1}, false);
 }
 
+// `atol` and `rtol`: numbers, tensors or none, as the overloads have them.
+template <class Absolute, class Relative>
+Value pinv_within(GraphBuilder& g, Value self, const Absolute& atol, const Relative& rtol, bool hermitian) {
+  const Matrices a = matrices(g, self, "self");
+  return pinv(g, a, tolerance(g, a, atol, rtol), hermitian);
+}
+
+template <class Absolute, class Relative>
+Value rank_within(GraphBuilder& g, Value value, std::string_view argument, const Absolute& atol,
+                  const Relative& rtol, bool hermitian) {
+  const Matrices a = matrices(g, value, argument);
+  return matrix_rank(g, a, tolerance(g, a, atol, rtol), hermitian);
+}
+
 Value condition(GraphBuilder& g, Value self, const Order& order) {
   const Matrices a = matrices(g, self, "self");
   if (a.rows().is(0) || a.columns().is(0)) return filled(g, *g.result().dims, 0, a.type());
@@ -223,53 +237,42 @@ void register_inverses(SymbolicRegistry& registry) {
 
   on("aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, double rcond, bool hermitian) {
-       const Matrices a = matrices(g, self, "self");
-       return pinv(g, a, tolerance(g, a, 0.0, rcond), hermitian);
+       return pinv_within(g, self, 0.0, rcond, hermitian);
      });
   on("aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, Value rcond, bool hermitian) {
-       const Matrices a = matrices(g, self, "self");
-       return pinv(g, a, tolerance(g, a, Tensor(), rcond), hermitian);
+       return pinv_within(g, self, Tensor(), rcond, hermitian);
      });
   on("aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool "
      "hermitian=False) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value self, Number atol, Number rtol, bool hermitian) {
-       const Matrices a = matrices(g, self, "self");
-       return pinv(g, a, tolerance(g, a, atol, rtol), hermitian);
+       return pinv_within(g, self, atol, rtol, hermitian);
      });
   on("aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool "
      "hermitian=False) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value self, Tensor atol, Tensor rtol, bool hermitian) {
-       const Matrices a = matrices(g, self, "self");
-       return pinv(g, a, tolerance(g, a, atol, rtol), hermitian);
+       return pinv_within(g, self, atol, rtol, hermitian);
      });
   on("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor", Since{13},
-     [](GraphBuilder& g, Value self, double rcond) {
-       const Matrices a = matrices(g, self, "self");
-       return pinv(g, a, tolerance(g, a, 0.0, rcond), false);
-     });
+     [](GraphBuilder& g, Value self, double rcond) { return pinv_within(g, self, 0.0, rcond, false); });
 
   on("aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, double tol, bool hermitian) {
-       const Matrices a = matrices(g, self, "self");
-       return matrix_rank(g, a, tolerance(g, a, tol, 0.0), hermitian);
+       return rank_within(g, self, "self", tol, 0.0, hermitian);
      });
   on("aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value input, Value tol, bool hermitian) {
-       const Matrices a = matrices(g, input, "input");
-       return matrix_rank(g, a, tolerance(g, a, tol, g.scalar(0, a.type())), hermitian);
+       return rank_within(g, input, "input", tol, g.scalar(0, input.element_type()), hermitian);
      });
   on("aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool "
      "hermitian=False) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value self, Number atol, Number rtol, bool hermitian) {
-       const Matrices a = matrices(g, self, "self");
-       return matrix_rank(g, a, tolerance(g, a, atol, rtol), hermitian);
+       return rank_within(g, self, "self", atol, rtol, hermitian);
      });
   on("aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool "
      "hermitian=False) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value input, Tensor atol, Tensor rtol, bool hermitian) {
-       const Matrices a = matrices(g, input, "input");
-       return matrix_rank(g, a, tolerance(g, a, atol, rtol), hermitian);
+       return rank_within(g, input, "input", atol, rtol, hermitian);
      });
 
   on("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor", Since{5},
