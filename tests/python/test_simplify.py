@@ -167,3 +167,18 @@ def test_what_constants_make_is_computed_at_export(dtype: torch.dtype) -> None:
 def test_roots_of_constants_are_computed_at_export() -> None:
     exported = check(lambda x: x * torch.arange(-1, 5.0).sqrt(), torch.ones(6))
     assert [node.op_type for node in exported.graph.node] == ["Mul"]
+
+
+def test_products_and_sines_of_small_constants_are_folded(tmp_path: pathlib.Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name, shape in {"a": (2, 1, 3, 4), "b": (5, 4, 6), "empty": (3, 0)}.items():
+                self.register_buffer(name, torch.randn(shape))
+
+        def forward(self, x):
+            table = (self.a @ self.b).sin() + self.b[0, 0].cos()
+            return x @ table.mT, self.empty @ self.empty.mT + x[..., :3, :3]
+
+    torch.manual_seed(0)
+    assert operators(Model(), torch.randn(2, 5, 3, 6), tmp_path).count("MatMul") == 1
