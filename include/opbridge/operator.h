@@ -50,8 +50,8 @@
 //   -> Tensor[]      std::span<const TensorView<T>>       returns std::vector<Shape>
 //
 // A CUDA kernel takes CudaContext& first, then the same types. Half and BFloat16 are bit for bit CUDA's
-// __half and __nv_bfloat16.
-//
+// __half and __nv_bfloat16. Where the CPU has kernels of float and double and none of Half or BFloat16, that
+// of float serves them too: it is given tensors of float, and what it writes is rounded.
 // Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. What a kernel or a shape
 // rule throws (`require` throws for you) becomes the host's error, with the name of the operator before it.
 // The shape rule runs before every kernel, so what it demands of shapes and arguments holds there.

@@ -33,6 +33,13 @@ void add(LibraryOperator op) {
   }
 }
 
+std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given) {
+  std::vector<LibraryKernel> kernels;
+  for (const Kernel& kernel : given) kernels.push_back({kernel});
+  add_half_types(kernels);
+  return kernels;
+}
+
 std::string type_text(const SchemaType& type) {
   static constexpr std::string_view names[] = {"Tensor", "int", "SymInt", "float", "bool", "str"};
   return std::string(names[static_cast<std::size_t>(type.kind)]) + (type.list ? "[]" : "") +
@@ -124,7 +131,7 @@ void add_operator(Record record) {
   op.version = record.version;
   op.shape = record.shape;
   op.lowerings = std::move(record.lowerings);
-  op.kernels = std::move(record.kernels);
+  op.kernels = with_half_types(record.kernels);
   add(std::move(op));
   Library& lib = library();
   if (!record.error.empty()) add_error(lib.operators.back(), record.error);
@@ -135,7 +142,7 @@ void add_operator(Record record) {
   gradient.version = record.version;
   gradient.backward_of = static_cast<int>(lib.operators.size()) - 1;
   gradient.shape = record.backward_shape;
-  gradient.kernels = std::move(record.backward);
+  gradient.kernels = with_half_types(record.backward);
   add(std::move(gradient));
 }
 
@@ -165,10 +172,10 @@ std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::spa
   return shapes;
 }
 
-const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types,
-                            std::optional<Device> device) {
+const LibraryKernel& select_kernel(const std::vector<LibraryKernel>& kernels,
+                                   std::span<const ElementType> types, std::optional<Device> device) {
   std::string known;
-  for (const Kernel& kernel : kernels) {
+  for (const LibraryKernel& kernel : kernels) {
     if (device && kernel.device != *device) continue;
     bool fits = true;
     for (std::size_t i = 0; i < types.size(); ++i) {
@@ -354,7 +361,7 @@ void infer(const LibraryOperator& op, std::span<const opbridge_argument> argumen
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (op.schema.arguments[i].type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
   }
-  const Kernel& kernel = select_kernel(op.kernels, types);
+  const LibraryKernel& kernel = select_kernel(op.kernels, types);
   const std::vector<std::vector<Shape>> outputs = infer_shapes(op, values);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     for (const Shape& shape : outputs[i]) {

@@ -11,6 +11,12 @@
 
 namespace opbridge::op::detail {
 
+// Of the author, or made of one of float32 for a half type.
+struct LibraryKernel : Kernel {
+  ElementType half = ElementType::undefined;
+  std::vector<ElementType> wide_outputs = {};  // of a kernel for a half type: what `run` writes
+};
+
 struct LibraryOperator {
   Schema schema;
   std::string name;  // "custom::my_add"
@@ -18,7 +24,7 @@ struct LibraryOperator {
   int backward_of = -1;
   ShapeFunction shape = nullptr;
   std::vector<Lowering> lowerings;
-  std::vector<Kernel> kernels;
+  std::vector<LibraryKernel> kernels;
 };
 
 // All operators in the order of their registration; addresses stay.
@@ -33,8 +39,16 @@ std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::spa
 
 // The kernel for these arguments' element types (`types` has one for each tensor argument, undefined where it
 // is absent), on one device, or on any. Throws an error that lists the element types there are.
-const Kernel& select_kernel(const std::vector<Kernel>& kernels, std::span<const ElementType> types,
-                            std::optional<Device> device = std::nullopt);
+const LibraryKernel& select_kernel(const std::vector<LibraryKernel>& kernels,
+                                   std::span<const ElementType> types,
+                                   std::optional<Device> device = std::nullopt);
+
+// Adds kernels of half types to those of float32 on the CPU: they convert the tensors that kernels of float64
+// show to be of the operator's element type. None where the author has given one.
+void add_half_types(std::vector<LibraryKernel>& kernels);
+
+void run(const LibraryKernel& kernel, Host& host, std::span<const Value> arguments,
+         std::span<const Result> results);
 
 // The element type of each tensor argument, undefined where absent; throws where a list mixes types.
 std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments);

@@ -268,7 +268,7 @@ class OrtCudaHost final : public CudaHost {
 // A node of a session: its attributes are read once, its inputs at each run.
 class Node {
  public:
-  Node(const OrtApi& api, const OrtKernelInfo* info, const LibraryOperator& op, const Kernel& kernel)
+  Node(const OrtApi& api, const OrtKernelInfo* info, const LibraryOperator& op, const LibraryKernel& kernel)
       : api_(api), op_(op), kernel_(kernel) {
     for (const SchemaArgument& argument : op.schema) {
       template_.push_back(argument.type.is_tensor() ? Value() : Attributes(api, info).read(op, argument));
@@ -305,7 +305,7 @@ class Node {
         ++output;
       }
     }
-    kernel_.run(host, arguments, results);
+    detail::run(kernel_, host, arguments, results);
   }
 
   void read_inputs(OrtKernelContext* context, std::vector<Value>& arguments,
@@ -355,19 +355,19 @@ class Node {
 
   const OrtApi& api_;
   const LibraryOperator& op_;
-  const Kernel& kernel_;
+  const LibraryKernel& kernel_;
   std::vector<Value> template_;  // all arguments; attributes are filled in
 };
 
 // --- What ONNX Runtime asks of an operator. ---
 
 struct CustomOp : OrtCustomOp {
-  CustomOp(const LibraryOperator& library_operator, const Kernel& its_kernel);
+  CustomOp(const LibraryOperator& library_operator, const LibraryKernel& its_kernel);
 
   static const CustomOp& of(const OrtCustomOp* op) { return *static_cast<const CustomOp*>(op); }
 
   const LibraryOperator& op;
-  const Kernel& kernel;
+  const LibraryKernel& kernel;
   std::string name;
   std::vector<SchemaType> inputs;
 };
@@ -377,7 +377,7 @@ OrtCustomOpInputOutputCharacteristic characteristic(SchemaType type) {
   return type.optional ? INPUT_OUTPUT_OPTIONAL : INPUT_OUTPUT_REQUIRED;
 }
 
-CustomOp::CustomOp(const LibraryOperator& library_operator, const Kernel& its_kernel)
+CustomOp::CustomOp(const LibraryOperator& library_operator, const LibraryKernel& its_kernel)
     : OrtCustomOp{}, op(library_operator), kernel(its_kernel), name(library_operator.schema.name) {
   for (const SchemaArgument& argument : op.schema) {
     if (argument.type.is_tensor()) inputs.push_back(argument.type);
@@ -427,7 +427,7 @@ const std::deque<CustomOp>& custom_ops() {
     auto* made = new std::deque<CustomOp>;
     for (const LibraryOperator& op : operators()) {
       if (op.backward_of >= 0) continue;
-      for (const Kernel& kernel : op.kernels) made->emplace_back(op, kernel);
+      for (const LibraryKernel& kernel : op.kernels) made->emplace_back(op, kernel);
     }
     return made;
   }();

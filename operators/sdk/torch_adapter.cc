@@ -184,7 +184,7 @@ class Call {
   void run(StableIValue* stack) {
     const Device device = place_.type == aoti_torch_device_type_cuda() ? Device::cuda : Device::cpu;
     const std::vector<ElementType> types = element_types(op_, values_);
-    const Kernel& kernel =
+    const LibraryKernel& kernel =
         has_data_ ? select_kernel(op_.kernels, types, device) : select_kernel(op_.kernels, types);
     const std::vector<std::vector<Shape>> shapes = infer_shapes(op_, with_shapes(values_));
 
@@ -202,10 +202,10 @@ class Call {
     }
     if (has_data_ && device == Device::cuda) {
       TorchCudaHost host(place_, outputs);
-      kernel.run(host, values_, results);
+      detail::run(kernel, host, values_, results);
     } else if (has_data_) {
       TorchContext context(place_, outputs);
-      kernel.run(context, values_, results);
+      detail::run(kernel, context, values_, results);
     }
     give(stack, outputs);
   }
