@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import opbridge
+from opbridge.capture.recorder import TraceWarning
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 FEW, MANY = torch.tensor([0.1, 0.9, 0.2, 0.3]), torch.tensor([0.7, 0.9, 0.6, 0.3, 0.8, 0.9])
@@ -33,8 +34,13 @@ def classes_found(x: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.one_hot((x * 10).long())
 
 
+def greatest_of_those_found(x: torch.Tensor) -> torch.Tensor:
+    found = x[x > 0.5]
+    return torch.cat([found.topk(min(3, found.shape[0]))[0], torch.zeros(max([found.shape[0], 2, 1]))])
+
+
 @CAPTURES
-@pytest.mark.parametrize("function", [where_alone, length, repeated, classes_found])
+@pytest.mark.parametrize("function", [where_alone, length, repeated, classes_found, greatest_of_those_found])
 def test_found_in_another_number(function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path) -> None:
     path = tmp_path / "model.onnx"
     opbridge.export(function, (FEW,), path, capture=capture)
@@ -100,3 +106,12 @@ def test_a_branch_on_what_a_run_finds_is_refused_in_a_few_lines(
         opbridge.export(Branch(), (torch.rand(4),), tmp_path / "model.onnx")
     assert len(str(error.value).splitlines()) < 8
     assert not capfd.readouterr().err
+
+
+def test_a_branch_on_a_found_size_is_told_of(tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        found = x[x > 0.5]
+        return found * 2 if found.shape[0] > 3 else found
+
+    with pytest.warns(TraceWarning, match=r"u0 > 3.* was read as False.*in function"):
+        opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture="trace")

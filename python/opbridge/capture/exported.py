@@ -14,7 +14,7 @@ from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.sizes import lengths_kept
+from opbridge.capture.sizes import sizes_kept_by_builtins
 from opbridge.capture.substitutes import as_it_is_or_substituted
 from opbridge.errors import Error, UnsupportedError
 
@@ -45,7 +45,7 @@ def _exported(
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
     oblivious = config.patch(backed_size_oblivious=size_oblivious)
-    with oblivious, economical_export(), lengths_kept(), warnings.catch_warnings():
+    with oblivious, economical_export(), sizes_kept_by_builtins(), warnings.catch_warnings():
         try:
             # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
             warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)

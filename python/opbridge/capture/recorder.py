@@ -33,6 +33,16 @@ class TraceWarning(UserWarning):
     """Something of this one run has become part of the captured program."""
 
 
+def warn_of_run(what: str) -> None:
+    frame = users_frame(sys._getframe(1)) or sys._getframe(1)
+    warnings.warn_explicit(
+        f"{what}, and the captured program always uses what it was in this run: {line_of_frame(frame)}",
+        TraceWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+    )
+
+
 class Recorder:
     """``call`` runs an operator, on real or on fake tensors, and makes a node of it.
 
@@ -88,7 +98,7 @@ class Recorder:
             value = self._run(function, args, kwargs)
             if isinstance(value, (bool, int, float, complex)):
                 if varies:
-                    self._warn(f"was read as the number {value}")
+                    warn_of_run(f"a tensor that depends on the inputs was read as the number {value}")
                 return value
             self._fresh.after(operator, value, viewed)
             results: list[Result] = []
@@ -130,7 +140,7 @@ class Recorder:
         """``tensor`` leaves torch by numpy() or tolist()."""
         known = self._known.get(id(tensor))
         if not self._inside and known is not None and known[0]() is tensor and known[2]:
-            self._warn("was read into Python")
+            warn_of_run("a tensor that depends on the inputs was read into Python")
 
     def finish(self, outputs: list[Any]) -> _core.Graph:
         for i, output in enumerate(outputs):
@@ -225,16 +235,6 @@ class Recorder:
                 line_of_frame(sys._getframe(1)),
             )
         return None
-
-    def _warn(self, what: str) -> None:
-        frame = users_frame(sys._getframe(1)) or sys._getframe(1)
-        warnings.warn_explicit(
-            f"a tensor that depends on the inputs {what}, and the captured program always uses what it was "
-            f"in this run: {line_of_frame(frame)}",
-            TraceWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-        )
 
     def _unique(self, stem: str) -> str:
         name = stem

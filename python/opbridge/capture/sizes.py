@@ -4,36 +4,64 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-from collections.abc import Iterator
+import functools
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from opbridge.capture.recorder import warn_of_run
+from opbridge.capture.source import is_users
 from opbridge.errors import UnsupportedError
 
 
 @contextlib.contextmanager
-def lengths_kept() -> Iterator[None]:
-    """``len`` of a fake tensor is its size, which may be a symbol; Python's own makes a number of it."""
-    original = builtins.len
+def sizes_kept_by_builtins() -> Iterator[None]:
+    """``len`` of a fake tensor is its size, which may be a symbol, and ``min`` and ``max`` of sizes are symbols too:
+    Python's own make a number of it, and choose by the example."""
+    names = ("len", "min", "max")
+    original = {name: getattr(builtins, name) for name in names}
 
     def length(value: Any) -> Any:
-        return value.shape[0] if type(value) is FakeTensor and value.dim() else original(value)
+        return value.shape[0] if type(value) is FakeTensor and value.dim() else original["len"](value)
 
-    builtins.len = length
+    def extremum(name: str, of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            values = args[0] if original["len"](args) == 1 and isinstance(args[0], (list, tuple)) else args
+            kinds = {type(value) for value in values}
+            if torch.SymInt in kinds and kinds <= {torch.SymInt, int} and not kwargs:
+                return functools.reduce(of_two, values)
+            return original[name](*args, **kwargs)
+
+        return call
+
+    kept = {"len": length, "min": extremum("min", torch.sym_min), "max": extremum("max", torch.sym_max)}
+    for name in names:
+        setattr(builtins, name, kept[name])
     try:
         yield
     finally:
-        builtins.len = original
+        for name in names:
+            setattr(builtins, name, original[name])
 
 
 @contextlib.contextmanager
 def data_dependent_sizes_kept() -> Iterator[None]:
-    """Refuses what needs a size that depends on data as a number: it would be that of the example."""
+    """Refuses what needs a size that depends on data as a number, which would be that of the example, and warns
+    where the model goes one way or another by such a size."""
     node: Any = SymNode
-    original = node.guard_int
+    original, original_bool = node.guard_int, node.guard_bool
+
+    def guard_bool(self: Any, file: str, line: int) -> Any:
+        result = original_bool(self, file, line)
+        asking = sys._getframe(3)  # beyond SymNode.bool_ and SymBool.__bool__
+        if free_unbacked_symbols(self.expr) and is_users(asking.f_code.co_filename):
+            warn_of_run(f"whether '{self.expr}', of a size that depends on data, was read as {result}")
+        return result
 
     def guard_int(self: Any, file: str, line: int) -> Any:
         if free_unbacked_symbols(self.expr):
@@ -43,8 +71,8 @@ def data_dependent_sizes_kept() -> Iterator[None]:
             )
         return original(self, file, line)
 
-    node.guard_int = guard_int
+    node.guard_int, node.guard_bool = guard_int, guard_bool
     try:
         yield
     finally:
-        node.guard_int = original
+        node.guard_int, node.guard_bool = original, original_bool
