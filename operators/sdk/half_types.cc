@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <deque>
 
 #include "library.h"
 
@@ -32,57 +31,62 @@ void convert(Context& context, const From* from, std::int64_t count, To* to) {
   });
 }
 
+// Calls f with the C++ type.
+template <class F>
+void with_type(ElementType half, F f) {
+  if (half == ElementType::float16) {
+    f(Half());
+  } else {
+    f(BFloat16());
+  }
+}
+
 // The call of a kernel of float32 with tensors of a half type.
 class WideContext final : public Context {
  public:
   WideContext(Context& host, const LibraryKernel& kernel) : host_(host), kernel_(kernel) {}
 
-  TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
-    return result(host_.allocate_output(output, kernel_.outputs[static_cast<std::size_t>(output)], dims),
-                  type);
+  TensorRef allocate_output(int output, ElementType, std::span<const std::int64_t> dims) override {
+    return written(host_.allocate_output(output, kernel_.outputs[static_cast<std::size_t>(output)], dims));
   }
 
   void run(std::span<const Value> arguments, std::span<const Result> results) {
     std::vector<Value> wide(arguments.begin(), arguments.end());
     for (Value& argument : wide) {
-      if (auto* tensor = std::get_if<TensorRef>(&argument)) read(*tensor);
-      if (auto* list = std::get_if<std::vector<TensorRef>>(&argument))
-        std::ranges::for_each(*list, [&](TensorRef& t) { read(t); });
+      if (auto* tensor = std::get_if<TensorRef>(&argument)) *tensor = read(*tensor);
+      if (auto* list = std::get_if<std::vector<TensorRef>>(&argument)) {
+        for (TensorRef& tensor : *list) tensor = read(tensor);
+      }
     }
-    std::vector<Result> wide_results;
-    for (std::size_t i = 0; i < results.size(); ++i) {
-      Result& each = wide_results.emplace_back();
-      for (const TensorRef& tensor : results[i]) each.push_back(result(tensor, kernel_.wide_outputs[i]));
+    std::vector<Result> wide_results(results.begin(), results.end());
+    for (Result& result : wide_results) {
+      for (TensorRef& tensor : result) tensor = written(tensor);
     }
     kernel_.run(*this, wide, wide_results);
     for (const auto& [from, to] : rounded_) {
-      if (kernel_.half == ElementType::float16) {
-        convert(host_, from.data(), size(to), static_cast<Half*>(to.data));
-      } else {
-        convert(host_, from.data(), size(to), static_cast<BFloat16*>(to.data));
-      }
+      with_type(kernel_.half, [&]<class T>(T) {
+        convert(host_, from.data(), static_cast<std::int64_t>(from.size()), static_cast<T*>(to.data));
+      });
     }
   }
 
  private:
-  static std::int64_t size(const TensorRef& tensor) { return TensorView<char>(nullptr, tensor.dims).size(); }
-
-  void read(TensorRef& tensor) {
-    if (tensor.type != kernel_.half) return;
-    const std::span<float> wide = host_.scratch<float>(size(tensor));
-    if (kernel_.half == ElementType::float16) {
-      convert(host_, static_cast<const Half*>(tensor.data), size(tensor), wide.data());
-    } else {
-      convert(host_, static_cast<const BFloat16*>(tensor.data), size(tensor), wide.data());
-    }
-    tensor = {ElementType::float32, wide.data(), tensor.dims};
+  std::span<float> room_for(const TensorRef& tensor) {
+    return host_.scratch<float>(TensorView<char>(nullptr, tensor.dims).size());
   }
 
-  // What the kernel writes to, as `type`, instead of `tensor`.
-  TensorRef result(const TensorRef& tensor, ElementType type) {
-    if (tensor.type == type) return tensor;
-    const std::span<float> wide = host_.scratch<float>(size(tensor));
-    rounded_.emplace_back(wide, tensor);
+  // What the kernel is given instead of `tensor` to read, and to write.
+  TensorRef read(const TensorRef& tensor) {
+    if (tensor.type != kernel_.half) return tensor;
+    const std::span<float> wide = room_for(tensor);
+    with_type(kernel_.half, [&]<class T>(T) {
+      convert(host_, static_cast<const T*>(tensor.data), static_cast<std::int64_t>(wide.size()), wide.data());
+    });
+    return {ElementType::float32, wide.data(), tensor.dims};
+  }
+  TensorRef written(const TensorRef& tensor) {
+    if (tensor.type != kernel_.half) return tensor;
+    const std::span<float> wide = rounded_.emplace_back(room_for(tensor), tensor).first;
     return {ElementType::float32, wide.data(), tensor.dims};
   }
 
@@ -95,24 +99,23 @@ class WideContext final : public Context {
 
   Context& host_;
   const LibraryKernel& kernel_;
-  std::deque<std::pair<std::span<float>, TensorRef>> rounded_;
+  std::vector<std::pair<std::span<float>, TensorRef>> rounded_;  // in the end, from the one to the other
 };
 
 }  // namespace
 
-void add_half_types(std::vector<LibraryKernel>& kernels) {
-  const std::vector<LibraryKernel> given = kernels;
-  for (const LibraryKernel& kernel : given) {
-    for (const LibraryKernel& twin : given) {
+std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given) {
+  std::vector<LibraryKernel> kernels;
+  for (const Kernel& kernel : given) kernels.push_back({kernel});
+  for (const Kernel& kernel : given) {
+    for (const Kernel& twin : given) {
       if (kernel.device != Device::cpu || twin.device != Device::cpu) continue;
       const std::vector<bool> inputs = places_of_type(kernel.inputs, twin.inputs);
       const std::vector<bool> outputs = places_of_type(kernel.outputs, twin.outputs);
       if (std::ranges::find(inputs, true) == inputs.end() || outputs.size() != kernel.outputs.size())
         continue;
       for (const ElementType half : {ElementType::float16, ElementType::bfloat16}) {
-        LibraryKernel made = kernel;
-        made.half = half;
-        made.wide_outputs = kernel.outputs;
+        LibraryKernel made{kernel, half};
         made.inputs = replaced(kernel.inputs, inputs, half);
         made.outputs = replaced(kernel.outputs, outputs, half);
         if (std::ranges::find(kernels, made.inputs, &LibraryKernel::inputs) == kernels.end())
@@ -120,6 +123,7 @@ void add_half_types(std::vector<LibraryKernel>& kernels) {
       }
     }
   }
+  return kernels;
 }
 
 void run(const LibraryKernel& kernel, Host& host, std::span<const Value> arguments,

@@ -33,13 +33,6 @@ void add(LibraryOperator op) {
   }
 }
 
-std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given) {
-  std::vector<LibraryKernel> kernels;
-  for (const Kernel& kernel : given) kernels.push_back({kernel});
-  add_half_types(kernels);
-  return kernels;
-}
-
 std::string type_text(const SchemaType& type) {
   static constexpr std::string_view names[] = {"Tensor", "int", "SymInt", "float", "bool", "str"};
   return std::string(names[static_cast<std::size_t>(type.kind)]) + (type.list ? "[]" : "") +

@@ -11,10 +11,10 @@
 
 namespace opbridge::op::detail {
 
-// Of the author, or made of one of float32 for a half type.
+// Of the author, or made of one of float32 for a half type, which `half` then is: `Kernel::run` knows float32
+// in its place.
 struct LibraryKernel : Kernel {
   ElementType half = ElementType::undefined;
-  std::vector<ElementType> wide_outputs = {};  // of a kernel for a half type: what `run` writes
 };
 
 struct LibraryOperator {
@@ -43,9 +43,10 @@ const LibraryKernel& select_kernel(const std::vector<LibraryKernel>& kernels,
                                    std::span<const ElementType> types,
                                    std::optional<Device> device = std::nullopt);
 
-// Adds kernels of half types to those of float32 on the CPU: they convert the tensors that kernels of float64
-// show to be of the operator's element type. None where the author has given one.
-void add_half_types(std::vector<LibraryKernel>& kernels);
+// The author's kernels, and after them those of half types made of those of float32 on the CPU: they convert
+// the tensors that kernels of float64 show to be of the operator's element type. None where the author has
+// given one.
+std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given);
 
 void run(const LibraryKernel& kernel, Host& host, std::span<const Value> arguments,
          std::span<const Result> results);

@@ -108,10 +108,10 @@ Complex vander(const Call& call) {
   }
   if (re.empty())
     return {filled(g, *g.result().dims, 0, call.type), filled(g, *g.result().dims, 0, call.type)};
-  const auto joined = [&](const std::vector<Value>& parts) {
+  const auto stacked = [&](const std::vector<Value>& parts) {
     return g.cast(g.reshape(g.concat(parts, -1), *g.result().dims), call.type);
   };
-  return {joined(re), joined(im)};
+  return {stacked(re), stacked(im)};
 }
 
 // b + log(1 + exp(a - b)), b the one of greater real part: the angle is not taken back into (-pi, pi].

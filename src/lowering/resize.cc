@@ -107,10 +107,12 @@ std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std
                                          const AxisWeights& weights_of) {
   const bool fixed_point = input.element_type() == ElementType::uint8;
   const ElementType type = fixed_point ? ElementType::float64 : kernel_type(input.element_type());
+  const auto is_static = [](const Dim& dim) { return dim.is_static(); };
+  if (!std::ranges::all_of(size, is_static) || !is_static(input.dim(2)) || !is_static(input.dim(3)))
+    return std::nullopt;
   Value x = g.cast(input, type);
   for (const size_t i : {1, 0}) {
     const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
-    if (!from.is_static() || !to.is_static()) return std::nullopt;
     if (from == to) continue;  // whatever the scale factor is
     std::vector<double> weights =
         weights_of(from.value(), to.value(), scales ? std::optional(scales->at(i)) : std::nullopt);
@@ -223,8 +225,7 @@ Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::
   if (beyond_onnx)
     g.refuse(
         "antialiasing of uint8, with align_corners, with both a size and scale factors, or below opset 18 "
-        "needs "
-        "an image of constant size");
+        "needs an image of constant size");
   return resize(g, input, size, scales, {cubic ? "cubic" : "linear", "half_pixel", {}, -0.5, true});
 }
 

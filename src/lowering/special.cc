@@ -10,6 +10,7 @@
 
 #include "lowering/add.h"
 #include "lowering/kernel.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 
@@ -78,12 +79,12 @@ Value ldexp(GraphBuilder& g, Value x, Value exponent) {
 
 // Whether an element is greater than 0: for a loop that goes on until none is.
 Value any_positive(GraphBuilder& g, Value x) {
-  Value there = g.cast(g.op("Greater", x, g.scalar_like(x, 0)), ElementType::int32);
-  // A zero beside it, for a tensor without elements.
+  Value there = g.op("Greater", x, g.scalar_like(x, 0));
+  // One that is not beside it, for a tensor without elements.
   Value flat =
-      g.concat({g.reshape(there, {Dim(-1)}), g.constant(ir::Weight::of<int32_t>(std::array{0}, {1}))}, 0);
-  flat.get()->type = ir::TensorType{ElementType::int32, std::vector<Dim>{Dim::symbol("flat")}};
-  return g.cast(g.reduce("ReduceMax", flat, {0}, false), ElementType::boolean);
+      g.concat({g.reshape(there, {Dim(-1)}), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
+  flat.get()->type = ir::TensorType{ElementType::boolean, std::vector<Dim>{Dim::symbol("flat")}};
+  return any_along(g, flat, std::vector<int64_t>{0}, false);
 }
 
 // Euclid's algorithm on all elements at once, as long as one of them has a remainder.

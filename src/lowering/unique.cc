@@ -3,6 +3,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -35,14 +36,14 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value compared = operand(g, x, x.element_type());
   Value later = g.slice(compared, axis, 1, std::numeric_limits<int64_t>::max());
   Value equal = g.op("Equal", later, g.slice(compared, axis, 0, -1));
-  Value differs = g.cast(g.op("Not", equal), ElementType::int32);
+  Value differs = g.op("Not", equal);
   std::vector<int64_t> others;
   for (int64_t other = 0; other < x.rank(); ++other) {
     if (other != axis) others.push_back(other);
   }
-  if (!others.empty()) differs = g.reduce("ReduceMax", differs, others, false);
-  Value begins = g.concat({g.constant(ir::Weight::of<int32_t>(std::vector{1}, {1})), differs}, 0);
-  Value values = g.op("Compress", x, g.cast(begins, ElementType::boolean), attr("axis", axis));
+  if (!others.empty()) differs = any_along(g, differs, others, false);
+  Value begins = g.concat({filled(g, std::vector{Dim(1)}, 1, ElementType::boolean), differs}, 0);
+  Value values = g.op("Compress", x, begins, attr("axis", axis));
   Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
   Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
   if (!dim) inverse = g.reshape(inverse, self.dims());

@@ -171,25 +171,26 @@ std::optional<ir::Weight> matmul(const ir::Weight& a, const ir::Weight& b) {
   const auto batch = broadcast_dims({batch_a, batch_b});
   const auto strides_a = broadcast_strides(batch_a, batch), strides_b = broadcast_strides(batch_b, batch);
   std::vector<int64_t> dims = batch;
-  dims.insert(dims.end(), {rows, columns});
+  for (const int64_t dim : {rows, columns}) dims.push_back(dim);
   if (!strides_a || !strides_b || !NewWeight::fits(ElementType::float32, dims)) return std::nullopt;
   if (terms > 0 && count_of(dims) > most_products / terms) return std::nullopt;
   NewWeight result(ElementType::float32, dims);
-  auto* const out = reinterpret_cast<float*>(result.bytes.data());
+  auto* out = reinterpret_cast<float*>(result.bytes.data());
   std::vector<const float*> left, right;
   for_each_offset(batch, *strides_a, 0,
                   [&](int64_t, int64_t i) { left.push_back(a.as<float>().data() + i * rows * terms); });
   for_each_offset(batch, *strides_b, 0,
                   [&](int64_t, int64_t i) { right.push_back(b.as<float>().data() + i * terms * columns); });
   std::vector<double> sums(static_cast<size_t>(columns));
-  for (size_t row = 0; row < left.size() * static_cast<size_t>(rows); ++row) {
-    const size_t matrix = row / static_cast<size_t>(rows);
-    const float* const x = left[matrix] + static_cast<int64_t>(row % static_cast<size_t>(rows)) * terms;
-    std::ranges::fill(sums, 0);
-    for (int64_t k = 0; k < terms; ++k) {
-      for (int64_t j = 0; j < columns; ++j) sums[j] += double(x[k]) * right[matrix][k * columns + j];
+  for (size_t matrix = 0; matrix < left.size(); ++matrix) {
+    const float *x = left[matrix], *const y = right[matrix];
+    for (int64_t row = 0; row < rows; ++row, x += terms) {
+      std::ranges::fill(sums, 0);
+      for (int64_t k = 0; k < terms; ++k) {
+        for (int64_t j = 0; j < columns; ++j) sums[j] += static_cast<double>(x[k]) * y[k * columns + j];
+      }
+      out = std::ranges::copy(sums, out).out;
     }
-    std::ranges::copy(sums, out + static_cast<int64_t>(row) * columns);
   }
   return std::move(result).finish();
 }
