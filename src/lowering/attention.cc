@@ -73,13 +73,15 @@ Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
     Value greatest = g.reduce("ReduceMax", mask, {-1}, true);
     shown = g.op("Not", g.op("Equal", greatest, g.scalar(-INFINITY, mask.element_type())));
   }
-  return g.op("Where", shown, result, g.scalar(0.0, result.element_type()));
+  // ONNX Runtime is slow to broadcast the condition; the layers that share a mask share what it becomes.
+  return g.op("Where", g.expand(shown, result.dims()), result, g.scalar(0.0, result.element_type()));
 }
 
-// Whether Attention (opset 23) can say it in ONNX Runtime, whose kernel takes neither bfloat16 nor empty dims
-// and does not broadcast.
+// Whether Attention (opset 23) can say it in ONNX Runtime, whose kernel takes neither bfloat16 nor empty
+// dims, does not broadcast, and scales in float32.
 bool has_operator(GraphBuilder& g, Value query, Value key, Value value) {
-  if (g.opset() < 23 || query.element_type() == ElementType::bfloat16) return false;
+  const ElementType type = query.element_type();
+  if (g.opset() < 23 || (type != ElementType::float32 && type != ElementType::float16)) return false;
   for (Value tensor : {query, key, value}) {
     if (tensor.rank() != 4 || tensor.dim(0) != query.dim(0)) return false;
     if (std::ranges::find(tensor.dims(), Dim(0)) != tensor.dims().end()) return false;
@@ -101,7 +103,11 @@ Value attention_operator(GraphBuilder& g, Value query, Value key, Value value, s
   }
   if (is_causal) operands.push_back(attr("is_causal", 1));
   if (scale) operands.push_back(attr("scale", *scale));
-  return g.op_list("Attention", 1, std::move(operands)).front();
+  Value result = g.op_list("Attention", 1, std::move(operands)).front();
+  std::vector<Dim> dims = query.dims();
+  dims.back() = value.dim(-1);
+  result.get()->type = ir::TensorType{query.element_type(), std::move(dims)};
+  return result;
 }
 
 // softmax(scores) @ value.

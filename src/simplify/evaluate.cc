@@ -161,6 +161,26 @@ std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) 
   return std::nullopt;
 }
 
+// ReduceMax of bool: whether any along the axes is true.
+std::optional<ir::Weight> any(const ir::Node& node, const ir::Weight& input, std::vector<int64_t> axes) {
+  const auto rank = static_cast<int64_t>(input.dims.size());
+  std::vector<int64_t> kept = input.dims, dims;
+  for (int64_t& axis : axes) {
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank || input.dims[axis] == 0) return std::nullopt;
+    kept[axis] = 1;
+  }
+  const bool keepdims = int_attribute(node, "keepdims", 1) != 0;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (keepdims || std::ranges::find(axes, axis) == axes.end()) dims.push_back(kept[axis]);
+  }
+  NewWeight result(ElementType::boolean, kept);
+  for_each_offset(input.dims, *broadcast_strides(kept, input.dims), 0,
+                  [&](int64_t i, int64_t offset) { result.bytes[offset] |= input.bytes[i]; });
+  result.dims = std::move(dims);
+  return std::move(result).finish();
+}
+
 // (batch…, rows, terms) by (batch…, terms, columns) of float32, where that is little work.
 std::optional<ir::Weight> matmul(const ir::Weight& a, const ir::Weight& b) {
   constexpr int64_t most_products = int64_t{1} << 24;
@@ -243,6 +263,10 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
   if (node.op == "Cast") return cast(node, *inputs[0]);
   if (node.op == "Range" && inputs.size() == 3) return range(inputs);
   if (node.op == "Not" && type == ElementType::boolean) return logical_not(*inputs[0]);
+  if (node.op == "ReduceMax" && type == ElementType::boolean) {
+    const std::optional<std::vector<int64_t>> axes = ints_of(inputs, 1);
+    return axes && !axes->empty() ? any(node, *inputs[0], *axes) : std::nullopt;
+  }
   if (node.op == "Where" && inputs.size() == 3) return where(*inputs[0], *inputs[1], *inputs[2]);
   if (node.op == "MatMul" && type == ElementType::float32 && inputs[1]->element_type == type)
     return matmul(*inputs[0], *inputs[1]);

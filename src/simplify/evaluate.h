@@ -19,6 +19,11 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, std::span<const ir::Wei
 // Those that only move elements: Reshape, Slice, Concat, Gather, Transpose, Expand, ….
 std::optional<ir::Weight> evaluate_movement(const ir::Node& node, std::span<const ir::Weight* const> inputs);
 
+// An input of int64; missing where it is none.
+std::optional<std::vector<int64_t>> ints_of(std::span<const ir::Weight* const> inputs, size_t index);
+
+int64_t int_attribute(const ir::Node& node, std::string_view name, int64_t otherwise);
+
 // The greatest constant that evaluation makes.
 inline constexpr size_t largest_folded_bytes = size_t{1} << 21;
 
@@ -43,7 +48,8 @@ template <class Visit>
 void for_each_offset(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t start,
                      Visit visit) {
   const int64_t count = count_of(dims);
-  std::vector<int64_t> index(dims.size(), 0);
+  std::vector<int64_t> index;
+  index.resize(dims.size());
   int64_t offset = start;
   for (int64_t i = 0; i < count; ++i) {
     visit(i, offset);

@@ -10,19 +10,6 @@ namespace {
 using Inputs = std::span<const ir::Weight* const>;
 using Dims = std::vector<int64_t>;
 
-std::optional<Dims> ints_of(Inputs inputs, size_t index) {
-  if (index >= inputs.size() || !inputs[index] || inputs[index]->element_type != ElementType::int64)
-    return std::nullopt;
-  const std::span<const int64_t> values = inputs[index]->as<int64_t>();
-  return Dims(values.begin(), values.end());
-}
-
-int64_t int_attribute(const ir::Node& node, std::string_view name, int64_t otherwise) {
-  const ir::AttributeValue* value = node.find(name);
-  const int64_t* number = value ? std::get_if<int64_t>(value) : nullptr;
-  return number ? *number : otherwise;
-}
-
 // `source` read with `strides` from element `start` on, in the shape `dims`.
 std::optional<ir::Weight> view_copy(const ir::Weight& source, Dims dims, std::span<const int64_t> strides,
                                     int64_t start) {
@@ -226,6 +213,19 @@ std::optional<ir::Weight> constant_of_shape(const ir::Node& node, Inputs inputs)
 }
 
 }  // namespace
+
+std::optional<Dims> ints_of(Inputs inputs, size_t index) {
+  if (index >= inputs.size() || !inputs[index] || inputs[index]->element_type != ElementType::int64)
+    return std::nullopt;
+  const std::span<const int64_t> values = inputs[index]->as<int64_t>();
+  return Dims(values.begin(), values.end());
+}
+
+int64_t int_attribute(const ir::Node& node, std::string_view name, int64_t otherwise) {
+  const ir::AttributeValue* value = node.find(name);
+  const int64_t* number = value ? std::get_if<int64_t>(value) : nullptr;
+  return number ? *number : otherwise;
+}
 
 NewWeight::NewWeight(ElementType type, std::vector<int64_t> shape)
     : element_type(type),

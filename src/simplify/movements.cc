@@ -4,7 +4,6 @@
 #include <numeric>
 #include <ranges>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "simplify/passes.h"
 #include "simplify/uses.h"
@@ -57,15 +56,8 @@ bool moves_ones_alone(const Dims& from, const Permutation& permutation) {
 
 class Chains {
  public:
-  explicit Chains(ir::Graph& graph) : graph_(graph), uses_(count_uses(graph)) {
-    for (const auto* values : {&graph.initializers, &graph.inputs}) {
-      for (const ir::Value* value : *values) names_.insert(value->name);
-    }
-    ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
-      for (const ir::Value* output : node.outputs) names_.insert(output->name);
-      outputs_.insert(owner.outputs.begin(), owner.outputs.end());
-    });
-  }
+  explicit Chains(ir::Graph& graph)
+      : graph_(graph), uses_(count_uses(graph)), outputs_(all_outputs(graph)), names_(graph) {}
 
   bool shorten() {
     const auto replace = [&](ir::Value*& value) {
@@ -213,7 +205,7 @@ class Chains {
     node.attributes.clear();
     node.inputs.resize(2);
     node.inputs[1] =
-        graph_.add_initializer(unused_name(node.outputs[0]->name + ":shape"),
+        graph_.add_initializer(names_.unused(node.outputs[0]->name + ":shape"),
                                ir::Weight::of<int64_t>(*shape, {static_cast<int64_t>(shape->size())}));
     take_over(node, source);
     return true;
@@ -236,15 +228,10 @@ class Chains {
   // Higher than it is where a use has gone.
   bool used_once(const ir::Value* value) const { return uses_.at(value) == 1; }
 
-  std::string unused_name(std::string name) {
-    while (!names_.insert(name).second) name += "_";
-    return name;
-  }
-
   ir::Graph& graph_;
   Uses uses_;
-  std::unordered_set<const ir::Value*> outputs_;  // of the graph and its subgraphs
-  std::unordered_set<std::string> names_;
+  std::unordered_set<const ir::Value*> outputs_;
+  Names names_;
   std::unordered_map<const ir::Value*, ir::Value*> replaced_;
   bool changed_ = false;
 };

@@ -12,6 +12,9 @@ bool remove_dead_code(ir::Graph& graph);
 // Nodes whose inputs are all small constants become constants; so does the Shape of what has known sizes.
 bool fold_constants(ir::Graph& graph);
 
+// x + 0, x * 1, Where of a constant condition, and the like become x.
+bool remove_identities(ir::Graph& graph);
+
 // Nodes that compute the same from the same become one, and so do equal small constants.
 bool merge_common_subexpressions(ir::Graph& graph);
 
@@ -20,6 +23,9 @@ bool shorten_movements(ir::Graph& graph);
 
 // x * (1 / y) becomes x / y, as the runtime wants to see it where it fuses an RMS normalization.
 bool divide_by_reciprocals(ir::Graph& graph);
+
+// A scalar of float64 by which a MatMul is scaled becomes a vector, lest the runtime round it.
+bool spread_float64_scales(ir::Graph& graph);
 
 // A normalization with constant statistics goes into the weights of the convolution before it, which become
 // copies: up to a limit.

@@ -6,9 +6,11 @@ namespace opbridge {
 void simplify(ir::Graph& graph, int) {
   remove_dead_code(graph);
   fold_constants(graph);
+  remove_identities(graph);
   shorten_movements(graph);
   divide_by_reciprocals(graph);
   fold_batch_normalization(graph);
+  spread_float64_scales(graph);
   merge_common_subexpressions(graph);
   remove_dead_code(graph);
 }

@@ -1,7 +1,5 @@
 #include "simplify/uses.h"
 
-#include <unordered_set>
-
 namespace opbridge {
 
 Uses count_uses(ir::Graph& graph) {
@@ -17,6 +15,28 @@ Uses count_uses(ir::Graph& graph) {
     add_outputs(owner);
   });
   return uses;
+}
+
+std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph) {
+  std::unordered_set<const ir::Value*> outputs(graph.outputs.begin(), graph.outputs.end());
+  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node&) {
+    outputs.insert(owner.outputs.begin(), owner.outputs.end());
+  });
+  return outputs;
+}
+
+Names::Names(ir::Graph& graph) {
+  for (const auto* values : {&graph.initializers, &graph.inputs}) {
+    for (const ir::Value* value : *values) taken_.insert(value->name);
+  }
+  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) {
+    for (const ir::Value* output : node.outputs) taken_.insert(output->name);
+  });
+}
+
+std::string Names::unused(std::string name) {
+  while (!taken_.insert(name).second) name += "_";
+  return name;
 }
 
 }  // namespace opbridge

@@ -14,6 +14,7 @@ import warnings
 import zlib
 from typing import Any
 
+import onnx
 import onnxruntime
 import torch
 
@@ -35,7 +36,7 @@ def main() -> int:
     records = measure(wanted, options)
     report.print_summary(records, list(wanted))
     if options.coverage:
-        options.coverage.write_text(report.coverage(records, list(wanted), _what(options)))
+        options.coverage.write_text(report.coverage(_what(options), records, _beside(options), list(wanted)))
     if options.write_passing:
         lines = (f"{op}\t{dtype}\n" for op, dtype in sorted(report.passing(records)))
         PASSING.write_text(f"torch {_torch_version()}\n" + "".join(lines))
@@ -45,6 +46,33 @@ def main() -> int:
             print(f"{op} of {dtype} does not pass any more")
         return 1 if missed else 0
     return 1 if any(record["result"] == WRONG and record["exporter"] in CAPTURES for record in records) else 0
+
+
+def _beside(options: argparse.Namespace) -> report.Rows:
+    """Three samples of one element type of each operator: at other opsets, and by torch's own exporters."""
+    quick = argparse.Namespace(**vars(options) | {"quick": True, "three": True})
+    wanted = _chosen(quick)
+    by_opset: report.Rows = {}
+    quick.exporters = "export"
+    for quick.opset in (13, 17, _newest_opset()):
+        by_opset |= report.rows(measure(wanted, quick), f", opset {quick.opset}")
+    quick.opset, quick.exporters = options.opset, ",".join(EXPORTERS)
+    return report.rows(measure(wanted, quick)) | by_opset
+
+
+def _newest_opset() -> int:
+    """Of those that the installed ONNX Runtime loads."""
+    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
+    graph = onnx.helper.make_graph([], "nothing", [value], [value])
+    for opset in range(onnx.defs.onnx_opset_version(), 13, -1):
+        imports = [onnx.helper.make_opsetid("", opset)]
+        model = onnx.helper.make_model_gen_version(graph, opset_imports=imports)
+        try:
+            onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+            return opset
+        except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
+            continue
+    sys.exit("ONNX Runtime loads no model")
 
 
 def _torch_version() -> str:
@@ -98,7 +126,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
     parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
-    parser.add_argument("--coverage", type=pathlib.Path, metavar="FILE", help="write the table of operators")
+    parser.add_argument(
+        "--coverage",
+        type=pathlib.Path,
+        metavar="FILE",
+        help="write the page of operators, with a quick pass at other opsets and by torch's own exporters",
+    )
     parser.add_argument("--expect", action="store_true", help=f"run {PASSING.name} alone, and fail unless all pass")
     parser.add_argument("--write-passing", action="store_true", help=f"write {PASSING.name}")
     options = parser.parse_args()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from conformance.case import (
@@ -23,6 +23,7 @@ from conformance.case import (
 )
 
 Record = dict[str, Any]
+Rows = dict[str, list[Record]]
 
 # Of an operator's samples the worst result is the operator's.
 _WORST_FIRST = (WRONG, CRASH, RUNTIME_FAILURE, ERROR, REFUSED, ROUNDING, PASS)
@@ -101,11 +102,18 @@ def passing(records: Iterable[Record]) -> set[tuple[str, str]]:
     return {(record["op"], record["dtype"]) for record in records} - failed
 
 
-def coverage(records: Sequence[Record], names: Sequence[str], what: str) -> str:
-    """The page docs/coverage.md."""
-    results = _results(records)
-    exporters = [exporter for exporter in (*CAPTURES, *PEERS) if any(r["exporter"] == exporter for r in records)]
-    heading = ["| | " + " | ".join(RESULTS) + " |", "|---|" + "---:|" * len(RESULTS)]
+def rows(records: Iterable[Record], suffix: str = "") -> Rows:
+    """The records by exporter, under the name that a table has for it."""
+    rows: Rows = {}
+    for record in records:
+        rows.setdefault(_NAMES[record["exporter"]] + suffix, []).append(record)
+    return rows
+
+
+def coverage(what: str, records: Sequence[Record], beside: Rows, names: Sequence[str]) -> str:
+    """The page docs/coverage.md: of ``what``, the ``records``; of three samples each, those of ``beside``."""
+    made = {name: _made_of(name, records) for name in names}
+    counts = collections.Counter(made.values())
     lines = [
         "# Operators",
         "",
@@ -118,20 +126,24 @@ def coverage(records: Sequence[Record], names: Sequence[str], what: str) -> str:
         "",
         "An operator has the worst result among its samples: `pass` means that all of them agree.",
         "",
-        *heading,
-    ]
-    for exporter, totals in operator_totals(records).items():
-        lines.append(f"| {_NAMES[exporter]} | " + " | ".join(str(totals[result]) for result in RESULTS) + " |")
-    lines += ["", "The same by cases:", "", *heading]
-    for exporter, totals in case_totals(records).items():
-        lines.append(f"| {_NAMES[exporter]} | " + " | ".join(str(totals[result]) for result in RESULTS) + " |")
-    made = {name: _made_of(name, records) for name in names}
-    counts = collections.Counter(made.values())
-    lines += [
+        *_table(operator_totals, rows(records)),
+        "",
+        "The same by cases:",
+        "",
+        *_table(case_totals, rows(records)),
         "",
         "What the operators become: " + ", ".join(f"{counts[kind]} {kind}" for kind in (*_KINDS, REFUSED)) + ".",
+        "",
+        "Beside torch's own exporters, and at other opsets, by three samples of one element type of each operator:",
+        "",
+        *_table(operator_totals, beside),
+        "",
+        "Of each operator; by torch's own exporters, three samples:",
+        "",
     ]
-    lines += ["", "| operator | becomes | passing cases | " + " | ".join(exporters) + " |"]
+    results = _results(records) | _results(r for row in beside.values() for r in row if r["exporter"] in PEERS)
+    exporters = [exporter for exporter in (*CAPTURES, *PEERS) if any(key[0] == exporter for key in results)]
+    lines.append("| operator | becomes | passing cases | " + " | ".join(exporters) + " |")
     lines.append("|---|---|---:|" + "---|" * len(exporters))
     for name in sorted(names):
         cases = [r for r in records if r["op"] == name and r["exporter"] in CAPTURES]
@@ -139,6 +151,14 @@ def coverage(records: Sequence[Record], names: Sequence[str], what: str) -> str:
         row = [results.get((exporter, name), "") for exporter in exporters]
         lines.append(f"| {name} | {made[name]} | {passing} | " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _table(count: Callable[[Iterable[Record]], dict[str, collections.Counter[str]]], rows: Rows) -> list[str]:
+    lines = ["| | " + " | ".join(RESULTS) + " |", "|---|" + "---:|" * len(RESULTS)]
+    for name, records in rows.items():
+        totals = sum(count(records).values(), collections.Counter())
+        lines.append(f"| {name} | " + " | ".join(str(totals[result]) for result in RESULTS) + " |")
+    return lines
 
 
 _KINDS = (STANDARD, FUNCTION, KERNEL)

@@ -182,3 +182,46 @@ def test_products_and_sines_of_small_constants_are_folded(tmp_path: pathlib.Path
 
     torch.manual_seed(0)
     assert operators(Model(), torch.randn(2, 5, 3, 6), tmp_path).count("MatMul") == 1
+
+
+def test_neutral_scalars_and_constant_choices_go(tmp_path: pathlib.Path) -> None:
+    class Model(nn.Module):
+        def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+            super().__init__()
+            self.function = function
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.function(x.abs()).neg()
+
+    causal, nothing = torch.ones(3, 3, dtype=torch.bool).tril(), torch.zeros(3, 3, dtype=torch.bool)
+    for function, expected in [
+        (lambda x: ((0 + x) - 0) * 1 / torch.tensor(1.0), []),
+        (lambda x: torch.where(torch.ones(1, 3, dtype=torch.bool), x, 7.0), []),
+        (lambda x: torch.where(nothing, 7.0, x), []),
+        (lambda x: torch.where(torch.ones(2, 1, 1, dtype=torch.bool), x, 7.0), ["Where"]),  # broadcast
+        (lambda x: torch.where(causal, x, 7.0), ["Where"]),
+        (lambda x: 1 - x, ["Sub"]),
+        (lambda x: 1 / x, ["Reciprocal"]),
+        (lambda x: x[0] + torch.zeros(2, 1, 1), ["Gather", "Add"]),
+        (lambda x: x + torch.zeros(3), ["Add"]),  # a trained one would not be 0
+        # no row of this mask is without a key
+        (
+            lambda x: nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=causal),
+            ["Transpose", "Mul", "MatMul", "Add", "Softmax", "MatMul"],
+        ),
+    ]:
+        made = operators(Model(function), torch.rand(3, 3), tmp_path)
+        assert made == ["Abs", *expected, "Neg"], expected
+
+
+@pytest.mark.parametrize("opset", [21, 23])
+def test_scaled_products_of_float64_keep_their_precision(opset: int) -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 2, 3, 7, 8, dtype=torch.float64)
+    products = {
+        "attention": lambda x, y: nn.functional.scaled_dot_product_attention(x, y, y),
+        "operand": lambda x, y: (x * 0.1) @ y.mT,
+        "transposed": lambda x, y: x @ (y / 3).mT,
+        "result": lambda x, y: (x @ y.mT).mT * 0.7,
+    }
+    check(products, x, y, opset=opset, rtol=0, atol=1e-13)

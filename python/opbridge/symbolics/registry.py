@@ -62,10 +62,11 @@ def unregister_custom_op_symbolic(name: str, opset: int) -> None:
 def registry_for(program: Program, opset: int) -> _core.Registry:
     """A copy for the export of one program, with what was registered through torch.onnx and with the program's own."""
     merged = copy.copy(registry())
-    registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
-    for key, since, function in _registered_through_torch():
-        if (key, since) not in registered:
-            merged.add(key, since, False, adapt(function), _label(function))
+    if through_torch := list(_registered_through_torch()):
+        registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
+        for key, since, function in through_torch:
+            if (key, since) not in registered:
+                merged.add(key, since, False, adapt(function), _label(function))
     for library in loaded_torch_libraries():
         merged.add_operators(library)
     for key, label, callback in autograd_callbacks(program):

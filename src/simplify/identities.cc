@@ -1,0 +1,57 @@
+// Nodes that give one of their inputs back.
+#include <algorithm>
+#include <unordered_map>
+
+#include "simplify/passes.h"
+#include "simplify/uses.h"
+#include "symbolic/constants.h"
+
+namespace opbridge {
+namespace {
+
+bool is_filled_with(const ir::Weight& weight, double number) {
+  const std::optional<ir::Weight> converted = convert_weight(weight, ElementType::float64);
+  return converted &&
+         std::ranges::all_of(converted->as<double>(), [&](double each) { return each == number; });
+}
+
+// The input that `node` gives back, whatever its elements are; null where it does not. In x + 0, -0 becomes 0
+// in PyTorch; ONNX Runtime leaves the addition out as well.
+ir::Value* source_of(const ir::Node& node) {
+  const auto& inputs = node.inputs;
+  if (node.op == "Where" && inputs[0]->weight) {
+    if (is_filled_with(*inputs[0]->weight, 1)) return inputs[1];
+    return is_filled_with(*inputs[0]->weight, 0) ? inputs[2] : nullptr;
+  }
+  const bool sum = node.op == "Add" || node.op == "Sub", product = node.op == "Mul" || node.op == "Div";
+  if (!sum && !product) return nullptr;
+  // Not a whole tensor: that of a trained model would not be neutral, and the runtime fuses with it.
+  const auto is_neutral = [&](const ir::Value* value) {
+    return value->weight && value->weight->element_count() == 1 && is_filled_with(*value->weight, product);
+  };
+  if (is_neutral(inputs[1])) return inputs[0];
+  const bool commutes = node.op == "Add" || node.op == "Mul";
+  return commutes && is_neutral(inputs[0]) ? inputs[1] : nullptr;
+}
+
+}  // namespace
+
+bool remove_identities(ir::Graph& graph) {
+  const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
+  std::unordered_map<const ir::Value*, ir::Value*> replaced;
+  const auto replace = [&](ir::Value*& value) {
+    if (const auto found = replaced.find(value); found != replaced.end()) value = found->second;
+  };
+  for (ir::Node* node : graph.nodes) {
+    node->for_each_use(replace);
+    ir::Value* source = source_of(*node);
+    // Broadcast, it is another.
+    if (source && source->type == node->outputs[0]->type && !outputs.contains(node->outputs[0]))
+      replaced[node->outputs[0]] = source;
+  }
+  if (replaced.empty()) return false;
+  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) { node.for_each_use(replace); });
+  return true;
+}
+
+}  // namespace opbridge
