@@ -35,8 +35,9 @@ OPBRIDGE_OPERATOR(
                  for (std::int64_t i = begin; i < end; ++i) {
                    const std::size_t first = borders[static_cast<std::size_t>(i)];
                    const std::size_t last = borders[static_cast<std::size_t>(i) + 1];
-                   suppress(boxes.data(), std::span(order).subspan(first, last - first), iou_threshold,
-                            [&](std::int64_t index) { keep[static_cast<std::size_t>(index)] = 1; });
+                   suppress_alone(std::span(order).subspan(first, last - first),
+                                  KeptBoxes<T>(boxes.data(), iou_threshold),
+                                  [&](std::int64_t index) { keep[static_cast<std::size_t>(index)] = 1; });
                  }
                });
            std::vector<std::int64_t> kept;

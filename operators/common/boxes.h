@@ -49,30 +49,37 @@ T round_down(double threshold) {
 template <class T>
 class KeptBoxes {
  public:
-  // Whether the intersection over union with one of them exceeds `threshold`; a union of 0 gives no overlap.
-  OPBRIDGE_INLINE bool overlap(const T* box, T threshold) const {
+  // Two boxes overlap where their intersection over union exceeds the threshold; a union of 0 gives none.
+  KeptBoxes(const T* boxes, double iou_threshold) : boxes_(boxes), threshold_(round_down<T>(iou_threshold)) {}
+
+  std::size_t size() const { return count_; }
+
+  // Whether the box at `index` overlaps one that was kept, from the `first`th on; those before may count.
+  OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first) const {
+    const T* box = boxes_ + 4 * index;
     const T x1 = box[0], y1 = box[1], x2 = box[2], y2 = box[3], area = (x2 - x1) * (y2 - y1);
-    for (std::size_t begin = 0; begin < count_; begin += kBlock) {
+    for (std::size_t begin = first / kBlock * kBlock; begin < count_; begin += kBlock) {
       // Room is whole blocks, filled with boxes of NaN, which overlap nothing.
       int found = 0;
       for (std::size_t i = begin; i < begin + kBlock; ++i) {
         const T width = smaller(x2, x2_[i]) - larger(x1, x1_[i]);
         const T height = smaller(y2, y2_[i]) - larger(y1, y1_[i]);
         const T common = larger(width, T(0)) * larger(height, T(0));
-        found |= common / (area + area_[i] - common) > threshold;
+        found |= common / (area + area_[i] - common) > threshold_;
       }
       if (found != 0) return true;
     }
     return false;
   }
 
-  void add(const T* box) {
+  void add(std::int64_t index) {
     if (count_ == x1_.size()) {
       const std::size_t room = std::max<std::size_t>(2 * count_, kBlock);
       for (auto* values : {&x1_, &y1_, &x2_, &y2_, &area_}) {
         values->resize(room, std::numeric_limits<T>::quiet_NaN());
       }
     }
+    const T* box = boxes_ + 4 * index;
     x1_[count_] = box[0];
     y1_[count_] = box[1];
     x2_[count_] = box[2];
@@ -86,23 +93,52 @@ class KeptBoxes {
   OPBRIDGE_INLINE static T smaller(T a, T b) { return a < b ? a : b; }
   OPBRIDGE_INLINE static T larger(T a, T b) { return a > b ? a : b; }
 
+  const T* boxes_;
+  T threshold_;
   std::vector<T> x1_, y1_, x2_, y2_, area_;
   std::size_t count_ = 0;
 };
 
-// Goes through boxes in `order`; calls keep(index) for each that overlaps no kept one by more than the
-// threshold.
-template <class T, class Keep>
-void suppress(const T* boxes, std::span<const std::int64_t> order, double iou_threshold, const Keep& keep) {
-  const T threshold = round_down<T>(iou_threshold);
-  KeptBoxes<T> kept;
-  on_best_cpu([&]() __attribute__((always_inline)) {
-    for (const std::int64_t index : order) {
-      if (kept.overlap(boxes + 4 * index, threshold)) continue;
-      kept.add(boxes + 4 * index);
-      keep(index);
-    }
+// Goes through boxes in `order`; calls keep(index) for each that overlaps none that was kept before. Those of
+// a chunk are compared with the boxes kept before it by for_parts(count, grain, f), as
+// Context::parallel_for does, and with one another in turn.
+template <class Kept, class Keep, class ForParts>
+void suppress(std::span<const std::int64_t> order, Kept kept, const Keep& keep, const ForParts& for_parts) {
+  constexpr std::size_t kChunk = 256;
+  constexpr std::int64_t kLeastComparisons = 1 << 15;  // of a part
+  std::vector<char> hidden(std::min(kChunk, order.size()));
+  while (!order.empty()) {
+    const std::span<const std::int64_t> chunk = order.first(std::min(kChunk, order.size()));
+    order = order.subspan(chunk.size());
+    const std::size_t before = kept.size();
+    const std::int64_t grain = kLeastComparisons / static_cast<std::int64_t>(before + 1) + 1;
+    for_parts(static_cast<std::int64_t>(chunk.size()), grain, [&](std::int64_t begin, std::int64_t end) {
+      on_best_cpu([&]() __attribute__((always_inline)) {
+        for (std::int64_t i = begin; i < end; ++i) hidden[i] = kept.overlaps(chunk[i], 0) ? 1 : 0;
+      });
+    });
+    on_best_cpu([&]() __attribute__((always_inline)) {
+      for (std::size_t i = 0; i < chunk.size(); ++i) {
+        if (hidden[i] != 0 || kept.overlaps(chunk[i], before)) continue;
+        kept.add(chunk[i]);
+        keep(chunk[i]);
+      }
+    });
+  }
+}
+
+template <class Kept, class Keep>
+void suppress(Context& context, std::span<const std::int64_t> order, Kept kept, const Keep& keep) {
+  suppress(order, std::move(kept), keep, [&](std::int64_t count, std::int64_t grain, const auto& f) {
+    context.parallel_for(count, grain, f);
   });
+}
+
+// For where classes or images are what the threads share.
+template <class Kept, class Keep>
+void suppress_alone(std::span<const std::int64_t> order, Kept kept, const Keep& keep) {
+  suppress(order, std::move(kept), keep,
+           [](std::int64_t count, std::int64_t, const auto& f) { f(std::int64_t{0}, count); });
 }
 
 inline void require_boxes(const Shape& boxes, const Shape& scores, const Dim& columns) {

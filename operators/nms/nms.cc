@@ -9,10 +9,10 @@ OPBRIDGE_OPERATOR("opbridge::nms(Tensor boxes, Tensor scores, float iou_threshol
       require_boxes(boxes, scores, 4);
       return Shape{Dim::from_data()};
     })
-    .cpu(floating_types, []<class T>(Context&, TensorView<const T> boxes, TensorView<const T> scores,
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> boxes, TensorView<const T> scores,
                                      double iou_threshold, Output<std::int64_t> out) {
       std::vector<std::int64_t> kept;
-      suppress(boxes.data(), by_score(scores.data(), scores.size()), iou_threshold,
+      suppress(context, by_score(scores.data(), scores.size()), KeptBoxes<T>(boxes.data(), iou_threshold),
                [&](std::int64_t index) { kept.push_back(index); });
       write(kept, out);
     });

@@ -9,11 +9,20 @@ namespace {
 // once.
 class KeptRotatedBoxes {
  public:
-  OPBRIDGE_INLINE bool overlap_any(const RotatedBox& box, std::int64_t label, double threshold) const {
+  // Two boxes overlap where their intersection over union exceeds the threshold, and their labels are the
+  // same; without `labels`, all are.
+  KeptRotatedBoxes(const std::vector<RotatedBox>& boxes, const std::int64_t* labels, double iou_threshold)
+      : boxes_(boxes), labels_(labels), threshold_(iou_threshold) {}
+
+  std::size_t size() const { return kept_.size(); }
+
+  // Whether the box at `index` overlaps one that was kept, from the `first`th on; those before may count.
+  OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first) const {
+    const RotatedBox& box = boxes_[static_cast<std::size_t>(index)];
     const auto x = static_cast<float>(box.x), y = static_cast<float>(box.y);
     const auto radius = static_cast<float>(box.radius());
     const double area = box.area();
-    for (std::size_t begin = 0; begin < boxes_.size(); begin += kBlock) {
+    for (std::size_t begin = first / kBlock * kBlock; begin < kept_.size(); begin += kBlock) {
       const Block& block = circles_[begin / kBlock];
       int near[kBlock], any = 0;
       for (std::size_t i = 0; i < kBlock; ++i) {
@@ -23,25 +32,26 @@ class KeptRotatedBoxes {
         any |= near[i];
       }
       if (any == 0) continue;
-      for (std::size_t i = 0; i < kBlock && begin + i < boxes_.size(); ++i) {
-        if (near[i] == 0 || labels_[begin + i] != label) continue;
+      for (std::size_t i = 0; i < kBlock && begin + i < kept_.size(); ++i) {
+        const std::int64_t other = kept_[begin + i];
+        if (near[i] == 0 || (labels_ && labels_[other] != labels_[index])) continue;
+        const RotatedBox& kept = boxes_[static_cast<std::size_t>(other)];
         // The common area is at most the smaller one.
-        const double other = boxes_[begin + i].area();
-        if (std::min(area, other) <= threshold * std::max(area, other)) continue;
-        if (overlap(box, boxes_[begin + i], true) > threshold) return true;
+        if (std::min(area, kept.area()) <= threshold_ * std::max(area, kept.area())) continue;
+        if (overlap(box, kept, true) > threshold_) return true;
       }
     }
     return false;
   }
 
-  void add(const RotatedBox& box, std::int64_t label) {
-    const std::size_t i = boxes_.size() % kBlock;
+  void add(std::int64_t index) {
+    const RotatedBox& box = boxes_[static_cast<std::size_t>(index)];
+    const std::size_t i = kept_.size() % kBlock;
     if (i == 0) circles_.emplace_back();
     circles_.back().x[i] = static_cast<float>(box.x);
     circles_.back().y[i] = static_cast<float>(box.y);
     circles_.back().radius[i] = static_cast<float>(box.radius());
-    boxes_.push_back(box);
-    labels_.push_back(label);
+    kept_.push_back(index);
   }
 
  private:
@@ -50,25 +60,12 @@ class KeptRotatedBoxes {
     float x[kBlock] = {}, y[kBlock] = {}, radius[kBlock] = {};
   };
 
+  const std::vector<RotatedBox>& boxes_;
+  const std::int64_t* labels_;
+  double threshold_;
   std::vector<Block> circles_;
-  std::vector<RotatedBox> boxes_;
-  std::vector<std::int64_t> labels_;
+  std::vector<std::int64_t> kept_;
 };
-
-// Calls keep(index) for each box that overlaps no kept one with its label by more than the threshold.
-template <class Label, class Keep>
-void suppress_rotated(const std::vector<RotatedBox>& boxes, std::span<const std::int64_t> order,
-                      double iou_threshold, const Label& label, const Keep& keep) {
-  KeptRotatedBoxes kept;
-  on_best_cpu([&]() __attribute__((always_inline)) {
-    for (const std::int64_t index : order) {
-      const RotatedBox& box = boxes[static_cast<std::size_t>(index)];
-      if (kept.overlap_any(box, label(index), iou_threshold)) continue;
-      kept.add(box, label(index));
-      keep(index);
-    }
-  });
-}
 
 template <class T>
 std::vector<RotatedBox> rotated_boxes(TensorView<const T> rows, double direction) {
@@ -88,14 +85,14 @@ OPBRIDGE_OPERATOR(
       return Shape{Dim::from_data()};
     })
     .cpu(floating_types,
-         []<class T>(Context&, TensorView<const T> dets, TensorView<const T> scores, double iou_threshold,
-                     std::optional<TensorView<const std::int64_t>> labels, bool clockwise,
-                     Output<std::int64_t> out) {
+         []<class T>(Context& context, TensorView<const T> dets, TensorView<const T> scores,
+                     double iou_threshold, std::optional<TensorView<const std::int64_t>> labels,
+                     bool clockwise, Output<std::int64_t> out) {
            std::vector<std::int64_t> kept;
-           suppress_rotated(
-               rotated_boxes(dets, clockwise ? 1 : -1), by_score(scores.data(), scores.size()), iou_threshold,
-               [&](std::int64_t index) { return labels ? (*labels)[index] : 0; },
-               [&](std::int64_t index) { kept.push_back(index); });
+           const std::vector<RotatedBox> boxes = rotated_boxes(dets, clockwise ? 1 : -1);
+           suppress(context, by_score(scores.data(), scores.size()),
+                    KeptRotatedBoxes(boxes, labels ? labels->data() : nullptr, iou_threshold),
+                    [&](std::int64_t index) { kept.push_back(index); });
            write(kept, out);
          });
 
@@ -110,7 +107,7 @@ OPBRIDGE_OPERATOR(
       require_shape(scores, {boxes[0], scores[1], boxes[1]}, "scores");
       return Shape{Dim::from_data(), 3};
     })
-    .cpu(floating_types, []<class T>(Context&, TensorView<const T> boxes, TensorView<const T> scores,
+    .cpu(floating_types, []<class T>(Context& context, TensorView<const T> boxes, TensorView<const T> scores,
                                      double iou_threshold, double score_threshold, Output<std::int64_t> out) {
       std::vector<std::int64_t> kept;
       for (std::int64_t image = 0; image < scores.dim(0); ++image) {
@@ -119,11 +116,9 @@ OPBRIDGE_OPERATOR(
           const TensorView<const T> row = scores.slice(image).slice(label);
           std::vector<std::int64_t> order = by_score(row.data(), row.size());
           std::erase_if(order, [&](std::int64_t i) { return !(row[i] > static_cast<T>(score_threshold)); });
-          suppress_rotated(
-              here, order, iou_threshold, [](std::int64_t) { return 0; },
-              [&](std::int64_t index) {
-                kept.insert(kept.end(), {image, label, index});
-              });
+          suppress(context, order, KeptRotatedBoxes(here, nullptr, iou_threshold), [&](std::int64_t index) {
+            kept.insert(kept.end(), {image, label, index});
+          });
         }
       }
       const TensorView<std::int64_t> result = out.allocate({static_cast<std::int64_t>(kept.size()) / 3, 3});
