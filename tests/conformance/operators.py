@@ -33,8 +33,9 @@ QUICK_SAMPLES = 24
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One call of an operator: its tensors, and what makes the whole call of them."""
+    """One call of an operator: its name, its tensors, and what makes the whole call of them."""
 
+    op: str
     call: Callable[..., Any]
     tensors: list[torch.Tensor]
 
@@ -64,7 +65,7 @@ def samples(name: str, dtype: str) -> Iterator[Sample]:
     """The database's calls of the operator; the same ones each time."""
     op = database()[name]
     for sample in op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False):
-        yield _as_call(op.op, (sample.input, *sample.args), sample.kwargs)
+        yield _as_call(name, op.op, (sample.input, *sample.args), sample.kwargs)
 
 
 def quick_indices(count: int) -> list[int]:
@@ -72,7 +73,7 @@ def quick_indices(count: int) -> list[int]:
     return sorted({0, count // 2, count - 1}) if count else []
 
 
-def _as_call(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
+def _as_call(name: str, op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
     leaves, spec = pytree.tree_flatten((args, kwargs))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
@@ -83,7 +84,7 @@ def _as_call(op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, An
         args, kwargs = pytree.tree_unflatten(given, spec)
         return op(*args, **kwargs)
 
-    return Sample(call, [leaves[place].detach() for place in places])
+    return Sample(name, call, [leaves[place].detach() for place in places])
 
 
 def deterministic_operators(cache: pathlib.Path) -> list[str]:
