@@ -1,0 +1,209 @@
+// Quantization: x becomes round(x / scale) + zero_point, within the levels that there are. PyTorch multiplies
+// by 1 / scale where QuantizeLinear divides: an element may come to the next level where it is, but for
+// rounding, in the middle of two.
+#include <array>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+struct Scheme {
+  Value scale;                  // float32, 0-d or [channels]
+  Value zero_point;             // integers, as many
+  std::optional<int64_t> axis;  // that of the channels
+  int64_t least, greatest;      // level
+};
+
+Scheme scheme_of(GraphBuilder& g, double scale, int64_t zero_point, int64_t least, int64_t greatest) {
+  return {
+      g.scalar(scale, ElementType::float32), g.scalar(zero_point, ElementType::int64), {}, least, greatest};
+}
+
+// `scale` and `zero_point` hold one element each.
+Scheme scheme_of(GraphBuilder& g, Value scale, Value zero_point, int64_t least, int64_t greatest) {
+  if (is_floating_point(zero_point.element_type())) g.refuse("zero points must be integers");
+  const auto number = [&](Value value) { return g.reshape(value, std::span<const Dim>()); };
+  return {g.cast(number(scale), ElementType::float32), number(zero_point), {}, least, greatest};
+}
+
+Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> zero_points, int64_t axis,
+                 int64_t least, int64_t greatest) {
+  if (zero_points && is_floating_point(zero_points->element_type())) g.refuse("zero points must be integers");
+  Value zeros = zero_points ? *zero_points : filled(g, scales.dims(), 0, ElementType::int64);
+  return {g.cast(scales, ElementType::float32), zeros, axis < 0 ? axis + x.rank() : axis, least, greatest};
+}
+
+// Whether QuantizeLinear and DequantizeLinear know the type.
+bool is_quantized_type(GraphBuilder& g, ElementType type) {
+  if (type == ElementType::int8 || type == ElementType::uint8) return true;
+  return g.opset() >= 21 && (type == ElementType::int16 || type == ElementType::uint16);
+}
+
+struct Range {
+  ElementType type;
+  int64_t least, greatest;
+};
+constexpr std::array<Range, 4> kRanges = {{{ElementType::uint8, 0, 255},
+                                           {ElementType::int8, -128, 127},
+                                           {ElementType::uint16, 0, 65535},
+                                           {ElementType::int16, -32768, 32767}}};
+
+Value linear(GraphBuilder& g, const char* op, Value x, ElementType type, const Scheme& scheme,
+             ElementType result) {
+  std::vector<Operand> operands{x, scheme.scale, g.cast(scheme.zero_point, type)};
+  if (scheme.axis) operands.push_back(attr("axis", *scheme.axis));
+  Value made = g.op_list(op, 1, std::move(operands)).front();
+  made.get()->type = ir::TensorType{result, x.dims()};
+  return made;
+}
+
+// A parameter of the scheme as float32, to be broadcast with `x`.
+Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
+  Value real = g.cast(parameter, ElementType::float32);
+  if (!scheme.axis) return real;
+  std::vector<Dim> dims(static_cast<size_t>(x.rank()), Dim(1));
+  dims[static_cast<size_t>(*scheme.axis)] = parameter.dim(0);
+  return g.reshape(real, dims);
+}
+
+// As numbers of float32, before they are brought into range.
+Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
+  Value scale = beside(g, x, scheme.scale, scheme);
+  Value inverse = g.op("Div", g.scalar_like(scale, 1), scale);
+  return g.op("Add", g.op("Round", g.op("Mul", x, inverse)), beside(g, x, scheme.zero_point, scheme));
+}
+
+Value in_range(GraphBuilder& g, Value levels, const Scheme& scheme) {
+  return g.op("Clip", levels, g.scalar_like(levels, scheme.least), g.scalar_like(levels, scheme.greatest));
+}
+
+Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType type) {
+  Value x = g.cast(input, ElementType::float32);
+  const auto* range = std::ranges::find(kRanges, type, &Range::type);
+  const bool whole =
+      range != kRanges.end() && scheme.least <= range->least && scheme.greatest >= range->greatest;
+  const bool clips = type == ElementType::int8 || type == ElementType::uint8;  // in ONNX Runtime
+  if (!is_quantized_type(g, type) || !(whole || clips))
+    return g.cast(in_range(g, levels(g, x, scheme), scheme), type);
+  Value made = linear(g, "QuantizeLinear", x, type, scheme, type);
+  return whole ? made : in_range(g, made, scheme);
+}
+
+Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType result) {
+  const ElementType type = input.element_type();
+  const bool small = type == ElementType::int8 || type == ElementType::uint8;
+  if (result != ElementType::float32 && !(small && size_of(result) == 2))
+    g.refuse("only float32 comes of more than 8 bits; export with out_dtype=torch.float32");
+  if (is_quantized_type(g, type))
+    return g.cast(linear(g, "DequantizeLinear", input, type, scheme, ElementType::float32), result);
+  Value x = g.cast(input, ElementType::float32);
+  Value centered = g.op("Sub", x, beside(g, x, scheme.zero_point, scheme));
+  return g.cast(g.op("Mul", centered, beside(g, x, scheme.scale, scheme)), result);
+}
+
+Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
+  const ElementType result = self.element_type();
+  for (const Range& range : kRanges) {
+    const bool holds = range.least <= scheme.least && scheme.greatest <= range.greatest;
+    if (!holds || !is_quantized_type(g, range.type)) continue;
+    Value made = quantize(g, self, scheme, range.type);
+    return g.cast(dequantize(g, made, scheme, ElementType::float32), result);
+  }
+  Value x = g.cast(self, ElementType::float32);
+  Value centered =
+      g.op("Sub", in_range(g, levels(g, x, scheme), scheme), beside(g, x, scheme.zero_point, scheme));
+  return g.cast(g.op("Mul", centered, beside(g, x, scheme.scale, scheme)), result);
+}
+
+// The result, and where nothing was brought into range: what the gradient passes.
+std::array<Value, 2> fake_quantize_and_mask(GraphBuilder& g, Value self, const Scheme& scheme) {
+  Value all = levels(g, g.cast(self, ElementType::float32), scheme);
+  Value mask = g.op("And", g.op("GreaterOrEqual", all, g.scalar_like(all, scheme.least)),
+                    g.op("LessOrEqual", all, g.scalar_like(all, scheme.greatest)));
+  return {fake_quantize(g, self, scheme), mask};
+}
+
+Value to_result_type(GraphBuilder& g, Value input, const Scheme& scheme, Ignored, Ignored) {
+  return dequantize(g, input, scheme, g.result().element_type);
+}
+
+// By a number each, or tensors of one element.
+template <auto function, class Scale, class ZeroPoint, class... More>
+auto per_tensor(GraphBuilder& g, Value x, Scale scale, ZeroPoint zero_point, int64_t least, int64_t greatest,
+                More... more) {
+  return function(g, x, scheme_of(g, scale, zero_point, least, greatest), more...);
+}
+
+template <auto function, class ZeroPoints, class... More>
+auto per_channel(GraphBuilder& g, Value x, Value scales, ZeroPoints zero_points, int64_t axis, int64_t least,
+                 int64_t greatest, More... more) {
+  return function(g, x, scheme_of(g, x, scales, zero_points, axis, least, greatest), more...);
+}
+
+std::array<Value, 2> fake_quantize_where_enabled(GraphBuilder& g, Value self, Value scale, Value zero_point,
+                                                 Value enabled, int64_t least, int64_t greatest) {
+  const auto [result, mask] =
+      fake_quantize_and_mask(g, self, scheme_of(g, scale, zero_point, least, greatest));
+  Value on = g.cast(g.reshape(enabled, std::span<const Dim>()), ElementType::boolean);
+  return {g.op("Where", on, result, self), g.op("Or", g.op("Not", on), mask)};
+}
+
+Value int_mm(GraphBuilder& g, Value self, Value mat2) {
+  Value product = g.op("MatMulInteger", self, mat2);
+  product.get()->type = g.result();
+  return product;
+}
+
+}  // namespace
+
+void register_quantization(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, "
+     "int quant_max) -> Tensor",
+     Since{13}, per_tensor<fake_quantize, double, int64_t>);
+  on("aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, "
+     "int quant_min, int quant_max) -> Tensor",
+     Since{13}, per_tensor<fake_quantize, Value, Value>);
+  on("aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, "
+     "int quant_min, int quant_max) -> Tensor",
+     Since{13}, per_channel<fake_quantize, Value>);
+  on("aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, "
+     "int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     Since{13}, per_tensor<fake_quantize_and_mask, double, int64_t>);
+  on("aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, "
+     "int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
+     Since{13}, per_channel<fake_quantize_and_mask, Value>);
+  on("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, "
+     "Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> "
+     "(Tensor output, Tensor mask)",
+     Since{13}, fake_quantize_where_enabled);
+
+  on("quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, "
+     "int quant_max, ScalarType dtype) -> Tensor",
+     Since{13}, per_tensor<quantize, double, int64_t, ElementType>);
+  on("quantized_decomposed::quantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, "
+     "int quant_min, int quant_max, ScalarType dtype) -> Tensor",
+     Since{13}, per_tensor<quantize, Value, Value, ElementType>);
+  on("quantized_decomposed::quantize_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, "
+     "int quant_min, int quant_max, ScalarType dtype) -> Tensor",
+     Since{13}, per_channel<quantize, Value, ElementType>);
+  on("quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, "
+     "int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     Since{13}, per_tensor<to_result_type, double, int64_t, Ignored, Ignored>);
+  on("quantized_decomposed::dequantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, "
+     "int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     Since{13}, per_tensor<to_result_type, Value, Value, Ignored, Ignored>);
+  on("quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, "
+     "int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     Since{13}, per_channel<to_result_type, std::optional<Value>, Ignored, Ignored>);
+  on("quantized_decomposed::fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, "
+     "int axis, int quant_min, int quant_max) -> Tensor",
+     Since{13}, per_channel<fake_quantize, Value>);
+
+  on("aten::_int_mm(Tensor self, Tensor mat2) -> Tensor", Since{10}, int_mm);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,120 @@
+"""Fake quantization, as models trained for it have it, and the quantized_decomposed operators of PT2E quantization."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+
+import onnx
+import pytest
+import torch
+import torch.ao.quantization.fx._decomposed
+from lowering_check import check, operators
+from torch import nn
+
+import opbridge
+
+decomposed = torch.ops.quantized_decomposed
+
+# Scales are powers of two, so that dividing by them and multiplying by their inverses is the same.
+X = torch.cat([torch.linspace(-60, 60, 481), torch.tensor([0.125, 0.375, -0.125, 1e9, -1e9])]).reshape(2, 3, 81)
+CHANNELS = torch.tensor([0.25, 0.5, 0.125]), torch.tensor([0, 3, 7], dtype=torch.int32)
+RANGES = {
+    torch.int8: [(-128, 127), (-127, 127), (-8, 7), (0, 127)],
+    torch.uint8: [(0, 255), (0, 127)],
+    torch.int16: [(-32768, 32767), (-32767, 32767)],
+    torch.uint16: [(0, 65535)],
+    torch.int32: [(-(2**20), 2**20)],
+}
+
+
+@pytest.mark.parametrize("opset", [13, 21, 23])
+def test_fake_quantization(opset: int) -> None:
+    functions = {}
+    for least, greatest in set(itertools.chain.from_iterable(RANGES.values())):
+        name = f"[{least}, {greatest}]"
+        functions[name] = lambda x, lo=least, hi=greatest: torch.fake_quantize_per_tensor_affine(x, 0.25, 3, lo, hi)
+        functions[f"{name} by channel"] = lambda x, lo=least, hi=greatest: torch.fake_quantize_per_channel_affine(
+            x, *CHANNELS, 1, lo, hi
+        )
+    functions["tensors"] = lambda x: torch.fake_quantize_per_tensor_affine(
+        x, torch.tensor([0.5]), torch.tensor([2], dtype=torch.int32), 0, 255
+    )
+    functions["mask"] = lambda x: torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.5, 3, -128, 127)
+    functions["mask by channel"] = lambda x: torch.ops.aten.fake_quantize_per_channel_affine_cachemask(
+        x, *CHANNELS, 1, -8, 7
+    )
+    check(functions, X, opset=opset)
+    check({"half": functions["tensors"]}, X.half(), opset=opset)
+
+
+@pytest.mark.parametrize("enabled", [0, 1])
+def test_fake_quantization_that_can_be_switched_off(enabled: int) -> None:
+    def function(x: torch.Tensor, on: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        operator = torch.ops.aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams
+        return operator(x, torch.tensor([0.5]), torch.tensor([2], dtype=torch.int32), on, -8, 7)
+
+    check(function, X, torch.tensor([enabled]))
+
+
+@pytest.mark.parametrize(
+    ("least", "greatest", "dtype"), [(*levels, dtype) for dtype in RANGES for levels in RANGES[dtype]]
+)
+@pytest.mark.parametrize("opset", [13, 21])
+def test_quantization_and_back(least: int, greatest: int, dtype: torch.dtype, opset: int) -> None:
+    bounds = least, greatest, dtype
+    scale, zero_point = torch.tensor(0.25), torch.tensor(2)
+    x = X.clamp(-1e6, 1e6)  # beyond, no integers come of float32 exactly
+    functions = {
+        "numbers": lambda x: decomposed.quantize_per_tensor(x, 0.25, 2, *bounds),
+        "tensors": lambda x: decomposed.quantize_per_tensor.tensor(x, scale, zero_point, *bounds),
+        "channels": lambda x: decomposed.quantize_per_channel(x, *CHANNELS, 1, *bounds),
+    }
+    check(functions, x, opset=opset)
+    functions = {
+        "numbers": lambda x: decomposed.dequantize_per_tensor(x, 0.3, 2, *bounds),
+        "tensors": lambda x: decomposed.dequantize_per_tensor.tensor(x, scale, zero_point, *bounds),
+        "channels": lambda x: decomposed.dequantize_per_channel(x, *CHANNELS, 1, *bounds),
+        "no zero": lambda x: decomposed.dequantize_per_channel(x, CHANNELS[0], None, 1, *bounds),
+    }
+    if dtype is torch.uint16:  # from which PyTorch does not subtract others
+        del functions["channels"]
+    check(functions, decomposed.quantize_per_tensor(x, 0.25, 2, *bounds), opset=opset)
+
+
+def test_half_of_a_byte() -> None:
+    x = torch.arange(-128, 128).to(torch.int8)
+    for dtype in (torch.float16, torch.bfloat16):
+        check(lambda x, d=dtype: decomposed.dequantize_per_tensor(x, 0.3, 2, -128, 127, torch.int8, out_dtype=d), x)
+    with pytest.raises(opbridge.UnsupportedError, match="more than 8 bits"):
+        check(
+            lambda x: decomposed.dequantize_per_tensor(x, 0.3, 2, -9, 9, torch.int16, out_dtype=torch.float16),
+            x.to(torch.int16),
+        )
+
+
+def test_integer_products() -> None:
+    a, b = torch.randint(-128, 127, (32, 16), dtype=torch.int8), torch.randint(-128, 127, (16, 8), dtype=torch.int8)
+    check(torch._int_mm, a, b)
+
+
+def test_what_a_model_becomes(tmp_path: pathlib.Path) -> None:
+    """The pairs of nodes by which runtimes recognize a quantized model."""
+
+    class Trained(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            weight = torch.fake_quantize_per_channel_affine(
+                self.conv.weight, CHANNELS[0], torch.zeros(3, dtype=torch.int32), 0, -128, 127
+            )
+            x = torch.fake_quantize_per_tensor_affine(x, 1 / 64, 0, -128, 127)
+            return nn.functional.conv2d(x, weight, self.conv.bias)
+
+    path = tmp_path / "model.onnx"
+    for capture in ("export", "trace"):
+        opbridge.export(Trained(), (torch.randn(1, 3, 8, 8),), path, verify=True, capture=capture)
+        pairs = ["QuantizeLinear", "DequantizeLinear"]
+        assert sorted(operators(onnx.load(path))) == sorted([*pairs, *pairs, "Conv"])
