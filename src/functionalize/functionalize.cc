@@ -76,6 +76,12 @@ class Functionalizer {
     switch (rule.effect) {
       case Effect::refused:
         refuse(node, node.op + " cannot be expressed without side effects");
+      case Effect::observes:
+        if (!observer_is_off(node))
+          refuse(node, node.op +
+                           " may change what it has observed; call "
+                           "model.apply(torch.ao.quantization.disable_observer) before the export");
+        return make_new(node);
       case Effect::unclear:
         return make_perhaps_new(node);
       case Effect::unclear_alone:
@@ -111,6 +117,12 @@ class Functionalizer {
         if (!is_complex(element_type(*self))) return bind_same(node, self);
         return rule.view == ViewKind::none ? make_new(node) : view(node, rule.view, self);
     }
+  }
+
+  bool observer_is_off(const ir::Node& node) {
+    const auto* on = std::get_if<ir::Value*>(given(node, "observer_on"));
+    const ir::Weight* weight = on ? memory_.read(*on)->weight : nullptr;
+    return weight && std::ranges::all_of(weight->bytes, [](std::byte byte) { return byte == std::byte{0}; });
   }
 
   void visit_by_name(ir::Node& node) {

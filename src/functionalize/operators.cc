@@ -137,8 +137,9 @@ const Table& table() {
       {"aten::set_", {Effect::refused}},
       {"aten::set_data", {Effect::refused}},
       {"aten::shallow_copy_data_", {Effect::refused}},
-      {"aten::_fused_moving_avg_obs_fq_helper", {Effect::refused}},
-      {"aten::fused_moving_avg_obs_fake_quant", {Effect::refused}},
+
+      {"aten::_fused_moving_avg_obs_fq_helper", {Effect::observes}},
+      {"aten::fused_moving_avg_obs_fake_quant", {Effect::observes}},
   };
   return rules;
 }

@@ -142,12 +142,25 @@ auto per_channel(GraphBuilder& g, Value x, Value scales, ZeroPoints zero_points,
   return function(g, x, scheme_of(g, x, scales, zero_points, axis, least, greatest), more...);
 }
 
-std::array<Value, 2> fake_quantize_where_enabled(GraphBuilder& g, Value self, Value scale, Value zero_point,
-                                                 Value enabled, int64_t least, int64_t greatest) {
-  const auto [result, mask] =
-      fake_quantize_and_mask(g, self, scheme_of(g, scale, zero_point, least, greatest));
+std::array<Value, 2> where_enabled(GraphBuilder& g, Value self, const Scheme& scheme, Value enabled) {
+  const auto [result, mask] = fake_quantize_and_mask(g, self, scheme);
   Value on = g.cast(g.reshape(enabled, std::span<const Dim>()), ElementType::boolean);
   return {g.op("Where", on, result, self), g.op("Or", g.op("Not", on), mask)};
+}
+
+// Its observer is off.
+std::array<Value, 2> fused_fake_quantize(GraphBuilder& g, Value self, Ignored, Value enabled, Ignored,
+                                         Ignored, Value scale, Value zero_point, Ignored, int64_t least,
+                                         int64_t greatest, int64_t axis, bool by_channel, Ignored) {
+  return where_enabled(g, self,
+                       by_channel ? scheme_of(g, self, scale, zero_point, axis, least, greatest)
+                                  : scheme_of(g, scale, zero_point, least, greatest),
+                       enabled);
+}
+
+template <class... Arguments>
+auto first_of(std::array<Value, 2> (*function)(GraphBuilder&, Arguments...)) {
+  return [function](GraphBuilder& g, Arguments... arguments) { return function(g, arguments...)[0]; };
 }
 
 Value int_mm(GraphBuilder& g, Value self, Value mat2) {
@@ -179,7 +192,19 @@ void register_quantization(SymbolicRegistry& registry) {
   on("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, "
      "Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> "
      "(Tensor output, Tensor mask)",
-     Since{13}, fake_quantize_where_enabled);
+     Since{13},
+     [](GraphBuilder& g, Value self, Value scale, Value zero_point, Value enabled, int64_t least,
+        int64_t greatest) {
+       return where_enabled(g, self, scheme_of(g, scale, zero_point, least, greatest), enabled);
+     });
+  const std::string fused =
+      "(Tensor self, Tensor observer_on, Tensor fake_quant_on, Tensor(a!) running_min, "
+      "Tensor(b!) running_max, Tensor(c!) scale, Tensor(d!) zero_point, float averaging_const, int "
+      "quant_min, "
+      "int quant_max, int ch_axis, bool per_row_fake_quant=False, bool symmetric_quant=False) -> ";
+  on("aten::fused_moving_avg_obs_fake_quant" + fused + "Tensor", Since{13}, first_of(fused_fake_quantize));
+  on("aten::_fused_moving_avg_obs_fq_helper" + fused + "(Tensor output, Tensor mask)", Since{13},
+     fused_fake_quantize);
 
   on("quantized_decomposed::quantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, "
      "int quant_max, ScalarType dtype) -> Tensor",

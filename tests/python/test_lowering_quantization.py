@@ -11,6 +11,7 @@ import torch
 import torch.ao.quantization.fx._decomposed
 from lowering_check import check, operators
 from torch import nn
+from torch.ao import quantization
 
 import opbridge
 
@@ -118,3 +119,32 @@ def test_what_a_model_becomes(tmp_path: pathlib.Path) -> None:
         opbridge.export(Trained(), (torch.randn(1, 3, 8, 8),), path, verify=True, capture=capture)
         pairs = ["QuantizeLinear", "DequantizeLinear"]
         assert sorted(operators(onnx.load(path))) == sorted([*pairs, *pairs, "Conv"])
+
+
+def trained_for_quantization() -> nn.Module:
+    model = nn.Sequential(quantization.QuantStub(), nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+    model.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+    quantization.fuse_modules_qat(model, [["1", "2", "3"]], inplace=True)
+    quantization.prepare_qat(model, inplace=True)
+    for _ in range(3):
+        model(torch.randn(2, 3, 8, 8))
+    return model.eval()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.ao.quantization is deprecated")
+def test_a_model_trained_for_quantization(tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    model = trained_for_quantization().apply(quantization.disable_observer)
+    x = torch.randn(2, 3, 8, 8)
+    for capture in ("export", "trace"):
+        opbridge.export(model, (x,), tmp_path / "model.onnx", verify=True, capture=capture)
+        assert operators(onnx.load(tmp_path / "model.onnx")).count("DequantizeLinear") == 3
+    model.apply(quantization.disable_fake_quant)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", verify=True)
+    assert "DequantizeLinear" not in operators(onnx.load(tmp_path / "model.onnx"))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.ao.quantization is deprecated")
+def test_an_observer_that_is_on_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="disable_observer"):
+        opbridge.export(trained_for_quantization(), (torch.randn(2, 3, 8, 8),), tmp_path / "model.onnx")
