@@ -96,6 +96,16 @@ def test_data_is_the_tensor_itself(axes):
     assert "aten::mul.Tensor(self=%add, other=2)" in text
 
 
+def test_vmap_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.vmap(lambda row: row @ row)(x)
+
+    with pytest.raises(UnsupportedError, match='capture="export" follows vmap'):
+        capture(Model(), (torch.rand(4, 5),), how="trace")
+    assert "aten::matmul" in str(capture(Model(), (torch.rand(4, 5),), how="export").graph)
+
+
 def test_memory_that_comes_back_from_numpy_is_refused():
     class Model(nn.Module):
         def forward(self, x):

@@ -192,6 +192,12 @@ class Recorder:
     def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
         known = self._known.get(id(tensor))
         if known is None or known[0]() is not tensor:
+            if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+                raise UnsupportedError(
+                    'capture="trace" does not see through the transforms of torch.func (vmap, grad, …); '
+                    'capture="export" follows vmap',
+                    line_of_frame(sys._getframe(1)),
+                )
             _, value, varies = self._hidden_alias(tensor) or (None, self._constant(tensor), False)
             self._bind(tensor, value, varies)
         else:
