@@ -43,6 +43,15 @@ bool is_assertion(std::string_view op) {
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return op.starts_with(prefix); });
 }
 
+// Whether a call between tokens, which keep the order of calls, gives nothing but the next token: it checks
+// something, or prints.
+bool gives_token_alone(std::string_view op, json::Array outputs) {
+  if (op != "higher_order::with_effects") return false;
+  size_t results = 0;
+  for (json::Element output : outputs) results += json::tagged(output).tag == "as_none" ? 0 : 1;
+  return results == 1;
+}
+
 // Operators that call a body once, and have no other effect that ONNX would know.
 std::optional<GraphReader::Region> region_of(std::string_view op) {
   constexpr std::string_view prefix = "higher_order::";
@@ -238,6 +247,12 @@ void GraphReader::read_node(Scope& scope, json::Object node) {
   std::string op = operator_name(json::string_field(node, "target"));
   if (is_assertion(op)) return;
   const json::Array outputs = json::array_field(node, "outputs");
+  if (gives_token_alone(op, outputs)) {
+    const json::Tagged token = json::tagged(json::item(outputs, 0));
+    scope.names[json::string_field(json::as<json::Object>(token.value), "name")] =
+        Unusable{"an effect token"};
+    return;
+  }
   if (outputs.size() == 1 && bind_known_number(scope, json::tagged(json::item(outputs, 0)))) return;
   if (op == "higher_order::wrap_with_autocast") {
     const json::Array inputs = json::array_field(node, "inputs");

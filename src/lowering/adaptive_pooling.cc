@@ -192,6 +192,10 @@ void register_adaptive_pooling(SymbolicRegistry& registry) {
     on(fmt::format("aten::adaptive_avg_pool{0}d(Tensor self, {1}[{0}] output_size) -> Tensor", axes,
                    axes == 1 ? "int" : "SymInt"),
        Since{9}, adaptive_avg_pool);
+    if (axes > 1) {
+      on(fmt::format("aten::_adaptive_avg_pool{0}d(Tensor self, SymInt[{0}] output_size) -> Tensor", axes),
+         Since{9}, adaptive_avg_pool);
+    }
     on(fmt::format("aten::adaptive_max_pool{0}d(Tensor self, int[{0}] output_size) -> (Tensor, Tensor)",
                    axes),
        Since{11}, adaptive_max_pool);

@@ -160,7 +160,13 @@ constexpr std::array kByParts = {"aten::_conj_copy"sv,
                                  "aten::rsub"sv};
 
 // Operators whose mapping takes and returns complex tensors as pairs; the Fourier transforms too. Sorted.
-constexpr std::array kInPairs = {"aten::_lu_with_info"sv,
+constexpr std::array kInPairs = {"aten::_linalg_det"sv,
+                                 "aten::_linalg_eigh"sv,
+                                 "aten::_linalg_eigvals"sv,
+                                 "aten::_linalg_slogdet"sv,
+                                 "aten::_linalg_solve_ex"sv,
+                                 "aten::_linalg_svd"sv,
+                                 "aten::_lu_with_info"sv,
                                  "aten::cholesky_inverse"sv,
                                  "aten::cholesky_solve"sv,
                                  "aten::det"sv,
@@ -448,7 +454,8 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
     const Complex scaled = multiply(g_, arguments["alpha"], arguments["other"]);
     return {add(g_, arguments["self"], op == "aten::add" ? scaled : negative(g_, scaled))};
   }
-  const bool is_transform = op.starts_with("aten::fft_") && !op.ends_with("shift");
+  const bool is_transform =
+      (op.starts_with("aten::fft_") && !op.ends_with("shift")) || op.starts_with("aten::_fft_");
   const bool in_pairs = is_transform || contains(kInPairs, op);
   if (!symbolic && in_pairs) g_.refuse("needs a higher opset; Fourier transforms are in ONNX since opset 17");
   if (!symbolic || symbolic->origin == Origin::user || !symbolic->schema)

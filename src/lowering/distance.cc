@@ -98,7 +98,11 @@ void register_distance(SymbolicRegistry& registry) {
      Since{13}, pairwise_distance);
   on("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", Since{13}, dist);
   on("aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor", Since{13}, cdist);
+  on("aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", Since{13}, cdist);
+  on("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value a, Value b) { return cdist(g, a, b, 2, {}); });
   on("aten::pdist(Tensor self, float p=2.) -> Tensor", Since{13}, pdist);
+  on("aten::_pdist_forward(Tensor self, float p=2.) -> Tensor", Since{13}, pdist);
   on("aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Since{13},
      cosine_similarity);
   on("aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", Since{13}, renorm);

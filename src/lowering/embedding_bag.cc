@@ -1,4 +1,6 @@
 // Sums, means and greatest elements of rows of a table, bag by bag.
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "lowering/add.h"
@@ -99,6 +101,18 @@ void register_embedding_bag(SymbolicRegistry& registry) {
        return embedding_bag(g, weight, indices, offsets, Mode{mode}, factors, include_last_offset,
                             std::nullopt);
      });
+  for (const char* name : {"_embedding_bag", "_embedding_bag_forward_only"}) {
+    on(fmt::format("aten::{}(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
+                   "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, "
+                   "bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
+                   name),
+       Since{16},
+       [](GraphBuilder& g, Value weight, Value indices, Value offsets, Ignored, int64_t mode, Ignored,
+          std::optional<Value> factors, bool include_last_offset, int64_t padding_idx) {
+         return embedding_bag(g, weight, indices, offsets, Mode{mode}, factors, include_last_offset,
+                              padding_idx);
+       });
+  }
   on("aten::embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, "
      "bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, "
      "int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",

@@ -91,6 +91,12 @@ void register_solvers(SymbolicRegistry& registry) {
   on("aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor "
      "result, Tensor info)",
      Since{13}, solve);
+  on("aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor "
+     "result, Tensor LU, Tensor pivots, Tensor info)",
+     Since{13}, [](GraphBuilder& g, Value a, Value b, bool left, bool check_errors) {
+       const auto [result, info] = solve(g, a, b, left, check_errors);
+       return std::array{result, Value(), Value(), info};
+     });
   on("aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", Since{1},
      [](GraphBuilder& g, Value a, bool check_errors) {
        const Inverse result = inverse(g, matrices(g, a, "A"), check_errors);
@@ -241,20 +247,37 @@ void register_spectra(SymbolicRegistry& registry) {
        const Eigh result = eigh(g, matrices(g, self, "self"), is_upper(uplo));
        return std::array{result.values, result.vectors.value};
      });
+  on("aten::_linalg_eigh(Tensor A, str UPLO=\"L\", bool compute_v=True) -> (Tensor eigenvalues, Tensor "
+     "eigenvectors)",
+     Since{1}, [](GraphBuilder& g, Value a, std::string uplo, bool vectors) {
+       const Eigh result = eigh(g, matrices(g, a, "A"), is_upper(uplo));
+       return std::array{result.values, vectors ? result.vectors.value : Value()};
+     });
   on("aten::linalg_eigvalsh(Tensor self, str UPLO=\"L\") -> Tensor", Since{1},
      [](GraphBuilder& g, Value self, std::string uplo) {
        return eigh(g, matrices(g, self, "self"), is_upper(uplo)).values;
      });
   on("aten::linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", Since{1},
      [](GraphBuilder& g, Value self) { return kernel<2>(g, "eig", matrices(g, self, "self")); });
-  on("aten::linalg_eigvals(Tensor self) -> Tensor", Since{1}, [](GraphBuilder& g, Value self) {
-    return kernel<2>(g, "eig", matrices(g, self, "self"), attr("vectors", false))[0];
-  });
+  for (const char* line :
+       {"aten::linalg_eigvals(Tensor self) -> Tensor", "aten::_linalg_eigvals(Tensor self) -> Tensor"}) {
+    on(line, Since{1}, [](GraphBuilder& g, Value self) {
+      return kernel<2>(g, "eig", matrices(g, self, "self"), attr("vectors", false))[0];
+    });
+  }
 
   on("aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, "
      "Tensor Vh)",
      Since{1}, [](GraphBuilder& g, Value a, bool full, Ignored) {
        const Svd result = svd(g, matrices(g, a, "A"), full);
+       return std::array{result.u.value, result.values, result.vh.value};
+     });
+  on("aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> "
+     "(Tensor U, Tensor S, Tensor Vh)",
+     Since{1}, [](GraphBuilder& g, Value a_value, bool full, bool vectors, Ignored) {
+       const Matrices a = matrices(g, a_value, "A");
+       if (!vectors) return std::array{Value(), singular_values(g, a), Value()};
+       const Svd result = svd(g, a, full);
        return std::array{result.u.value, result.values, result.vh.value};
      });
   on("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", Since{1},

@@ -259,6 +259,12 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
   return g.cast(result, part_type(g.result().element_type));
 }
 
+// The core operators say by a number what has been divided: nothing, by the root of the count, or by it.
+Norm norm_of(int64_t normalization, bool forward) {
+  if (normalization == 1) return "ortho";
+  return forward == (normalization == 0) ? "backward" : "forward";
+}
+
 struct Named {
   const char* name;
   Transform kind;
@@ -289,6 +295,22 @@ void register_fft(SymbolicRegistry& registry) {
          return transform(g, self, kind, s, dim, norm);
        });
   }
+
+  on("aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor", Since{17},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> dim, int64_t normalization, bool forward) {
+       return transform(g, self, {Form::complex, forward}, {}, dim, norm_of(normalization, forward));
+     });
+  on("aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", Since{17},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> dim, int64_t normalization, bool onesided) {
+       const Form form = onesided ? Form::real_to_half : Form::complex;
+       return transform(g, self, {form, true}, {}, dim, norm_of(normalization, true));
+     });
+  on("aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor", Since{17},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> dim, int64_t normalization, Dim last) {
+       std::vector<Dim> sizes(dim.size(), Dim(-1));
+       sizes.back() = last;
+       return transform(g, self, {Form::half_to_real, false}, sizes, dim, norm_of(normalization, false));
+     });
 
   on("aten::stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, "
      "bool "

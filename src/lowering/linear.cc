@@ -52,6 +52,18 @@ Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Va
   return bias ? g.op("Add", result, *bias) : result;
 }
 
+// The product of all three, each with the dims of size 1 that it lacks, summed over `summed`.
+Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t> lacks_a,
+                std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
+                Ignored) {
+  const ElementType type = g.result().element_type;
+  const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
+    return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
+  };
+  Value product = g.op("Mul", g.op("Mul", factor(a, lacks_a), factor(b, lacks_b)), factor(c, lacks_c));
+  return g.cast(summed.empty() ? product : g.reduce("ReduceSum", product, summed, false), type);
+}
+
 // The sum over the dims `of_self` of the one and `of_other` of the other, pair by pair; of a pair, one may be
 // of size 1.
 Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> of_self,
@@ -142,6 +154,9 @@ void register_linear(SymbolicRegistry& registry) {
 
   on("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Since{9}, linear);
 
+  on("aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, "
+     "int[] sumdim, int unroll_dim=1) -> Tensor",
+     Since{13}, trilinear);
   on("aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Since{9},
      bilinear);
 

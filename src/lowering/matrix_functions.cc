@@ -316,6 +316,15 @@ void register_matrix_functions(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value a) { return determinant(g, matrices(g, a, "A"))[0]; });
   on("aten::det(Tensor self) -> Tensor", Since{1},
      [](GraphBuilder& g, Value self) { return determinant(g, matrices(g, self, "self"))[0]; });
+  on("aten::_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)", Since{1},
+     [](GraphBuilder& g, Value a) {
+       return std::array{determinant(g, matrices(g, a, "A"))[0], Value(), Value()};
+     });
+  on("aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)", Since{1},
+     [](GraphBuilder& g, Value a) {
+       auto [det, sign, log] = determinant(g, matrices(g, a, "A"));
+       return std::array{sign, log, Value(), Value()};
+     });
   on("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", Since{1},
      [](GraphBuilder& g, Value a) {
        auto [det, sign, log] = determinant(g, matrices(g, a, "A"));

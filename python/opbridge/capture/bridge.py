@@ -66,6 +66,8 @@ class _Bridge:
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             if node.users:
                 self._values[node] = self._weight(spec)
+        elif spec.kind is InputKind.TOKEN:
+            self._values[node] = None
         elif node.users:
             raise UnsupportedError(f"the model uses '{spec.target}', a {spec.kind.name}, which is no tensor")
 
@@ -218,10 +220,26 @@ class _Bridge:
             body, first = _REGIONS[name]
             self._values[node] = self._inline(node.args[body], node.args[first:])
             return
+        if name == "with_effects":
+            self._values[node] = self._with_effects(node)
+            return
         arguments = tuple(self._argument(argument) for argument in node.args)
         names = tuple(f"arg{i}" for i in range(len(arguments)))
         made = (node.name, node.meta.get("val"))
         self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
+
+    def _with_effects(self, node: torch.fx.Node) -> list[Any]:
+        """The call of an operator between tokens, which keep the order of calls: the graph keeps it anyway."""
+        given: Any = node.args
+        _, target, *args = given
+        called = operator_of(target)
+        _, *results = node.meta["val"]
+        if called.key in ASSERTIONS or all(result is None for result in results):
+            return [None]
+        single = len(results) == 1
+        made = (node.name, results[0] if single else results)
+        outputs = self._emit(node, key_in_graph(called, tuple(args)), called.names, tuple(args), node.kwargs, made)
+        return [None, outputs] if single else [None, *outputs]
 
     def _argument(self, argument: Any) -> Any:
         """A body becomes a graph; the numbers among the values that it is called with become values."""

@@ -84,7 +84,9 @@ def _text_of_key(key: Any) -> str:
 
 
 def as_module(model: Any) -> torch.nn.Module:
-    """A function becomes a module that calls it."""
+    """A function becomes a module that calls it, and so does a program of torch.export."""
+    if isinstance(model, torch.export.ExportedProgram):
+        return model.module()
     if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
         raise InvalidArgumentError(
             "the model is TorchScript; give the nn.Module that it was made from, or an ExportedProgram of it"

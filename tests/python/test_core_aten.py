@@ -1,0 +1,113 @@
+"""Programs that torch.export's run_decompositions has taken apart into the core operators of ATen."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import command
+import pytest
+import torch
+from torch import nn
+
+import opbridge
+from opbridge.symbolics.registry import registry
+
+# Gradients and random numbers are refused; sizes are no operators in ONNX but part of the tensors' types.
+LEFT_OUT = ("_backward", "::rand", "::sym_")
+
+
+def core_operators() -> list[str]:
+    names = []
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
+            if torch.Tag.core in getattr(packet, overload).tags:
+                names.append(f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}")
+    return names
+
+
+def test_every_core_operator_has_a_mapping() -> None:
+    mapped = {entry[0] for entry in registry().entries()}
+
+    def is_mapped(name: str) -> bool:
+        whole, view = name.split(".")[0], name.replace("_copy", "")
+        return bool(mapped & {name, whole, view, view.split(".")[0]})
+
+    core = [name for name in core_operators() if not any(part in name for part in LEFT_OUT)]
+    assert len(core) > 170
+    assert not [name for name in core if not is_mapped(name)]
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)
+
+
+F = nn.functional
+IMAGE, SIGNAL = torch.randn(2, 3, 9, 7), torch.randn(2, 3, 8)
+BAG = nn.EmbeddingBag(10, 4, mode="sum", padding_idx=2)
+PROGRAMS = {
+    "reflection 1d": (lambda x: F.pad(x, (2, 3), "reflect"), SIGNAL),
+    "reflection 2d": (lambda x: F.pad(x, (2, 3, 1, 0), "reflect"), IMAGE),
+    "reflection 3d": (lambda x: F.pad(x[None], (2, 3, 1, 0, 1, 1), "reflect"), IMAGE),
+    "replication 1d": (lambda x: F.pad(x, (2, -1), "replicate"), SIGNAL),
+    "replication 2d": (lambda x: F.pad(x, (2, 3, 1, 0), "replicate"), IMAGE),
+    "replication 3d": (lambda x: F.pad(x[None], (2, 3, 1, 0, 1, 1), "replicate"), IMAGE),
+    "adaptive average 2d": (lambda x: F.adaptive_avg_pool2d(x, (4, 3)), IMAGE),
+    "adaptive average 3d": (lambda x: F.adaptive_avg_pool3d(x, (2, 4, 3)), IMAGE),
+    "cdist": (lambda x: torch.cdist(x, x + 1), SIGNAL),
+    "cdist of order 1": (lambda x: torch.cdist(x, x + 1, 1.0), SIGNAL),
+    "pdist": (lambda x: F.pdist(x), SIGNAL[0]),
+    "embedding bag": (BAG, torch.tensor([[1, 2, 3], [2, 9, 2]])),
+    "attention": (lambda x: F.scaled_dot_product_attention(x, x, x), SIGNAL),
+    "group norm": (nn.GroupNorm(3, 3), IMAGE),
+    "lstm": (nn.LSTM(8, 5, batch_first=True, bidirectional=True), SIGNAL),
+    "transformer": (nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), SIGNAL),
+    "convolution": (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 2, 3, 2)), IMAGE),
+    "bilinear": (nn.Bilinear(8, 8, 3), SIGNAL, SIGNAL + 1),
+    "interpolation": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bicubic"), IMAGE),
+    "grid sample": (lambda x: F.grid_sample(x, torch.tanh(x[:, :2].permute(0, 2, 3, 1))), IMAGE),
+}
+for norm in ("backward", "ortho", "forward"):
+    PROGRAMS |= {
+        f"fft {norm}": (lambda x, n=norm: torch.view_as_real(torch.fft.fft(x, norm=n)), SIGNAL),
+        f"ifft {norm}": (lambda x, n=norm: torch.view_as_real(torch.fft.ifftn(x + 0j, norm=n)), SIGNAL),
+        f"rfft {norm}": (lambda x, n=norm: torch.view_as_real(torch.fft.rfft2(x, norm=n)), SIGNAL),
+        f"irfft {norm}": (lambda x, n=norm: torch.fft.irfft2(x + 0j, (3, 13), norm=n), SIGNAL),
+        f"hfft {norm}": (lambda x, n=norm: torch.fft.hfft(x + 0j, norm=n), SIGNAL),
+        f"ihfft {norm}": (lambda x, n=norm: torch.fft.ihfft(x, norm=n).abs(), SIGNAL),
+    }
+SQUARE = torch.randn(2, 4, 4) + 4 * torch.eye(4)
+PROGRAMS |= {
+    "det": (torch.linalg.det, SQUARE),
+    "slogdet": (torch.linalg.slogdet, SQUARE),
+    "solve": (torch.linalg.solve, SQUARE, torch.randn(2, 4, 3)),
+    "inv": (torch.linalg.inv, SQUARE),
+    "eigh": (lambda x: torch.linalg.eigh(x + x.mT)[0], SQUARE),
+    "eigvalsh": (torch.linalg.eigvalsh, SQUARE),
+    "eigvals": (lambda x: torch.linalg.eigvals(x).abs(), SQUARE),
+    "svd": (lambda x: torch.linalg.svd(x)[1], SQUARE),
+    "svdvals": (torch.linalg.svdvals, SQUARE),
+    "pinv": (torch.linalg.pinv, SQUARE),
+    "lu": (torch.linalg.lu, SQUARE),
+    "qr": (lambda x: torch.linalg.qr(x)[1].abs(), SQUARE),
+    "cholesky": (lambda x: torch.linalg.cholesky(x @ x.mT), SQUARE),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_decomposed_programs(name: str, tmp_path: pathlib.Path) -> None:
+    function, *args = PROGRAMS[name]
+    model = (function if isinstance(function, nn.Module) else Function(function)).eval()
+    program = torch.export.export(model, tuple(args)).run_decompositions()
+    opbridge.export(program, tuple(args), tmp_path / "model.onnx", verify=True)
+    torch.export.save(program, tmp_path / "program.pt2")
+    done = command.opbridge("convert", tmp_path / "program.pt2", tmp_path / "converted.onnx")
+    assert done.returncode == 0, done.stderr
+    opbridge.verify(tmp_path / "converted.onnx", program, tuple(args))
