@@ -59,24 +59,25 @@ Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<
   const Dim observations = x.dim(1);
   auto sum = [&](Value value) { return g.reduce("ReduceSum", value, {-1}, true); };
 
-  Value weights = fweights ? g.cast(*fweights, kernel) : Value();
+  // What is summed of the weights is summed in their own type.
+  const ElementType own = aweights ? kernel_type(aweights->element_type()) : ElementType::int64;
+  Value weights = fweights ? g.cast(*fweights, own) : Value();
   if (aweights) {
-    Value given = g.cast(*aweights, kernel);
+    Value given = g.cast(*aweights, own);
     weights = weights ? g.op("Mul", weights, given) : given;
   }
-  Value total = weights ? sum(weights) : g.scalar(observations, kernel);
-  Value mean = g.op("Div", sum(weights ? g.op("Mul", x, weights) : x), total);
-  Value centred = g.op("Sub", x, mean);
-  Value weighted = weights ? g.op("Mul", centred, weights) : centred;
+  Value total = weights ? sum(weights) : g.scalar(observations, own);
+  auto weighted = [&](Value value) { return weights ? g.op("Mul", value, g.cast(weights, kernel)) : value; };
+  Value centred = g.op("Sub", x, g.op("Div", sum(weighted(x)), g.cast(total, kernel)));
 
-  Value lost = g.scalar(correction, kernel);
+  Value lost = g.scalar(correction, own);
   if (aweights && correction != 0) {
-    Value squares = sum(g.op("Mul", weights, g.cast(*aweights, kernel)));
+    Value squares = sum(g.op("Mul", weights, g.cast(*aweights, own)));
     lost = g.op("Mul", lost, g.op("Div", squares, total));
   }
-  Value norm = g.op("Max", g.op("Sub", total, lost), g.scalar(0, kernel));
-  Value product = g.op("MatMul", weighted, g.transpose(centred, {1, 0}));
-  return g.cast(g.reshape(g.op("Div", product, norm), *g.result().dims), type);
+  Value norm = g.op("Max", g.op("Sub", total, lost), g.scalar(0, own));
+  Value product = g.op("MatMul", weighted(centred), g.transpose(centred, {1, 0}));
+  return g.cast(g.reshape(g.op("Div", product, g.cast(norm, kernel)), *g.result().dims), type);
 }
 
 Value correlation(GraphBuilder& g, Value self) {

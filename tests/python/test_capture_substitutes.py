@@ -5,6 +5,8 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+
 
 def test_whole_tensors_compared():
     x = torch.tensor([1.0, 2.0, float("nan")])
@@ -54,6 +56,18 @@ def test_covariances():
         },
         torch.randn(3, 4),
     )
+
+
+def test_weights_of_covariances_are_summed_in_their_own_type(tmp_path):
+    class Covariance(torch.nn.Module):
+        def forward(self, x, weights):
+            return torch.cov(x, aweights=weights)
+
+    torch.manual_seed(0)
+    x, weights = torch.randn(3, 400, dtype=torch.float64), torch.rand(400)
+    for capture in ("export", "trace"):
+        opbridge.export(Covariance(), (x, weights), tmp_path / "model.onnx", capture=capture)
+        opbridge.verify(tmp_path / "model.onnx", Covariance(), (x, weights), rtol=1e-12, atol=1e-12)
 
 
 def test_narrow_from_a_tensor():
