@@ -1,7 +1,6 @@
 // Where ONNX Runtime 1.31 sees a scalar scale the operand or the result of a MatMul, it makes it an attribute
 // of the product: a float32, among float64 as well. A vector it leaves as it is.
 #include <algorithm>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -11,20 +10,36 @@
 namespace opbridge {
 namespace {
 
-// The dim along which the other operand is scaled by a constant of one element; null where there is none.
-const Dim* scaled_dim(const ir::Node& node, size_t constant) {
-  const ir::Value *scale = node.inputs[constant], *other = node.inputs[1 - constant];
-  if (!scale->weight || scale->weight->element_type != ElementType::float64 ||
-      scale->weight->element_count() != 1 || other->weight)
-    return nullptr;
-  const auto* type = std::get_if<ir::TensorType>(&other->type);
-  const bool known = type && type->dims && type->dims->size() >= scale->weight->dims.size();
-  return known && !type->dims->empty() ? &type->dims->back() : nullptr;
+// A Mul or Div of a tensor whose last dim is `size` by a scalar, its input `constant`.
+struct Scaling {
+  ir::Node* node;
+  size_t constant;
+  int64_t size;
+};
+
+std::vector<Scaling> scalings_of(const ir::Graph& graph) {
+  std::vector<Scaling> found;
+  for (ir::Node* node : graph.nodes) {
+    if (node->op != "Mul" && node->op != "Div") continue;
+    for (const size_t constant : {size_t{0}, size_t{1}}) {
+      const ir::Value *scale = node->inputs[constant], *other = node->inputs[1 - constant];
+      const auto* type = std::get_if<ir::TensorType>(&other->type);
+      if (!scale->weight || scale->weight->element_type != ElementType::float64 ||
+          scale->weight->element_count() != 1 || other->weight || !type || !type->dims || type->dims->empty())
+        continue;
+      const Dim& last = type->dims->back();
+      const bool keeps_rank = scale->weight->dims.size() <= type->dims->size();
+      if (keeps_rank && last.is_static() && last.value() > 1) found.push_back({node, constant, last.value()});
+    }
+  }
+  return found;
 }
 
 }  // namespace
 
 bool spread_float64_scales(ir::Graph& graph) {
+  const std::vector<Scaling> scalings = scalings_of(graph);
+  if (scalings.empty()) return false;
   std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users;
   for (const ir::Node* node : graph.nodes) {
     for (const ir::Value* input : node->inputs) users[input].push_back(node);
@@ -41,21 +56,15 @@ bool spread_float64_scales(ir::Graph& graph) {
              (user->op == "Transpose" && std::ranges::any_of(users[user->outputs[0]], is_product));
     });
   };
-  std::optional<Names> names;
+  Names names(graph);
   bool changed = false;
-  for (ir::Node* node : graph.nodes) {
-    if (node->op != "Mul" && node->op != "Div") continue;
-    for (const size_t constant : {size_t{0}, size_t{1}}) {
-      const Dim* dim = scaled_dim(*node, constant);
-      if (!dim || !dim->is_static() || dim->value() < 2) continue;
-      if (!comes_from_product(node->inputs[1 - constant]) && !goes_to_product(node->outputs[0])) continue;
-      const std::vector<double> spread(static_cast<size_t>(dim->value()),
-                                       node->inputs[constant]->weight->as<double>()[0]);
-      if (!names) names.emplace(graph);
-      node->inputs[constant] = graph.add_initializer(names->unused(node->outputs[0]->name + ":scale"),
-                                                     ir::Weight::of<double>(spread, {dim->value()}));
-      changed = true;
-    }
+  for (const auto& [node, constant, size] : scalings) {
+    if (!comes_from_product(node->inputs[1 - constant]) && !goes_to_product(node->outputs[0])) continue;
+    const double scale = node->inputs[constant]->weight->as<double>()[0];
+    const std::vector<double> spread(static_cast<size_t>(size), scale);
+    node->inputs[constant] = graph.add_initializer(names.unused(node->outputs[0]->name + ":scale"),
+                                                   ir::Weight::of<double>(spread, {size}));
+    changed = true;
   }
   return changed;
 }

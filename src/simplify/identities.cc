@@ -9,10 +9,10 @@
 namespace opbridge {
 namespace {
 
-bool is_filled_with(const ir::Weight& weight, double number) {
+bool is_number(const ir::Weight& weight, double number) {
+  if (weight.element_count() != 1) return false;
   const std::optional<ir::Weight> converted = convert_weight(weight, ElementType::float64);
-  return converted &&
-         std::ranges::all_of(converted->as<double>(), [&](double each) { return each == number; });
+  return converted && converted->as<double>()[0] == number;
 }
 
 // The input that `node` gives back, whatever its elements are; null where it does not. In x + 0, -0 becomes 0
@@ -20,14 +20,17 @@ bool is_filled_with(const ir::Weight& weight, double number) {
 ir::Value* source_of(const ir::Node& node) {
   const auto& inputs = node.inputs;
   if (node.op == "Where" && inputs[0]->weight) {
-    if (is_filled_with(*inputs[0]->weight, 1)) return inputs[1];
-    return is_filled_with(*inputs[0]->weight, 0) ? inputs[2] : nullptr;
+    const auto all_are = [&](bool truth) {
+      return std::ranges::all_of(inputs[0]->weight->bytes,
+                                 [&](std::byte byte) { return (byte != std::byte{0}) == truth; });
+    };
+    return all_are(true) ? inputs[1] : all_are(false) ? inputs[2] : nullptr;
   }
   const bool sum = node.op == "Add" || node.op == "Sub", product = node.op == "Mul" || node.op == "Div";
   if (!sum && !product) return nullptr;
   // Not a whole tensor: that of a trained model would not be neutral, and the runtime fuses with it.
   const auto is_neutral = [&](const ir::Value* value) {
-    return value->weight && value->weight->element_count() == 1 && is_filled_with(*value->weight, product);
+    return value->weight && is_number(*value->weight, product ? 1 : 0);
   };
   if (is_neutral(inputs[1])) return inputs[0];
   const bool commutes = node.op == "Add" || node.op == "Mul";
