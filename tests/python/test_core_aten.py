@@ -86,7 +86,7 @@ for norm in ("backward", "ortho", "forward"):
 SQUARE = torch.randn(2, 4, 4) + 4 * torch.eye(4)
 PROGRAMS |= {
     "det": (torch.linalg.det, SQUARE),
-    "slogdet": (torch.linalg.slogdet, SQUARE),
+    "slogdet": (lambda x: tuple(torch.linalg.slogdet(x)), SQUARE),
     "solve": (torch.linalg.solve, SQUARE, torch.randn(2, 4, 3)),
     "inv": (torch.linalg.inv, SQUARE),
     "eigh": (lambda x: torch.linalg.eigh(x + x.mT)[0], SQUARE),
@@ -95,7 +95,7 @@ PROGRAMS |= {
     "svd": (lambda x: torch.linalg.svd(x)[1], SQUARE),
     "svdvals": (torch.linalg.svdvals, SQUARE),
     "pinv": (torch.linalg.pinv, SQUARE),
-    "lu": (torch.linalg.lu, SQUARE),
+    "lu": (lambda x: tuple(torch.linalg.lu(x)), SQUARE),
     "qr": (lambda x: torch.linalg.qr(x)[1].abs(), SQUARE),
     "cholesky": (lambda x: torch.linalg.cholesky(x @ x.mT), SQUARE),
 }
