@@ -236,7 +236,7 @@ constexpr std::array kReal = {"aten::eye"sv};
 
 // Arguments that say where, not what: the same for both parts.
 constexpr std::array kPlaces = {
-    "index"sv, "indices"sv, "mask"sv, "condition"sv, "tensor_indices_or_sections"sv, "repeats"sv};
+    "index"sv, "indices"sv, "mask"sv, "condition"sv, "tensor_indices_or_sections"sv, "repeats"sv, "start"sv};
 // Numbers that stand for an element; another number is a factor.
 constexpr std::array kElements = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
 constexpr std::array kElementsOfLinspace = {"start"sv, "end"sv};
@@ -331,10 +331,13 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
   ir::Node* shadow = shadows_.make_node(node.op);
   shadow->name = node.name;
   shadow->source = node.source;
+  const std::span<const std::string_view> elements =
+      base_name(node.op) == "aten::linspace" ? std::span<const std::string_view>(kElementsOfLinspace)
+                                             : kElements;
   PartOfValues values(values_);
   // A tensor may come twice, each time with another part.
   auto part = [&](ir::Value* tensor, std::string_view argument, size_t index) -> ir::Value* {
-    if (!tensor || contains(kPlaces, argument)) return tensor;
+    if (!tensor || (contains(kPlaces, argument) && !contains(elements, argument))) return tensor;
     const Part wanted = select(argument, index);
     if (wanted == Part::none) return nullptr;
     const Complex given = parts(tensor);
@@ -352,9 +355,6 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
     values.set(stand_in, value);
     return stand_in;
   };
-  const std::span<const std::string_view> elements =
-      base_name(node.op) == "aten::linspace" ? std::span<const std::string_view>(kElementsOfLinspace)
-                                             : kElements;
   for (const ir::Attribute& attribute : node.attributes) {
     ir::AttributeValue value = attribute.value;
     const bool imaginary = select(attribute.name, 0) == Part::imaginary;

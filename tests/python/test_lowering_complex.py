@@ -115,6 +115,16 @@ def test_places_are_no_numbers():
     checked(functions, torch.randn(5, dtype=torch.complex64))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_where_a_part_begins_is_no_number(capture: str, tmp_path: pathlib.Path):
+    class Part(torch.nn.Module):
+        def forward(self, z, start):
+            return torch.narrow(z, 0, start, 2)
+
+    args = torch.randn(5, dtype=torch.complex64), torch.tensor(3)
+    opbridge.export(Part(), args, tmp_path / "model.onnx", capture=capture, verify=True)
+
+
 FUNCTIONS = [
     "exp",
     "exp2",
