@@ -135,11 +135,11 @@ def coverage(what: str, records: Sequence[Record], beside: Rows, names: Sequence
         "",
         "What the operators become: " + ", ".join(f"{counts[kind]} {kind}" for kind in (*_KINDS, REFUSED)) + ".",
         "",
-        "Beside torch's own exporters, and at other opsets, by three samples of one element type of each operator:",
+        "With other opsets and exporters, by three samples of one element type of each operator:",
         "",
         *_table(operator_totals, beside),
         "",
-        "Of each operator; by torch's own exporters, three samples:",
+        "Of each operator, every sample; where torch's own exporters stand beside, their three samples:",
         "",
     ]
     results = _results(records) | _results(r for row in beside.values() for r in row if r["exporter"] in PEERS)
