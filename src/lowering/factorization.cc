@@ -239,6 +239,8 @@ void register_factors(SymbolicRegistry& registry) {
      });
 }
 
+std::array<Value, 3> parts_of(const Svd& svd) { return {svd.u.value, svd.values, svd.vh.value}; }
+
 void register_spectra(SymbolicRegistry& registry) {
   auto on = add(registry);
 
@@ -269,16 +271,13 @@ void register_spectra(SymbolicRegistry& registry) {
   on("aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, "
      "Tensor Vh)",
      Since{1}, [](GraphBuilder& g, Value a, bool full, Ignored) {
-       const Svd result = svd(g, matrices(g, a, "A"), full);
-       return std::array{result.u.value, result.values, result.vh.value};
+       return parts_of(svd(g, matrices(g, a, "A"), full));
      });
   on("aten::_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> "
      "(Tensor U, Tensor S, Tensor Vh)",
      Since{1}, [](GraphBuilder& g, Value a_value, bool full, bool vectors, Ignored) {
        const Matrices a = matrices(g, a_value, "A");
-       if (!vectors) return std::array{Value(), singular_values(g, a), Value()};
-       const Svd result = svd(g, a, full);
-       return std::array{result.u.value, result.values, result.vh.value};
+       return vectors ? parts_of(svd(g, a, full)) : std::array{Value(), singular_values(g, a), Value()};
      });
   on("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", Since{1},
      [](GraphBuilder& g, Value a, Ignored) { return singular_values(g, matrices(g, a, "A")); });

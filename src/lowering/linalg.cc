@@ -67,7 +67,8 @@ Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<
     weights = weights ? g.op("Mul", weights, given) : given;
   }
   Value total = weights ? sum(weights) : g.scalar(observations, own);
-  auto weighted = [&](Value value) { return weights ? g.op("Mul", value, g.cast(weights, kernel)) : value; };
+  Value factors = weights ? g.cast(weights, kernel) : Value();
+  auto weighted = [&](Value value) { return factors ? g.op("Mul", value, factors) : value; };
   Value centred = g.op("Sub", x, g.op("Div", sum(weighted(x)), g.cast(total, kernel)));
 
   Value lost = g.scalar(correction, own);

@@ -305,6 +305,11 @@ void register_inverses(SymbolicRegistry& registry) {
      });
 }
 
+std::array<Value, 2> sign_and_logarithm(GraphBuilder& g, const Matrices& a) {
+  const auto [det, sign, log] = determinant(g, a);
+  return {sign, log};
+}
+
 }  // namespace
 
 void register_matrix_functions(SymbolicRegistry& registry) {
@@ -322,19 +327,13 @@ void register_matrix_functions(SymbolicRegistry& registry) {
      });
   on("aten::_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)", Since{1},
      [](GraphBuilder& g, Value a) {
-       auto [det, sign, log] = determinant(g, matrices(g, a, "A"));
+       const auto [sign, log] = sign_and_logarithm(g, matrices(g, a, "A"));
        return std::array{sign, log, Value(), Value()};
      });
   on("aten::linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", Since{1},
-     [](GraphBuilder& g, Value a) {
-       auto [det, sign, log] = determinant(g, matrices(g, a, "A"));
-       return std::array{sign, log};
-     });
+     [](GraphBuilder& g, Value a) { return sign_and_logarithm(g, matrices(g, a, "A")); });
   on("aten::slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", Since{1},
-     [](GraphBuilder& g, Value self) {
-       auto [det, sign, log] = determinant(g, matrices(g, self, "self"));
-       return std::array{sign, log};
-     });
+     [](GraphBuilder& g, Value self) { return sign_and_logarithm(g, matrices(g, self, "self")); });
   on("aten::logdet(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     const Matrices a = matrices(g, self, "self");
     auto [det, sign, log] = determinant(g, a);

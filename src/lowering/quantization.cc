@@ -5,6 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "symbolic/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -12,33 +13,44 @@ namespace {
 struct Scheme {
   Value scale;                  // float32, 0-d or [channels]
   Value zero_point;             // integers, as many
+  const ir::Weight* known;      // the zero points, where they are constant
   std::optional<int64_t> axis;  // that of the channels
   int64_t least, greatest;      // level
 };
 
 Scheme scheme_of(GraphBuilder& g, double scale, int64_t zero_point, int64_t least, int64_t greatest) {
-  return {
-      g.scalar(scale, ElementType::float32), g.scalar(zero_point, ElementType::int64), {}, least, greatest};
+  Value zero = g.scalar(zero_point, ElementType::int64);
+  return {g.scalar(scale, ElementType::float32), zero, zero.get()->weight, {}, least, greatest};
+}
+
+Value integers(GraphBuilder& g, Value zero_points) {
+  if (is_floating_point(zero_points.element_type())) g.refuse("zero points must be integers");
+  return zero_points;
 }
 
 // `scale` and `zero_point` hold one element each.
 Scheme scheme_of(GraphBuilder& g, Value scale, Value zero_point, int64_t least, int64_t greatest) {
-  if (is_floating_point(zero_point.element_type())) g.refuse("zero points must be integers");
   const auto number = [&](Value value) { return g.reshape(value, std::span<const Dim>()); };
-  return {g.cast(number(scale), ElementType::float32), number(zero_point), {}, least, greatest};
+  const ir::Weight* known = integers(g, zero_point).get()->weight;
+  return {g.cast(number(scale), ElementType::float32), number(zero_point), known, {}, least, greatest};
 }
 
 Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> zero_points, int64_t axis,
                  int64_t least, int64_t greatest) {
-  if (zero_points && is_floating_point(zero_points->element_type())) g.refuse("zero points must be integers");
-  Value zeros = zero_points ? *zero_points : filled(g, scales.dims(), 0, ElementType::int64);
-  return {g.cast(scales, ElementType::float32), zeros, axis < 0 ? axis + x.rank() : axis, least, greatest};
+  Value none = g.scalar(0, ElementType::int64);
+  Value zeros = zero_points ? integers(g, *zero_points) : g.expand(none, scales.dims());
+  const ir::Weight* known = zero_points.value_or(none).get()->weight;
+  const int64_t channels = axis < 0 ? axis + x.rank() : axis;
+  return {g.cast(scales, ElementType::float32), zeros, known, channels, least, greatest};
 }
 
-// Whether QuantizeLinear and DequantizeLinear know the type.
-bool is_quantized_type(GraphBuilder& g, ElementType type) {
-  if (type == ElementType::int8 || type == ElementType::uint8) return true;
-  return g.opset() >= 21 && (type == ElementType::int16 || type == ElementType::uint16);
+bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
+
+// Whether QuantizeLinear and DequantizeLinear know the type and its zero points: theirs are of that type,
+// where PyTorch's may be any integers.
+bool is_linear(GraphBuilder& g, ElementType type, const Scheme& scheme) {
+  if (!scheme.known || !converts_exactly(*scheme.known, type)) return false;
+  return is_byte(type) || (g.opset() >= 21 && (type == ElementType::int16 || type == ElementType::uint16));
 }
 
 struct Range {
@@ -79,13 +91,19 @@ Value in_range(GraphBuilder& g, Value levels, const Scheme& scheme) {
   return g.op("Clip", levels, g.scalar_like(levels, scheme.least), g.scalar_like(levels, scheme.greatest));
 }
 
+// What levels of float32 stand for.
+Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
+  Value centered = g.op("Sub", levels, beside(g, levels, scheme.zero_point, scheme));
+  return g.op("Mul", centered, beside(g, levels, scheme.scale, scheme));
+}
+
 Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType type) {
   Value x = g.cast(input, ElementType::float32);
   const auto* range = std::ranges::find(kRanges, type, &Range::type);
   const bool whole =
       range != kRanges.end() && scheme.least <= range->least && scheme.greatest >= range->greatest;
-  const bool clips = type == ElementType::int8 || type == ElementType::uint8;  // in ONNX Runtime
-  if (!is_quantized_type(g, type) || !(whole || clips))
+  // Of the quantized types ONNX Runtime clips bytes alone.
+  if (!is_linear(g, type, scheme) || !(whole || is_byte(type)))
     return g.cast(in_range(g, levels(g, x, scheme), scheme), type);
   Value made = linear(g, "QuantizeLinear", x, type, scheme, type);
   return whole ? made : in_range(g, made, scheme);
@@ -93,28 +111,23 @@ Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType t
 
 Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType result) {
   const ElementType type = input.element_type();
-  const bool small = type == ElementType::int8 || type == ElementType::uint8;
-  if (result != ElementType::float32 && !(small && size_of(result) == 2))
+  if (result != ElementType::float32 && !(is_byte(type) && size_of(result) == 2))
     g.refuse("only float32 comes of more than 8 bits; export with out_dtype=torch.float32");
-  if (is_quantized_type(g, type))
+  if (is_linear(g, type, scheme))
     return g.cast(linear(g, "DequantizeLinear", input, type, scheme, ElementType::float32), result);
-  Value x = g.cast(input, ElementType::float32);
-  Value centered = g.op("Sub", x, beside(g, x, scheme.zero_point, scheme));
-  return g.cast(g.op("Mul", centered, beside(g, x, scheme.scale, scheme)), result);
+  return g.cast(values_at(g, g.cast(input, ElementType::float32), scheme), result);
 }
 
 Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
   const ElementType result = self.element_type();
   for (const Range& range : kRanges) {
     const bool holds = range.least <= scheme.least && scheme.greatest <= range.greatest;
-    if (!holds || !is_quantized_type(g, range.type)) continue;
+    if (!holds || !is_linear(g, range.type, scheme)) continue;
     Value made = quantize(g, self, scheme, range.type);
     return g.cast(dequantize(g, made, scheme, ElementType::float32), result);
   }
   Value x = g.cast(self, ElementType::float32);
-  Value centered =
-      g.op("Sub", in_range(g, levels(g, x, scheme), scheme), beside(g, x, scheme.zero_point, scheme));
-  return g.cast(g.op("Mul", centered, beside(g, x, scheme.scale, scheme)), result);
+  return g.cast(values_at(g, in_range(g, levels(g, x, scheme), scheme), scheme), result);
 }
 
 // The result, and where nothing was brought into range: what the gradient passes.

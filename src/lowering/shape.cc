@@ -277,11 +277,11 @@ void register_shape(SymbolicRegistry& registry) {
        return pad(g, self, amounts, mode, value.value_or(0));
      });
   for (int axes = 1; axes <= 3; ++axes) {
-    for (const char* mode : {"reflect", "replicate"}) {
-      const char* name = std::string_view(mode) == "reflect" ? "reflection" : "replication";
+    for (const auto& [name, mode] :
+         {std::pair{"reflection", "reflect"}, std::pair{"replication", "replicate"}}) {
       on(fmt::format("aten::{}_pad{}d(Tensor self, SymInt[{}] padding) -> Tensor", name, axes, 2 * axes),
          Since{9},
-         [mode](GraphBuilder& g, Value self, Dims amounts) { return pad(g, self, amounts, mode, 0); });
+         [mode = mode](GraphBuilder& g, Value self, Dims amounts) { return pad(g, self, amounts, mode, 0); });
     }
   }
   on("aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", Since{9},

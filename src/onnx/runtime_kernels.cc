@@ -19,14 +19,13 @@ constexpr Kernel kKernels[] = {
 
 }  // namespace
 
-std::optional<TypeSet> runtime_types(const OpSchema& schema, std::string_view variable) {
-  const auto parameter = std::ranges::find(schema.types(), variable, &TypeParameter::name);
-  if (!schema.domain().empty() || parameter == schema.types().end()) return std::nullopt;
+std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter& variable) {
+  if (!schema.domain().empty()) return std::nullopt;
   for (const Kernel& kernel : std::ranges::equal_range(kKernels, schema.name(), {}, &Kernel::op)) {
-    if (kernel.variable == variable && kernel.first_version <= schema.since_version &&
+    if (kernel.variable == variable.name() && kernel.first_version <= schema.since_version &&
         schema.since_version <= kernel.last_version) {
       // Of nothing that ONNX allows: a later version of the operator gave the name to another variable.
-      if ((kernel.types.bits & parameter->allowed.bits) == 0) return std::nullopt;
+      if ((kernel.types.bits & variable.allowed.bits) == 0) return std::nullopt;
       return kernel.types;
     }
   }

@@ -8,9 +8,9 @@
 
 namespace opbridge::onnx {
 
-// The types that the operator's type variable `variable` may have in ONNX Runtime. Nothing where the variable
-// is free, or the operator unknown to it.
-std::optional<TypeSet> runtime_types(const OpSchema& schema, std::string_view variable);
+// The types that `variable`, one of schema.types(), may have in ONNX Runtime. Nothing where the variable is
+// free, or the operator unknown to it.
+std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter& variable);
 
 // The type to compute `type` in where the runtime has kernels for `has` alone: `type` itself; the next wider
 // one that is among them, whose results cast back are those of `type`; nothing where there is none. float16

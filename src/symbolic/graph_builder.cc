@@ -234,7 +234,7 @@ std::vector<ElementType> GraphBuilder::cast_for_runtime(const onnx::OpSchema& sc
   std::vector<ElementType> wanted(outputs.size());
   for (size_t variable = 0; variable < schema.types().size(); ++variable) {
     const std::optional<ElementType> type = resolution.variable(variable);
-    const std::optional<onnx::TypeSet> has = onnx::runtime_types(schema, schema.types()[variable].name());
+    const std::optional<onnx::TypeSet> has = onnx::runtime_types(schema, schema.types()[variable]);
     if (!type || !has) continue;
     const std::optional<ElementType> runtime = onnx::runtime_type(*has, *type);
     if (!runtime) {

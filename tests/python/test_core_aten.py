@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
-from typing import Any
 
 import command
 import pytest
 import torch
+from functionalize_check import Model
 from torch import nn
 
 import opbridge
@@ -38,15 +37,6 @@ def test_every_core_operator_has_a_mapping() -> None:
     core = [name for name in core_operators() if not any(part in name for part in LEFT_OUT)]
     assert len(core) > 170
     assert not [name for name in core if not is_mapped(name)]
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: torch.Tensor) -> Any:
-        return self.function(*args)
 
 
 F = nn.functional
@@ -104,7 +94,7 @@ PROGRAMS |= {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_decomposed_programs(name: str, tmp_path: pathlib.Path) -> None:
     function, *args = PROGRAMS[name]
-    model = (function if isinstance(function, nn.Module) else Function(function)).eval()
+    model = (function if isinstance(function, nn.Module) else Model(function)).eval()
     program = torch.export.export(model, tuple(args)).run_decompositions()
     opbridge.export(program, tuple(args), tmp_path / "model.onnx", verify=True)
     torch.export.save(program, tmp_path / "program.pt2")

@@ -83,6 +83,27 @@ def test_quantization_and_back(least: int, greatest: int, dtype: torch.dtype, op
     check(functions, decomposed.quantize_per_tensor(x, 0.25, 2, *bounds), opset=opset)
 
 
+@pytest.mark.parametrize("zero_point", [300, -1])
+def test_zero_points_that_are_no_level(zero_point: int) -> None:
+    scales, zeros = torch.full((3,), 0.25), torch.full((3,), zero_point)
+    functions = {
+        "numbers": lambda x: decomposed.quantize_per_tensor(x, 0.25, zero_point, 0, 255, torch.uint8),
+        "tensors": lambda x: decomposed.quantize_per_tensor.tensor(x, scales[0], zeros[0], 0, 255, torch.uint8),
+        "channels": lambda x: decomposed.quantize_per_channel(x, scales, zeros, 1, 0, 255, torch.uint8),
+    }
+    check(functions, X)
+    levels = torch.arange(256, dtype=torch.uint8).reshape(1, 1, 256).expand(2, 3, 256)
+    check(lambda x: decomposed.dequantize_per_tensor(x, 0.25, zero_point, 0, 255, torch.uint8), levels)
+    check(lambda x: decomposed.dequantize_per_channel(x, scales, zeros, 1, 0, 255, torch.uint8), levels)
+
+
+def test_zero_points_of_the_input() -> None:
+    def function(x: torch.Tensor, zero_point: torch.Tensor) -> torch.Tensor:
+        return torch.fake_quantize_per_tensor_affine(x, torch.tensor([0.5]), zero_point, 0, 255)
+
+    check(function, X, torch.tensor([2], dtype=torch.int32))
+
+
 def test_half_of_a_byte() -> None:
     x = torch.arange(-128, 128).to(torch.int8)
     for dtype in (torch.float16, torch.bfloat16):
@@ -108,9 +129,7 @@ def test_what_a_model_becomes(tmp_path: pathlib.Path) -> None:
             self.conv = nn.Conv2d(3, 3, 3)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            weight = torch.fake_quantize_per_channel_affine(
-                self.conv.weight, CHANNELS[0], torch.zeros(3, dtype=torch.int32), 0, -128, 127
-            )
+            weight = torch.fake_quantize_per_channel_affine(self.conv.weight, *CHANNELS, 0, -128, 127)
             x = torch.fake_quantize_per_tensor_affine(x, 1 / 64, 0, -128, 127)
             return nn.functional.conv2d(x, weight, self.conv.bias)
 

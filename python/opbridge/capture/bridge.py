@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
 from opbridge.capture.functions import key_in_graph
-from opbridge.capture.operators import ASSERTIONS, operator_of
+from opbridge.capture.operators import ASSERTIONS, Operator, operator_of
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_stack_trace, scope_of_stack
 from opbridge.errors import UnsupportedError
@@ -129,10 +129,7 @@ class _Bridge:
                 return
             if self._is_known_number(node):
                 return
-            made = (node.name, node.meta.get("val"))
-            self._values[node] = self._emit(
-                node, key_in_graph(called, node.args), called.names, node.args, node.kwargs, made
-            )
+            self._values[node] = self._call_operator(node, called, node.args, node.meta.get("val"))
         elif isinstance(target, torch._ops.HigherOrderOperator):
             self._higher_order(node, str(target._name))
         elif not self._is_known_number(node):
@@ -141,6 +138,10 @@ class _Bridge:
             made = (node.name, node.meta.get("val"))
             key = f"{module}::{getattr(target, '__name__', target)}"
             self._values[node] = self._emit(node, key, names, node.args, node.kwargs, made)
+
+    def _call_operator(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...], value: Any) -> Any:
+        made = (node.name, value)
+        return self._emit(node, key_in_graph(called, args), called.names, args, node.kwargs, made)
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that is written as a Dim or a constant wherever it is used."""
@@ -237,8 +238,7 @@ class _Bridge:
         if called.key in ASSERTIONS or all(result is None for result in results):
             return [None]
         single = len(results) == 1
-        made = (node.name, results[0] if single else results)
-        outputs = self._emit(node, key_in_graph(called, tuple(args)), called.names, tuple(args), node.kwargs, made)
+        outputs = self._call_operator(node, called, tuple(args), results[0] if single else results)
         return [None, outputs] if single else [None, *outputs]
 
     def _argument(self, argument: Any) -> Any:
