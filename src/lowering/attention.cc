@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "lowering/add.h"
+#include "lowering/common.h"
 #include "lowering/reduce.h"
 
 namespace opbridge::lowering {
@@ -17,18 +17,6 @@ Value repeat_heads(GraphBuilder& g, Value value, const Dim& query_heads) {
   repeated.insert(repeated.begin() + axis, floor_div(query_heads, heads));
   merged[axis - 1] = query_heads;
   return g.reshape(g.expand(g.unsqueeze(value, {axis}), repeated), merged);
-}
-
-// 0, 1, 2, … as far as `length`.
-Value positions(GraphBuilder& g, const Dim& length) {
-  if (length.is_static()) {
-    std::vector<int64_t> values(static_cast<size_t>(length.value()));
-    std::iota(values.begin(), values.end(), 0);
-    return g.ints(values);
-  }
-  Value result = g.op("Range", g.size(Dim(0)), g.size(length), g.size(Dim(1)));
-  result.get()->type = ir::TensorType{ElementType::int64, std::vector{length}};
-  return result;
 }
 
 // query @ key^T * scale + mask.
@@ -49,7 +37,8 @@ Value masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value
 
   std::optional<Value> kept;
   if (is_causal) {
-    kept = g.op("GreaterOrEqual", g.unsqueeze(positions(g, query.dim(-2)), {1}), positions(g, key.dim(-2)));
+    kept = g.op("GreaterOrEqual", g.unsqueeze(arithmetic(g, 0, 1, query.dim(-2)), {1}),
+                arithmetic(g, 0, 1, key.dim(-2)));
   } else if (mask && mask->element_type() == ElementType::boolean) {
     kept = mask;
   } else if (mask) {

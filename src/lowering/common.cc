@@ -133,4 +133,19 @@ Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, El
   return result;
 }
 
+Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count) {
+  if (start.is_static() && step.is_static() && count.is_static()) {
+    std::vector<int64_t> values(count.value());
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = start.value() + step.value() * static_cast<int64_t>(i);
+    return g.ints(values);
+  }
+  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
+  Value range = g.op("Range", zero, g.size(count), one);
+  range.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{count}};
+  if (!step.is(1)) range = g.op("Mul", range, g.size(step));
+  if (!start.is(0)) range = g.op("Add", range, g.size(start));
+  return range;
+}
+
 }  // namespace opbridge::lowering

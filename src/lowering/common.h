@@ -52,4 +52,7 @@ Dim element_count(Value value);
 // A tensor of `dims`, all `value`.
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type);
 
+// start, start + step, … as int64, `count` of them; a constant where all is known.
+Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count);
+
 }  // namespace opbridge::lowering

@@ -89,9 +89,7 @@ Value eye(GraphBuilder& g) {
 
 // 0, 1, … size - 1 as a column (axis -2) or a row (axis -1).
 Value places(GraphBuilder& g, Value like, int64_t axis) {
-  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
-  Value range = g.op("Range", zero, g.dim_of(like, axis), one);
-  range.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{like.dim(axis)}};
+  Value range = arithmetic(g, 0, 1, like.dim(axis));
   return axis == -1 ? range : g.unsqueeze(range, {-1});
 }
 

@@ -30,8 +30,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
 
   // The bag of each index: how many begin before it or at it, less one.
   Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
-  Value places = g.op("Range", zero, g.dim_of(indices, 0), one);
-  places.get()->type = ir::TensorType{ElementType::int64, indices.dims()};
+  Value places = arithmetic(g, 0, 1, indices.dim(0));
   Value begun = g.op("GreaterOrEqual", g.unsqueeze(places, {1}), g.unsqueeze(offsets, {0}));
   Value bag = g.op("Sub", g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false), one);
   if (padding_idx && *padding_idx >= 0) {

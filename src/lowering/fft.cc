@@ -160,16 +160,10 @@ Value shifted(GraphBuilder& g, Value self, const Axes& dims, bool inverse) {
   return self;
 }
 
-// 0, step, 2 step, …
-Value steps(GraphBuilder& g, const Dim& count, int64_t step) {
-  auto number = [&](const Scalar& value) { return g.scalar(value, ElementType::int64); };
-  return typed(g.op("Range", number(0), g.size(count * Dim(step)), number(step)), {count});
-}
-
 // The place in the signal of each element of each frame, (frames, length).
 Value frame_places(GraphBuilder& g, const Dim& frames, int64_t hop, int64_t length) {
-  Value starts = g.unsqueeze(steps(g, frames, hop), {1});
-  return typed(g.op("Add", starts, steps(g, Dim(length), 1)), {frames, Dim(length)});
+  Value starts = g.unsqueeze(arithmetic(g, 0, hop, frames), {1});
+  return typed(g.op("Add", starts, arithmetic(g, 0, 1, length)), {frames, Dim(length)});
 }
 
 struct Frames {

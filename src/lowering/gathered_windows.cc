@@ -57,19 +57,8 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const S
 
 Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
   const Dim count = floor_div(size - Dim(dilation * (kernel - 1) + 1), Dim(stride)) + Dim(1);
-  std::vector<int64_t> offsets;
-  for (int64_t k = 0; k < kernel; ++k) offsets.push_back(k * dilation);
-  if (count.is_static()) {
-    std::vector<int64_t> all;
-    for (int64_t offset : offsets) {
-      for (int64_t i = 0; i < count.value(); ++i) all.push_back(offset + i * stride);
-    }
-    return g.reshape(g.ints(all), {Dim(kernel), count});
-  }
-  Value starts = g.op("Range", g.scalar(0, ElementType::int64), g.size(count * Dim(stride)),
-                      g.scalar(stride, ElementType::int64));
-  starts.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{count}};
-  return g.op("Add", g.unsqueeze(g.ints(offsets), {1}), g.unsqueeze(starts, {0}));
+  Value offsets = arithmetic(g, 0, dilation, kernel), starts = arithmetic(g, 0, stride, count);
+  return g.op("Add", g.unsqueeze(offsets, {1}), g.unsqueeze(starts, {0}));
 }
 
 Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {

@@ -35,9 +35,6 @@ bool is_mask(Value index);
 // The places of the elements that are not zero, a row of int64 for each of them: (count, rank).
 Value places_of(GraphBuilder& g, Value mask);
 
-// start, start + step, … as int64, `count` of them; a constant where all is known.
-Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count);
-
 // Broadcast to `dims`, as PyTorch's own shapes say that it can be.
 Value broadcast(GraphBuilder& g, Value value, const std::vector<Dim>& dims);
 

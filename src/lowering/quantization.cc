@@ -20,7 +20,7 @@ struct Scheme {
 
 Scheme scheme_of(GraphBuilder& g, double scale, int64_t zero_point, int64_t least, int64_t greatest) {
   Value zero = g.scalar(zero_point, ElementType::int64);
-  return {g.scalar(scale, ElementType::float32), zero, zero.get()->weight, {}, least, greatest};
+  return {g.scalar(scale, ElementType::float32), zero, zero.weight(), {}, least, greatest};
 }
 
 Value integers(GraphBuilder& g, Value zero_points) {
@@ -31,7 +31,7 @@ Value integers(GraphBuilder& g, Value zero_points) {
 // `scale` and `zero_point` hold one element each.
 Scheme scheme_of(GraphBuilder& g, Value scale, Value zero_point, int64_t least, int64_t greatest) {
   const auto number = [&](Value value) { return g.reshape(value, std::span<const Dim>()); };
-  const ir::Weight* known = integers(g, zero_point).get()->weight;
+  const ir::Weight* known = integers(g, zero_point).weight();
   return {g.cast(number(scale), ElementType::float32), number(zero_point), known, {}, least, greatest};
 }
 
@@ -39,7 +39,7 @@ Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> ze
                  int64_t least, int64_t greatest) {
   Value none = g.scalar(0, ElementType::int64);
   Value zeros = zero_points ? integers(g, *zero_points) : g.expand(none, scales.dims());
-  const ir::Weight* known = zero_points.value_or(none).get()->weight;
+  const ir::Weight* known = zero_points.value_or(none).weight();
   const int64_t channels = axis < 0 ? axis + x.rank() : axis;
   return {g.cast(scales, ElementType::float32), zeros, known, channels, least, greatest};
 }

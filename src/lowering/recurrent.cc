@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "lowering/add.h"
+#include "lowering/indexing.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -21,7 +22,7 @@ struct Options {
   bool has_biases;
   int64_t num_layers;
   double dropout;
-  bool train, bidirectional, batch_first;
+  bool train, bidirectional;
 };
 
 Value reorder_gates(GraphBuilder& g, Value weight, const Cell& cell, int64_t hidden) {
@@ -32,9 +33,11 @@ Value reorder_gates(GraphBuilder& g, Value weight, const Cell& cell, int64_t hid
   return g.concat(std::move(blocks), 0);
 }
 
-// (input, states) → (output, states), the layers one after another.
-std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, const std::vector<Value>& states,
-                             const std::vector<Value>& params, const Options& o) {
+// (input, states) → (output, states), the layers one after another. The input is (length, batch, features);
+// `lengths`, where there are any: how long each sequence is.
+std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, Value lengths,
+                             const std::vector<Value>& states, const std::vector<Value>& params,
+                             const Options& o) {
   if (o.train && o.dropout != 0 && o.num_layers > 1)
     g.refuse("dropout is random; call model.eval() before the export");
   const int64_t directions = o.bidirectional ? 2 : 1;
@@ -42,14 +45,12 @@ std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, con
   if (params.size() != static_cast<size_t>(o.num_layers * directions) * per_direction) {
     g.refuse("projections (proj_size) have no equivalent in ONNX's " + cell.op);
   }
-  if (input.rank() != 3 || states.size() != cell.states)
-    g.refuse("packed sequences have no equivalent in ONNX's " + cell.op);
   const Dim& hidden_dim = params[1].dim(-1);
   if (!hidden_dim.is_static()) g.refuse("the hidden size must be a constant");
   const int64_t hidden = hidden_dim.value();
   const ElementType type = input.element_type();
 
-  Value layer_input = o.batch_first ? g.transpose(input, {1, 0, 2}) : input;
+  Value layer_input = input;
   const Dim length = layer_input.dim(0), batch = layer_input.dim(1);
   std::vector<std::vector<Value>> last(cell.states);  // of each layer
   for (int64_t layer = 0; layer < o.num_layers; ++layer) {
@@ -65,7 +66,7 @@ std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, con
       }
     }
     std::vector<Operand> operands{layer_input, g.concat(w, 0), g.concat(r, 0),
-                                  b.empty() ? Value() : g.concat(b, 0), Value()};
+                                  b.empty() ? Value() : g.concat(b, 0), lengths};
     for (Value state : states) {
       operands.push_back(o.num_layers == 1 ? state
                                            : g.slice(state, 0, layer * directions, (layer + 1) * directions));
@@ -85,8 +86,37 @@ std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, con
     }
     for (size_t i = 0; i < cell.states; ++i) last[i].push_back(made[i + 1]);
   }
-  std::vector<Value> results{o.batch_first ? g.transpose(layer_input, {1, 0, 2}) : layer_input};
+  std::vector<Value> results{layer_input};
   for (const std::vector<Value>& state : last) results.push_back(g.concat(state, 0));
+  return results;
+}
+
+std::vector<Value> of_batch(GraphBuilder& g, const Cell& cell, Value input, const std::vector<Value>& states,
+                            const std::vector<Value>& params, const Options& o, bool batch_first) {
+  const auto turned = [&](Value value) { return batch_first ? g.transpose(value, {1, 0, 2}) : value; };
+  std::vector<Value> results = recurrent(g, cell, turned(input), Value(), states, params, o);
+  results.front() = turned(results.front());
+  return results;
+}
+
+// The rows of a packed sequence are those of its first step, of its second, …; of step t there are
+// batch_sizes[t], of the sequences that are not over. ONNX takes them padded, and how long each is.
+std::vector<Value> of_packed_sequence(GraphBuilder& g, const Cell& cell, Value data, Value batch_sizes,
+                                      const std::vector<Value>& states, const std::vector<Value>& params,
+                                      const Options& o) {
+  const Dim length = batch_sizes.dim(0), batch = states.at(0).dim(1);
+  Value sequences = g.unsqueeze(arithmetic(g, 0, 1, batch), {0});
+  Value runs = g.op("Less", sequences, g.unsqueeze(batch_sizes, {1}));  // (length, batch)
+  Value zero = g.scalar(0, ElementType::int64);
+  Value starts = g.op("CumSum", batch_sizes, zero, attr("exclusive", 1));
+  Value rows = g.op("Where", runs, g.op("Add", g.unsqueeze(starts, {1}), sequences), zero);
+  Value lengths = g.reduce("ReduceSum", g.cast(runs, ElementType::int32), {0}, false);
+
+  std::vector<Value> results = recurrent(g, cell, g.gather(data, rows, 0), lengths, states, params, o);
+  const Dim width = results.front().dim(2);
+  Value padded = g.reshape(results.front(), {length * batch, width});
+  results.front() = g.op("Compress", padded, flat(g, runs), attr("axis", 0));
+  results.front().get()->type = ir::TensorType{data.element_type(), std::vector<Dim>{data.dim(0), width}};
   return results;
 }
 
@@ -97,28 +127,46 @@ void register_recurrent(SymbolicRegistry& registry) {
   using Values = std::vector<Value>;
 
   on("aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float "
-     "dropout, bool train, "
-     "bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
+     "dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
      Since{9},
      [](GraphBuilder& g, Value input, Values hx, Values params, bool has_biases, int64_t num_layers,
         double dropout, bool train, bool bidirectional, bool batch_first) {
-       return recurrent(g, lstm_cell, input, hx, params,
-                        {has_biases, num_layers, dropout, train, bidirectional, batch_first});
+       return of_batch(g, lstm_cell, input, hx, params,
+                       {has_biases, num_layers, dropout, train, bidirectional}, batch_first);
+     });
+  on("aten::lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int "
+     "num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)",
+     Since{11},
+     [](GraphBuilder& g, Value data, Value batch_sizes, Values hx, Values params, bool has_biases,
+        int64_t num_layers, double dropout, bool train, bool bidirectional) {
+       return of_packed_sequence(g, lstm_cell, data, batch_sizes, hx, params,
+                                 {has_biases, num_layers, dropout, train, bidirectional});
      });
 
   const Cell cells[] = {gru_cell, {"RNN", {}, 1, "Tanh"}, {"RNN", {}, 1, "Relu"}};
   const char* names[] = {"gru", "rnn_tanh", "rnn_relu"};
   for (size_t i = 0; i < 3; ++i) {
     on(fmt::format("aten::{}.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
-                   "num_layers, float dropout, "
-                   "bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+                   "num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> "
+                   "(Tensor, Tensor)",
                    names[i]),
        Since{9},
        [cell = cells[i]](GraphBuilder& g, Value input, Value hx, Values params, bool has_biases,
                          int64_t num_layers, double dropout, bool train, bool bidirectional,
                          bool batch_first) {
-         return recurrent(g, cell, input, {hx}, params,
-                          {has_biases, num_layers, dropout, train, bidirectional, batch_first});
+         return of_batch(g, cell, input, {hx}, params,
+                         {has_biases, num_layers, dropout, train, bidirectional}, batch_first);
+       });
+    on(fmt::format("aten::{}.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool "
+                   "has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> "
+                   "(Tensor, Tensor)",
+                   names[i]),
+       Since{11},
+       [cell = cells[i]](GraphBuilder& g, Value data, Value batch_sizes, Value hx, Values params,
+                         bool has_biases, int64_t num_layers, double dropout, bool train,
+                         bool bidirectional) {
+         return of_packed_sequence(g, cell, data, batch_sizes, {hx}, params,
+                                   {has_biases, num_layers, dropout, train, bidirectional});
        });
   }
 }

@@ -38,6 +38,7 @@ def capture(
     from opbridge.capture.environment import capturing
     from opbridge.capture.functions import functions_kept_whole
     from opbridge.capture.inputs import as_module, read_inputs
+    from opbridge.capture.packed import packed_sequences
     from opbridge.capture.program import Program
     from opbridge.capture.recurrent import recurrent_sizes
     from opbridge.errors import InvalidArgumentError
@@ -55,7 +56,13 @@ def capture(
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     inputs = sizes.without_ones()
-    with capturing(module), recurrent_sizes(), one_way_for_all_boxes(), functions_kept_whole() as calls:
+    with (
+        capturing(module),
+        recurrent_sizes(),
+        packed_sequences(),
+        one_way_for_all_boxes(),
+        functions_kept_whole() as calls,
+    ):
         if how == "trace":
             from opbridge.capture.trace import capture_trace
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -11,7 +11,9 @@ from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 
 _OPERATORS: tuple[Any, ...] = tuple(
-    getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    getattr(getattr(torch.ops.aten, name), form)
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+    for form in ("input", "data")  # that of packed sequences
 )
 
 
@@ -26,9 +28,9 @@ def recurrent_sizes() -> Iterator[None]:
     try:
         for operator in _OPERATORS:
             for key, kernel in operator.py_kernels.items():
-                operator.py_kernels[key] = _sizes_or(kernel)
+                operator.py_kernels[key] = _sizes_or(kernel, operator)
             operator._dispatch_cache.clear()
-            decomposition_table[operator] = _sizes_or(decompositions[operator])
+            decomposition_table[operator] = _sizes_or(decompositions[operator], operator)
         yield
     finally:
         for operator, before in zip(_OPERATORS, kernels, strict=True):
@@ -37,24 +39,16 @@ def recurrent_sizes() -> Iterator[None]:
         decomposition_table.update(decompositions)
 
 
-def _sizes_or(kernel: Callable[..., Any]) -> Callable[..., Any]:
+def _sizes_or(kernel: Callable[..., Any], operator: Any) -> Callable[..., Any]:
     """Empty results of the right sizes for fake tensors, what ``kernel`` gives for others."""
+    names = [argument.name for argument in operator._schema.arguments]
 
-    def run(
-        input: torch.Tensor,
-        hx: torch.Tensor | Sequence[torch.Tensor],
-        params: Sequence[torch.Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> Any:
+    def run(input: torch.Tensor, *args: Any) -> Any:
         if not isinstance(input, FakeTensor):
-            return kernel(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
-        states = [hx] if isinstance(hx, torch.Tensor) else list(hx)
-        width = states[0].shape[-1] * (2 if bidirectional else 1)
+            return kernel(input, *args)
+        arguments = dict(zip(names[1:], args, strict=True))
+        states = [arguments["hx"]] if isinstance(arguments["hx"], torch.Tensor) else list(arguments["hx"])
+        width = states[0].shape[-1] * (2 if arguments["bidirectional"] else 1)
         return input.new_empty(*input.shape[:-1], width), *(torch.empty_like(state) for state in states)
 
     return run

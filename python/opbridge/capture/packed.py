@@ -1,0 +1,89 @@
+"""Packed sequences (torch.nn.utils.rnn): batches of sequences of several lengths, without padding between them.
+
+The lengths decide how many steps and rows there are, which are symbols therefore. The number of sequences is that
+of the padded batch; torch itself reads it from the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils import rnn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+
+@contextlib.contextmanager
+def packed_sequences() -> Iterator[None]:
+    """``pack_padded_sequence``, ``pad_packed_sequence`` and recurrent modules go by operators on tensors."""
+    packing = _Packing()
+    replaced: list[tuple[Any, str, Any]] = [
+        (rnn, "_VF", types.SimpleNamespace(_pack_padded_sequence=packing.pack, _pad_packed_sequence=packing.pad)),
+        (nn.RNNBase, "check_forward_args", _unpacked_alone(nn.RNNBase.check_forward_args)),
+        *((module, "forward", packing.with_state(module.forward)) for module in (nn.LSTM, nn.GRU, nn.RNN)),
+    ]
+    originals = [getattr(place, name) for place, name, _ in replaced]
+    for place, name, ours in replaced:
+        setattr(place, name, ours)
+    try:
+        yield
+    finally:
+        for (place, name, _), original in zip(replaced, originals, strict=True):
+            setattr(place, name, original)
+
+
+class _Packing:
+    def __init__(self) -> None:
+        self._counts: Any = WeakTensorKeyDictionary()  # how many sequences there are, by batch_sizes
+
+    def pack(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows (sum of lengths, *), and of how many sequences each step has one. The lengths do not increase."""
+        steps_first = input.transpose(0, 1) if batch_first else input
+        length, count = steps_first.shape[:2]
+        runs = torch.arange(length)[:, None] < lengths
+        counts = runs.sum(1)
+        batch_sizes = counts[counts > 0]
+        torch._check(batch_sizes.shape[0] <= length)
+        self._counts[batch_sizes] = count
+        return steps_first[runs], batch_sizes
+
+    def pad(
+        self, data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, length: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows as (length, sequences, *), or these two exchanged, and the lengths."""
+        sequences, steps = torch.arange(self._count(batch_sizes)), torch.arange(length)[:, None]
+        lengths = (sequences < batch_sizes[:, None]).sum(0)
+        runs = steps < lengths
+        before = torch.minimum(lengths, steps).sum(1, keepdim=True)
+        padded = data[torch.where(runs, before + sequences, 0)]
+        over = runs.logical_not().reshape(*runs.shape, *[1] * (data.dim() - 1))
+        padded = padded.masked_fill(over, padding_value)
+        return padded.transpose(0, 1) if batch_first else padded, lengths
+
+    def with_state(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        """A packed sequence comes with the state that the module begins with."""
+
+        def run(module: nn.RNNBase, input: Any, hx: Any = None) -> Any:
+            if isinstance(input, rnn.PackedSequence) and hx is None:
+                layers, count = module.num_layers * (2 if module.bidirectional else 1), self._count(input.batch_sizes)
+                hx = input.data.new_zeros(layers, count, module.proj_size or module.hidden_size)
+                if isinstance(module, nn.LSTM):
+                    hx = hx, input.data.new_zeros(layers, count, module.hidden_size)
+            return forward(module, input, hx)
+
+        return run
+
+    def _count(self, batch_sizes: torch.Tensor) -> Any:
+        return self._counts[batch_sizes] if batch_sizes in self._counts else batch_sizes[0].item()
+
+
+def _unpacked_alone(check: Callable[..., None]) -> Callable[..., None]:
+    def run(module: nn.RNNBase, input: torch.Tensor, hidden: Any, batch_sizes: torch.Tensor | None) -> None:
+        if batch_sizes is None:  # for else it reads the number of sequences from the data
+            check(module, input, hidden, batch_sizes)
+
+    return run
