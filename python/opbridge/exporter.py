@@ -51,6 +51,8 @@ def export(
 ) -> ExportReport:
     """Exports ``model``, called with ``args`` and ``kwargs``, to the ONNX file ``path`` (or ``f``, as in torch.onnx).
 
+    The model is exported in evaluation mode, and is in its own again afterwards.
+
     The arguments are named as in torch.onnx.export and mean the same. ``external_data`` puts the weights into a file
     beside the model: True always, False never, None where one file would pass 2 GB. ``verify`` runs the file in ONNX
     Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch. ``capture`` is "export" for

@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
+from opbridge.capture.environment import inference
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.errors import Error
 from opbridge.runtime import run, session
@@ -66,6 +67,8 @@ def verify(
 ) -> Verification:
     """Runs the model at ``path`` in ONNX Runtime and ``model`` in PyTorch on the same inputs, and compares the outputs.
 
+    PyTorch runs in evaluation mode, without gradients and without the fast paths of ``nn.TransformerEncoder``.
+
     Values, shapes and element types must agree; NaN equals NaN. The tolerances default by element type: 1e-4 for
     float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, both relative and absolute, 0 for integers. Raises
     VerificationError on a mismatch, which names the first node of the program whose value differs and the line of the
@@ -103,7 +106,7 @@ def compare(
     names = [value.name for value in running.get_inputs()]
     # ONNX Runtime first: PyTorch may write to its inputs.
     actual = run(running, feeds_for(names, inputs))
-    with torch.no_grad():
+    with inference(module):
         expected = [leaf for leaf in pytree.tree_leaves(module(*inputs.args, **inputs.kwargs)) if leaf is not None]
     outputs = [value.name for value in running.get_outputs()]
     expected += _written(outputs[len(expected) :], module, inputs)

@@ -19,10 +19,10 @@ const Cell lstm_cell{"LSTM", {{0, 1}, {3, 4}, {1, 3}}, 2, {}};  // i f g o → i
 const Cell gru_cell{"GRU", {{1, 2}, {0, 1}, {2, 3}}, 1, {}};    // r z n → z r h
 
 struct Options {
-  bool has_biases;
-  int64_t num_layers;
-  double dropout;
-  bool train, bidirectional;
+  bool has_biases = true;
+  int64_t num_layers = 1;
+  double dropout = 0;
+  bool train = false, bidirectional = false;
 };
 
 Value reorder_gates(GraphBuilder& g, Value weight, const Cell& cell, int64_t hidden) {
@@ -84,7 +84,10 @@ std::vector<Value> recurrent(GraphBuilder& g, const Cell& cell, Value input, Val
     } else {
       layer_input = g.squeeze(made[0], {1});
     }
-    for (size_t i = 0; i < cell.states; ++i) last[i].push_back(made[i + 1]);
+    for (size_t i = 0; i < cell.states; ++i) {
+      made[i + 1].get()->type = ir::TensorType{type, std::vector<Dim>{Dim(directions), batch, hidden_dim}};
+      last[i].push_back(made[i + 1]);
+    }
   }
   std::vector<Value> results{layer_input};
   for (const std::vector<Value>& state : last) results.push_back(g.concat(state, 0));
@@ -120,6 +123,20 @@ std::vector<Value> of_packed_sequence(GraphBuilder& g, const Cell& cell, Value d
   return results;
 }
 
+// One step, of one layer: the states after it. Each input is (batch, features).
+std::vector<Value> of_step(GraphBuilder& g, const Cell& cell, Value input, const std::vector<Value>& states,
+                           Value w_ih, Value w_hh, std::optional<Value> b_ih, std::optional<Value> b_hh) {
+  std::vector<Value> before, params{w_ih, w_hh};
+  for (Value state : states) before.push_back(g.unsqueeze(state, {0}));
+  if (b_ih.has_value() != b_hh.has_value()) g.refuse("there is one bias of the two");
+  if (b_ih) params.insert(params.end(), {*b_ih, *b_hh});
+  std::vector<Value> after =
+      recurrent(g, cell, g.unsqueeze(input, {0}), Value(), before, params, {.has_biases = b_ih.has_value()});
+  after.erase(after.begin());
+  for (Value& state : after) state = g.squeeze(state, {0});
+  return after;
+}
+
 }  // namespace
 
 void register_recurrent(SymbolicRegistry& registry) {
@@ -142,6 +159,12 @@ void register_recurrent(SymbolicRegistry& registry) {
        return of_packed_sequence(g, lstm_cell, data, batch_sizes, hx, params,
                                  {has_biases, num_layers, dropout, train, bidirectional});
      });
+
+  on("aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? "
+     "b_hh=None) -> (Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value input, Values hx, Value w_ih, Value w_hh, std::optional<Value> b_ih,
+        std::optional<Value> b_hh) { return of_step(g, lstm_cell, input, hx, w_ih, w_hh, b_ih, b_hh); });
 
   const Cell cells[] = {gru_cell, {"RNN", {}, 1, "Tanh"}, {"RNN", {}, 1, "Relu"}};
   const char* names[] = {"gru", "rnn_tanh", "rnn_relu"};
@@ -167,6 +190,14 @@ void register_recurrent(SymbolicRegistry& registry) {
                          bool bidirectional) {
          return of_packed_sequence(g, cell, data, batch_sizes, {hx}, params,
                                    {has_biases, num_layers, dropout, train, bidirectional});
+       });
+    on(fmt::format("aten::{}_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
+                   "Tensor? b_hh=None) -> Tensor",
+                   names[i]),
+       Since{9},
+       [cell = cells[i]](GraphBuilder& g, Value input, Value hx, Value w_ih, Value w_hh,
+                         std::optional<Value> b_ih, std::optional<Value> b_hh) {
+         return of_step(g, cell, input, {hx}, w_ih, w_hh, b_ih, b_hh)[0];
        });
   }
 }

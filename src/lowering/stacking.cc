@@ -44,6 +44,34 @@ std::vector<Value> cut(GraphBuilder& g, Value self, int64_t dim) {
   return g.split(self, dim, parts);
 }
 
+// `value` in front of the tensor, or behind it, along `axis`.
+Value lengthened(GraphBuilder& g, Value tensor, int64_t axis, const Dim& before, const Dim& after,
+                 double value) {
+  if (before.is(0) && after.is(0)) return tensor;
+  std::vector<Dim> pads(2 * tensor.rank(), Dim(0)), dims = tensor.dims();
+  pads[axis] = before;
+  pads[tensor.rank() + axis] = after;
+  dims[axis] = dims[axis] + before + after;
+  Value result = g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, value));
+  result.get()->type = ir::TensorType{tensor.element_type(), std::move(dims)};
+  return result;
+}
+
+// Sequences, whose first dims differ, as one batch.
+Value pad_sequence(GraphBuilder& g, std::vector<Value> sequences, bool batch_first, double value,
+                   const std::string& side) {
+  const int64_t batch = batch_first ? 0 : 1;
+  const Dim length = g.result().dims->at(1 - batch);
+  for (Value& sequence : sequences) {
+    const Dim missing = length - sequence.dim(0), none = 0;
+    const bool before = side == "left";
+    sequence = g.cast(sequence, g.result().element_type);
+    sequence = lengthened(g, sequence, 0, before ? missing : none, before ? none : missing, value);
+    sequence = g.unsqueeze(sequence, {batch});
+  }
+  return g.concat(std::move(sequences), batch);
+}
+
 // Each tensor cut along `dim` into `chunks` parts, zeros behind the last; first parts of all in a row, then
 // second parts, …
 Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, int64_t chunks) {
@@ -55,13 +83,8 @@ Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, in
     std::vector<Dim> dims(tensor.dims().begin(), tensor.dims().begin() + axis);
     Dim row = length;
     for (int64_t i = axis + 1; i < tensor.rank(); ++i) row = row * tensor.dim(i);
-    if (!missing.is(0)) {
-      std::vector<Dim> pads(2 * tensor.rank(), Dim(0));
-      pads[tensor.rank() + axis] = missing;
-      tensor = g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, 0));
-    }
     dims.insert(dims.end(), {Dim(chunks), row});
-    rows.push_back(g.reshape(tensor, dims));
+    rows.push_back(g.reshape(lengthened(g, tensor, axis, 0, missing, 0), dims));
   }
   return joined(g, std::move(rows), -1);
 }
@@ -206,6 +229,9 @@ void register_stacking(SymbolicRegistry& registry) {
   on("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, "
      "int dim=0) -> Tensor(a)[]",
      Since{10}, cut_at);
+  on("aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str "
+     "padding_side=\"right\") -> Tensor",
+     Since{11}, pad_sequence);
   on("aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Since{11}, chunks_joined);
 
   on("aten::cartesian_prod(Tensor[] tensors) -> Tensor", Since{9}, cartesian_product);

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from lowering_check import check
+from torch import nn
+from torch.export import Dim
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 4, 3)])
@@ -115,3 +117,19 @@ def test_split_at_places_in_a_tensor():
     check(lambda x, places: torch.tensor_split(x, places, 1), torch.randn(2, 5), places, also=[
         (torch.randn(2, 5), torch.tensor([4, 2]))
     ])  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_sequences_of_several_lengths(opset):
+    def pad(side, batch_first, value):
+        return lambda *sequences: nn.utils.rnn.pad_sequence(sequences, batch_first, value, side)
+
+    functions = {
+        f"{side} {batch_first}": pad(side, batch_first, -1.5)
+        for side in ("left", "right")
+        for batch_first in (False, True)
+    }
+    sequences = tuple(torch.randn(length, 2) for length in (3, 5, 1))
+    others = tuple(torch.randn(length, 2) for length in (2, 4, 7))
+    check(functions, *sequences, dynamic=[{0: Dim.DYNAMIC}] * 3, also=[others], opset=opset)
+    check(pad("right", True, 2), *(torch.arange(length) for length in (2, 2, 4)), opset=opset)

@@ -37,11 +37,11 @@ def capture(
     from opbridge.capture.dynamic import DynamicSizes
     from opbridge.capture.environment import capturing
     from opbridge.capture.functions import functions_kept_whole
-    from opbridge.capture.inputs import as_module, read_inputs
+    from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
     from opbridge.capture.packed import packed_sequences
     from opbridge.capture.program import Program
     from opbridge.capture.recurrent import recurrent_sizes
-    from opbridge.errors import InvalidArgumentError
+    from opbridge.errors import InvalidArgumentError, UnsupportedError
 
     if how not in ("export", "trace"):
         raise InvalidArgumentError(f"capture is 'export' or 'trace', not {how!r}")
@@ -53,6 +53,11 @@ def capture(
         return Program(bridge(model))
 
     module = as_module(model)
+    if how == "export" and (path := torchscript_in(module)) is not None:
+        part = f"the submodule '{path}'" if path else "the model"
+        raise UnsupportedError(
+            f'{part} is TorchScript, which torch.export cannot capture; capture="trace" follows one run of it instead'
+        )
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     inputs = sizes.without_ones()

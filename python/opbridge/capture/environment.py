@@ -1,23 +1,45 @@
-"""What holds while a model is captured."""
+"""What holds while a model is captured, and while it is compared with what was made of it."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from opbridge.capture.inputs import torchscript_in
 from opbridge.errors import UnsupportedError
 
 
 @contextlib.contextmanager
-def capturing(model: Any) -> Iterator[None]:
-    """Evaluation mode, no gradients, no fused transformer kernels; the model knows that it is exported.
+def inference(model: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode, no gradients, no fused transformer kernels.
 
     The fast paths of ``nn.MultiheadAttention`` and ``nn.TransformerEncoder`` call private kernels in place
-    of the operators that the modules are made of. The modes of the model's modules are as before afterwards.
+    of the operators that the modules are made of, and give other values where the input is padding. The modes of
+    the model's modules are as before afterwards.
     """
+    in_training = [
+        module for module in model.modules() if getattr(module, "training", False)
+    ]  # TorchScript may lack it
+    fastpath = torch.backends.mha.get_fastpath_enabled()
+    try:
+        for module in in_training:
+            module.training = False
+        torch.backends.mha.set_fastpath_enabled(False)
+        with torch.no_grad():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+        for module in in_training:
+            module.training = True
+
+
+@contextlib.contextmanager
+def capturing(model: torch.nn.Module) -> Iterator[None]:
+    """Inference, in which the model knows that it is exported."""
     if torch.is_autocast_enabled("cpu"):
         raise UnsupportedError(
             "the model is captured inside torch.autocast, whose casts no capture sees; "
@@ -25,23 +47,23 @@ def capturing(model: Any) -> Iterator[None]:
         )
     from torch.onnx._internal.exporter import _flags
 
-    modules = list(model.modules()) if isinstance(model, torch.nn.Module) else []
-    in_training = [module for module in modules if module.training]
-    fastpath = torch.backends.mha.get_fastpath_enabled()
     exporting = _flags._is_onnx_exporting
     compiler: Any = torch.compiler
     compiler_flags = compiler._is_compiling_flag, compiler._is_exporting_flag
     try:
-        for module in in_training:
-            module.training = False
-        torch.backends.mha.set_fastpath_enabled(False)
         _flags._is_onnx_exporting = True
-        compiler._is_compiling_flag = compiler._is_exporting_flag = True
-        with torch.no_grad():
+        # TorchScript calls the Python code that it was made from where it is exported, in vain.
+        compiler._is_compiling_flag = compiler._is_exporting_flag = torchscript_in(model) is None
+        with inference(model), _compiled_run_as_written():
             yield
     finally:
         compiler._is_compiling_flag, compiler._is_exporting_flag = compiler_flags
         _flags._is_onnx_exporting = exporting
-        torch.backends.mha.set_fastpath_enabled(fastpath)
-        for module in in_training:
-            module.training = True
+
+
+def _compiled_run_as_written() -> contextlib.AbstractContextManager[Any]:
+    """Captures see the operators of what torch.compile was given, which has imported torch._dynamo then."""
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance

@@ -45,7 +45,7 @@ class Inputs:
 
 def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> Inputs:
     """``args`` as in torch.onnx.export: a tuple, or one value; its last element may be the ``kwargs``."""
-    signature = inspect.signature(model.forward)
+    signature = _signature_of(model.forward)
     if not isinstance(args, (tuple, list)):
         args = (args,)
     args = tuple(args)
@@ -72,6 +72,17 @@ def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | N
     return Inputs(args, kwargs, parameters, leaves, names)
 
 
+def _signature_of(forward: Any) -> inspect.Signature:
+    if not isinstance(forward, torch.jit.ScriptFunction | torch.ScriptMethod):
+        return inspect.signature(forward)
+    schema: Any = forward.schema
+    parameters = []
+    for argument in schema.arguments[isinstance(forward, torch.ScriptMethod) :]:  # without that of the module
+        default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(argument.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
+    return inspect.Signature(parameters)
+
+
 def _is_keywords(last: Any, signature: inspect.Signature) -> bool:
     return isinstance(last, dict) and bool(last) and all(name in signature.parameters for name in last)
 
@@ -87,15 +98,20 @@ def as_module(model: Any) -> torch.nn.Module:
     """A function becomes a module that calls it, and so does a program of torch.export."""
     if isinstance(model, torch.export.ExportedProgram):
         return model.module()
-    if isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction):
-        raise InvalidArgumentError(
-            "the model is TorchScript; give the nn.Module that it was made from, or an ExportedProgram of it"
-        )
     if isinstance(model, torch.nn.Module):
         return model
     if callable(model):
         return _FunctionModule(model)
     raise InvalidArgumentError(f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram")
+
+
+def torchscript_in(model: torch.nn.Module) -> str | None:
+    """The path of the first part of the model that is TorchScript; empty where it is the model itself."""
+    path: str
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule) or isinstance(module.forward, torch.jit.ScriptFunction):
+            return path
+    return None
 
 
 class _FunctionModule(torch.nn.Module):

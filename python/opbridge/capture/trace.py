@@ -4,8 +4,8 @@ Without dynamic sizes the model runs on the real inputs, and Python branches go 
 it runs on fake tensors, whose sizes are symbols; so it does where sizes depend on data (``nonzero``).
 
 Operators are seen where torch.export sees them, before they are decomposed. ``torch.compiler.is_exporting()`` is
-true meanwhile, so that models take the same way in both captures; ``torch.jit.is_tracing()`` is false, for nothing
-of torch.jit is involved.
+true meanwhile, so that models take the same way in both captures; ``torch.jit.is_tracing()`` is false, for
+torch.jit does not trace. TorchScript is run as any other code.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def follow(
             _reads_seen_by(recorder.read),
             _branches_followed(),
             _operators_seen_by(recorder.call),
+            _torchscript_as_written(),
         ):
             returned = model(*args, **kwargs)
         return recorder.finish(pytree.tree_leaves(returned))
@@ -117,6 +118,13 @@ def _reads_seen_by(read: Callable[[torch.Tensor], None]) -> Iterator[None]:
                 delattr(torch.Tensor, name)
             else:
                 setattr(torch.Tensor, name, method)
+
+
+def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
+    """Without the passes that fuse its operators."""
+    jit: Any = torch.jit
+    unoptimized: contextlib.AbstractContextManager[None] = jit.optimized_execution(False)
+    return unoptimized
 
 
 @contextlib.contextmanager

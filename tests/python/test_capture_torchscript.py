@@ -1,0 +1,106 @@
+"""TorchScript, whose operators capture="trace" sees as it runs: scripted, traced, loaded and frozen."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import opbridge
+from opbridge.capture.recorder import TraceWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning", "ignore:.*torch.jit.*:DeprecationWarning")
+
+X = torch.randn(3, 8)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.convolution = nn.Linear(8, 4), nn.Conv1d(1, 2, 3)
+
+    def forward(self, x: torch.Tensor, times: int = 2) -> dict[str, torch.Tensor]:
+        y = self.linear(x)
+        for i in range(times):
+            y = y + torch.relu(y) * float(i + 1)
+        if x.dim() == 2:
+            y = y.unsqueeze(1)
+        return {"y": y, "z": self.convolution(y)}
+
+
+class Outer(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.inner(x)["z"] + 1
+
+
+def loaded(module: torch.jit.ScriptModule) -> Any:
+    archive = io.BytesIO()
+    torch.jit.save(module, archive)
+    archive.seek(0)
+    return torch.jit.load(archive)
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "scripted": lambda: torch.jit.script(Model().eval()),
+    "traced": lambda: torch.jit.trace(nn.Linear(8, 4), X),
+    "loaded": lambda: loaded(torch.jit.script(Model().eval())),
+    "frozen": lambda: torch.jit.freeze(torch.jit.script(Model().eval())),
+    "a part": lambda: Outer(torch.jit.script(Model().eval())),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_torchscript(form: str, tmp_path: pathlib.Path) -> None:
+    model = FORMS[form]()
+    opbridge.export(model, (X,), tmp_path / "model.onnx", capture="trace", verify=True)
+    with pytest.raises(opbridge.UnsupportedError, match=r'TorchScript.*capture="trace"'):
+        opbridge.export(model, (X,), tmp_path / "other.onnx")
+    assert not (tmp_path / "other.onnx").exists()
+
+
+def test_a_function(tmp_path: pathlib.Path) -> None:
+    def halved_where_large(x: torch.Tensor, bound: float = 0.5) -> torch.Tensor:
+        return torch.where(x > bound, x / 2, x)
+
+    function = torch.jit.script(halved_where_large)
+    opbridge.export(function, (X, 0.25), tmp_path / "model.onnx", capture="trace", verify=True)
+    with pytest.raises(opbridge.UnsupportedError, match='capture="trace"'):
+        opbridge.export(function, (X,), tmp_path / "model.onnx")
+
+
+def test_dynamic_sizes(tmp_path: pathlib.Path) -> None:
+    path, model = tmp_path / "model.onnx", torch.jit.script(Model().eval())
+    opbridge.export(model, (X,), path, capture="trace", dynamic_shapes=({0: Dim.DYNAMIC},))
+    x = torch.randn(5, 8)
+    opbridge.verify(path, model, (x,))
+
+
+def test_a_branch_that_data_decide_is_told(tmp_path: pathlib.Path) -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if bool(x.sum() > 100):
+                return x * 2
+            return x + 1
+
+    with pytest.warns(TraceWarning, match="depends on the inputs was read"):
+        opbridge.export(torch.jit.script(Branching()), (X,), tmp_path / "model.onnx", capture="trace")
+
+
+def test_the_model_is_as_before(tmp_path: pathlib.Path) -> None:
+    model = torch.jit.script(nn.Sequential(nn.Linear(8, 4), nn.Dropout()))
+    opbridge.export(model, (X,), tmp_path / "model.onnx", capture="trace")
+    assert all(module.training for module in model.modules())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model(X)

@@ -1,0 +1,55 @@
+"""Recurrent layers and cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from lowering_check import check
+from torch import nn
+from torch.export import Dim
+
+LAYERS = {
+    "LSTM": nn.LSTM,
+    "GRU": nn.GRU,
+    "tanh": nn.RNN,
+    "relu": lambda *sizes, **options: nn.RNN(*sizes, nonlinearity="relu", **options),
+}
+CELLS = {
+    "LSTM": nn.LSTMCell,
+    "GRU": nn.GRUCell,
+    "tanh": nn.RNNCell,
+    "relu": lambda *sizes, **options: nn.RNNCell(*sizes, nonlinearity="relu", **options),
+}
+FORMS: list[dict[str, Any]] = [
+    {},
+    {"batch_first": True, "bias": False},
+    {"num_layers": 2, "bidirectional": True},
+]
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_layers(layer: str, form: dict[str, Any], opset: int) -> None:
+    module = LAYERS[layer](4, 3, **form).eval()
+    dynamic = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    check(module, torch.randn(5, 2, 4), dynamic=[dynamic], also=[(torch.randn(3, 6, 4),)], opset=opset)
+    check(module, torch.randn(5, 4), opset=opset)  # a sequence without batch
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("cell", CELLS)
+def test_cells(cell: str, bias: bool, opset: int) -> None:
+    module = CELLS[cell](4, 3, bias=bias).eval()
+
+    def steps(x: torch.Tensor) -> list[Any]:
+        states = [module(x[0])]
+        for step in x[1:]:
+            states.append(module(step, states[-1]))
+        return states
+
+    check(steps, torch.randn(3, 2, 4), dynamic=[{1: Dim.DYNAMIC}], also=[(torch.randn(3, 5, 4),)], opset=opset)
+    check(steps, torch.randn(3, 4), opset=opset)
