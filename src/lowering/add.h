@@ -5,6 +5,10 @@
 
 namespace opbridge::lowering {
 
+// What a schema line of a new tensor ends with.
+inline constexpr const char* kOptions =
+    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
+
 // `add(registry)("aten::asinh(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) { … });`
 inline auto add(SymbolicRegistry& registry) {
   return [&registry](std::string_view schema, OpsetRule rule, auto function) {

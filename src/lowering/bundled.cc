@@ -35,6 +35,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_patches(registry);
   lowering::register_pooling(registry);
   lowering::register_quantization(registry);
+  lowering::register_random(registry);
   lowering::register_recurrent(registry);
   lowering::register_reduction(registry);
   lowering::register_repetition(registry);

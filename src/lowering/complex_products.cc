@@ -30,8 +30,9 @@ const ComplexLowering::Product* ComplexLowering::product_of(std::string_view op)
                                   {"aten::baddbmm", {"batch1", "batch2"}, "self", true},
                                   {"aten::linear", {"input", "weight"}, "bias"},
                                   {"aten::bilinear", {"input1", "input2", "weight"}, "bias"}};
-    for (const char* name : {"aten::mul", "aten::multiply", "aten::matmul", "aten::inner", "aten::kron",
-                             "aten::tensordot", "aten::linalg_cross", "aten::cross"}) {
+    for (const char* name :
+         {"aten::mul", "aten::multiply", "aten::matmul", "aten::linalg_matmul", "aten::inner", "aten::kron",
+          "aten::tensordot", "aten::linalg_cross", "aten::cross"}) {
       table.push_back({name, {"self", "other"}, {}});
     }
     for (const char* name : {"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::conv_transpose1d",

@@ -162,6 +162,12 @@ void register_convolution(SymbolicRegistry& registry) {
        });
   }
 
+  on("aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Value weight, Value bias, int64_t pad) {
+       const Convolution c{{1}, {pad}, {1}, 1, false, {}};
+       Value made = convolution(g, g.transpose(self, {1, 2, 0}), g.transpose(weight, {2, 1, 0}), bias, c);
+       return g.transpose(made, {2, 0, 1});
+     });
   on("aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
      "SymInt[] dilation, "
      "bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",

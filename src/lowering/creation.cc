@@ -10,9 +10,6 @@
 namespace opbridge::lowering {
 namespace {
 
-constexpr const char* kOptions =
-    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
-
 Value filled_result(GraphBuilder& g, const Scalar& value) {
   return filled(g, *g.result().dims, value, g.result().element_type);
 }
@@ -127,6 +124,19 @@ Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
   return self.rank() == 0 ? g.reshape(result, *g.result().dims) : result;
 }
 
+// The frequencies of a discrete Fourier transform of `n` samples `distance` apart; of its first half alone,
+// the last being positive.
+Value frequencies(GraphBuilder& g, int64_t n, double distance, bool half) {
+  const bool single = g.result().element_type != ElementType::float64;
+  const double unit = 1 / (static_cast<double>(n) * distance);
+  std::vector<double> values;
+  for (int64_t i = 0; i < (half ? n / 2 + 1 : n); ++i) {
+    const auto number = static_cast<double>(half || i < (n + 1) / 2 ? i : i - n);
+    values.push_back(single ? static_cast<float>(number) * static_cast<float>(unit) : number * unit);
+  }
+  return from_numbers(g, values, {static_cast<int64_t>(values.size())});
+}
+
 }  // namespace
 
 void register_creation(SymbolicRegistry& registry) {
@@ -206,6 +216,11 @@ void register_creation(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Scalar start, Scalar end, int64_t steps, Ignored, Ignored, Ignored, Ignored) {
        return from_numbers(g, linspace(g, start, end, steps), {steps});
      });
+  for (const char* name : {"fftfreq", "rfftfreq"}) {
+    on(fmt::format("aten::fft_{}(int n, float d=1.0, *, {}) -> Tensor", name, kOptions), Since{9},
+       [half = *name == 'r'](GraphBuilder& g, int64_t n, double distance, Ignored, Ignored, Ignored,
+                             Ignored) { return frequencies(g, n, distance, half); });
+  }
   on(fmt::format("aten::logspace(Scalar start, Scalar end, int steps, float base=10., *, {}) -> Tensor",
                  kOptions),
      Since{9},

@@ -36,6 +36,7 @@ void register_numbers(SymbolicRegistry& registry);
 void register_patches(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
 void register_quantization(SymbolicRegistry& registry);
+void register_random(SymbolicRegistry& registry);
 void register_recurrent(SymbolicRegistry& registry);
 void register_reduction(SymbolicRegistry& registry);
 void register_repetition(SymbolicRegistry& registry);

@@ -91,12 +91,12 @@ Value correlation(GraphBuilder& g, Value self) {
 }
 
 // The powers 0 to N - 1 of each element, in a new last dim.
-Value vander(GraphBuilder& g, Value x, std::optional<Dim> given) {
+// The powers of each element: 0, 1, … or, `falling`, from the highest down.
+Value vander(GraphBuilder& g, Value x, std::optional<Dim> given, bool falling) {
   const ElementType type = g.result().element_type;
   if (x.rank() == 0) x = g.unsqueeze(x, {0});
   const Dim count = given ? *given : x.dim(-1);
-  auto number = [&](const Scalar& value) { return g.scalar(value, ElementType::int64); };
-  Value exponents = g.op("Range", number(0), g.size(count), number(1));
+  Value exponents = falling ? arithmetic(g, count - Dim(1), -1, count) : arithmetic(g, 0, 1, count);
   return g.cast(g.op("Pow", g.unsqueeze(operand(g, x, type), {-1}), exponents), type);
 }
 
@@ -115,7 +115,12 @@ void register_linalg(SymbolicRegistry& registry) {
      Since{13}, covariance);
   on("aten::corrcoef(Tensor self) -> Tensor", Since{13}, correlation);
 
-  on("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", Since{13}, vander);
+  on("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value x, std::optional<Dim> count) { return vander(g, x, count, false); });
+  on("aten::vander(Tensor x, SymInt? N=None, bool increasing=False) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value x, std::optional<Dim> count, bool increasing) {
+       return vander(g, x, count, !increasing);
+     });
   on("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", Since{13},
      [](GraphBuilder& g, Value x, Value y, int64_t dim) {
        const ElementType type = g.result().element_type;

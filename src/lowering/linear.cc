@@ -161,9 +161,11 @@ void register_linear(SymbolicRegistry& registry) {
      bilinear);
 
   for (const char* line :
-       {"aten::matmul(Tensor self, Tensor other) -> Tensor", "aten::mm(Tensor self, Tensor mat2) -> Tensor",
-        "aten::bmm(Tensor self, Tensor mat2) -> Tensor", "aten::mv(Tensor self, Tensor vec) -> Tensor",
-        "aten::dot(Tensor self, Tensor tensor) -> Tensor", "aten::vdot(Tensor self, Tensor other) -> Tensor",
+       {"aten::matmul(Tensor self, Tensor other) -> Tensor",
+        "aten::linalg_matmul(Tensor self, Tensor other) -> Tensor",
+        "aten::mm(Tensor self, Tensor mat2) -> Tensor", "aten::bmm(Tensor self, Tensor mat2) -> Tensor",
+        "aten::mv(Tensor self, Tensor vec) -> Tensor", "aten::dot(Tensor self, Tensor tensor) -> Tensor",
+        "aten::vdot(Tensor self, Tensor other) -> Tensor",
         "aten::inner(Tensor self, Tensor other) -> Tensor"}) {
     const bool inner = std::string_view(line).starts_with("aten::inner");
     on(line, Since{9}, [inner](GraphBuilder& g, Value self, Value other) {

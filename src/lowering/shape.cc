@@ -250,8 +250,8 @@ void register_shape(SymbolicRegistry& registry) {
        return g.gather(self, g.size(index), dim);
      });
 
-  on("aten::cat(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, concatenate);
-  on("aten::concat(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, concatenate);
+  for (const char* name : {"cat", "concat", "concatenate"})
+    on(fmt::format("aten::{}(Tensor[] tensors, int dim=0) -> Tensor", name), Since{9}, concatenate);
   on("aten::stack(Tensor[] tensors, int dim=0) -> Tensor", Since{9}, stack);
 
   for (const char* line :

@@ -40,15 +40,19 @@ Value bartlett(GraphBuilder& g, int64_t length, bool periodic) {
   return window(g, length, periodic, [](double at) { return at <= 0.5 ? 2 * at : 2 - 2 * at; });
 }
 
+Value kaiser(GraphBuilder& g, int64_t length, bool periodic, double beta) {
+  return window(g, length, periodic, [beta](double at) {
+    const double height = std::sqrt(1 - (2 * at - 1) * (2 * at - 1));
+    return std::cyl_bessel_i(0.0, beta * height) / std::cyl_bessel_i(0.0, beta);
+  });
+}
+
 }  // namespace
 
 void register_windows(SymbolicRegistry& registry) {
   auto on = add(registry);
   const auto line = [](const char* name, const char* arguments) {
-    return fmt::format(
-        "aten::{}(int window_length{}, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-        "bool? pin_memory=None) -> Tensor",
-        name, arguments);
+    return fmt::format("aten::{}(int window_length{}, *, {}) -> Tensor", name, arguments, kOptions);
   };
   for (const auto& [name, of] :
        {std::pair{"hann_window", kHann}, {"hamming_window", kHamming}, {"blackman_window", kBlackman}}) {
@@ -76,6 +80,18 @@ void register_windows(SymbolicRegistry& registry) {
   on(line("bartlett_window.periodic", ", bool periodic"), Since{9},
      [](GraphBuilder& g, int64_t length, bool periodic, Ignored, Ignored, Ignored, Ignored) {
        return bartlett(g, length, periodic);
+     });
+  on(line("kaiser_window", ""), Since{9},
+     [](GraphBuilder& g, int64_t length, Ignored, Ignored, Ignored, Ignored) {
+       return kaiser(g, length, true, 12);
+     });
+  on(line("kaiser_window.periodic", ", bool periodic"), Since{9},
+     [](GraphBuilder& g, int64_t length, bool periodic, Ignored, Ignored, Ignored, Ignored) {
+       return kaiser(g, length, periodic, 12);
+     });
+  on(line("kaiser_window.beta", ", bool periodic, float beta"), Since{9},
+     [](GraphBuilder& g, int64_t length, bool periodic, double beta, Ignored, Ignored, Ignored, Ignored) {
+       return kaiser(g, length, periodic, beta);
      });
 }
 

@@ -49,6 +49,8 @@ def test_products(dtype: torch.dtype) -> None:
         "chain without terms": lambda a: linalg.multi_dot([a[0, :, :0], a[0, :0], a[1]]),
         "vecdot": lambda a: linalg.vecdot(a, a[0], dim=-2),
         "vander": lambda a: linalg.vander(a[0, 0]),
+        "vander falling": lambda a: torch.vander(a[0, 0], 4),
+        "vander rising": lambda a: torch.vander(a[0, 0], increasing=True),
         "vander of a number": lambda a: linalg.vander(a[0, 0, 0], N=3),
         "vander longer": lambda a: linalg.vander(a, N=6),
     }

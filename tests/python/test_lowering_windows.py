@@ -9,6 +9,10 @@ WINDOWS = {
     "hamming": torch.hamming_window,
     "blackman": torch.blackman_window,
     "bartlett": torch.bartlett_window,
+    "kaiser": torch.kaiser_window,
+    "kaiser of another shape": lambda length, periodic=True, **options: torch.kaiser_window(
+        length, periodic, 5.0, **options
+    ),
 }
 
 

@@ -36,6 +36,7 @@ def capture(
     from opbridge.capture.detection import one_way_for_all_boxes
     from opbridge.capture.dynamic import DynamicSizes
     from opbridge.capture.environment import capturing
+    from opbridge.capture.flexible import flexible_attention_in_operators
     from opbridge.capture.functions import functions_kept_whole
     from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
     from opbridge.capture.packed import packed_sequences
@@ -65,6 +66,7 @@ def capture(
         capturing(module),
         recurrent_sizes(),
         packed_sequences(),
+        flexible_attention_in_operators(),
         one_way_for_all_boxes(),
         functions_kept_whole() as calls,
     ):

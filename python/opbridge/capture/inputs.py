@@ -99,10 +99,22 @@ def as_module(model: Any) -> torch.nn.Module:
     if isinstance(model, torch.export.ExportedProgram):
         return model.module()
     if isinstance(model, torch.nn.Module):
+        _check_materialized(model)
         return model
     if callable(model):
-        return _FunctionModule(model)
+        # One of C says no names of its parameters.
+        return _FunctionModule((lambda *args: model(*args)) if inspect.isbuiltin(model) else model)
     raise InvalidArgumentError(f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram")
+
+
+def _check_materialized(model: torch.nn.Module) -> None:
+    for path, module in model.named_modules():
+        lacks_sizes = getattr(module, "has_uninitialized_params", None)  # of LazyModuleMixin
+        if lacks_sizes is not None and lacks_sizes():
+            raise InvalidArgumentError(
+                f"the sizes of '{path}' ({type(module).__name__}) are not known before the model has run: "
+                "call it once on an example"
+            )
 
 
 def torchscript_in(model: torch.nn.Module) -> str | None:

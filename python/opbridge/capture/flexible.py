@@ -1,0 +1,137 @@
+"""torch.nn.attention.flex_attention, whose scores and masks are functions of one element.
+
+torch applies them by vmap. Here they are called once, on all scores and on tensors of places that broadcast with
+them, which is the same for functions made of operations on single elements; others are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from opbridge.errors import UnsupportedError
+
+
+@contextlib.contextmanager
+def flexible_attention_in_operators() -> Iterator[None]:
+    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
+    if module is None:
+        yield
+        return
+    originals = module.flex_attention_hop, module._create_empty_block_mask
+    no_mask = originals[1](torch.empty(0), torch.empty(0))  # made by vmap, which a capture need not see
+    module.flex_attention_hop = _attention
+    module._create_empty_block_mask = lambda query, key: no_mask
+    try:
+        yield
+    finally:
+        module.flex_attention_hop, module._create_empty_block_mask = originals
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Any,
+    block_mask: tuple[Any, ...],
+    scale: float,
+    kernel_options: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The result (batch, heads, queries, width of values); of each row of scores the logarithm of the sum of their
+    exponentials and the largest, both over log(2)."""
+    module: Any = sys.modules["torch.nn.attention.flex_attention"]
+    mask_mod = block_mask[-1]
+    heads, width = query.shape[1] // key.shape[1], torch.float64 if query.dtype == torch.float64 else torch.float32
+    keys = key.repeat_interleave(heads, 1) if heads > 1 else key
+    values = value.repeat_interleave(heads, 1) if heads > 1 else value
+    scores = (query.to(width) @ keys.to(width).transpose(-2, -1) * scale).to(width)
+    size = scores.shape
+    places = [torch.arange(size[axis]).reshape(-1, *[1] * (3 - axis)) for axis in range(4)]
+
+    mask = None
+    if mask_mod is not module.noop_mask:
+        mask = _applied(mask_mod, *places)
+    if score_mod is not module._identity:
+        scores = _applied(score_mod, scores, *places)
+    if mask is not None:
+        scores = torch.where(mask, scores, -math.inf)
+    if score_mod is module._identity:
+        result = F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
+    else:
+        result = torch._safe_softmax(scores, -1).to(query.dtype) @ values
+    return result, scores.logsumexp(-1) / math.log(2), scores.amax(-1) / math.log(2)
+
+
+def _applied(function: Any, *args: torch.Tensor) -> torch.Tensor:
+    with _SingleElements(args):
+        result: torch.Tensor = function(*args)
+    return result
+
+
+class _SingleElements(TorchFunctionMode):
+    """Lets operations on single elements pass, and the choice of one element of a tensor by all its axes."""
+
+    def __init__(self, elements: tuple[torch.Tensor, ...]) -> None:
+        super().__init__()
+        self._elements = list(elements)  # each a tensor of single elements; kept, for they are known by identity
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", str(func))
+        result = func(*args, **(kwargs or {}))
+        if name == "__get__" or not isinstance(result, torch.Tensor):
+            return result
+        if name == "__getitem__":
+            chosen = args[1] if isinstance(args[1], tuple) else (args[1],)
+            holds = not self._is_element(args[0]) and len(chosen) == args[0].dim()
+            holds &= all(isinstance(index, int) or self._is_element(index) for index in chosen)
+        else:
+            tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            holds = _is_pointwise(name, len(tensors)) and all(self._is_element(tensor) for tensor in tensors)
+        if not holds:
+            raise UnsupportedError(
+                f"a function given to flex_attention calls {name}, which is no operation on single elements: "
+                "it may compute with its arguments, and take elements of other tensors by all their axes at once"
+            )
+        self._elements.append(result)
+        return result
+
+    def _is_element(self, value: Any) -> bool:
+        if not isinstance(value, torch.Tensor):
+            return False
+        return value.dim() == 0 or any(value is element for element in self._elements)
+
+
+# The names of Python for operators that have others in torch.
+_NAMES = {
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "invert": "bitwise_not",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+}
+_CONVERSIONS = frozenset({"to", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool"})
+# Their forms with one tensor are of other kinds, which have results that are no tensors, or are reductions.
+_OF_TWO = frozenset({"max", "min", "where"})
+
+
+def _is_pointwise(name: str, tensors: int) -> bool:
+    """Of a function or method of torch: ``sub``, ``__rsub__`` and ``__isub__`` are the operator ``sub``."""
+    plain = name.strip("_")
+    for stem in (plain, plain[1:]):
+        stem = _NAMES.get(stem, stem)
+        packet: Any = getattr(torch.ops.aten, stem, None)
+        if stem in _CONVERSIONS or (stem in _OF_TWO and tensors < 2):
+            return stem in _CONVERSIONS
+        if hasattr(packet, "overloads"):
+            return any(torch.Tag.pointwise in getattr(packet, form).tags for form in packet.overloads())
+    return False

@@ -1,0 +1,184 @@
+// Random numbers: of the distributions that PyTorch draws from, by the generator of the runtime. Every run
+// draws others, unlike a model's dropout, which is refused.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// Numbers in `type`, float32 or float64, from "RandomUniform" in [0, 1) or "RandomNormal" around 0.
+Value draw(GraphBuilder& g, const std::string& op, const std::vector<Dim>& dims, ElementType type) {
+  std::vector<int64_t> shape;
+  for (const Dim& dim : dims) {
+    if (dim.is_static()) shape.push_back(dim.value());
+  }
+  const Attr of_type = attr("dtype", type);
+  Value result = shape.size() == dims.size() ? g.op(op, attr("shape", shape), of_type)
+                                             : g.op(op + "Like", filled(g, dims, 0, type), of_type);
+  result.get()->type = ir::TensorType{type, dims};
+  return result;
+}
+
+ElementType drawn_type(ElementType type) {
+  return type == ElementType::float64 ? ElementType::float64 : ElementType::float32;
+}
+
+// In the shape and type of the call's result: `place` + `scale` * what is drawn.
+template <class Place, class Scale>
+Value result_of(GraphBuilder& g, const char* op, Place place, Scale scale) {
+  const ElementType type = drawn_type(g.result().element_type);
+  const auto number = [&](auto value) {
+    if constexpr (std::is_same_v<decltype(value), Value>) {
+      return g.cast(value, type);
+    } else {
+      return g.scalar(value, type);
+    }
+  };
+  Value drawn = draw(g, op, *g.result().dims, type);
+  return g.cast(g.op("Add", number(place), g.op("Mul", number(scale), drawn)), g.result().element_type);
+}
+
+Value uniform(GraphBuilder& g, double from, double to) {
+  return result_of(g, "RandomUniform", from, to - from);
+}
+
+template <class Mean, class Deviation>
+Value normal(GraphBuilder& g, Mean mean, Deviation deviation) {
+  return result_of(g, "RandomNormal", mean, deviation);
+}
+
+// Integers in [low, high).
+Value integers(GraphBuilder& g, const Dim& low, const Dim& high) {
+  const ElementType wide = ElementType::float64;
+  Value drawn = draw(g, "RandomUniform", *g.result().dims, wide);
+  Value floor = g.op("Floor", g.op("Mul", drawn, g.cast(g.size(high - low), wide)));
+  Value number = g.op("Add", g.cast(floor, ElementType::int64), g.size(low));
+  return g.cast(number, g.result().element_type);
+}
+
+// 1 with probability `p`, a number or a tensor.
+Value bernoulli(GraphBuilder& g, Value p) {
+  const ElementType type = drawn_type(p.element_type());
+  Value drawn = draw(g, "RandomUniform", *g.result().dims, type);
+  return g.cast(g.op("Less", drawn, g.cast(p, type)), g.result().element_type);
+}
+
+// Of mean 1, and never 0.
+Value exponential(GraphBuilder& g, const std::vector<Dim>& dims, ElementType type) {
+  Value drawn = g.op("Sub", g.scalar(1, type), draw(g, "RandomUniform", dims, type));
+  const double least =
+      type == ElementType::float64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  return g.op("Max", g.op("Neg", g.op("Log", drawn)), g.scalar(least, type));
+}
+
+// Among exponential variables with the rates `self`, each is the first to come in proportion to its rate, and
+// those that come first are a sample without replacement.
+Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacement) {
+  const ElementType type = drawn_type(self.element_type());
+  Value rates = g.cast(self, type);
+  std::vector<Dim> dims = self.dims();
+  if (replacement) {
+    dims.insert(dims.end() - 1, count);
+    rates = g.unsqueeze(rates, {self.rank() - 1});
+  }
+  Value speed = g.op("Div", rates, exponential(g, dims, type));
+  if (replacement) return g.op("ArgMax", speed, attr("axis", -1), attr("keepdims", 0));
+  return g.ops<2>("TopK", speed, g.sizes({count}), attr("axis", -1))[1];
+}
+
+Value permutation(GraphBuilder& g, const Dim& count) {
+  Value drawn = draw(g, "RandomUniform", {count}, ElementType::float64);
+  return g.cast(g.ops<2>("TopK", drawn, g.sizes({count}), attr("axis", 0))[1], g.result().element_type);
+}
+
+}  // namespace
+
+void register_random(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  for (const char* op : {"rand", "randn"}) {
+    const auto drawn = [normally = std::string_view(op) == "randn"](GraphBuilder& g) {
+      return normally ? normal(g, 0.0, 1.0) : uniform(g, 0, 1);
+    };
+    on(fmt::format("aten::{}(SymInt[] size, *, {}) -> Tensor", op, kOptions), Since{9},
+       [drawn](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) { return drawn(g); });
+    on(fmt::format("aten::{}_like(Tensor self, *, {}, MemoryFormat? memory_format=None) -> Tensor", op,
+                   kOptions),
+       Since{9},
+       [drawn](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) { return drawn(g); });
+  }
+  on("aten::uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Ignored, double from, double to, Ignored) { return uniform(g, from, to); });
+  for (const char* op : {"normal", "normal_functional"}) {
+    on(fmt::format(
+           "aten::{}(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor", op),
+       Since{9}, [](GraphBuilder& g, Ignored, double mean, double deviation, Ignored) {
+         return normal(g, mean, deviation);
+       });
+  }
+  on("aten::normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value mean, double deviation, Ignored) { return normal(g, mean, deviation); });
+  on("aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, double mean, Value deviation, Ignored) { return normal(g, mean, deviation); });
+  on("aten::normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value mean, Value deviation, Ignored) { return normal(g, mean, deviation); });
+  on(fmt::format("aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? "
+                 "generator=None, {}) -> Tensor",
+                 kOptions),
+     Since{9},
+     [](GraphBuilder& g, double mean, double deviation, Ignored, Ignored, Ignored, Ignored, Ignored,
+        Ignored) { return normal(g, mean, deviation); });
+
+  on(fmt::format("aten::randint(SymInt high, SymInt[] size, *, {}) -> Tensor", kOptions), Since{9},
+     [](GraphBuilder& g, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return integers(g, 0, high);
+     });
+  on(fmt::format("aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, {}) -> Tensor", kOptions),
+     Since{9}, [](GraphBuilder& g, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return integers(g, low, high);
+     });
+  on(fmt::format("aten::randint_like(Tensor self, SymInt high, *, {}, MemoryFormat? memory_format=None) -> "
+                 "Tensor",
+                 kOptions),
+     Since{9}, [](GraphBuilder& g, Ignored, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return integers(g, 0, high);
+     });
+  on(fmt::format("aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, {}, MemoryFormat? "
+                 "memory_format=None) -> Tensor",
+                 kOptions),
+     Since{9}, [](GraphBuilder& g, Ignored, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return integers(g, low, high);
+     });
+  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", kOptions), Since{11},
+     [](GraphBuilder& g, Dim count, Ignored, Ignored, Ignored, Ignored) { return permutation(g, count); });
+
+  on("aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value p, Ignored) { return bernoulli(g, p); });
+  on("aten::bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, Value p, Ignored) { return bernoulli(g, p); });
+  for (const char* form : {"p", "float"}) {
+    on(fmt::format("aten::bernoulli.{}(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
+                   form),
+       Since{9}, [](GraphBuilder& g, Ignored, double p, Ignored) {
+         return bernoulli(g, g.scalar(p, ElementType::float64));
+       });
+  }
+  on("aten::exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, double rate, Ignored) {
+       const ElementType type = drawn_type(g.result().element_type);
+       Value drawn = exponential(g, *g.result().dims, type);
+       return g.cast(g.op("Div", drawn, g.scalar(rate, type)), g.result().element_type);
+     });
+  on("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? "
+     "generator=None) -> Tensor",
+     Since{11}, [](GraphBuilder& g, Value self, Dim count, bool replacement, Ignored) {
+       return multinomial(g, self, count, replacement);
+     });
+}
+
+}  // namespace opbridge::lowering

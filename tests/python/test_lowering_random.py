@@ -1,0 +1,93 @@
+"""Random numbers: what they are distributed like, their shapes and types; each run and each call draws others."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim
+
+import opbridge
+
+P = torch.tensor([0.1, 0.2, 0.3, 0.4])
+COLUMNS = 50
+
+
+class Draws(nn.Module):
+    def forward(self, x: torch.Tensor, p: torch.Tensor) -> dict[str, torch.Tensor]:
+        n = x.shape[0]
+        size = n, COLUMNS
+        return {
+            "rand": torch.rand(size),
+            "rand again": torch.rand(size),
+            "rand_like": torch.rand_like(x, dtype=torch.float64),
+            "randn": torch.randn(size, dtype=torch.float64),
+            "randn_like": torch.randn_like(x.half()),
+            "randint": torch.randint(3, 9, size),
+            "randint from 0": torch.randint(5, size, dtype=torch.int32),
+            "randint_like": torch.randint_like(x, 2, 4),
+            "normal of tensors": torch.normal(torch.full_like(x, -2), torch.full_like(x, 0.5)),
+            "normal of a mean": torch.normal(torch.full_like(x, 3), 2.0),
+            "normal of a deviation": torch.normal(1.0, torch.full_like(x, 0.1)),
+            "normal": torch.normal(5.0, 0.1, size),
+            "normal_": torch.empty(size).normal_(2, 4),
+            "uniform_": torch.empty(size).uniform_(2, 4),
+            "exponential_": torch.empty(size).exponential_(2.0),
+            "bernoulli": torch.bernoulli(p.expand(n, 4)),
+            "bernoulli of a number": torch.bernoulli(x, 0.25),
+            "bernoulli_": torch.empty(size).bernoulli_(0.3),
+            "bernoulli_ of a tensor": torch.empty(n, 4).bernoulli_(p.expand(n, 4)),
+            "multinomial": torch.multinomial(p.expand(n, 4), COLUMNS, replacement=True),
+            "gumbel_softmax": nn.functional.gumbel_softmax(x, hard=True),
+        }
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_distributions(dynamic: bool, opset: int, tmp_path: pathlib.Path) -> None:
+    torch.manual_seed(0)
+    onnxruntime.set_seed(0)
+    n = 400
+    shapes = ({0: Dim.DYNAMIC}, None) if dynamic else None
+    x = torch.randn(3 if dynamic else n, COLUMNS)
+    opbridge.export(Draws(), (x, P), tmp_path / "model.onnx", dynamic_shapes=shapes, opset_version=opset)
+    x = torch.randn(n, COLUMNS)
+    made = opbridge.session(tmp_path / "model.onnx").run(None, {"x": x.numpy(), "p": P.numpy()})
+    expected = Draws()(x, P)
+    drawn: dict[str, Any] = {name: torch.from_numpy(a) for name, a in zip(expected, made, strict=True)}
+    for name, like in expected.items():
+        assert (drawn[name].shape, drawn[name].dtype) == (like.shape, like.dtype), name
+        values, others = drawn[name].double(), like.double()
+        deviation = float(others.std())
+        assert abs(float(values.mean() - others.mean())) < 6 * deviation * (2 / values.numel()) ** 0.5, name
+        assert abs(float(values.std()) / deviation - 1) < 0.1, name
+        if not like.is_floating_point():
+            assert set(drawn[name].flatten().tolist()) == set(like.flatten().tolist()), name
+    assert (drawn["rand"] != drawn["rand again"]).any()
+    shares = np.bincount(drawn["multinomial"].flatten(), minlength=4) / drawn["multinomial"].numel()
+    np.testing.assert_allclose(shares, P.numpy(), atol=0.02)
+
+
+def test_without_replacement(tmp_path: pathlib.Path) -> None:
+    def draws(p: torch.Tensor) -> Any:
+        rare = torch.tensor([0.0, 1.0, 0.0, 1.0])
+        return (
+            torch.multinomial(p.expand(500, 4), 2),
+            torch.multinomial(p, 4),
+            torch.multinomial(rare, 2),
+            torch.randperm(9),
+        )
+
+    onnxruntime.set_seed(0)
+    opbridge.export(draws, (P,), tmp_path / "model.onnx")
+    pairs, all_of_them, rare, permutation = opbridge.session(tmp_path / "model.onnx").run(None, {"p": P.numpy()})
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    np.testing.assert_allclose(np.bincount(pairs[:, 0], minlength=4) / 500, P.numpy(), atol=0.1)
+    assert sorted(all_of_them) == [0, 1, 2, 3]
+    assert sorted(rare) == [1, 3]
+    assert sorted(permutation) == list(range(9))
