@@ -70,6 +70,8 @@ def export(
     target = f if path is None else path
     if target is None or (f is not None and path is not None):
         raise InvalidArgumentError("give the file to write: export(model, args, path)")
+    if not isinstance(target, (str, os.PathLike)):
+        raise InvalidArgumentError(f"the file to write is given by its path, not as a {type(target).__name__}")
     opset = DEFAULT_OPSET if opset_version is None else opset_version
     program = capture_program(
         model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 from torch.export import Dim
 
 import opbridge
+from opbridge.capture.recorder import TraceWarning
 
 
 def agrees(
@@ -163,3 +165,17 @@ def test_dynamic_axes(capture: Any, tmp_path: pathlib.Path) -> None:
     assert graph.output[0].type.tensor_type.shape.dim[0].dim_param == "batch"
     for shape in [(1, 3, 32, 32), (2, 3, 48, 40), (7, 3, 16, 20)]:
         opbridge.verify(path, model, (torch.rand(*shape),))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x + 1
+
+    with pytest.warns(TraceWarning, match=r"branch by a dynamic size.*was read as True.*x\.shape\[0\] % 2"):
+        opbridge.export(
+            function, (torch.randn(4),), tmp_path / "model.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(function, (torch.randn(4),), tmp_path / "model.onnx", capture=capture)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,26 @@ def test_a_model_that_returns_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(opbridge.UnsupportedError, match="returns no tensor"):
         opbridge.export(lambda x: (), (torch.ones(2),), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_model_that_fails_itself_is_not_laid_to_torch_export(tmp_path: Path, capfd: Any) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(7, 4)
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            self.count.add_(1)
+            return self.layer(x)
+
+    model = Counting()
+    with pytest.raises(opbridge.InvalidArgumentError, match=r"fails on its inputs \(\[2, 8\]\).*cannot be multiplied"):
+        opbridge.export(model, (torch.randn(2, 8),), tmp_path / "model.onnx")
+    assert model.count == 0
+    assert not capfd.readouterr().err
+
+
+def test_a_target_that_is_no_path_is_refused() -> None:
+    with pytest.raises(opbridge.InvalidArgumentError, match="by its path, not as a BytesIO"):
+        opbridge.export(nn.ReLU(), (torch.randn(2),), io.BytesIO())  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import sys
 import traceback
 from collections.abc import Iterator
@@ -38,18 +39,22 @@ class _ForwardFrames:
 @contextlib.contextmanager
 def economical_export() -> Iterator[None]:
     """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
-    among the many objects that stay, and no graph printed where the export fails."""
+    among the many objects that stay, and neither a graph nor stacks printed where the export fails."""
     collecting = gc.isenabled()
     proxy: Any = torch.fx.proxy
     tracing: Any = torch.export._trace
     captured_traceback = proxy.CapturedTraceback
+    of_fakes = logging.getLogger("torch._subclasses.fake_tensor")
+    level = of_fakes.level
     gc.disable()
     proxy.CapturedTraceback = _ForwardFrames
     tracing.print = lambda *_, **__: None
+    of_fakes.setLevel(logging.CRITICAL)
     try:
         with _use_lazy_graph_module(True):
             yield
     finally:
+        of_fakes.setLevel(level)
         del tracing.print
         proxy.CapturedTraceback = captured_traceback
         if collecting:

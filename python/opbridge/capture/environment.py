@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,16 +53,8 @@ def capturing(model: torch.nn.Module) -> Iterator[None]:
         _flags._is_onnx_exporting = True
         # TorchScript calls the Python code that it was made from where it is exported, in vain.
         compiler._is_compiling_flag = compiler._is_exporting_flag = torchscript_in(model) is None
-        with inference(model), _compiled_run_as_written():
+        with inference(model):
             yield
     finally:
         compiler._is_compiling_flag, compiler._is_exporting_flag = compiler_flags
         _flags._is_onnx_exporting = exporting
-
-
-def _compiled_run_as_written() -> contextlib.AbstractContextManager[Any]:
-    """Captures see the operators of what torch.compile was given, which has imported torch._dynamo then."""
-    if "torch._dynamo" not in sys.modules:
-        return contextlib.nullcontext()
-    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance

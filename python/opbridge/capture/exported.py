@@ -14,9 +14,9 @@ from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.sizes import sizes_kept_by_builtins
+from opbridge.capture.sizes import branches_told, sizes_kept_by_builtins
 from opbridge.capture.substitutes import as_it_is_or_substituted
-from opbridge.errors import Error, UnsupportedError
+from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
@@ -45,7 +45,7 @@ def _exported(
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
     oblivious = config.patch(backed_size_oblivious=size_oblivious)
-    with oblivious, economical_export(), sizes_kept_by_builtins(), warnings.catch_warnings():
+    with oblivious, economical_export(), sizes_kept_by_builtins(), branches_told(), warnings.catch_warnings():
         try:
             # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
             warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)
@@ -53,10 +53,25 @@ def _exported(
         except Error:
             raise
         except Exception as error:
+            _check_that_it_runs(model, inputs)
             raise UnsupportedError(
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
                 f"torch.export says: {_first_lines(error)}"
             ) from error
+
+
+def _check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
+    """Where a model itself fails, that is the news, not what torch.export makes of it."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    copies = inputs.map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
+    try:
+        model(*copies.args, **copies.kwargs)
+    except Exception as error:
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
+        raise InvalidArgumentError(f"the model itself fails on its inputs ({shapes}): {_first_lines(error)}") from error
+    finally:
+        for buffer, values in before:
+            buffer.copy_(values)
 
 
 def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size | None]:

@@ -20,7 +20,7 @@ from opbridge import _core
 from opbridge.capture.dynamic import DynamicSizes, name_of
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
-from opbridge.capture.sizes import data_dependent_sizes_kept, sizes_kept_by_builtins
+from opbridge.capture.sizes import branches_told, data_dependent_sizes_kept, sizes_kept_by_builtins
 from opbridge.capture.trace import follow
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 
@@ -52,7 +52,7 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         ]
         _equate(leaves, sizes)
         names = sizes.name_symbols(_shapes(leaves))
-        with _NonStrictTorchFunctionHandler(), sizes_kept_by_builtins(), data_dependent_sizes_kept():
+        with _NonStrictTorchFunctionHandler(), sizes_kept_by_builtins(), data_dependent_sizes_kept(), branches_told():
             graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
         sizes.name_symbols(_shapes(leaves))
     return graph

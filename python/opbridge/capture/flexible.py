@@ -26,14 +26,17 @@ def flexible_attention_in_operators() -> Iterator[None]:
     if module is None:
         yield
         return
-    originals = module.flex_attention_hop, module._create_empty_block_mask
+    names = "flex_attention_hop", "_create_empty_block_mask", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    originals = [getattr(module, name) for name in names]
     no_mask = originals[1](torch.empty(0), torch.empty(0))  # made by vmap, which a capture need not see
-    module.flex_attention_hop = _attention
-    module._create_empty_block_mask = lambda query, key: no_mask
+    ours = _attention, lambda query, key: no_mask, True
+    for name, value in zip(names, ours, strict=True):
+        setattr(module, name, value)
     try:
         yield
     finally:
-        module.flex_attention_hop, module._create_empty_block_mask = originals
+        for name, value in zip(names, originals, strict=True):
+            setattr(module, name, value)
 
 
 def _attention(

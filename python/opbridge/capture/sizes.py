@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, uninteresting_files
 
 from opbridge.capture.recorder import warn_of_run
-from opbridge.capture.source import is_users
+from opbridge.capture.source import is_ours, is_users
 from opbridge.errors import UnsupportedError
 
 
@@ -51,17 +51,9 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
 @contextlib.contextmanager
 def data_dependent_sizes_kept() -> Iterator[None]:
-    """Refuses what needs a size that depends on data as a number, which would be that of the example, and warns
-    where the model goes one way or another by such a size."""
+    """Refuses what needs a size that depends on data as a number, which would be that of the example."""
     node: Any = SymNode
-    original, original_bool = node.guard_int, node.guard_bool
-
-    def guard_bool(self: Any, file: str, line: int) -> Any:
-        result = original_bool(self, file, line)
-        asking = sys._getframe(3)  # beyond SymNode.bool_ and SymBool.__bool__
-        if free_unbacked_symbols(self.expr) and is_users(asking.f_code.co_filename):
-            warn_of_run(f"whether '{self.expr}', of a size that depends on data, was read as {result}")
-        return result
+    original = node.guard_int
 
     def guard_int(self: Any, file: str, line: int) -> Any:
         if free_unbacked_symbols(self.expr):
@@ -71,8 +63,31 @@ def data_dependent_sizes_kept() -> Iterator[None]:
             )
         return original(self, file, line)
 
-    node.guard_int, node.guard_bool = guard_int, guard_bool
+    node.guard_int = guard_int
     try:
         yield
     finally:
-        node.guard_int, node.guard_bool = original, original_bool
+        node.guard_int = original
+
+
+@contextlib.contextmanager
+def branches_told() -> Iterator[None]:
+    """Warns where the model goes one way or another by a size that is a symbol: in the captured program it always goes
+    the way of the example."""
+    node: Any = SymNode
+    original = node.guard_bool
+
+    def guard_bool(self: Any, file: str, line: int) -> Any:
+        always = self.shape_env._maybe_evaluate_static(self.expr) is not None
+        result = original(self, file, line)
+        asking = sys._getframe(3).f_code.co_filename  # beyond SymNode.bool_ and SymBool.__bool__
+        if not always and is_users(asking) and not is_ours(asking):
+            warn_of_run(f"a branch by a dynamic size: whether '{self.expr}' was read as {result}")
+        return result
+
+    node.guard_bool = guard_bool
+    uninteresting_files().add(__file__)  # torch is not to name it as the place of the branch
+    try:
+        yield
+    finally:
+        node.guard_bool = original

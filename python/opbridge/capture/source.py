@@ -22,6 +22,10 @@ def is_users(filename: str) -> bool:
     return not filename.startswith(_TORCH)
 
 
+def is_ours(filename: str) -> bool:
+    return filename.startswith(_OPBRIDGE)
+
+
 @functools.lru_cache(maxsize=4096)
 def line_text(filename: str, line: int, function: str) -> str:
     """``model.py:12 in forward: return self.conv(x)``."""
@@ -36,7 +40,7 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None:
         code = frame.f_code
         if is_users(code.co_filename):
-            if not code.co_filename.startswith(_OPBRIDGE):
+            if not is_ours(code.co_filename):
                 return frame
             if code.co_name == _RUN:
                 break

@@ -11,6 +11,7 @@ torch.jit does not trace. TorchScript is run as any other code.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -65,6 +66,7 @@ def follow(
             _branches_followed(),
             _operators_seen_by(recorder.call),
             _torchscript_as_written(),
+            _compiled_code_as_written(),
         ):
             returned = model(*args, **kwargs)
         return recorder.finish(pytree.tree_leaves(returned))
@@ -125,6 +127,14 @@ def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
     jit: Any = torch.jit
     unoptimized: contextlib.AbstractContextManager[None] = jit.optimized_execution(False)
     return unoptimized
+
+
+def _compiled_code_as_written() -> contextlib.AbstractContextManager[Any]:
+    """Of what torch.compile was given, which has imported torch._dynamo then, the operators are seen."""
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return stance
 
 
 @contextlib.contextmanager
