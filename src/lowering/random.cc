@@ -10,6 +10,10 @@
 namespace opbridge::lowering {
 namespace {
 
+// Integers are int64 where nothing else is said.
+constexpr const char* kIntegers =
+    "ScalarType? dtype=int64, Layout? layout=None, Device? device=None, bool? pin_memory=None";
+
 // Numbers in `type`, float32 or float64, from "RandomUniform" in [0, 1) or "RandomNormal" around 0.
 Value draw(GraphBuilder& g, const std::string& op, const std::vector<Dim>& dims, ElementType type) {
   std::vector<int64_t> shape;
@@ -114,13 +118,11 @@ void register_random(SymbolicRegistry& registry) {
   on("aten::uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
      Since{9},
      [](GraphBuilder& g, Ignored, double from, double to, Ignored) { return uniform(g, from, to); });
-  for (const char* op : {"normal", "normal_functional"}) {
-    on(fmt::format(
-           "aten::{}(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor", op),
-       Since{9}, [](GraphBuilder& g, Ignored, double mean, double deviation, Ignored) {
-         return normal(g, mean, deviation);
-       });
-  }
+  on("aten::normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> "
+     "Tensor",
+     Since{9}, [](GraphBuilder& g, Ignored, double mean, double deviation, Ignored) {
+       return normal(g, mean, deviation);
+     });
   on("aten::normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value mean, double deviation, Ignored) { return normal(g, mean, deviation); });
   on("aten::normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", Since{9},
@@ -134,11 +136,11 @@ void register_random(SymbolicRegistry& registry) {
      [](GraphBuilder& g, double mean, double deviation, Ignored, Ignored, Ignored, Ignored, Ignored,
         Ignored) { return normal(g, mean, deviation); });
 
-  on(fmt::format("aten::randint(SymInt high, SymInt[] size, *, {}) -> Tensor", kOptions), Since{9},
+  on(fmt::format("aten::randint(SymInt high, SymInt[] size, *, {}) -> Tensor", kIntegers), Since{9},
      [](GraphBuilder& g, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, 0, high);
      });
-  on(fmt::format("aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, {}) -> Tensor", kOptions),
+  on(fmt::format("aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, {}) -> Tensor", kIntegers),
      Since{9}, [](GraphBuilder& g, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, low, high);
      });
@@ -154,20 +156,17 @@ void register_random(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Ignored, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, low, high);
      });
-  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", kOptions), Since{11},
+  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", kIntegers), Since{11},
      [](GraphBuilder& g, Dim count, Ignored, Ignored, Ignored, Ignored) { return permutation(g, count); });
 
   on("aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value p, Ignored) { return bernoulli(g, p); });
   on("aten::bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Ignored, Value p, Ignored) { return bernoulli(g, p); });
-  for (const char* form : {"p", "float"}) {
-    on(fmt::format("aten::bernoulli.{}(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-                   form),
-       Since{9}, [](GraphBuilder& g, Ignored, double p, Ignored) {
-         return bernoulli(g, g.scalar(p, ElementType::float64));
-       });
-  }
+  on("aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Ignored, double p, Ignored) {
+       return bernoulli(g, g.scalar(p, ElementType::float64));
+     });
   on("aten::exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Ignored, double rate, Ignored) {
        const ElementType type = drawn_type(g.result().element_type);

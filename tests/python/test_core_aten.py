@@ -13,17 +13,21 @@ from torch import nn
 import opbridge
 from opbridge.symbolics.registry import registry
 
-# Gradients and random numbers are refused; sizes are no operators in ONNX but part of the tensors' types.
-LEFT_OUT = ("_backward", "::rand", "::sym_")
+# Gradients are refused, and so is what changes the shape of a tensor that others look at; sizes are no operators in
+# ONNX but part of the tensors' types.
+LEFT_OUT = ("_backward", "::resize_", "::sym_")
 
 
 def core_operators() -> list[str]:
     names = []
-    for name in dir(torch.ops.aten):
-        packet = getattr(torch.ops.aten, name)
-        for overload in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
-            if torch.Tag.core in getattr(packet, overload).tags:
-                names.append(f"aten::{name}" if overload == "default" else f"aten::{name}.{overload}")
+    for name in sorted(torch._C._dispatch_get_all_op_names()):
+        namespace, _, rest = name.partition("::")
+        packet, _, overload = rest.partition(".")
+        operator = (
+            getattr(getattr(torch.ops.aten, packet), overload or "default", None) if namespace == "aten" else None
+        )
+        if operator is not None and torch.Tag.core in operator.tags:
+            names.append(name)
     return names
 
 
