@@ -57,13 +57,14 @@ def _attention(
     values = value.repeat_interleave(heads, 1) if heads > 1 else value
     scores = (query.to(width) @ keys.to(width).transpose(-2, -1) * scale).to(width)
     size = scores.shape
-    places = [torch.arange(size[axis]).reshape(-1, *[1] * (3 - axis)) for axis in range(4)]
+    places = [torch.arange(size[axis], device=query.device).reshape(-1, *[1] * (3 - axis)) for axis in range(4)]
 
     mask = None
     if mask_mod is not module.noop_mask:
         mask = _applied(mask_mod, *places)
+        mask = mask if mask.dim() >= 2 else mask.expand(size[2:])
     if score_mod is not module._identity:
-        scores = _applied(score_mod, scores, *places)
+        scores = _applied(score_mod, scores, *places).expand(size).to(width)
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf)
     if score_mod is module._identity:

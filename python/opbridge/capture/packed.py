@@ -61,7 +61,7 @@ class _Packing:
         before = torch.minimum(lengths, steps).sum(1, keepdim=True)
         padded = data[torch.where(runs, before + sequences, 0)]
         over = runs.logical_not().reshape(*runs.shape, *[1] * (data.dim() - 1))
-        padded = padded.masked_fill(over, padding_value)
+        padded = padded.masked_fill(over.to(data.device), padding_value)
         return padded.transpose(0, 1) if batch_first else padded, lengths
 
     def with_state(self, forward: Callable[..., Any]) -> Callable[..., Any]:
