@@ -52,7 +52,11 @@ std::string_view inside_root(std::string_view path) {
   }
   if (has(under("data/aotinductor/")))
     invalid("a package of compiled AOTInductor code, without a graph" + then);
-  if (has(under("code/"))) invalid("a TorchScript archive (torch.jit.save), not an exported program" + then);
+  if (has(under("code/"))) {
+    invalid(
+        "a TorchScript archive (torch.jit.save), not an exported program; in Python, "
+        "opbridge.export(torch.jit.load(path), args, target, capture=\"trace\") converts it");
+  }
   if (has(named("data.pkl"))) {
     invalid("weights or a pickled module (torch.save), which are not opened, not an exported program" + then);
   }

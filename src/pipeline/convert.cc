@@ -1,6 +1,7 @@
 #include "opbridge/convert.h"
 
 #include "opbridge/frontend.h"
+#include "simplify/passes.h"
 
 namespace opbridge {
 
@@ -15,6 +16,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, and an ONNX model has outputs");
   if (options.simplify) simplify(model.graph, options.opset);
+  cast_before_rotations(model.graph);
   return model;
 }
 

@@ -53,3 +53,23 @@ def test_cells(cell: str, bias: bool, opset: int) -> None:
 
     check(steps, torch.randn(3, 2, 4), dynamic=[{1: Dim.DYNAMIC}], also=[(torch.randn(3, 5, 4),)], opset=opset)
     check(steps, torch.randn(3, 4), opset=opset)
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_projections(form: dict[str, Any], opset: int) -> None:
+    module = nn.LSTM(4, 5, proj_size=3, **form).eval()
+    dynamic = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    check(module, torch.randn(5, 2, 4), dynamic=[dynamic], also=[(torch.randn(3, 6, 4),)], opset=opset)
+    check(module.half(), torch.randn(5, 2, 4).half(), opset=opset, rtol=1e-3, atol=1e-3)  # PyTorch rounds each step
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("layer", LAYERS)
+def test_float64(layer: str, form: dict[str, Any]) -> None:
+    module = LAYERS[layer](4, 3, **form).double().eval()
+    dynamic = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    x, other = torch.randn(5, 2, 4).double(), torch.randn(3, 6, 4).double()
+    check(module, x, dynamic=[dynamic], also=[(other,)])
+    cell = CELLS[layer](4, 3).double().eval()
+    check(lambda x: cell(x[0]), x)

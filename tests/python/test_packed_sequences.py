@@ -69,6 +69,21 @@ def test_packed_sequences(cell: str, form: str, capture: str, tmp_path: pathlib.
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_step_by_step(cell: str, capture: str, tmp_path: pathlib.Path) -> None:
+    """What ONNX's operators lack: float64, and projections."""
+    recurrent = CELLS[cell](num_layers=2, bidirectional=True).double()
+    model = Encoder(recurrent).eval()
+    args = padded(LENGTHS, 7, False).double(), LENGTHS
+    opbridge.export(model, args, tmp_path / "model.onnx", verify=True, capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_projections(capture: str, tmp_path: pathlib.Path) -> None:
+    holds(Encoder(nn.LSTM(6, 5, proj_size=3, bidirectional=True)), False, capture, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_rows_of_a_packed_sequence(capture: str, tmp_path: pathlib.Path) -> None:
     """Modules that work on the rows, a state of one's own, sorted lengths, and several dims of features."""
 

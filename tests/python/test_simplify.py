@@ -225,3 +225,22 @@ def test_scaled_products_of_float64_keep_their_precision(opset: int) -> None:
         "result": lambda x, y: (x @ y.mT).mT * 0.7,
     }
     check(products, x, y, opset=opset, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("simplify", [True, False])
+@pytest.mark.parametrize("perm", [(1, 0, 2), (1, 2, 0), (2, 0, 1), (0, 2, 1)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
+def test_casts_come_before_rotations(
+    dtype: torch.dtype, perm: tuple[int, ...], simplify: bool, tmp_path: pathlib.Path
+) -> None:
+    """ONNX Runtime would crash on some of them."""
+    x = torch.randint(-4, 4, (3, 4, 5)).to(dtype)
+    columns = x.permute(perm).shape[-1]
+    constant, matrix = torch.ones(columns, 2), torch.randn(columns, 3)
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        turned = x.permute(perm)
+        half = [turned @ constant.to(dtype), nn.functional.linear(turned, constant.t().to(dtype))]
+        return turned.float() @ constant, turned.float() @ y, turned, half if dtype.itemsize == 2 else []
+
+    opbridge.export(function, (x, matrix), tmp_path / "model.onnx", verify=True, simplify=simplify)

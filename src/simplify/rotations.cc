@@ -1,0 +1,117 @@
+// ONNX Runtime (1.20 and 1.31) crashes as it loads a MatMul of a Cast of a Transpose by which the first axis
+// comes behind the other batch axes: [1, 0, 2], [1, 2, 0], [1, 2, 0, 3], …. Between a Transpose and a MatMul
+// of float16 by a constant it puts the Cast itself.
+#include <algorithm>
+#include <unordered_set>
+
+#include "simplify/passes.h"
+#include "simplify/uses.h"
+
+namespace opbridge {
+namespace {
+
+bool rotates(const std::vector<int64_t>& perm) {
+  const auto rank = static_cast<int64_t>(perm.size());
+  if (rank < 3) return false;
+  for (int64_t i = 0; i + 2 < rank; ++i) {
+    if (perm[i] != i + 1) return false;
+  }
+  return perm[rank - 2] == 0 || perm[rank - 1] == 0;
+}
+
+// The Transpose of such a kind that makes the value; null where there is none.
+const ir::Node* rotation(const ir::Value* value) {
+  const ir::Node* node = value->producer;
+  if (!node || node->op != "Transpose") return nullptr;
+  const auto* perm = node->find("perm");
+  return perm && rotates(std::get<std::vector<int64_t>>(*perm)) ? node : nullptr;
+}
+
+// Whether the runtime makes a constant of it.
+bool is_constant(const ir::Value* value) {
+  if (value->weight) return true;
+  return value->producer && !value->producer->inputs.empty() &&
+         std::ranges::all_of(value->producer->inputs,
+                             [](const ir::Value* input) { return !input || is_constant(input); });
+}
+
+bool is_float16(const ir::Value* value) {
+  const auto* type = std::get_if<ir::TensorType>(&value->type);
+  return type && type->element_type == ElementType::float16;
+}
+
+class Rewriter {
+ public:
+  explicit Rewriter(ir::Graph& graph) : graph_(graph), names_(graph) {}
+
+  bool run() {
+    std::unordered_set<const ir::Value*> multiplied;
+    for (const ir::Node* node : graph_.nodes) {
+      if (node->op == "MatMul") multiplied.insert(node->inputs.begin(), node->inputs.end());
+    }
+    const std::vector<ir::Node*> before = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (ir::Node* node : before) {
+      if (node->op == "Cast" && multiplied.contains(node->outputs[0])) {
+        if (const ir::Node* turned = rotation(node->inputs[0])) cast_first(*node, *turned);
+      } else if (node->op == "MatMul" && is_float16(node->outputs[0]) && is_constant(node->inputs[1])) {
+        if (rotation(node->inputs[0])) multiply_in_float32(*node);
+      }
+      graph_.nodes.push_back(node);
+    }
+    return graph_.nodes.size() != before.size();
+  }
+
+ private:
+  // Cast(Transpose(x)) becomes Transpose(Cast(x)); `node`, the Cast, becomes the Transpose.
+  void cast_first(ir::Node& node, const ir::Node& turned) {
+    const ElementType type = node.outputs[0]->tensor_type().element_type;
+    ir::Value* cast = typed(made("Cast", {turned.inputs[0]}, node.attributes, node), turned.inputs[0], type);
+    become(node, "Transpose", cast, turned.attributes);
+  }
+
+  // As the runtime would compute it, with the Cast before the Transpose.
+  void multiply_in_float32(ir::Node& node) {
+    const ir::Node& turned = *rotation(node.inputs[0]);
+    const auto to = [](ElementType type) {
+      return std::vector<ir::Attribute>{{"to", static_cast<int64_t>(type)}};
+    };
+    const std::vector<ir::Attribute> wide = to(ElementType::float32);
+    ir::Value* x = typed(made("Cast", {turned.inputs[0]}, wide, node), turned.inputs[0]);
+    x = typed(made("Transpose", {x}, turned.attributes, node), node.inputs[0]);
+    ir::Value* matrix = typed(made("Cast", {node.inputs[1]}, wide, node), node.inputs[1]);
+    ir::Value* product = typed(made("MatMul", {x, matrix}, {}, node), node.outputs[0]);
+    become(node, "Cast", product, to(ElementType::float16));
+  }
+
+  ir::Value* made(const char* op, std::vector<ir::Value*> inputs, std::vector<ir::Attribute> attributes,
+                  const ir::Node& beside) {
+    ir::Node* node = graph_.add_node(op);
+    node->name = names_.unused(beside.name + "/" + op);
+    node->inputs = std::move(inputs);
+    node->attributes = std::move(attributes);
+    node->source = beside.source;
+    return graph_.add_output_of(node, names_.unused(beside.outputs[0]->name + ":" + op), {});
+  }
+
+  static ir::Value* typed(ir::Value* value, const ir::Value* like, ElementType type = ElementType::float32) {
+    value->type = ir::TensorType{type, like->tensor_type().dims};
+    return value;
+  }
+
+  static void become(ir::Node& node, const char* op, ir::Value* input,
+                     const std::vector<ir::Attribute>& attributes) {
+    node.op = op;
+    node.inputs = {input};
+    node.attributes = attributes;
+  }
+
+  ir::Graph& graph_;
+  Names names_;
+};
+
+}  // namespace
+
+bool cast_before_rotations(ir::Graph& graph) { return Rewriter(graph).run() && remove_dead_code(graph); }
+
+}  // namespace opbridge
