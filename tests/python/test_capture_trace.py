@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import opbridge
 from opbridge import InvalidArgumentError, UnsupportedError
 from opbridge.capture import capture
 from opbridge.capture.recorder import TraceWarning
@@ -299,3 +300,25 @@ def test_float_numbers_are_returned_as_tensors():
     for how in ("export", "trace"):
         text = str(capture(Model(), (torch.rand(4),), how=how, dynamic_axes={"x": {0: "n"}}).graph)
         assert "%number_1: float32[] = aten::scalar_tensor(s=%truediv, dtype=float32)" in text
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: torch.export.Dim.DYNAMIC},)])
+def test_what_a_model_keeps_in_dicts_and_lists_is_taken_back(dynamic, tmp_path):
+    class Caching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.randn(4))
+            self.cache, self.seen = {"of": {}}, [1]
+
+        def forward(self, x):
+            if "cpu" not in self.cache["of"]:
+                self.cache["of"]["cpu"] = self.bias.exp()
+            self.seen.append(x)
+            return x + self.cache["of"]["cpu"]
+
+    model = Caching()
+    x = torch.randn(3, 4)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace", dynamic_shapes=dynamic)
+    assert model.cache == {"of": {}}
+    assert model.seen == [1]
+    assert type(model(x)) is torch.Tensor
