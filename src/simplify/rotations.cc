@@ -42,7 +42,7 @@ bool is_float16(const ir::Value* value) {
 
 class Rewriter {
  public:
-  explicit Rewriter(ir::Graph& graph) : graph_(graph), names_(graph) {}
+  Rewriter(ir::Graph& graph, Names& names) : graph_(graph), names_(names) {}
 
   bool run() {
     std::unordered_set<const ir::Value*> multiplied;
@@ -107,11 +107,20 @@ class Rewriter {
   }
 
   ir::Graph& graph_;
-  Names names_;
+  Names& names_;
 };
 
 }  // namespace
 
-bool cast_before_rotations(ir::Graph& graph) { return Rewriter(graph).run() && remove_dead_code(graph); }
+bool cast_before_rotations(ir::Graph& graph) {
+  std::vector<ir::Graph*> graphs;
+  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node&) {
+    if (std::ranges::find(graphs, &owner) == graphs.end()) graphs.push_back(&owner);
+  });
+  Names names(graph);
+  bool changed = false;
+  for (ir::Graph* each : graphs) changed |= Rewriter(*each, names).run();
+  return changed && remove_dead_code(graph);
+}
 
 }  // namespace opbridge

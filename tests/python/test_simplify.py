@@ -244,3 +244,18 @@ def test_casts_come_before_rotations(
         return turned.float() @ constant, turned.float() @ y, turned, half if dtype.itemsize == 2 else []
 
     opbridge.export(function, (x, matrix), tmp_path / "model.onnx", verify=True, simplify=simplify)
+
+
+def test_casts_come_before_rotations_in_branches(tmp_path: pathlib.Path) -> None:
+    matrix = torch.ones(5, 2)
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        return x.permute(1, 0, 2).float() @ matrix
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = torch.cond(x.sum() > 0, product, lambda x: product(x + 1), (x,))
+        return result
+
+    for value in (1, -1):
+        x = torch.full((3, 4, 5), value, dtype=torch.bfloat16)
+        opbridge.export(function, (x,), tmp_path / "model.onnx", verify=True)
