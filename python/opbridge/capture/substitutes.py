@@ -6,6 +6,7 @@ functions that check the values of their arguments.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -171,6 +172,13 @@ def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driv
     )
 
 
+def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    """By places, where torch 2.13 makes them of a mask."""
+    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    places = list(chosen(range(input.shape[0]), r))
+    return input[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)]
+
+
 _SUBSTITUTES: dict[Any, Function] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -184,6 +192,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
     torch.linalg.lstsq: _lstsq,
+    torch.combinations: _combinations,
     torch.corrcoef: _corrcoef,
     torch.Tensor.corrcoef: _corrcoef,
 }
