@@ -2,14 +2,12 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "simplify/folded_weights.h"
 #include "simplify/passes.h"
 #include "simplify/uses.h"
 
 namespace opbridge {
 namespace {
-
-// What is folded is a copy of weights that otherwise stay where they are: as much as keeps an export small.
-constexpr size_t most_folded_bytes = size_t{96} << 20;
 
 // y = x * scale + shift for each channel.
 struct Affine {
@@ -39,16 +37,6 @@ std::optional<Affine> affine_of(const ir::Node& normalization) {
   return result;
 }
 
-ir::Weight scaled(const ir::Weight& weight, const std::vector<float>& scale) {
-  const std::span<const float> from = weight.as<float>();
-  auto to = std::make_shared_for_overwrite<float[]>(from.size());
-  const size_t row = scale.empty() ? 0 : from.size() / scale.size();
-  for (size_t channel = 0; channel < scale.size(); ++channel) {
-    for (size_t i = channel * row; i < (channel + 1) * row; ++i) to[i] = from[i] * scale[channel];
-  }
-  return {weight.element_type, weight.dims, std::as_bytes(std::span(to.get(), from.size())), to};
-}
-
 // Bias and all: the convolution that gives what the normalization of its result would.
 bool fold(ir::Graph& graph, ir::Node& convolution, const ir::Node& normalization) {
   const std::optional<Affine> affine = affine_of(normalization);
@@ -65,7 +53,7 @@ bool fold(ir::Graph& graph, ir::Node& convolution, const ir::Node& normalization
   convolution.inputs.resize(3);
   convolution.inputs[2] = graph.add_initializer(bias ? bias->name : normalization.inputs[2]->name,
                                                 ir::Weight::of<float>(shift, {channels}));
-  convolution.inputs[1] = graph.add_initializer(weight.name, scaled(*weight.weight, affine->scale));
+  convolution.inputs[1] = graph.add_initializer(weight.name, scaled(*weight.weight, 0, affine->scale));
   return true;
 }
 

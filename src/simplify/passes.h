@@ -34,4 +34,7 @@ bool cast_before_rotations(ir::Graph& graph);
 // copies: up to a limit.
 bool fold_batch_normalization(ir::Graph& graph);
 
+// So do constant factors of the channels of a convolution or of a product with a matrix.
+bool fold_channel_scales(ir::Graph& graph);
+
 }  // namespace opbridge

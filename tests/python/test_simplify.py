@@ -74,6 +74,76 @@ def test_statistics_that_are_not_finite_stay_as_they_are(tmp_path: pathlib.Path)
     assert operators(model, X, tmp_path) == ["Conv", "BatchNormalization"]
 
 
+class LayerScale(nn.Module):
+    """What `branch` gives, its channels along `axis` times a factor each."""
+
+    def __init__(self, branch: nn.Module, factors: torch.Tensor, permutation: tuple[int, ...] | None = None) -> None:
+        super().__init__()
+        self.branch, self.permutation = branch, permutation
+        self.factors = nn.Parameter(factors)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.branch(x)
+        return self.factors * (y.permute(self.permutation) if self.permutation else y)
+
+
+FACTORS = torch.linspace(-2, 3, 6)
+
+
+@pytest.mark.parametrize(
+    ("model", "x", "expected"),
+    [
+        (LayerScale(nn.Linear(5, 6), FACTORS), X, ["MatMul", "Add"]),
+        (LayerScale(nn.Linear(5, 6, bias=False), FACTORS), X, ["MatMul"]),
+        (LayerScale(nn.Linear(300, 6), FACTORS), torch.ones(2, 3, 300), ["MatMul", "Add"]),
+        (LayerScale(nn.Linear(5, 6), FACTORS), X[0, 0], ["Gemm"]),
+        (LayerScale(nn.Linear(5, 6), FACTORS[:, None, None], (0, 3, 1, 2)), X, ["MatMul", "Add", "Transpose"]),
+        (LayerScale(nn.Conv2d(4, 6, 3), FACTORS[:, None, None]), X, ["Conv"]),
+        (LayerScale(nn.Conv2d(4, 6, 3, bias=False), FACTORS, (0, 2, 3, 1)), X, ["Conv", "Transpose"]),
+        (LayerScale(LayerScale(nn.Linear(5, 6), FACTORS), FACTORS), X, ["MatMul", "Add"]),
+        # Not of the channels, or not a factor each, or not finite: they stay.
+        (LayerScale(nn.Linear(5, 6), torch.linspace(1, 2, 5)[:, None]), X, ["MatMul", "Add", "Mul"]),
+        (LayerScale(nn.Linear(5, 6), torch.linspace(1, 2, 30).reshape(5, 6)), X, ["MatMul", "Add", "Mul"]),
+        (LayerScale(nn.Linear(5, 1), FACTORS), X, ["MatMul", "Add", "Mul"]),
+        (LayerScale(nn.Conv2d(4, 6, 3), FACTORS[:3]), X, ["Conv", "Mul"]),
+        (LayerScale(nn.Linear(5, 6), FACTORS / 0), X, ["MatMul", "Add", "Mul"]),
+        (LayerScale(nn.Linear(5, 6).double(), FACTORS.double()), X.double(), ["MatMul", "Add", "Mul"]),
+    ],
+)
+def test_factors_of_channels_go_into_the_weights(
+    model: nn.Module, x: torch.Tensor, expected: list[str], tmp_path: pathlib.Path
+) -> None:
+    assert operators(model, x, tmp_path) == expected
+
+
+def test_weights_that_others_use_keep_their_values(tmp_path: pathlib.Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.factors = nn.Linear(5, 5), nn.Parameter(FACTORS[:5].clone())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.linear(x) * self.factors)
+
+    class SameBias(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.factors = nn.Linear(5, 5), nn.Linear(5, 5), nn.Parameter(FACTORS[:5].clone())
+            self.second.bias = self.first.bias
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x) * self.factors)
+
+    class Both(Tied):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = self.linear(x)
+            return y, y * self.factors
+
+    assert operators(Tied(), X[0, 0], tmp_path) == ["Gemm", "Mul", "Gemm"]
+    assert operators(SameBias(), X, tmp_path) == ["MatMul", "Add"] * 2
+    assert operators(Both(), X, tmp_path) == ["MatMul", "Add", "Mul"]
+
+
 def random_chain(random: Random, x: torch.Tensor, reshapes: bool) -> list[tuple[str, Any]]:
     """Views and transpositions one after another, as (name, argument)."""
     steps: list[tuple[str, Any]] = []

@@ -1,0 +1,130 @@
+// A constant factor of each channel, as ConvNeXt, CaiT and BEiT scale their branches by, goes into the
+// weights of the convolution or the matrix product before it.
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include "simplify/folded_weights.h"
+#include "simplify/passes.h"
+#include "simplify/uses.h"
+
+namespace opbridge {
+namespace {
+
+bool is(const ir::Node* node, std::string_view op) { return node && node->op == op; }
+
+const ir::Weight* float32_weight(const ir::Value* value) {
+  const bool usable = value && value->weight && value->weight->element_type == ElementType::float32;
+  return usable ? value->weight : nullptr;
+}
+
+// Where `transpose` takes the given axis to, if it says so.
+std::optional<int64_t> moved_axis(const ir::Node& transpose, int64_t axis) {
+  const ir::AttributeValue* given = transpose.find("perm");
+  if (!given) return std::nullopt;
+  const auto& permutation = std::get<std::vector<int64_t>>(*given);
+  return std::ranges::find(permutation, axis) - permutation.begin();
+}
+
+// Whether `scale` has one factor for each index of `axis` of a tensor of that rank, and nothing else.
+bool varies_along(const ir::Weight& scale, int64_t axis, size_t rank) {
+  const size_t missing = rank - std::min(rank, scale.dims.size());
+  if (scale.dims.size() > rank || static_cast<size_t>(axis) < missing) return false;
+  return scale.dims[static_cast<size_t>(axis) - missing] == scale.element_count();
+}
+
+class ChannelScales {
+ public:
+  explicit ChannelScales(ir::Graph& graph) : graph_(graph), uses_(count_uses(graph)), names_(graph) {}
+
+  bool fold() {
+    std::unordered_set<const ir::Node*> folded;
+    for (ir::Node* node : graph_.nodes) {
+      if (is(node, "Mul") && (fold(*node, 0, 1) || fold(*node, 1, 0))) folded.insert(node);
+    }
+    std::erase_if(graph_.nodes, [&](const ir::Node* node) { return folded.contains(node); });
+    return !folded.empty() && remove_dead_code(graph_);
+  }
+
+ private:
+  // A convolution or a product with a matrix, whose weights nothing else uses.
+  struct Linear {
+    ir::Node* node;
+    ir::Value** bias = nullptr;  // the input that it is, of one dim
+    int64_t axis = 1;            // of the channels, in the result
+    size_t rank = 0;             // of the result
+  };
+
+  bool fold(ir::Node& multiplication, size_t scaled, size_t constant) {
+    ir::Value* value = multiplication.inputs[scaled];
+    const ir::Weight* scale = float32_weight(multiplication.inputs[constant]);
+    if (!scale || scale->element_count() < 2 || !value->producer || uses_.at(value) != 1) return false;
+    ir::Node& last = *value->producer;
+    const std::optional<Linear> linear = linear_of(is(&last, "Transpose") ? *last.inputs[0] : *value);
+    if (!linear) return false;
+    const std::optional<int64_t> axis =
+        is(&last, "Transpose") ? moved_axis(last, linear->axis) : linear->axis;
+    if (!axis || !varies_along(*scale, *axis, linear->rank)) return false;
+    if (!multiply(*linear, scale->as<float>())) return false;
+    last.outputs = multiplication.outputs;
+    last.outputs[0]->producer = &last;
+    return true;
+  }
+
+  std::optional<Linear> linear_of(const ir::Value& value) {
+    ir::Node* node = value.producer;
+    const auto* type = std::get_if<ir::TensorType>(&value.type);
+    if (!node || !type || !type->dims || uses_.at(&value) != 1) return std::nullopt;
+    if (is(node, "Conv") || is(node, "Gemm")) {
+      if (is(node, "Gemm") && (node->attributes.size() != 1 || !node->find("transB"))) return std::nullopt;
+      const bool biased = node->inputs.size() > 2 && node->inputs[2];
+      return Linear{node, biased ? &node->inputs[2] : nullptr, 1, type->rank()};
+    }
+    const auto last_axis = static_cast<int64_t>(type->rank()) - 1;
+    if (is(node, "MatMul")) return Linear{node, nullptr, last_axis, type->rank()};
+    if (!is(node, "Add")) return std::nullopt;
+    const size_t product = is(node->inputs[0]->producer, "MatMul") ? 0 : 1;
+    ir::Value* source = node->inputs[product];
+    if (!is(source->producer, "MatMul") || uses_.at(source) != 1) return std::nullopt;
+    return Linear{source->producer, &node->inputs[1 - product], last_axis, type->rank()};
+  }
+
+  bool multiply(const Linear& linear, std::span<const float> factors) {
+    ir::Value*& input = linear.node->inputs[1];
+    const bool by_columns = is(linear.node, "MatMul");
+    const bool transposed = by_columns && is(input->producer, "Transpose");
+    const ir::Value* stored = transposed ? input->producer->inputs[0] : input;
+    const ir::Weight* weight = float32_weight(stored);
+    if (!weight || uses_.at(input) != 1 || uses_.at(stored) != 1) return false;
+    const size_t axis = by_columns && !transposed ? 1 : 0;
+    const bool fits = by_columns ? weight->dims.size() == 2 : weight->dims.size() > axis;
+    if (!fits || weight->dims[axis] != std::ssize(factors)) return false;
+    const ir::Weight* bias = linear.bias ? float32_weight(*linear.bias) : nullptr;
+    if (linear.bias && (!bias || bias->dims != std::vector<int64_t>{std::ssize(factors)})) return false;
+    if (!std::ranges::all_of(factors, [](float factor) { return std::isfinite(factor); })) return false;
+    if (bytes_ + weight->bytes.size() > most_folded_bytes) return false;
+    bytes_ += weight->bytes.size();
+    // A bias may serve others: they keep the old one.
+    if (bias) *linear.bias = replacement(**linear.bias, scaled(*bias, 0, factors));
+    input = replacement(
+        *input, transposed ? transposed_and_scaled(*weight, factors) : scaled(*weight, axis, factors));
+    return true;
+  }
+
+  ir::Value* replacement(const ir::Value& old, ir::Weight weight) {
+    ir::Value* value = graph_.add_initializer(names_.unused(old.name + ":scaled"), std::move(weight));
+    uses_[value] = 1;
+    return value;
+  }
+
+  ir::Graph& graph_;
+  Uses uses_;
+  Names names_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+bool fold_channel_scales(ir::Graph& graph) { return ChannelScales(graph).fold(); }
+
+}  // namespace opbridge
