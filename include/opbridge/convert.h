@@ -28,7 +28,8 @@ enum class ExternalData {
 
 struct ConvertOptions {
   int opset = default_opset;
-  // Domain → version written to the model; 1 for a domain not named here.
+  // Domain → version written to the model. Of a domain not named here, the one that its operators written
+  // once need, or 1.
   std::map<std::string, int> custom_opsets = {};
   ExternalData external_data = ExternalData::automatic;
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
@@ -82,6 +83,23 @@ struct WriteReport {
 // Writes to a temporary file beside `path` and renames it, so that a failure leaves `path` as it was.
 WriteReport write_onnx(const OnnxModel& model, const std::filesystem::path& path,
                        const ConvertOptions& options);
+
+// What becomes of the calls of one operator.
+struct OperatorDiagnosis {
+  std::string op;                    // "aten::linear"
+  size_t calls = 0;                  // subgraphs included
+  size_t refused = 0;                // those whose arguments its mapping does not hold for
+  std::optional<Origin> mapping;     // nothing where the second link is missing
+  std::vector<std::string> becomes;  // the ONNX operators, in order of appearance
+};
+
+struct Diagnosis {
+  std::vector<OperatorDiagnosis> operators;  // of the pure program, in the order of their first calls
+  std::string problems;                      // what lower() would throw; empty where nothing is missing
+};
+
+// functionalize → what lower() would do, operator by operator. Throws where a mutation could not be kept.
+Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
 // functionalize → lower → simplify.
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);

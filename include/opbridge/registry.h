@@ -9,6 +9,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -79,6 +80,9 @@ class SymbolicRegistry {
   // lowerings to standard ONNX that it carries. The library stays open.
   void add_operators(const std::filesystem::path& library);
 
+  // The opset version of a custom domain that its operators written once need; 1 where none needs more.
+  int domain_version(std::string_view domain) const;
+
   // Takes back what a user registered under the key at that opset rule's opset. Returns whether there was
   // any.
   bool remove(std::string_view key, int opset);
@@ -98,6 +102,7 @@ class SymbolicRegistry {
                                std::span<const symbolic_detail::Parameter> parameters);
 
   std::unordered_map<std::string, std::vector<std::shared_ptr<const Symbolic>>> table_;
+  std::map<std::string, int, std::less<>> domain_versions_;
 };
 
 }  // namespace opbridge

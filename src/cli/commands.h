@@ -3,12 +3,24 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "opbridge/registry.h"
 
 namespace opbridge::cli {
 
 void add_convert(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_new_op(CLI::App& app);
+
+// To the standard output; throws Error(io) where that takes no more.
+void print(std::string_view text);
+
+// The mappings that opbridge ships, and those of the operators in `libraries`.
+SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries);
 
 }  // namespace opbridge::cli

@@ -21,6 +21,7 @@ struct Arguments {
   std::string pt2;
   std::string onnx;
   std::vector<std::string> custom_opsets;  // "domain=version"
+  std::vector<std::filesystem::path> libraries;
   ConvertOptions options;
 };
 
@@ -56,7 +57,7 @@ void run(const Arguments& arguments) {
   }
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
-  const WriteReport report = convert(arguments.pt2, arguments.onnx, options);
+  const WriteReport report = convert(arguments.pt2, arguments.onnx, options, mappings(arguments.libraries));
   fmt::print("{}: opset {}, {}\n", arguments.onnx, options.opset, size_text(report.model_bytes));
   if (!report.external_file.empty()) {
     fmt::print("{}: weights, {}\n", report.external_file.string(), size_text(report.external_bytes));
@@ -64,6 +65,12 @@ void run(const Arguments& arguments) {
 }
 
 }  // namespace
+
+SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries) {
+  SymbolicRegistry registry = SymbolicRegistry::with_bundled();
+  for (const std::filesystem::path& library : libraries) registry.add_operators(library);
+  return registry;
+}
 
 void add_convert(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "Take an exported program (.pt2) to ONNX");
@@ -81,6 +88,7 @@ void add_convert(CLI::App& app) {
       ->transform(CLI::CheckedTransformer(external_data).description("auto|always|never"));
   command->add_option("--custom-opset", arguments->custom_opsets,
                       "Version of another domain, DOMAIN=VERSION");
+  command->add_option("--ops", arguments->libraries, "A library of operators written once (libNAME_ort.so)");
   command->add_option("--input-names", options.input_names, "Names of the inputs, in order")->delimiter(',');
   command->add_option("--output-names", options.output_names, "Names of the outputs, in order")
       ->delimiter(',');

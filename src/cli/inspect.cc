@@ -35,12 +35,6 @@ bool is_zip(const fs::path& path) {
   return std::string_view(first, sizeof(first)) == std::string_view("PK\x03\x04", 4);
 }
 
-void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
-  }
-}
-
 std::string printable_lines(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
@@ -81,6 +75,12 @@ void run(const Options& options) {
 }
 
 }  // namespace
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
+  }
+}
 
 void add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand("inspect", "Tell what a model holds");

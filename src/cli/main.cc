@@ -5,13 +5,14 @@
 #include "cli/commands.h"
 #include "opbridge/error.h"
 
-// Exit status: 0 done; 1 models that differ (verify); 2 a wrong command line, or a file that cannot be read,
-// converted or written; 3 a failure of opbridge itself.
+// Exit status: 0 done; 1 models that differ (verify) or lack a link (doctor); 2 a wrong command line, or a
+// file that cannot be read, converted or written; 3 a failure of opbridge itself.
 int main(int argc, char** argv) {
   CLI::App app("Takes PyTorch models to ONNX.", "opbridge");
   app.set_version_flag("--version", "opbridge " OPBRIDGE_VERSION);
   app.require_subcommand(1);
   opbridge::cli::add_convert(app);
+  opbridge::cli::add_doctor(app);
   opbridge::cli::add_inspect(app);
   opbridge::cli::add_verify(app);
   opbridge::cli::add_new_op(app);

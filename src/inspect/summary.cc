@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 
+#include "inspect/table.h"
 #include "inspect/text.h"
 #include "onnx/schema_table.h"
 
@@ -69,33 +70,6 @@ std::string grouped(uint64_t number) {
 std::string plural(size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
-
-// Rows in columns that are as wide as they need to be.
-class Table {
- public:
-  void add(std::vector<std::string> row) {
-    for (std::string& cell : row) cell = printable(cell);
-    widths_.resize(std::max(widths_.size(), row.size()), 0);
-    for (size_t i = 0; i < row.size(); ++i) widths_[i] = std::max(widths_[i], length(row[i]));
-    rows_.push_back(std::move(row));
-  }
-  std::string text() const {
-    std::string result;
-    for (const std::vector<std::string>& row : rows_) {
-      std::string line;
-      for (size_t i = 0; i < row.size(); ++i) {
-        line += "  " + row[i];
-        if (i + 1 < row.size()) line += std::string(widths_[i] - length(row[i]), ' ');
-      }
-      result += line + '\n';
-    }
-    return result;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-  std::vector<size_t> widths_;
-};
 
 std::string named_rows(std::string_view title, const std::vector<Summary::Named>& values) {
   Table table;

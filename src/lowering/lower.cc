@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "lowering/complex.h"
+#include "lowering/diagnosis.h"
 #include "lowering/missing.h"
 #include "onnx/schema_table.h"
 #include "opbridge/convert.h"
@@ -50,12 +51,18 @@ class Lowering final : public ValueMap, public BodyLowering {
   }
 
   OnnxModel run() {
-    declare_inputs();
-    for (const ir::Node* node : source_.nodes) lower_node(*node, g_);
-    if (!report_.empty()) report_.raise();
+    lower_all();
+    if (!report_.empty()) throw report_.error();
     declare_outputs();
     model_.functions = g_.functions();
     return std::move(model_);
+  }
+
+  Diagnosis diagnose() {
+    DiagnosisLog log;
+    log_ = &log;
+    lower_all();
+    return {std::move(log).operators(), report_.empty() ? "" : report_.error().message()};
   }
 
   Value operator[](const ir::Value* value) const override {
@@ -84,6 +91,11 @@ class Lowering final : public ValueMap, public BodyLowering {
   }
 
  private:
+  void lower_all() {
+    declare_inputs();
+    for (const ir::Node* node : source_.nodes) lower_node(*node, g_);
+  }
+
   void declare_inputs() {
     // First of all the names that the user knows the model by; then nothing that is made later takes them.
     for (size_t i = 0; i < source_.inputs.size(); ++i) {
@@ -125,55 +137,61 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   void lower_node(const ir::Node& node, GraphBuilder& g) {
     const Symbolic* symbolic = find(node.op);
-    if (lowering::ComplexLowering::concerns(node)) return lower_complex(node, symbolic, g);
-    if (!symbolic) {
+    const size_t before = g.graph().nodes.size();
+    const bool is_complex = lowering::ComplexLowering::concerns(node);
+    bool refused = false;
+    if (!symbolic && !is_complex) {
       report_.add_missing(node);
-      return give_up(node, g);
-    }
-    g.set_call(&node, symbolic->label.empty() ? symbolic->key : symbolic->label,
-               symbolic->origin == Origin::bundled);
-    try {
-      std::vector<const ir::AttributeValue*> arguments;
-      if (symbolic->schema) {
-        arguments = bind(*symbolic->schema, node);
-      } else {
-        for (const ir::Attribute& attribute : node.attributes) arguments.push_back(&attribute.value);
-      }
-      accept(node, g, symbolic->function(SymbolicCall{g, arguments, *this, node, *this}), symbolic->origin);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::internal) throw;
-      report_.add_refused(node, error);
       give_up(node, g);
+    } else {
+      try {
+        is_complex ? lower_complex(node, symbolic, g) : lower_real(node, *symbolic, g);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::internal) throw;
+        refused = true;
+        report_.add_refused(node, error);
+        give_up(node, g);
+      }
     }
-    g.set_call(nullptr, {});
+    (is_complex ? g_ : g).set_call(nullptr, {});
+    if (log_) {
+      const std::optional<Origin> bundled = is_complex ? std::optional(Origin::bundled) : std::nullopt;
+      log_->add(node, symbolic ? symbolic->origin : bundled, refused,
+                std::span(g.graph().nodes).subspan(before));
+    }
+  }
+
+  void lower_real(const ir::Node& node, const Symbolic& symbolic, GraphBuilder& g) {
+    g.set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label,
+               symbolic.origin == Origin::bundled);
+    std::vector<const ir::AttributeValue*> arguments;
+    if (symbolic.schema) {
+      arguments = bind(*symbolic.schema, node);
+    } else {
+      for (const ir::Attribute& attribute : node.attributes) arguments.push_back(&attribute.value);
+    }
+    accept(node, g, symbolic.function(SymbolicCall{g, arguments, *this, node, *this}), symbolic.origin);
   }
 
   void lower_complex(const ir::Node& node, const Symbolic* symbolic, GraphBuilder& g) {
-    try {
-      if (&g != &g_) g.refuse("complex numbers in the body of a branch or a loop are not mapped");
-      const std::vector<lowering::Complex> results = complex_.lower(node, symbolic);
-      std::vector<Value> real;
-      for (const lowering::Complex& result : results) real.push_back(result.re);
-      for (size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i) {
-        if (!is_complex_tensor(*node.outputs[i])) continue;
-        for (Value part : {results[i].re, results[i].im}) {
-          const ir::TensorType& type = node.outputs[i]->tensor_type();
-          if (part.element_type() != lowering::part_type(type.element_type))
-            g.refuse(fmt::format("the mapping gives parts of {}", name(part.element_type())));
-          if (type.ranked() && part.get()->producer)
-            std::get<ir::TensorType>(part.get()->type).dims = type.dims;
-        }
-        complex_.set(node.outputs[i], results[i]);
-        values_[node.outputs[i]] = results[i].re;
-        real[i] = Value();
+    if (&g != &g_) g.refuse("complex numbers in the body of a branch or a loop are not mapped");
+    const std::vector<lowering::Complex> results = complex_.lower(node, symbolic);
+    std::vector<Value> real;
+    for (const lowering::Complex& result : results) real.push_back(result.re);
+    for (size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i) {
+      if (!is_complex_tensor(*node.outputs[i])) continue;
+      for (Value part : {results[i].re, results[i].im}) {
+        const ir::TensorType& type = node.outputs[i]->tensor_type();
+        if (part.element_type() != lowering::part_type(type.element_type))
+          g.refuse(fmt::format("the mapping gives parts of {}", name(part.element_type())));
+        if (type.ranked() && part.get()->producer)
+          std::get<ir::TensorType>(part.get()->type).dims = type.dims;
       }
-      accept(node, g_, real, Origin::bundled);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::internal) throw;
-      report_.add_refused(node, error);
-      give_up(node, g);
+      complex_.set(node.outputs[i], results[i]);
+      values_[node.outputs[i]] = results[i].re;
+      real[i] = Value();
     }
-    g_.set_call(nullptr, {});
+    accept(node, g_, real, Origin::bundled);
   }
 
   void accept(const ir::Node& node, GraphBuilder& g, const std::vector<Value>& results, Origin origin) {
@@ -266,12 +284,14 @@ class Lowering final : public ValueMap, public BodyLowering {
   GraphBuilder g_;
   lowering::ComplexLowering complex_;
   MissingReport report_;
+  DiagnosisLog* log_ = nullptr;  // where somebody asks for a diagnosis
   std::vector<std::string> output_names_;
   std::unordered_map<const ir::Value*, Value> values_;
 };
 
 // Every domain that a node is of, with its version.
-std::map<std::string, int> opset_imports(OnnxModel& model, const ConvertOptions& options) {
+std::map<std::string, int> opset_imports(OnnxModel& model, const SymbolicRegistry& registry,
+                                         const ConvertOptions& options) {
   std::map<std::string, int> imports{{"", options.opset}};
   auto add = [&](const std::string& domain, int version) {
     const auto chosen = options.custom_opsets.find(domain);
@@ -280,14 +300,14 @@ std::map<std::string, int> opset_imports(OnnxModel& model, const ConvertOptions&
   for (const OnnxFunction& function : model.functions) add(function.domain, function.version);
   ir::for_each_node(model.graph, [&](ir::Graph&, ir::Node& node) {
     const size_t end = node.op.rfind("::");
-    if (end != std::string::npos) add(node.op.substr(0, end), 1);
+    if (end == std::string::npos) return;
+    const std::string domain = node.op.substr(0, end);
+    add(domain, registry.domain_version(domain));
   });
   return imports;
 }
 
-}  // namespace
-
-OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+void check_opset(const ConvertOptions& options) {
   if (options.opset < lowest_opset) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("opset {} is too low; the lowest is {}", options.opset, lowest_opset));
@@ -297,9 +317,21 @@ OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const 
                 fmt::format("opset {} is not known; the newest of onnx {} is {}", options.opset,
                             onnx::onnx_version(), onnx::newest_opset()));
   }
+}
+
+}  // namespace
+
+OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  check_opset(options);
   OnnxModel model = Lowering(graph, registry, options).run();
-  model.opset_imports = opset_imports(model, options);
+  model.opset_imports = opset_imports(model, registry, options);
   return model;
+}
+
+Diagnosis diagnose_lowering(const ir::Graph& graph, const SymbolicRegistry& registry,
+                            const ConvertOptions& options) {
+  check_opset(options);
+  return Lowering(graph, registry, options).diagnose();
 }
 
 }  // namespace opbridge

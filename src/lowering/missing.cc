@@ -63,7 +63,7 @@ void MissingReport::add_refused(const ir::Node& node, const Error& error) {
   add_place(entry->places, node);
 }
 
-void MissingReport::raise() const {
+Error MissingReport::error() const {
   std::string text;
   if (!missing_.empty()) {
     text += fmt::format(
@@ -98,7 +98,7 @@ void MissingReport::raise() const {
   const bool only_invalid = missing_.empty() && std::ranges::all_of(refused_, [](const Refused& r) {
                               return r.code == ErrorCode::invalid_node;
                             });
-  throw Error(only_invalid ? ErrorCode::invalid_node : ErrorCode::unsupported, text);
+  return Error(only_invalid ? ErrorCode::invalid_node : ErrorCode::unsupported, text);
 }
 
 }  // namespace opbridge

@@ -15,8 +15,8 @@ class MissingReport {
   void add_missing(const ir::Node& node);
   void add_refused(const ir::Node& node, const Error& error);
   bool empty() const { return missing_.empty() && refused_.empty(); }
-  // Throws Error(unsupported), or Error(invalid_node) where every entry is one.
-  [[noreturn]] void raise() const;
+  // Error(unsupported), or Error(invalid_node) where every entry is one.
+  Error error() const;
 
  private:
   struct Missing {

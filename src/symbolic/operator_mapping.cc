@@ -2,6 +2,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "opbridge/registry.h"
 #include "symbolic/operator_lowering.h"
 
@@ -99,14 +101,21 @@ void SymbolicRegistry::add_operators(const std::filesystem::path& path) {
     const opbridge_operator& op = library.table->operators[i];
     if (op.backward_of >= 0) continue;
     add_operator(op.schema);
-    if (op.lowered_since == 0) continue;
     const OperatorSchema schema = parse_schema(op.schema);
+    int& version = domain_versions_[schema.name.substr(0, schema.name.find("::"))];
+    version = std::max(version, op.version);
+    if (op.lowered_since == 0) continue;
     add(Symbolic{schema.key(), schema, Since{op.lowered_since}, Origin::bundled,
                  [schema, lower = library.lower, i](const SymbolicCall& call) {
                    std::optional<std::vector<Value>> made = run_lowering(lower, i, schema, call);
                    return made ? *std::move(made) : as_node(schema, call);
                  }});
   }
+}
+
+int SymbolicRegistry::domain_version(std::string_view domain) const {
+  const auto found = domain_versions_.find(domain);
+  return found == domain_versions_.end() ? 1 : found->second;
 }
 
 void SymbolicRegistry::add_operator(std::string_view schema_line) {

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import command
 import numpy as np
 import onnx
 import onnxruntime
@@ -15,6 +16,7 @@ from not_compiling import compile_errors
 from onnx import helper
 from operator_models import run_node
 
+import opbridge
 from opbridge import operators
 from opbridge.operator_build import build
 
@@ -99,6 +101,34 @@ def test_the_version_of_the_domain_counts(library: str) -> None:
     options = {"library": library, "domain": "sdktest", "outputs": (np.float64,)}
     with pytest.raises(Exception, match="attributes"):
         run_node("attributes", {"x": np.array([9.0])}, version=1, **options, **onnx_attributes(**ATTRIBUTES))
+
+
+def test_an_export_names_the_version_of_the_domain(ops, library: str, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return ops.attributes(x, *ATTRIBUTES.values())
+
+    x, path = torch.tensor([9.0], dtype=torch.float64), tmp_path / "model.onnx"
+    opbridge.export(Model(), (x,), path, verify=True)
+    assert versions(path) == {"": 21, "sdktest": 2}
+    opbridge.export(Model(), (x,), path, custom_opsets={"sdktest": 3})
+    assert versions(path) == {"": 21, "sdktest": 3}
+
+    torch.export.save(torch.export.export(Model(), (x,)), tmp_path / "model.pt2")
+    done = command.opbridge("convert", tmp_path / "model.pt2", path, "--ops", library)
+    assert done.returncode == 0, done.stderr
+    assert versions(path) == {"": 21, "sdktest": 2}
+    opbridge.verify(path, Model(), (x,))
+    done = command.opbridge("doctor", tmp_path / "model.pt2", "--ops", library)
+    assert done.returncode == 0, done.stderr
+    assert (
+        done.stdout.splitlines()[3].split()
+        == ["sdktest::attributes", "1", "there", "sdktest::attributes", "the", "library", "of", "sdktest"]
+    )
+
+
+def versions(path: Path) -> dict[str, int]:
+    return {each.domain: each.version for each in onnx.load(path).opset_import}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])

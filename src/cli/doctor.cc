@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/commands.h"
+#include "inspect/table.h"
+#include "inspect/text.h"
+#include "opbridge/convert.h"
+#include "opbridge/frontend.h"
+
+namespace opbridge::cli {
+namespace {
+
+struct Options {
+  std::string pt2;
+  std::vector<std::filesystem::path> libraries;
+  ConvertOptions convert;
+};
+
+// The second link.
+std::string mapping_text(const OperatorDiagnosis& diagnosis) {
+  if (!diagnosis.mapping) return "missing";
+  if (diagnosis.refused == 0) return "there";
+  if (diagnosis.refused == diagnosis.calls) return "refused";
+  return fmt::format("refused for {} of {}", diagnosis.refused, diagnosis.calls);
+}
+
+constexpr std::string_view shipped = "opbridge's operators";
+
+// The third: who runs a node.
+std::string runner_of(const std::string& op) {
+  const size_t end = op.rfind("::");
+  if (end == std::string::npos) return "ONNX Runtime";
+  const std::string domain = op.substr(0, end);
+  return domain == "opbridge" ? std::string(shipped) : fmt::format("the library of {}", domain);
+}
+
+std::string runners_text(const std::vector<std::string>& operators) {
+  std::vector<std::string> runners;
+  for (const std::string& op : operators) {
+    std::string runner = runner_of(op);
+    if (std::ranges::find(runners, runner) == runners.end()) runners.push_back(std::move(runner));
+  }
+  return fmt::format("{}", fmt::join(runners, ", "));
+}
+
+std::string report(const Options& options, const Diagnosis& diagnosis) {
+  inspect::Table table;
+  table.add({"operator", "calls", "mapping", "becomes", "run by"});
+  size_t calls = 0;
+  for (const OperatorDiagnosis& each : diagnosis.operators) {
+    calls += each.calls;
+    table.add({each.op, std::to_string(each.calls), mapping_text(each),
+               fmt::format("{}", fmt::join(each.becomes, " ")), runners_text(each.becomes)});
+  }
+  const std::string name = std::filesystem::path(options.pt2).filename();
+  std::string text = fmt::format("{}: {} operators in {} calls, to opset {}\n\n{}", inspect::printable(name),
+                                 diagnosis.operators.size(), calls, options.convert.opset, table.text());
+  if (text.find(shipped) != std::string::npos)
+    text += fmt::format("\n{}: opbridge.session(\"model.onnx\"), or libopbridge_ops_ort.so in a session.\n",
+                        shipped);
+  return text + (diagnosis.problems.empty() ? "\nNo link is missing.\n" : '\n' + diagnosis.problems + '\n');
+}
+
+bool run(const Options& options) {
+  const Diagnosis diagnosis =
+      diagnose(load_exported_program(options.pt2), mappings(options.libraries), options.convert);
+  print(report(options, diagnosis));
+  return diagnosis.problems.empty();
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Tell what becomes of each operator of an exported program, and which link to ONNX it lacks");
+  auto options = std::make_shared<Options>();
+  options->convert.mutations_as_outputs = true;
+  command->add_option("model", options->pt2, "What torch.export.save wrote (.pt2)")->required();
+  command->add_option("--opset", options->convert.opset, "Version of ONNX's operators")
+      ->capture_default_str();
+  command->add_option("--ops", options->libraries, "A library of operators written once (libNAME_ort.so)");
+  command->footer(
+      "Exit status: 0 where no link is missing, 1 where one is, 2 where the file cannot be read.");
+  command->callback([options] {
+    if (!run(*options)) throw CLI::RuntimeError(1);
+  });
+}
+
+}  // namespace opbridge::cli

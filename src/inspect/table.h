@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace opbridge::inspect {
+
+// Rows in columns that are as wide as they need to be, of text from files that nobody vouches for.
+class Table {
+ public:
+  void add(std::vector<std::string> row);
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> widths_;
+};
+
+}  // namespace opbridge::inspect
