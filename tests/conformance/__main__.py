@@ -118,6 +118,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--ops", help="only these operators: names or patterns, separated by commas; always run anew")
     parser.add_argument("--three", action="store_true", help="three samples: the first, the middle one and the last")
     parser.add_argument("--quick", action="store_true", help="three samples of one dtype of each operator")
+    parser.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="only calls that the database makes at two sizes: exported at one with dynamic sizes, compared at both",
+    )
     parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of operators and dtypes")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="separated by commas")
     parser.add_argument("--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}")
@@ -154,6 +159,7 @@ def measure(wanted: dict[str, list[str]], options: argparse.Namespace) -> list[d
             "exporter": exporter,
             "opset": options.opset,
             "samples": "three" if options.three else "all",
+            "dynamic": options.dynamic,
             "from": 0,
         }
         for exporter in exporters
@@ -206,6 +212,8 @@ def _file_of(options: argparse.Namespace) -> pathlib.Path:
         parts = ["expected"]
     if options.fraction != 1:
         parts.append(f"{options.fraction}th")
+    if options.dynamic:
+        parts.append("dynamic")
     if options.opset:
         parts.append(f"opset{options.opset}")
     return BUILD / f"{'-'.join(parts)}.jsonl"

@@ -52,40 +52,63 @@ class _Call(torch.nn.Module):
 def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
     """``exporter``: opbridge's captures "export" and "trace"; "dynamo" and "torchscript" for torch's own exporters."""
     model = _Call(sample).eval()
-    inputs = _copies(sample)
-    before = _copies(sample)
-    versions = [tensor._version for tensor in inputs]
+    calls = [sample]
+    if sample.resized:
+        calls.append(dataclasses.replace(sample, tensors=sample.resized))
     try:
-        with torch.no_grad():
-            expected = pytree.tree_leaves(model(*inputs))
+        in_eager = [_in_eager(model, call) for call in calls]
     except Exception as error:
         return Outcome(NOT_IN_EAGER, _first_line(error))
-    # What a call writes to its inputs is part of the result that opbridge is asked for. Not every kernel counts.
-    written = [
-        i
-        for i, tensor in enumerate(inputs)
-        if exporter in CAPTURES and (tensor._version != versions[i] or not _same_bytes(tensor, before[i]))
-    ]
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
         try:
-            _export(model, tuple(_copies(sample)), path, exporter, opset)
+            _export(model, sample, path, exporter, opset)
         except opbridge.UnsupportedError as error:
             return Outcome(REFUSED, _reason(error))
         except Exception as error:
             return Outcome(ERROR if exporter in CAPTURES else REFUSED, _first_line(error))
-        try:
-            actual, returned = _run(path, _copies(sample))
-        except Exception as error:
-            return Outcome(RUNTIME_FAILURE, _first_line(error))
-        if not returned.issuperset(written):
-            return Outcome(WRONG, "it writes to an input, and the model does not return that")
-        expected = [leaf for leaf in expected if leaf is not None] + [inputs[i] for i in sorted(returned)]
-        wrong = _difference(sample, actual, expected, sorted(returned))
-        if not wrong:
-            return Outcome(PASS, by=_made_of(path))
-        rounding = _is_rounding(sample, exporter, opset, actual, expected, sorted(returned))
-        return Outcome(ROUNDING if rounding else WRONG, wrong)
+        for call, eager in zip(calls, in_eager, strict=True):
+            outcome = _compared(path, dataclasses.replace(call, resized=[]), eager, exporter, opset)
+            if outcome.result != PASS:
+                break
+        return outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class _Eager:
+    """What PyTorch makes of a sample."""
+
+    leaves: list[Any]
+    inputs: list[torch.Tensor]  # as they are afterwards
+    written: list[int]  # which of them it writes to
+
+
+def _in_eager(model: torch.nn.Module, sample: Sample) -> _Eager:
+    inputs, before = _copies(sample), _copies(sample)
+    versions = [tensor._version for tensor in inputs]
+    with torch.no_grad():
+        leaves = [leaf for leaf in pytree.tree_leaves(model(*inputs)) if leaf is not None]
+    # Not every kernel counts.
+    written = [
+        i for i, tensor in enumerate(inputs) if tensor._version != versions[i] or not _same_bytes(tensor, before[i])
+    ]
+    return _Eager(leaves, inputs, written)
+
+
+def _compared(path: pathlib.Path, sample: Sample, eager: _Eager, exporter: str, opset: int | None) -> Outcome:
+    try:
+        actual, returned = _run(path, _copies(sample))
+    except Exception as error:
+        return Outcome(RUNTIME_FAILURE, _first_line(error))
+    # What a call writes to its inputs is part of the result that opbridge is asked for.
+    if exporter in CAPTURES and not returned.issuperset(eager.written):
+        return Outcome(WRONG, "it writes to an input, and the model does not return that")
+    expected = eager.leaves + [eager.inputs[i] for i in sorted(returned)]
+    wrong = _difference(sample, actual, expected, sorted(returned))
+    if not wrong:
+        return Outcome(PASS, by=_made_of(path))
+    rounding = _is_rounding(sample, exporter, opset, actual, expected, sorted(returned))
+    return Outcome(ROUNDING if rounding else WRONG, wrong)
 
 
 def _copies(sample: Sample) -> list[torch.Tensor]:
@@ -99,19 +122,32 @@ def _same_bytes(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(one, other)
 
 
-def _export(
-    model: torch.nn.Module,
-    args: tuple[torch.Tensor, ...],
-    path: pathlib.Path,
-    exporter: str,
-    opset: int | None,
-) -> None:
+def _export(model: torch.nn.Module, sample: Sample, path: pathlib.Path, exporter: str, opset: int | None) -> None:
+    args = tuple(_copies(sample))
+    sizes = None
+    if sample.resized:
+        sizes = (tuple(map(_dynamic_dims, sample.tensors, sample.resized)),)
     with torch.no_grad():
         if exporter in CAPTURES:
-            opbridge.export(model, args, path, opset_version=opset, capture=exporter, mutations_as_outputs=True)
+            opbridge.export(
+                model,
+                args,
+                path,
+                opset_version=opset,
+                capture=exporter,
+                dynamic_shapes=sizes,
+                mutations_as_outputs=True,
+            )
         else:
             dynamo = exporter == "dynamo"
-            torch.onnx.export(model, args, os.fspath(path), opset_version=opset, dynamo=dynamo, verbose=False)
+            torch.onnx.export(
+                model, args, os.fspath(path), opset_version=opset, dynamo=dynamo, dynamic_shapes=sizes, verbose=False
+            )
+
+
+def _dynamic_dims(one: torch.Tensor, other: torch.Tensor) -> dict[int, Any] | None:
+    sizes = enumerate(zip(one.shape, other.shape, strict=True))
+    return {dim: torch.export.Dim.DYNAMIC for dim, (a, b) in sizes if a != b} or None
 
 
 def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], set[int]]:

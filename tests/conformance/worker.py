@@ -1,6 +1,7 @@
 """A process that runs cases. It reads tasks from its standard input and answers each case with a line of JSON.
 
-Task: {"op", "dtype", "exporter", "opset", "samples": "all" or "three", "from": index of the first sample to run}.
+Task: {"op", "dtype", "exporter", "opset", "samples": "all" or "three", "dynamic": whether to take calls of two sizes,
+"from": index of the first sample to run}.
 Answers: {"start": index} before a case, {"sample", "result", "detail", "by", "seconds"} after it, and {"done": true}
 after the task.
 """
@@ -40,9 +41,9 @@ def _answers(task: dict[str, Any]) -> Any:
     import torch
 
     from conformance.case import NOT_IN_EAGER, Outcome, check
-    from conformance.operators import QUICK_SAMPLES, quick_indices, samples
+    from conformance.operators import QUICK_SAMPLES, quick_indices, resized_samples, samples
 
-    made = samples(task["op"], task["dtype"])
+    made = (resized_samples if task["dynamic"] else samples)(task["op"], task["dtype"])
     chosen = None
     try:
         if task["samples"] == "three":

@@ -74,3 +74,49 @@ def test_narrow_from_a_tensor():
     check(lambda x, start: torch.narrow(x, 1, start, 2), torch.randn(3, 5), torch.tensor(2), also=[
         (torch.randn(3, 5), torch.tensor(-3))
     ])  # fmt: skip
+
+
+DYNAMIC = torch.export.Dim.DYNAMIC
+
+
+def test_sizes_that_torch_takes_from_the_example():
+    """torch.kron, torch.gradient and torch.take_along_dim ask for sizes as numbers."""
+    check(
+        {
+            "kron": torch.kron,
+            "of a vector": lambda x, y: torch.kron(x[0], y),
+            "method": lambda x, y: y.kron(x),
+            "take_along_dim": lambda x, y: torch.take_along_dim(x, y[:1].abs().long() % 3, dim=-1),
+            "of all": lambda x, y: x.take_along_dim(y.abs().long()),
+        },
+        torch.randn(4, 5),
+        torch.randn(2, 3),
+        dynamic=[{0: DYNAMIC, 1: DYNAMIC}, {0: DYNAMIC, 1: DYNAMIC}],
+        also=[(torch.randn(3, 7), torch.randn(5, 2))],
+    )
+
+
+def test_gradients_of_dynamic_sizes():
+    check(
+        {
+            "all dims": lambda x: torch.gradient(x),
+            "one dim": lambda x: torch.gradient(x, dim=1),
+            "spacing": lambda x: torch.gradient(x, spacing=[0.5, 2], dim=(-1, 0)),
+            "second order": lambda x: torch.gradient(x, spacing=3, edge_order=2),
+            "integers": lambda x: torch.gradient((9 * x).int()),
+        },
+        torch.randn(4, 5),
+        dynamic=[{0: DYNAMIC, 1: DYNAMIC}],
+        also=[(torch.randn(3, 8),), (torch.randn(6, 3),)],
+    )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_what_torch_cannot_run_on_dynamic_sizes_is_refused(capture, tmp_path):
+    class Histogram(torch.nn.Module):
+        def forward(self, x):
+            return torch.histogram(x, 4)[0]
+
+    shapes = ({0: DYNAMIC},)
+    with pytest.raises(opbridge.UnsupportedError, match="aten.histogram"):
+        opbridge.export(Histogram(), (torch.randn(5),), tmp_path / "x.onnx", dynamic_shapes=shapes, capture=capture)

@@ -121,10 +121,16 @@ def test_an_export_names_the_version_of_the_domain(ops, library: str, tmp_path: 
     opbridge.verify(path, Model(), (x,))
     done = command.opbridge("doctor", tmp_path / "model.pt2", "--ops", library)
     assert done.returncode == 0, done.stderr
-    assert (
-        done.stdout.splitlines()[3].split()
-        == ["sdktest::attributes", "1", "there", "sdktest::attributes", "the", "library", "of", "sdktest"]
-    )
+    assert done.stdout.splitlines()[3].split() == [
+        "sdktest::attributes",
+        "1",
+        "there",
+        "sdktest::attributes",
+        "the",
+        "library",
+        "of",
+        "sdktest",
+    ]
 
 
 def versions(path: Path) -> dict[str, int]:

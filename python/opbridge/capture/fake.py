@@ -8,7 +8,12 @@ import torch
 import torch._functorch.config
 from torch._dynamo.source import ConstantSource
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     GuardOnDataDependentSymNode,
@@ -31,9 +36,9 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) ->
         return _capture(model, inputs, sizes, with_data=False)
     except GuardOnDataDependentSymNode:
         return _capture(model, inputs, sizes, with_data=True)
-    except DynamicOutputShapeException as error:
+    except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UnsupportedError(
-            f"torch cannot tell the shape of what {error.func} returns without running it"
+            f"torch cannot tell what {error.func} returns for dynamic sizes without running it"
         ) from error
 
 

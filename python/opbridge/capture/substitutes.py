@@ -1,14 +1,14 @@
-"""Functions of torch that read data, or are made of operators for training, made of others.
+"""Functions of torch that read data, fix sizes, or are made of operators for training, made of others.
 
 A capture follows no data: torch.export refuses ``torch.equal``, whose answer is a Python bool, and both captures
-functions that check the values of their arguments.
+functions that check the values of their arguments. Some functions take dynamic sizes for the numbers of the example.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -179,6 +179,51 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
     return input[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)]
 
 
+def _kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    rank = max(input.dim(), other.dim())
+    a, b = (t.reshape((1,) * (rank - t.dim()) + tuple(t.shape)) for t in (input, other))
+    apart = a.reshape([size for n in a.shape for size in (n, 1)]) * b.reshape(
+        [size for n in b.shape for size in (1, n)]
+    )
+    return apart.reshape([n * m for n, m in zip(a.shape, b.shape, strict=True)])
+
+
+def _take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    if dim is None:
+        return input.reshape(-1).gather(0, indices.reshape(-1))
+    dim %= input.dim()
+    others = torch.broadcast_shapes(*((*t.shape[:dim], 1, *t.shape[dim + 1 :]) for t in (input, indices)))
+    a, places = (t.expand((*others[:dim], t.shape[dim], *others[dim + 1 :])) for t in (input, indices))
+    return a.gather(dim, places)
+
+
+def _gradient(
+    input: torch.Tensor, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
+) -> tuple[torch.Tensor, ...]:
+    """Of even spacing."""
+    dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
+    step = 1 if spacing is None else spacing
+    steps = [step] * len(dims) if isinstance(step, (int, float)) else list(step)
+    if not all(isinstance(step, (int, float)) for step in steps):
+        return torch.gradient(input, spacing=spacing, dim=dim, edge_order=edge_order)  # type: ignore[arg-type]
+    x = input if input.is_floating_point() or input.is_complex() else input.to(torch.get_default_dtype())
+    return tuple(_slope(x, axis, step, edge_order) for axis, step in zip(dims, steps, strict=True))
+
+
+def _slope(x: torch.Tensor, dim: int, step: float, edge_order: int) -> torch.Tensor:
+    def at(place: int) -> torch.Tensor:
+        return x.select(dim, place).unsqueeze(dim)
+
+    if edge_order == 1:
+        first, last = (at(1) - at(0)) / step, (at(-1) - at(-2)) / step
+    else:
+        first = (-3 * at(0) + 4 * at(1) - at(2)) / (2 * step)
+        last = (3 * at(-1) - 4 * at(-2) + at(-3)) / (2 * step)
+    inside = x.shape[dim] - 2
+    middle = (x.narrow(dim, 2, inside) - x.narrow(dim, 0, inside)) / (2 * step)
+    return torch.cat([first, middle, last], dim)
+
+
 _SUBSTITUTES: dict[Any, Function] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -194,5 +239,10 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.linalg.lstsq: _lstsq,
     torch.combinations: _combinations,
     torch.corrcoef: _corrcoef,
+    torch.kron: _kron,
+    torch.Tensor.kron: _kron,
+    torch.gradient: _gradient,
+    torch.take_along_dim: _take_along_dim,
+    torch.Tensor.take_along_dim: _take_along_dim,
     torch.Tensor.corrcoef: _corrcoef,
 }
