@@ -98,16 +98,13 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   void declare_inputs() {
     // First of all the names that the user knows the model by; then nothing that is made later takes them.
-    for (size_t i = 0; i < source_.inputs.size(); ++i) {
-      const ir::Value& input = *source_.inputs[i];
-      const std::string& name = i < options_.input_names.size() ? options_.input_names[i] : input.name;
-      g_.reserve_name(name);
-      values_[&input] = model_.graph.add_input(name, in_pairs(tensor_type_of(input)));
+    for (const ir::Value* input : source_.inputs) {
+      g_.reserve_name(input->name);
+      values_[input] = model_.graph.add_input(input->name, in_pairs(tensor_type_of(*input)));
     }
     name_outputs();
     for (const ir::Value* weight : source_.initializers) {
-      g_.reserve_name(weight->name);
-      values_[weight] = model_.graph.add_initializer(weight->name, in_pairs(*weight->weight));
+      values_[weight] = model_.graph.add_initializer(g_.unique_name(weight->name), in_pairs(*weight->weight));
     }
     for (const ir::Value* input : source_.inputs) bind_symbols(*input, g_);
     for (const auto* values : {&source_.inputs, &source_.initializers}) {

@@ -1,5 +1,10 @@
 #include "opbridge/convert.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
 #include "lowering/diagnosis.h"
 #include "opbridge/frontend.h"
 #include "simplify/passes.h"
@@ -8,14 +13,40 @@ namespace opbridge {
 
 namespace {
 
+void check_count(std::string_view kind, size_t names, size_t values) {
+  if (names <= values) return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{0} {1} names are given, and the model has {2} {1}{3} (numbers and None are constants)",
+                  names, kind, values, values == 1 ? "" : "s"));
+}
+
+// Gives the inputs their names, and looks at those of the outputs.
+void apply_names(ir::Graph& graph, const ConvertOptions& options) {
+  check_count("input", options.input_names.size(), graph.inputs.size());
+  for (size_t i = 0; i < options.input_names.size(); ++i) graph.inputs[i]->name = options.input_names[i];
+  std::vector<std::string_view> names(options.output_names.begin(), options.output_names.end());
+  for (const ir::Value* input : graph.inputs) names.push_back(input->name);
+  std::ranges::sort(names);
+  if (std::ranges::find(names, "") != names.end())
+    throw Error(ErrorCode::invalid_argument, "the name of an input or an output is empty");
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("two inputs or outputs are to have the name '{}'", *twice));
+  }
+}
+
 ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  apply_names(graph, options);
   FunctionalizeOptions functionalizing;
   functionalizing.mutations_as_outputs = options.mutations_as_outputs;
   functionalizing.schema = [&](std::string_view op) {
     const Symbolic* symbolic = registry.find(op, options.opset);
     return symbolic != nullptr && symbolic->schema ? &*symbolic->schema : nullptr;
   };
-  return functionalize(std::move(graph), functionalizing);
+  graph = functionalize(std::move(graph), functionalizing);
+  check_count("output", options.output_names.size(), graph.outputs.size());
+  return graph;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -45,6 +46,47 @@ def test_names_and_source_lines(tmp_path: Path) -> None:
     assert any("conv.py" in entry.value for entry in graph.node[0].metadata_props)
     opbridge.export(model, torch.rand(1, 3, 8, 8), path, source_lines=False)
     assert not any(entry.key == "pytorch.source" for entry in onnx.load(path).graph.node[0].metadata_props)
+
+
+class Counter(nn.Module):
+    """Writes to an input and to a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(3))
+        self.register_buffer("calls", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor, times: int, y: torch.Tensor) -> torch.Tensor:
+        y.add_(x)
+        self.calls.add_(times)
+        return x * self.weight + self.calls
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_names_that_the_program_has_for_other_values(tmp_path: Path, capture: Any) -> None:
+    path = tmp_path / "model.onnx"
+
+    def names(**given: list[str]) -> tuple[list[str], list[str]]:
+        args = (torch.rand(3), 2, torch.rand(3))
+        opbridge.export(Counter(), args, path, capture=capture, mutations_as_outputs=True, **given)
+        graph = onnx.load(path).graph
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return [each.name for each in graph.input], [each.name for each in graph.output]
+
+    assert names(input_names=["weight", "cache"], output_names=["x"]) == (
+        ["weight", "cache"],
+        ["x", "cache_out", "calls_out"],
+    )
+    assert names(output_names=["weight", "calls"]) == (["x", "y"], ["weight", "calls", "calls_out"])
+    for given, message in (
+        ({"input_names": ["a", "a"]}, "two inputs or outputs are to have the name 'a'"),
+        ({"output_names": ["y"]}, "two inputs or outputs are to have the name 'y'"),
+        ({"output_names": [""]}, "the name of an input or an output is empty"),
+        ({"input_names": ["x", "times", "y"]}, "3 input names are given, and the model has 2 inputs"),
+        ({"output_names": ["a", "b", "c", "d"]}, "4 output names are given, and the model has 3 outputs"),
+    ):
+        with pytest.raises(opbridge.InvalidArgumentError, match=message):
+            names(**given)
 
 
 def test_same_bytes_twice(tmp_path: Path) -> None:

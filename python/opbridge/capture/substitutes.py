@@ -192,7 +192,9 @@ def _take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None 
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))
     dim %= input.dim()
-    others = torch.broadcast_shapes(*((*t.shape[:dim], 1, *t.shape[dim + 1 :]) for t in (input, indices)))
+    others = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
+        *((*t.shape[:dim], 1, *t.shape[dim + 1 :]) for t in (input, indices))
+    )
     a, places = (t.expand((*others[:dim], t.shape[dim], *others[dim + 1 :])) for t in (input, indices))
     return a.gather(dim, places)
 
