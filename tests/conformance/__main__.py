@@ -36,7 +36,8 @@ def main() -> int:
     records = measure(wanted, options)
     report.print_summary(records, list(wanted))
     if options.coverage:
-        options.coverage.write_text(report.coverage(_what(options), records, _beside(options), list(wanted)))
+        page = report.coverage(_what(options), records, _beside(options), _dynamic(options), list(wanted))
+        options.coverage.write_text(page)
     if options.write_passing:
         lines = (f"{op}\t{dtype}\n" for op, dtype in sorted(report.passing(records)))
         PASSING.write_text(f"torch {_torch_version()}\n" + "".join(lines))
@@ -58,6 +59,12 @@ def _beside(options: argparse.Namespace) -> report.Rows:
         by_opset |= report.rows(measure(wanted, quick), f", opset {quick.opset}")
     quick.opset, quick.exporters = options.opset, ",".join(EXPORTERS)
     return report.rows(measure(wanted, quick)) | by_opset
+
+
+def _dynamic(options: argparse.Namespace) -> report.Rows:
+    quick = argparse.Namespace(**vars(options) | {"quick": True, "three": True, "dynamic": True})
+    quick.exporters = "export,trace,dynamo"
+    return report.rows(measure(_chosen(quick), quick))
 
 
 def _newest_opset() -> int:

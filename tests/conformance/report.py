@@ -110,8 +110,9 @@ def rows(records: Iterable[Record], suffix: str = "") -> Rows:
     return rows
 
 
-def coverage(what: str, records: Sequence[Record], beside: Rows, names: Sequence[str]) -> str:
-    """The page docs/coverage.md: of ``what``, the ``records``; of three samples each, those of ``beside``."""
+def coverage(what: str, records: Sequence[Record], beside: Rows, dynamic: Rows, names: Sequence[str]) -> str:
+    """The page docs/coverage.md: of ``what``, the ``records``; of three samples each, those of ``beside`` and, at two
+    sizes, of ``dynamic``."""
     made = {name: _made_of(name, records) for name in names}
     counts = collections.Counter(made.values())
     lines = [
@@ -138,6 +139,11 @@ def coverage(what: str, records: Sequence[Record], beside: Rows, names: Sequence
         "With other opsets and exporters, by three samples of one element type of each operator:",
         "",
         *_table(operator_totals, beside),
+        "",
+        "With dynamic sizes, three calls of each operator of which the database makes calls at two sizes: exported at",
+        "one, compared at both:",
+        "",
+        *_table(operator_totals, dynamic),
         "",
         "Of each operator, every sample; where torch's own exporters stand beside, their three samples:",
         "",
