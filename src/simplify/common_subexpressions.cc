@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "simplify/passes.h"
+#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {
@@ -53,6 +54,7 @@ bool is_random(const ir::Node& node) {
 }  // namespace
 
 bool merge_common_subexpressions(ir::Graph& graph) {
+  const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
   std::unordered_map<std::string, ir::Node*> nodes;
   std::unordered_map<std::string, ir::Value*> constants;
   std::unordered_map<const ir::Value*, ir::Value*> merged;
@@ -71,9 +73,8 @@ bool merge_common_subexpressions(ir::Graph& graph) {
   };
   ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
     node.for_each_use(replace);
-    const bool is_output = std::ranges::any_of(node.outputs, [&](const ir::Value* output) {
-      return std::ranges::find(owner.outputs, output) != owner.outputs.end();
-    });
+    const bool is_output =
+        std::ranges::any_of(node.outputs, [&](const ir::Value* value) { return outputs.contains(value); });
     // What a subgraph computes may not be computed at all: only the main graph's nodes are shared.
     if (&owner != &graph || is_output || is_random(node) || node.op.find("::") != std::string::npos) return;
     const auto [entry, fresh] = nodes.emplace(key_of(node), &node);

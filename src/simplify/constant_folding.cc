@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "simplify/evaluate.h"
 #include "simplify/passes.h"
+#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {
@@ -31,17 +33,16 @@ std::optional<ir::Weight> static_shape(const ir::Node& node) {
 }  // namespace
 
 bool fold_constants(ir::Graph& graph) {
+  const std::unordered_set<const ir::Value*> graph_outputs = all_outputs(graph);
   std::unordered_map<const ir::Value*, ir::Value*> folded;
-  bool changed = false;
+  const auto replace = [&](ir::Value*& value) {
+    if (const auto found = folded.find(value); found != folded.end()) value = found->second;
+  };
   std::vector<const ir::Weight*> inputs;
   for (ir::Node* node : graph.nodes) {
-    node->for_each_use([&](ir::Value*& value) {
-      if (const auto found = folded.find(value); found != folded.end()) value = found->second;
-    });
-    const bool is_output = std::ranges::any_of(node->outputs, [&](const ir::Value* output) {
-      return std::ranges::find(graph.outputs, output) != graph.outputs.end();
-    });
-    if (is_output || node->outputs.size() != 1 || node->op.find("::") != std::string::npos) continue;
+    node->for_each_use(replace);
+    if (node->outputs.size() != 1 || graph_outputs.contains(node->outputs[0])) continue;
+    if (node->op.find("::") != std::string::npos) continue;
 
     std::optional<ir::Weight> result;
     if (node->op == "Shape") result = static_shape(*node);
@@ -54,9 +55,10 @@ bool fold_constants(ir::Graph& graph) {
     if (!result && constant) result = evaluate(*node, inputs);
     if (!result) continue;
     folded[node->outputs[0]] = graph.add_initializer(node->outputs[0]->name, std::move(*result));
-    changed = true;
   }
-  return changed;
+  if (folded.empty()) return false;
+  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) { node.for_each_use(replace); });
+  return true;
 }
 
 }  // namespace opbridge

@@ -2,6 +2,7 @@
 
 import pathlib
 import subprocess
+import warnings
 
 import onnx
 import pytest
@@ -13,6 +14,7 @@ from torch._higher_order_ops.while_loop import while_loop
 
 import opbridge
 from opbridge import UnsupportedError
+from opbridge.capture.recorder import TraceWarning
 from opbridge.runtime import run, session
 
 COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
@@ -107,6 +109,32 @@ def test_saved(kind, tmp_path):
         torch.export.save(torch.export.export(model, EXAMPLES[0], dynamic_shapes=ROWS), tmp_path / "model.pt2")
         subprocess.run([COMMAND, "convert", tmp_path / "model.pt2", tmp_path / "model.onnx"], check=True)
         compare(model, tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_followed_by_trace(kind, tmp_path):
+    """The branch and the steps of this run, which it tells where data decided."""
+    model = kind()
+    by_data = kind in (Branches, Loop, NoSteps)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TraceWarning)
+        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", capture="trace", verify=True)
+    assert any(each.category is TraceWarning for each in told) == by_data
+    assert not {"If", "Loop", "Scan"} & {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
+
+
+def test_a_branch_uses_a_constant_that_is_computed_outside(tmp_path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.tensor([1.0, 2.0, 3.0]))
+
+        def forward(self, x, y):
+            c = self.table * 2 + torch.arange(3)
+            return torch.cond(x.sum() > 0, lambda x: x + c, lambda x: (x - c) * c.sum(), (x,)), y * c
+
+    opbridge.export(Model(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
+    compare(Model(), tmp_path / "model.onnx")
 
 
 def test_forms(tmp_path):

@@ -63,7 +63,7 @@ def follow(
             _attributes_kept(model),
             _scopes_of_modules(model, scopes),
             _reads_seen_by(recorder.read),
-            _branches_followed(),
+            _control_flow_followed(),
             _operators_seen_by(recorder.call),
             _torchscript_as_written(),
             _compiled_code_as_written(),
@@ -138,18 +138,25 @@ def _compiled_code_as_written() -> contextlib.AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def _branches_followed() -> Iterator[None]:
-    """torch.cond becomes the branch that this run takes."""
+def _control_flow_followed() -> Iterator[None]:
+    """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
+    whole: Any = torch._ops.HigherOrderOperator
+    dispatch, compiled = whole.__call__, torch.compile
 
-    def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-        return (true_fn if pred else false_fn)(*operands)
+    def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        kernel = operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        return kernel(*args, **kwargs) if kernel else dispatch(operator, *args, **kwargs)
 
-    original = torch.cond
-    setattr(torch, "cond", cond)  # noqa: B010 - which mypy would take for a second definition
+    def as_written(model: Any = None, **_: Any) -> Any:
+        return as_written if model is None else model
+
+    whole.__call__ = in_eager
+    setattr(torch, "compile", as_written)  # noqa: B010 - which mypy would take for a second definition
     try:
         yield
     finally:
-        setattr(torch, "cond", original)  # noqa: B010
+        whole.__call__ = dispatch
+        setattr(torch, "compile", compiled)  # noqa: B010
 
 
 @contextlib.contextmanager
