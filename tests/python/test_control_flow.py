@@ -111,14 +111,20 @@ def test_saved(kind, tmp_path):
         compare(model, tmp_path / "model.onnx")
 
 
+@pytest.mark.parametrize("dynamic_shapes", [None, ROWS])
 @pytest.mark.parametrize("kind", MODELS)
-def test_followed_by_trace(kind, tmp_path):
-    """The branch and the steps of this run, which it tells where data decided."""
+def test_followed_by_trace(kind, dynamic_shapes, tmp_path):
+    """The branch and the steps of this run, which it tells where data decided, and refuses where a dynamic size did."""
     model = kind()
     by_data = kind in (Branches, Loop, NoSteps)
+    options = {"capture": "trace", "dynamic_shapes": dynamic_shapes, "verify": True}
     with torch.no_grad(), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", TraceWarning)
-        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", capture="trace", verify=True)
+        if dynamic_shapes and kind in (CountingLoop, Scan, Map):
+            with pytest.raises(UnsupportedError, match="axis 0 of the input 'x' was to be dynamic"):
+                opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", **options)
+            return
+        opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", **options)
     assert any(each.category is TraceWarning for each in told) == by_data
     assert not {"If", "Loop", "Scan"} & {node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node}
 

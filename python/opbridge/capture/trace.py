@@ -22,6 +22,7 @@ from torch.nn.modules import module as hooks
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
+from opbridge.capture.control_flow import control_flow_followed
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
@@ -63,7 +64,7 @@ def follow(
             _attributes_kept(model),
             _scopes_of_modules(model, scopes),
             _reads_seen_by(recorder.read),
-            _control_flow_followed(),
+            control_flow_followed(),
             _operators_seen_by(recorder.call),
             _torchscript_as_written(),
             _compiled_code_as_written(),
@@ -135,28 +136,6 @@ def _compiled_code_as_written() -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
     stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
     return stance
-
-
-@contextlib.contextmanager
-def _control_flow_followed() -> Iterator[None]:
-    """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
-    whole: Any = torch._ops.HigherOrderOperator
-    dispatch, compiled = whole.__call__, torch.compile
-
-    def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
-        kernel = operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        return kernel(*args, **kwargs) if kernel else dispatch(operator, *args, **kwargs)
-
-    def as_written(model: Any = None, **_: Any) -> Any:
-        return as_written if model is None else model
-
-    whole.__call__ = in_eager
-    setattr(torch, "compile", as_written)  # noqa: B010 - which mypy would take for a second definition
-    try:
-        yield
-    finally:
-        whole.__call__ = dispatch
-        setattr(torch, "compile", compiled)  # noqa: B010
 
 
 @contextlib.contextmanager

@@ -1,0 +1,58 @@
+"""Branches and loops of torch's own (torch.cond, while_loop, scan, …), followed as one run takes them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+Function = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def control_flow_followed() -> Iterator[None]:
+    """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
+    whole: Any = torch._ops.HigherOrderOperator
+    dispatch, compiled = whole.__call__, torch.compile
+
+    def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        eager = operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        follow = _FOLLOWED.get(operator._name, eager)
+        return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
+
+    def as_written(model: Any = None, **_: Any) -> Any:
+        return as_written if model is None else model
+
+    whole.__call__ = in_eager
+    setattr(torch, "compile", as_written)  # noqa: B010 - which mypy would take for a second definition
+    try:
+        yield
+    finally:
+        whole.__call__ = dispatch
+        setattr(torch, "compile", compiled)  # noqa: B010
+
+
+def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:
+    return (true_fn if pred else false_fn)(*operands)
+
+
+def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
+    carried = tuple(carried)
+    while cond_fn(*carried, *additional):
+        carried = tuple(body_fn(*carried, *additional))
+    return carried
+
+
+def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]) -> Any:
+    carry, results = list(init), []
+    for i in range(xs[0].shape[0]):
+        step = combine_fn(*carry, *(x[i] for x in xs), *additional)
+        carry = list(step[: len(carry)])
+        results.append(step[len(carry) :])
+    return (*carry, *(torch.stack(each) for each in zip(*results, strict=True)))
+
+
+# Whose own kernels refuse to run where modes are active, as they are on fake tensors.
+_FOLLOWED: dict[str, Function] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}
