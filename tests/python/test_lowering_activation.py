@@ -49,7 +49,9 @@ def test_other_floats(dtype):
 
 
 def test_nan_and_infinity():
-    check(FUNCTIONS, torch.tensor([math.nan, math.inf, -math.inf]))
+    # With AVX-512, oneDNN's gelu of infinity is NaN.
+    with torch.backends.mkldnn.flags(enabled=False):
+        check(FUNCTIONS, torch.tensor([math.nan, math.inf, -math.inf]))
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
