@@ -218,14 +218,20 @@ void register_stacking(SymbolicRegistry& registry) {
        split);
   }
   for (const char* line :
-       {"aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
-        "aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+       {"aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
         "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
         "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored, int64_t dim) { return cut(g, self, dim); });
   }
 
+  on("aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, int64_t dim) {
+       // torch takes the remainder that the example leaves for that of every size.
+       if (!self.dim(dim).is_static())
+         g.refuse("how many parts are longer by one depends on a dynamic size; split at indices");
+       return cut(g, self, dim);
+     });
   on("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, "
      "int dim=0) -> Tensor(a)[]",
      Since{10}, cut_at);

@@ -6,6 +6,8 @@ from lowering_check import check
 from torch import nn
 from torch.export import Dim
 
+import opbridge
+
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (2, 4, 3)])
 def test_at_least_and_stacks(shape):
@@ -133,3 +135,16 @@ def test_sequences_of_several_lengths(opset):
     others = tuple(torch.randn(length, 2) for length in (2, 4, 7))
     check(functions, *sequences, dynamic=[{0: Dim.DYNAMIC}] * 3, also=[others], opset=opset)
     check(pad("right", True, 2), *(torch.arange(length) for length in (2, 2, 4)), opset=opset)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_parts_of_a_dynamic_size_whose_remainder_decides_are_refused(capture, tmp_path):
+    """torch takes the remainder that the example leaves for that of every size."""
+
+    class Parts(torch.nn.Module):
+        def forward(self, x):
+            return torch.tensor_split(x, 3)
+
+    shapes = ({0: torch.export.Dim.DYNAMIC},)
+    with pytest.raises(opbridge.UnsupportedError, match="depends on a dynamic size; split at indices"):
+        opbridge.export(Parts(), (torch.ones(5),), tmp_path / "x.onnx", dynamic_shapes=shapes, capture=capture)
