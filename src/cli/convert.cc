@@ -66,12 +66,6 @@ void run(const Arguments& arguments) {
 
 }  // namespace
 
-SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries) {
-  SymbolicRegistry registry = SymbolicRegistry::with_bundled();
-  for (const std::filesystem::path& library : libraries) registry.add_operators(library);
-  return registry;
-}
-
 void add_convert(CLI::App& app) {
   CLI::App* command = app.add_subcommand("convert", "Take an exported program (.pt2) to ONNX");
   auto arguments = std::make_shared<Arguments>();

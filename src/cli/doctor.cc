@@ -32,12 +32,13 @@ std::string mapping_text(const OperatorDiagnosis& diagnosis) {
 
 constexpr std::string_view shipped = "opbridge's operators";
 
+bool is_shipped(const std::string& op) { return op.starts_with("opbridge::"); }
+
 // The third: who runs a node.
 std::string runner_of(const std::string& op) {
   const size_t end = op.rfind("::");
   if (end == std::string::npos) return "ONNX Runtime";
-  const std::string domain = op.substr(0, end);
-  return domain == "opbridge" ? std::string(shipped) : fmt::format("the library of {}", domain);
+  return is_shipped(op) ? std::string(shipped) : fmt::format("the library of {}", op.substr(0, end));
 }
 
 std::string runners_text(const std::vector<std::string>& operators) {
@@ -53,15 +54,17 @@ std::string report(const Options& options, const Diagnosis& diagnosis) {
   inspect::Table table;
   table.add({"operator", "calls", "mapping", "becomes", "run by"});
   size_t calls = 0;
+  bool needs_shipped = false;
   for (const OperatorDiagnosis& each : diagnosis.operators) {
     calls += each.calls;
+    needs_shipped |= std::ranges::any_of(each.becomes, is_shipped);
     table.add({each.op, std::to_string(each.calls), mapping_text(each),
                fmt::format("{}", fmt::join(each.becomes, " ")), runners_text(each.becomes)});
   }
   const std::string name = std::filesystem::path(options.pt2).filename();
   std::string text = fmt::format("{}: {} operators in {} calls, to opset {}\n\n{}", inspect::printable(name),
                                  diagnosis.operators.size(), calls, options.convert.opset, table.text());
-  if (text.find(shipped) != std::string::npos)
+  if (needs_shipped)
     text += fmt::format("\n{}: opbridge.session(\"model.onnx\"), or libopbridge_ops_ort.so in a session.\n",
                         shipped);
   return text + (diagnosis.problems.empty() ? "\nNo link is missing.\n" : '\n' + diagnosis.problems + '\n');

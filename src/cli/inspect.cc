@@ -1,12 +1,9 @@
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <system_error>
 
 #include "cli/commands.h"
 #include "inspect/graph_page.h"
@@ -75,12 +72,6 @@ void run(const Options& options) {
 }
 
 }  // namespace
-
-void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
-  }
-}
 
 void add_inspect(CLI::App& app) {
   CLI::App* command = app.add_subcommand("inspect", "Tell what a model holds");

@@ -6,6 +6,7 @@
 
 #include "simplify/folded_weights.h"
 #include "simplify/passes.h"
+#include "simplify/transpose.h"
 #include "simplify/uses.h"
 
 namespace opbridge {
@@ -18,11 +19,9 @@ const ir::Weight* float32_weight(const ir::Value* value) {
   return usable ? value->weight : nullptr;
 }
 
-// Where `transpose` takes the given axis to, if it says so.
-std::optional<int64_t> moved_axis(const ir::Node& transpose, int64_t axis) {
-  const ir::AttributeValue* given = transpose.find("perm");
-  if (!given) return std::nullopt;
-  const auto& permutation = std::get<std::vector<int64_t>>(*given);
+// Where `transpose` takes the given axis to.
+int64_t moved_axis(const ir::Node& transpose, int64_t axis) {
+  const Permutation permutation = permutation_of(transpose);
   return std::ranges::find(permutation, axis) - permutation.begin();
 }
 
@@ -60,11 +59,10 @@ class ChannelScales {
     const ir::Weight* scale = float32_weight(multiplication.inputs[constant]);
     if (!scale || scale->element_count() < 2 || !value->producer || uses_.at(value) != 1) return false;
     ir::Node& last = *value->producer;
-    const std::optional<Linear> linear = linear_of(is(&last, "Transpose") ? *last.inputs[0] : *value);
+    const std::optional<Linear> linear = linear_of(is_transpose(&last) ? *last.inputs[0] : *value);
     if (!linear) return false;
-    const std::optional<int64_t> axis =
-        is(&last, "Transpose") ? moved_axis(last, linear->axis) : linear->axis;
-    if (!axis || !varies_along(*scale, *axis, linear->rank)) return false;
+    const int64_t axis = is_transpose(&last) ? moved_axis(last, linear->axis) : linear->axis;
+    if (!varies_along(*scale, axis, linear->rank)) return false;
     if (!multiply(*linear, scale->as<float>())) return false;
     last.outputs = multiplication.outputs;
     last.outputs[0]->producer = &last;
@@ -92,7 +90,7 @@ class ChannelScales {
   bool multiply(const Linear& linear, std::span<const float> factors) {
     ir::Value*& input = linear.node->inputs[1];
     const bool by_columns = is(linear.node, "MatMul");
-    const bool transposed = by_columns && is(input->producer, "Transpose");
+    const bool transposed = by_columns && is_transpose(input->producer);
     const ir::Value* stored = transposed ? input->producer->inputs[0] : input;
     const ir::Weight* weight = float32_weight(stored);
     if (!weight || uses_.at(input) != 1 || uses_.at(stored) != 1) return false;

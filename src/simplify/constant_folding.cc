@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "simplify/evaluate.h"
@@ -33,15 +32,12 @@ std::optional<ir::Weight> static_shape(const ir::Node& node) {
 }  // namespace
 
 bool fold_constants(ir::Graph& graph) {
-  const std::unordered_set<const ir::Value*> graph_outputs = all_outputs(graph);
-  std::unordered_map<const ir::Value*, ir::Value*> folded;
-  const auto replace = [&](ir::Value*& value) {
-    if (const auto found = folded.find(value); found != folded.end()) value = found->second;
-  };
+  const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
+  Replacements folded;
   std::vector<const ir::Weight*> inputs;
   for (ir::Node* node : graph.nodes) {
-    node->for_each_use(replace);
-    if (node->outputs.size() != 1 || graph_outputs.contains(node->outputs[0])) continue;
+    folded.apply(*node);
+    if (node->outputs.size() != 1 || outputs.contains(node->outputs[0])) continue;
     if (node->op.find("::") != std::string::npos) continue;
 
     std::optional<ir::Weight> result;
@@ -54,11 +50,10 @@ bool fold_constants(ir::Graph& graph) {
     }
     if (!result && constant) result = evaluate(*node, inputs);
     if (!result) continue;
-    folded[node->outputs[0]] = graph.add_initializer(node->outputs[0]->name, std::move(*result));
+    folded.add(node->outputs[0], graph.add_initializer(node->outputs[0]->name, std::move(*result)));
   }
-  if (folded.empty()) return false;
-  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) { node.for_each_use(replace); });
-  return true;
+  folded.apply(graph);
+  return !folded.empty();
 }
 
 }  // namespace opbridge

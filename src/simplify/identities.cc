@@ -1,6 +1,5 @@
 // Nodes that give one of their inputs back.
 #include <algorithm>
-#include <unordered_map>
 
 #include "simplify/passes.h"
 #include "simplify/uses.h"
@@ -41,20 +40,16 @@ ir::Value* source_of(const ir::Node& node) {
 
 bool remove_identities(ir::Graph& graph) {
   const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
-  std::unordered_map<const ir::Value*, ir::Value*> replaced;
-  const auto replace = [&](ir::Value*& value) {
-    if (const auto found = replaced.find(value); found != replaced.end()) value = found->second;
-  };
+  Replacements replaced;
   for (ir::Node* node : graph.nodes) {
-    node->for_each_use(replace);
+    replaced.apply(*node);
     ir::Value* source = source_of(*node);
     // Broadcast, it is another.
     if (source && source->type == node->outputs[0]->type && !outputs.contains(node->outputs[0]))
-      replaced[node->outputs[0]] = source;
+      replaced.add(node->outputs[0], source);
   }
-  if (replaced.empty()) return false;
-  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) { node.for_each_use(replace); });
-  return true;
+  replaced.apply(graph);
+  return !replaced.empty();
 }
 
 }  // namespace opbridge

@@ -1,11 +1,10 @@
 // Chains of Reshape, Squeeze, Unsqueeze and Transpose, made shorter.
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <ranges>
-#include <unordered_map>
 
 #include "simplify/passes.h"
+#include "simplify/transpose.h"
 #include "simplify/uses.h"
 #include "symbolic/constants.h"
 
@@ -13,25 +12,15 @@ namespace opbridge {
 namespace {
 
 using Dims = std::vector<Dim>;
-using Permutation = std::vector<int64_t>;
 
 bool is_view(const ir::Node* node) {
   return node &&
          (node->op == "Reshape" || node->op == "Unsqueeze" || node->op == "Squeeze" || node->op == "Flatten");
 }
 
-bool is_transpose(const ir::Node* node) { return node && node->op == "Transpose"; }
-
 const Dims* dims_of(const ir::Value* value) {
   const auto* type = std::get_if<ir::TensorType>(&value->type);
   return type && type->dims ? &*type->dims : nullptr;
-}
-
-Permutation permutation_of(const ir::Node& transpose) {
-  if (const ir::AttributeValue* given = transpose.find("perm")) return std::get<Permutation>(*given);
-  Permutation reversed(transpose.inputs[0]->tensor_type().rank());
-  std::iota(reversed.rbegin(), reversed.rend(), 0);
-  return reversed;
 }
 
 std::vector<int64_t> places_but_ones(const Dims& dims) {
@@ -60,18 +49,13 @@ class Chains {
       : graph_(graph), uses_(count_uses(graph)), outputs_(all_outputs(graph)), names_(graph) {}
 
   bool shorten() {
-    const auto replace = [&](ir::Value*& value) {
-      if (const auto found = replaced_.find(value); found != replaced_.end()) value = found->second;
-    };
     for (ir::Node* node : graph_.nodes) {
-      node->for_each_use(replace);
+      replaced_.apply(*node);
       if (is_transpose(node)) shorten_transpose(*node);
       if (is_view(node)) shorten_view(*node);
-      if (does_nothing(*node)) replaced_[node->outputs[0]] = node->inputs[0];
+      if (does_nothing(*node)) replaced_.add(node->outputs[0], node->inputs[0]);
     }
-    if (!replaced_.empty()) {
-      ir::for_each_node(graph_, [&](ir::Graph&, ir::Node& node) { node.for_each_use(replace); });
-    }
+    replaced_.apply(graph_);
     return changed_ || !replaced_.empty();
   }
 
@@ -232,7 +216,7 @@ class Chains {
   Uses uses_;
   std::unordered_set<const ir::Value*> outputs_;
   Names names_;
-  std::unordered_map<const ir::Value*, ir::Value*> replaced_;
+  Replacements replaced_;
   bool changed_ = false;
 };
 

@@ -25,6 +25,17 @@ std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph) {
   return outputs;
 }
 
+void Replacements::apply(ir::Node& node) const {
+  node.for_each_use([&](ir::Value*& value) {
+    if (const auto found = values_.find(value); found != values_.end()) value = found->second;
+  });
+}
+
+void Replacements::apply(ir::Graph& graph) const {
+  if (empty()) return;
+  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) { apply(node); });
+}
+
 Names::Names(ir::Graph& graph) {
   for (const auto* values : {&graph.initializers, &graph.inputs}) {
     for (const ir::Value* value : *values) taken_.insert(value->name);

@@ -16,6 +16,18 @@ Uses count_uses(ir::Graph& graph);
 // The outputs of the graph and of its subgraphs.
 std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph);
 
+// Values that others stand for.
+class Replacements {
+ public:
+  bool empty() const { return values_.empty(); }
+  void add(const ir::Value* value, ir::Value* replacement) { values_[value] = replacement; }
+  void apply(ir::Node& node) const;
+  void apply(ir::Graph& graph) const;  // to all nodes, at any depth of subgraphs
+
+ private:
+  std::unordered_map<const ir::Value*, ir::Value*> values_;
+};
+
 // The names of a graph's values, at any depth of subgraphs, for new ones.
 class Names {
  public:

@@ -68,6 +68,11 @@ std::vector<Value> as_node(const OperatorSchema& schema, const SymbolicCall& cal
   return call.g.op_list(schema.name, call.node.outputs.size(), std::move(operands));
 }
 
+Symbolic node_of(const OperatorSchema& schema) {
+  return {schema.key(), schema, Since{1}, Origin::bundled,
+          [schema](const SymbolicCall& call) { return as_node(schema, call); }};
+}
+
 struct OperatorLibrary {
   const opbridge_operator_table* table;
   LowerFunction lower;
@@ -100,8 +105,8 @@ void SymbolicRegistry::add_operators(const std::filesystem::path& path) {
   for (int32_t i = 0; i < library.table->count; ++i) {
     const opbridge_operator& op = library.table->operators[i];
     if (op.backward_of >= 0) continue;
-    add_operator(op.schema);
     const OperatorSchema schema = parse_schema(op.schema);
+    add(node_of(schema));
     int& version = domain_versions_[schema.name.substr(0, schema.name.find("::"))];
     version = std::max(version, op.version);
     if (op.lowered_since == 0) continue;
@@ -118,10 +123,6 @@ int SymbolicRegistry::domain_version(std::string_view domain) const {
   return found == domain_versions_.end() ? 1 : found->second;
 }
 
-void SymbolicRegistry::add_operator(std::string_view schema_line) {
-  OperatorSchema schema = parse_schema(schema_line);
-  add(Symbolic{schema.key(), schema, Since{1}, Origin::bundled,
-               [schema](const SymbolicCall& call) { return as_node(schema, call); }});
-}
+void SymbolicRegistry::add_operator(std::string_view schema_line) { add(node_of(parse_schema(schema_line))); }
 
 }  // namespace opbridge

@@ -51,7 +51,7 @@ def main() -> int:
 
 def _beside(options: argparse.Namespace) -> report.Rows:
     """Three samples of one element type of each operator: at other opsets, and by torch's own exporters."""
-    quick = argparse.Namespace(**vars(options) | {"quick": True, "three": True})
+    quick = _quick(options)
     wanted = _chosen(quick)
     by_opset: report.Rows = {}
     quick.exporters = "export"
@@ -62,9 +62,13 @@ def _beside(options: argparse.Namespace) -> report.Rows:
 
 
 def _dynamic(options: argparse.Namespace) -> report.Rows:
-    quick = argparse.Namespace(**vars(options) | {"quick": True, "three": True, "dynamic": True})
-    quick.exporters = "export,trace,dynamo"
+    quick = _quick(options)
+    quick.dynamic, quick.exporters = True, "export,trace,dynamo"
     return report.rows(measure(_chosen(quick), quick))
+
+
+def _quick(options: argparse.Namespace) -> argparse.Namespace:
+    return argparse.Namespace(**vars(options) | {"quick": True, "three": True})
 
 
 def _newest_opset() -> int:

@@ -42,7 +42,7 @@ class Sample:
     op: str
     call: Callable[..., Any]
     tensors: list[torch.Tensor]
-    constants: str  # the arguments that are no tensors, to be compared
+    constants: list[Any]  # the arguments that are no tensors, and how all of them are nested
     resized: list[torch.Tensor] = dataclasses.field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ def resized_samples(name: str, dtype: str) -> Iterator[Sample]:
         others = list(samples(name, dtype))
     for sample, other in zip(samples(name, dtype), others, strict=False):
         pairs = list(zip(sample.tensors, other.tensors, strict=False))
-        alike = sample.constants == other.constants and all(a.dim() == b.dim() for a, b in pairs)
+        alike = str(sample.constants) == str(other.constants) and all(a.dim() == b.dim() for a, b in pairs)
         if alike and any(a.shape != b.shape for a, b in pairs):
             yield dataclasses.replace(sample, resized=other.tensors)
 
@@ -120,7 +120,7 @@ def _as_call(name: str, op: Callable[..., Any], args: tuple[Any, ...], kwargs: d
         args, kwargs = pytree.tree_unflatten(given, spec)
         return op(*args, **kwargs)
 
-    constants = str(["a tensor" if place in places else leaf for place, leaf in enumerate(leaves)]) + str(spec)
+    constants = [*("a tensor" if place in places else leaf for place, leaf in enumerate(leaves)), spec]
     return Sample(name, call, [leaves[place].detach() for place in places], constants)
 
 

@@ -75,7 +75,7 @@ def test_statistics_that_are_not_finite_stay_as_they_are(tmp_path: pathlib.Path)
 
 
 class LayerScale(nn.Module):
-    """What `branch` gives, its channels along `axis` times a factor each."""
+    """What `branch` gives, permuted where that is said, times a factor for each channel."""
 
     def __init__(self, branch: nn.Module, factors: torch.Tensor, permutation: tuple[int, ...] | None = None) -> None:
         super().__init__()

@@ -15,23 +15,18 @@ Function = Callable[..., Any]
 def control_flow_followed() -> Iterator[None]:
     """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
     whole: Any = torch._ops.HigherOrderOperator
-    dispatch, compiled = whole.__call__, torch.compile
+    dispatch = whole.__call__
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         eager = operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
         follow = _FOLLOWED.get(operator._name, eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
-    def as_written(model: Any = None, **_: Any) -> Any:
-        return as_written if model is None else model
-
     whole.__call__ = in_eager
-    setattr(torch, "compile", as_written)  # noqa: B010 - which mypy would take for a second definition
     try:
         yield
     finally:
         whole.__call__ = dispatch
-        setattr(torch, "compile", compiled)  # noqa: B010
 
 
 def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:

@@ -130,12 +130,22 @@ def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
     return unoptimized
 
 
-def _compiled_code_as_written() -> contextlib.AbstractContextManager[Any]:
-    """Of what torch.compile was given, which has imported torch._dynamo then, the operators are seen."""
-    if "torch._dynamo" not in sys.modules:
-        return contextlib.nullcontext()
-    stance: contextlib.AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
-    return stance
+@contextlib.contextmanager
+def _compiled_code_as_written() -> Iterator[None]:
+    """Of what torch.compile was given, which has imported torch._dynamo then, or is given meanwhile, the operators are
+    seen. torch.cond and its like give it themselves."""
+
+    def as_written(model: Any = None, **_: Any) -> Any:
+        return as_written if model is None else model
+
+    original = torch.compile
+    dynamo_is_there = "torch._dynamo" in sys.modules
+    setattr(torch, "compile", as_written)  # noqa: B010 - which mypy would take for a second definition
+    try:
+        with torch.compiler.set_stance("force_eager") if dynamo_is_there else contextlib.nullcontext():
+            yield
+    finally:
+        setattr(torch, "compile", original)  # noqa: B010
 
 
 @contextlib.contextmanager
