@@ -104,7 +104,7 @@ class KeptBoxes {
 // Context::parallel_for does, and with one another in turn.
 template <class Kept, class Keep, class ForParts>
 void suppress(std::span<const std::int64_t> order, Kept kept, const Keep& keep, const ForParts& for_parts) {
-  constexpr std::size_t kChunk = 256;
+  constexpr std::size_t kChunk = 512;
   constexpr std::int64_t kLeastComparisons = 1 << 15;  // of a part
   std::vector<char> hidden(std::min(kChunk, order.size()));
   while (!order.empty()) {

@@ -22,11 +22,22 @@ __attribute__((target("avx2,fma"))) void run_tile_avx2(const Image<T, C>& image,
                                                        std::int64_t count, Workspace<C> work) {
   run_tile<T, C, 32 / sizeof(C)>(image, first, count, work);
 }
+
+template <class T, class C>
+__attribute__((target("avx512f,avx512dq,avx512vl,fma"))) void run_tile_avx512(const Image<T, C>& image,
+                                                                              std::int64_t first,
+                                                                              std::int64_t count,
+                                                                              Workspace<C> work) {
+  run_tile<T, C, 64 / sizeof(C)>(image, first, count, work);
+}
 #endif
 
 template <class T, class C>
 auto best_run_tile() {
 #ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    return &run_tile_avx512<T, C>;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &run_tile_avx2<T, C>;
 #endif
   return &run_tile_baseline<T, C>;
@@ -103,13 +114,15 @@ void run(Context& context, const Geometry& g, TensorView<const T> input, TensorV
         mask == nullptr ? nullptr : mask + n * g.offset_groups * g.taps() * g.pixels();
     const Image<T, C> image{
         &g, pixels, weights, packed_bias, offset.slice(n).data(), image_mask, out.slice(n).data()};
-    const std::int64_t tiles = (g.pixels() + kTilePixels - 1) / kTilePixels;
-    context.parallel_for(tiles, 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t groups = (g.pixels() + kGroupPixels - 1) / kGroupPixels;
+    context.parallel_for(groups, kFewestGroups, [&](std::int64_t begin, std::int64_t end) {
       const Workspace<C> work{context.scratch<C>(kTilePixels * taps_per_block(g) * g.channels).data(),
                               context.scratch<C>(kTilePixels * packed_out).data()};
-      for (std::int64_t tile = begin; tile < end; ++tile) {
-        const std::int64_t first = tile * kTilePixels;
-        run_tile(image, first, std::min(kTilePixels, g.pixels() - first), work);
+      const std::int64_t tiles = (end - begin + kTileGroups - 1) / kTileGroups;
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        const std::int64_t first = (begin + (end - begin) * tile / tiles) * kGroupPixels;
+        const std::int64_t next = (begin + (end - begin) * (tile + 1) / tiles) * kGroupPixels;
+        run_tile(image, first, std::min(next, g.pixels()) - first, work);
       }
     });
   }

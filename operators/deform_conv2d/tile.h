@@ -33,7 +33,7 @@ struct Geometry {
   std::int64_t padded_height() const { return height + 3; }
 };
 
-// Weights are packed in panels of output channels, 64 bytes wide.
+// Weights are packed in panels of output channels, 64 bytes wide: no vector is wider.
 template <class C>
 inline constexpr std::int64_t kPanel = 64 / sizeof(C);
 
@@ -43,12 +43,18 @@ std::int64_t padded_group(const Geometry& g) {
   return (g.out_group() + kPanel<C> - 1) / kPanel<C> * kPanel<C>;
 }
 
-// Pixels of a tile, a multiple of the rows that the product keeps in registers; taps of a block, few enough
-// for the samples of a tile to stay in the second-level cache.
-inline constexpr std::int64_t kRows = 6;
-inline constexpr std::int64_t kTilePixels = 16 * kRows;
+// Rows of the product that stay in registers, two vectors each: AVX-512 has 32 registers, the others 16.
+template <class C, int lanes>
+inline constexpr int kRows = lanes * sizeof(C) == 64 ? 12 : 6;
+
+// Pixels come in groups of the most rows. Groups of a tile at most, and at least, unless there are fewer:
+// each tile reads all weights. Taps of a block, few enough for the samples of a tile to stay in the
+// second-level cache.
+inline constexpr std::int64_t kGroupPixels = 12;
+inline constexpr std::int64_t kTileGroups = 16, kFewestGroups = 8;
+inline constexpr std::int64_t kTilePixels = kTileGroups * kGroupPixels;
 inline std::int64_t taps_per_block(const Geometry& g) {
-  return std::clamp<std::int64_t>(576 / g.channels, 1, g.taps());
+  return std::clamp<std::int64_t>(288 / g.channels, 1, g.taps());
 }
 
 // What the tiles of one image share. T is the element type of the tensors, C that of the computation.
@@ -170,32 +176,49 @@ OPBRIDGE_INLINE void sample(const Image<T, C>& image, std::int64_t first, std::i
   }
 }
 
-// sums[rows][kPanel] += samples[rows][depth] * panel[depth][kPanel]
-template <class C, int lanes, int rows>
-OPBRIDGE_INLINE void multiply(const C* samples, std::int64_t samples_stride, const C* panel,
-                              std::int64_t depth, C* sums, std::int64_t sums_stride) {
+// sums[rows][vectors * lanes] += samples[rows][depth] * weights[depth][vectors * lanes]. A row of weights is
+// kPanel wide, and `next` leads to the next panel.
+template <class C, int lanes, int rows, int vectors>
+OPBRIDGE_INLINE void multiply(const C* samples, std::int64_t samples_stride, const C* weights,
+                              std::int64_t next, std::int64_t depth, C* sums, std::int64_t sums_stride) {
   typedef C Vector __attribute__((vector_size(lanes * sizeof(C)), aligned(alignof(C)), may_alias));
-  for (std::int64_t part = 0; part < kPanel<C>; part += 2 * lanes) {
-    Vector sum[rows][2];
-    for (int r = 0; r < rows; ++r) {
-      const auto* const from = reinterpret_cast<const Vector*>(sums + r * sums_stride + part);
-      sum[r][0] = from[0];
-      sum[r][1] = from[1];
-    }
-    for (std::int64_t k = 0; k < depth; ++k) {
-      const auto* const weights = reinterpret_cast<const Vector*>(panel + k * kPanel<C> + part);
-      for (int r = 0; r < rows; ++r) {
-        const Vector value =
-            samples[r * samples_stride + k] - Vector{};  // in every lane; `+` would cost an addition
-        sum[r][0] += value * weights[0];
-        sum[r][1] += value * weights[1];
-      }
+  Vector sum[rows][vectors];
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v)
+      sum[r][v] = *reinterpret_cast<const Vector*>(sums + r * sums_stride + v * lanes);
+  }
+  for (std::int64_t k = 0; k < depth; ++k) {
+    Vector weight[vectors];
+    for (int v = 0; v < vectors; ++v) {
+      const std::int64_t at = v * lanes / kPanel<C> * next + v * lanes % kPanel<C>;
+      weight[v] = *reinterpret_cast<const Vector*>(weights + k * kPanel<C> + at);
     }
     for (int r = 0; r < rows; ++r) {
-      auto* const to = reinterpret_cast<Vector*>(sums + r * sums_stride + part);
-      to[0] = sum[r][0];
-      to[1] = sum[r][1];
+      const Vector value =
+          samples[r * samples_stride + k] - Vector{};  // in every lane; `+` would cost an addition
+      for (int v = 0; v < vectors; ++v) sum[r][v] += value * weight[v];
     }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < vectors; ++v)
+      *reinterpret_cast<Vector*>(sums + r * sums_stride + v * lanes) = sum[r][v];
+  }
+}
+
+// The same for `count` rows.
+template <class C, int lanes, int vectors>
+OPBRIDGE_INLINE void multiply_rows(std::int64_t count, const C* samples, std::int64_t samples_stride,
+                                   const C* weights, std::int64_t next, std::int64_t depth, C* sums,
+                                   std::int64_t sums_stride) {
+  constexpr int rows = kRows<C, lanes>;
+  std::int64_t p = 0;
+  for (; p + rows <= count; p += rows) {
+    multiply<C, lanes, rows, vectors>(samples + p * samples_stride, samples_stride, weights, next, depth,
+                                      sums + p * sums_stride, sums_stride);
+  }
+  for (; p < count; ++p) {
+    multiply<C, lanes, 1, vectors>(samples + p * samples_stride, samples_stride, weights, next, depth,
+                                   sums + p * sums_stride, sums_stride);
   }
 }
 
@@ -212,18 +235,20 @@ OPBRIDGE_INLINE void run_tile(const Image<T, C>& image, std::int64_t first, std:
     tap_end = std::min(g.taps(), tap + taps_per_block(g));
     sample<T, C, lanes>(image, first, count, tap, tap_end, work.samples);
     const std::int64_t samples_stride = (tap_end - tap) * g.channels, depth = (tap_end - tap) * in_group;
-    for (std::int64_t o = 0; o < sums_stride; o += kPanel<C>) {
-      const C* const panel = image.weights + o * g.taps() * in_group + tap * in_group * kPanel<C>;
-      const C* const samples = work.samples + o / padded * depth;
-      C* const sums = work.sums + o;
-      std::int64_t p = 0;
-      for (; p + kRows <= count; p += kRows) {
-        multiply<C, lanes, kRows>(samples + p * samples_stride, samples_stride, panel, depth,
-                                  sums + p * sums_stride, sums_stride);
-      }
-      for (; p < count; ++p) {
-        multiply<C, lanes, 1>(samples + p * samples_stride, samples_stride, panel, depth,
-                              sums + p * sums_stride, sums_stride);
+    const std::int64_t next = g.taps() * in_group * kPanel<C>;
+    for (std::int64_t group = 0; group < g.groups; ++group) {
+      const C* const samples = work.samples + group * depth;
+      for (std::int64_t o = 0; o < padded; o += 2 * lanes) {
+        const std::int64_t column = group * padded + o;
+        const C* const weights =
+            image.weights + column / kPanel<C> * next + tap * in_group * kPanel<C> + column % kPanel<C>;
+        if (o + 2 * lanes <= padded) {
+          multiply_rows<C, lanes, 2>(count, samples, samples_stride, weights, next, depth, work.sums + column,
+                                     sums_stride);
+        } else {
+          multiply_rows<C, lanes, 1>(count, samples, samples_stride, weights, next, depth, work.sums + column,
+                                     sums_stride);
+        }
       }
     }
   }
