@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string_view>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -51,10 +53,31 @@ Value masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value
   return scores;
 }
 
+template <class T>
+bool all_moderate(const ir::Weight& weight) {
+  return std::ranges::all_of(weight.as<T>(), [](T value) { return std::abs(value) < T(1e30); });
+}
+
+// Whether a mask hides nothing, whatever the inputs: it is made of tables of numbers, none so large that sums
+// become infinite, as relative positions give it.
+bool is_finite_table(const ir::Value* value) {
+  constexpr int64_t largest = 1 << 20;  // elements that are looked at
+  if (const ir::Weight* weight = value->weight) {
+    if (weight->element_count() > largest) return false;
+    if (weight->element_type == ElementType::float32) return all_moderate<float>(*weight);
+    return weight->element_type == ElementType::float64 && all_moderate<double>(*weight);
+  }
+  static const std::set<std::string_view> moves{"Gather", "GatherND", "Reshape",   "Transpose", "Squeeze",
+                                                "Slice",  "Expand",   "Unsqueeze", "Flatten",   "Identity"};
+  const ir::Node* node = value->producer;
+  if (node && node->op == "Add") return std::ranges::all_of(node->inputs, is_finite_table);
+  return node && moves.contains(node->op) && is_finite_table(node->inputs[0]);
+}
+
 // Zeros in the rows of the result (…, length, width) whose mask hides every key: PyTorch's softmax is 0
 // there, ONNX's is 0/0.
 Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
-  if (mask.dim(-1) == Dim(0)) return result;
+  if (mask.dim(-1) == Dim(0) || is_finite_table(mask.get())) return result;
   Value shown;
   if (mask.element_type() == ElementType::boolean) {
     shown = any_along(g, mask, std::vector<int64_t>{-1}, true);

@@ -57,6 +57,20 @@ def test_rows_that_a_mask_hides_are_zeros(opset):
 
 
 @pytest.mark.parametrize("opset", OPSETS)
+def test_tables_of_positions_are_asked_whether_they_hide_rows_when_exported(opset):
+    places = torch.arange(5)[:, None] - torch.arange(7) + 6
+    finite = heads(11, 4)
+    hiding = finite.masked_fill(torch.arange(11)[:, None] < 8, -math.inf)
+
+    def biased(table):
+        shift = torch.zeros(5, 7).masked_fill(torch.arange(7) > 5, -100.0)
+        return lambda q, k, v: attention(q, k, v, attn_mask=table[places].permute(2, 0, 1) + shift)
+
+    assert "Where" not in operators(check({"finite": biased(finite)}, QUERY, KEY, VALUE, opset=opset))
+    assert "Where" in operators(check({"hiding": biased(hiding)}, QUERY, KEY, VALUE, opset=opset))
+
+
+@pytest.mark.parametrize("opset", OPSETS)
 def test_nan_is_not_a_hidden_row(opset):
     query = QUERY.clone()
     query[0, 1, 2] = math.nan
