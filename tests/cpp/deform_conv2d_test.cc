@@ -1,4 +1,5 @@
-// The processor at hand runs one width of vectors in tests/python/test_operator_deform_conv2d.py; here all are.
+// The processor at hand runs one width of vectors in tests/python/test_operator_deform_conv2d.py; here all
+// are.
 #include <gtest/gtest.h>
 
 #include <random>
