@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numbers>
+#include <numeric>
 
 #include "symbolic/constants.h"
 
@@ -120,6 +121,14 @@ Dim element_count(Value value) {
   Dim count(1);
   for (const Dim& dim : value.dims()) count = count * dim;
   return count;
+}
+
+Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to) {
+  std::vector<int64_t> permutation(value.rank());
+  std::iota(permutation.begin(), permutation.end(), 0);
+  permutation.erase(permutation.begin() + from);
+  permutation.insert(permutation.begin() + to, from);
+  return g.transpose(value, permutation);
 }
 
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type) {

@@ -49,6 +49,9 @@ Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 Dim element_count(Value value);
 
+// `value` with its axis `from` in place `to`, the others in order.
+Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to);
+
 // A tensor of `dims`, all `value`.
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type);
 

@@ -1,6 +1,7 @@
 // Sums, products, extremes of everything up to a place along one dim.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -13,6 +14,10 @@ namespace {
 // Whether there is nothing to go along. Scan needs at least one slice.
 bool is_trivial(Value x, int64_t dim) { return x.rank() == 0 || x.dim(dim).is(0); }
 
+bool can_be_empty(Value x) {
+  return std::ranges::any_of(x.dims(), [](const Dim& dim) { return !dim.is_static() || dim.is(0); });
+}
+
 // Goes along `dim` slice by slice: `step` makes of the states and a slice the next states, of which `kept`
 // are the outputs. A state starts as the number given.
 struct State {
@@ -22,11 +27,15 @@ struct State {
 };
 
 std::vector<Value> scan(
-    GraphBuilder& g, Value x, int64_t dim, const std::vector<State>& states, size_t kept,
+    GraphBuilder& g, Value source, int64_t dim, const std::vector<State>& states, size_t kept,
     const std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>& step) {
-  const int64_t axis = wrap_axis(dim, x.rank());
-  std::vector<Dim> slice = x.dims();
-  slice.erase(slice.begin() + axis);
+  const int64_t source_axis = wrap_axis(dim, source.rank());
+  std::vector<Dim> slice = source.dims();
+  slice.erase(slice.begin() + source_axis);
+  // ONNX Runtime's Scan divides by 0 where it goes along another axis than the first of an empty tensor.
+  const bool in_front = can_be_empty(source);
+  const int64_t axis = in_front ? 0 : source_axis;
+  Value x = in_front ? move_axis(g, source, source_axis, 0) : source;
   std::vector<ir::TensorType> types;
   std::vector<Operand> operands;
   for (const State& state : states) {
@@ -48,7 +57,10 @@ std::vector<Value> scan(
   operands.push_back(attr("scan_output_axes", axes));
   std::vector<Value> results = g.op_list("Scan", states.size() + kept, std::move(operands));
   results.erase(results.begin(), results.end() - static_cast<std::ptrdiff_t>(kept));
-  for (size_t i = 0; i < kept; ++i) results[i].get()->type = ir::TensorType{states[i].type, x.dims()};
+  for (size_t i = 0; i < kept; ++i) {
+    results[i].get()->type = ir::TensorType{states[i].type, x.dims()};
+    if (in_front) results[i] = move_axis(g, results[i], 0, source_axis);
+  }
   return results;
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <numeric>
 
 #include "lowering/add.h"
 #include "lowering/kernel.h"
@@ -18,19 +17,11 @@ struct Rows {
   Value has_nan;  // bool, alike
 };
 
-std::vector<int64_t> moved(int64_t rank, int64_t from, int64_t to) {
-  std::vector<int64_t> permutation(rank);
-  std::iota(permutation.begin(), permutation.end(), 0);
-  permutation.erase(permutation.begin() + from);
-  permutation.insert(permutation.begin() + to, from);
-  return permutation;
-}
-
 Value flat(GraphBuilder& g, Value self) { return g.reshape(self, std::vector{element_count(self)}); }
 
 Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
   Rows rows;
-  Value x = g.transpose(self, moved(self.rank(), axis, self.rank() - 1));
+  Value x = move_axis(g, self, axis, self.rank() - 1);
   const bool has_nans = is_floating_point(x.element_type());
   Value nan = has_nans ? g.op("IsNaN", x) : filled(g, x.dims(), false, ElementType::boolean);
   Value counted = has_nans ? g.op("Where", nan, g.scalar_like(x, INFINITY), x) : x;
@@ -92,7 +83,7 @@ Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
   Value undefined = ignore_nan ? g.op("Equal", rows.numbers, zero) : rows.has_nan;
   result = g.op("Where", undefined, g.scalar_like(x, NAN), result);
   result.get()->type = ir::TensorType{x.element_type(), dims};
-  result = g.transpose(result, moved(result.rank(), result.rank() - 1, 0));
+  result = move_axis(g, result, result.rank() - 1, 0);
   return g.cast(g.reshape(result, *g.result().dims), type);
 }
 
@@ -158,7 +149,7 @@ Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
 std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
   const ElementType type = self.element_type();
   Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
-  x = g.transpose(x, moved(x.rank(), wrap_axis(dim, x.rank()), x.rank() - 1));
+  x = move_axis(g, x, wrap_axis(dim, x.rank()), x.rank() - 1);
   auto [values, places] = g.ops<2>("opbridge::mode", x);
   const std::vector<Dim> rows(x.dims().begin(), x.dims().end() - 1), &dims = *g.result().dims;
   values.get()->type = ir::TensorType{x.element_type(), rows};

@@ -1,5 +1,6 @@
 """capture="trace": what following one run means."""
 
+import math
 import re
 import warnings
 
@@ -160,6 +161,16 @@ def test_a_size_made_an_int_is_refused():
         capture(Model(), (torch.rand(4, 2),), how="trace", dynamic_axes={"x": {0: "n"}})
 
 
+def test_an_axis_that_may_be_dynamic_and_is_fixed_by_the_model_is_so_in_the_graph():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.sum(1) / math.sqrt(x.shape[1])
+
+    auto = torch.export.Dim.AUTO
+    text = str(capture(Model(), (torch.rand(4, 2),), how="trace", dynamic_shapes=({0: auto, 1: auto},)).graph)
+    assert "%x: float32[x_dim_0, 2]" in text
+
+
 def test_sizes_that_are_equal_in_the_example_alone_stay_apart():
     class Model(nn.Module):
         def forward(self, x, y):
@@ -217,6 +228,19 @@ def test_sizes_that_depend_on_data_are_symbols(axes):
     text = str(capture(Model(), (x,), how="trace", dynamic_axes=axes).graph)
     assert re.search(r"float32\[u\d+\] = aten::index", text)
     assert re.search(r"int64\[u\d+, 1\] = aten::nonzero", text)
+
+
+def test_a_branch_by_how_many_there_are_of_what_torch_types_wrongly():
+    """Of signbit, which the floor division makes use of, torch's fake kernel says that it returns integers."""
+
+    class Model(nn.Module):
+        def forward(self, x, i):
+            thirds = i[x > 0] // 3
+            return thirds if thirds.numel() == 0 else thirds + 1
+
+    with pytest.warns(TraceWarning, match="branch"):
+        graph = capture(Model(), (torch.tensor([1.0, -1.0, 2.0]), torch.arange(3)), how="trace").graph
+    assert operators_of(graph)[-1] == "aten::add.Tensor"
 
 
 def test_indices_that_are_no_masks_keep_the_run_real():

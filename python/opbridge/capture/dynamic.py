@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from collections import Counter
@@ -114,8 +115,7 @@ class DynamicSizes:
             for axis, dim in leaf.items():
                 if shape is None:
                     raise InvalidArgumentError(f"the input '{leaf_name}' is no tensor; it has no dynamic axes")
-                size = shape[axis]
-                symbol = str(size if isinstance(size, int) else size.node.expr)
+                symbol = _symbol(shape[axis])
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
                     raise _specialized(leaf_name, axis, symbol)
                 if not symbol.isidentifier():
@@ -128,6 +128,25 @@ class DynamicSizes:
                         stacklevel=2,
                     )
         return names
+
+
+    def without_fixed(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> DynamicSizes | None:
+        """The same without the axes that have become constants in the captured shapes of the leaves, as Dim.AUTO lets
+        them; None where there are none."""
+        leaves = [
+            {axis: dim for axis, dim in leaf.items() if shape is None or not _symbol(shape[axis]).isdigit()}
+            for leaf, shape in zip(self.leaves, shapes, strict=True)
+        ]
+        if leaves == self.leaves:
+            return None
+        result = copy.copy(self)
+        result.leaves = leaves
+        result.shapes = result._for_torch()
+        return result
+
+
+def _symbol(size: int | torch.SymInt) -> str:
+    return str(size if isinstance(size, int) else size.node.expr)
 
 
 def _specialized(name: str, axis: int, size: str) -> UnsupportedError:

@@ -48,7 +48,10 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
     with (
         # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
         config.patch(backed_size_oblivious=True),
-        functorch.patch(fake_tensor_propagate_real_tensors=with_data),
+        # Where a fake kernel gives another type than the real one, as that of signbit does, the real one is right.
+        functorch.patch(
+            fake_tensor_propagate_real_tensors=with_data, generate_fake_kernels_from_real_mismatches=with_data
+        ),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
     ):
         leaves = [
@@ -60,7 +63,8 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         with _NonStrictTorchFunctionHandler(), sizes_kept_by_builtins(), data_dependent_sizes_kept(), branches_told():
             graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
         sizes.name_symbols(_shapes(leaves))
-    return graph
+        remaining = sizes.without_fixed(_shapes(leaves))
+    return graph if remaining is None else _capture(model, inputs, remaining, with_data)
 
 
 def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> Any:

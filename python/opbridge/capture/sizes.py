@@ -78,11 +78,11 @@ def branches_told() -> Iterator[None]:
     original = node.guard_bool
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
-        always = self.shape_env._maybe_evaluate_static(self.expr) is not None
+        always, asked = self.shape_env._maybe_evaluate_static(self.expr) is not None, str(self.expr)
         result = original(self, file, line)
         asking = sys._getframe(3).f_code.co_filename  # beyond SymNode.bool_ and SymBool.__bool__
         if not always and is_users(asking) and not is_ours(asking):
-            warn_of_run(f"a branch by a dynamic size: whether '{self.expr}' was read as {result}")
+            warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
 
     node.guard_bool = guard_bool
