@@ -8,9 +8,8 @@
 //         require_same_shape(a, b, "a and b");
 //         return a;
 //       })
-//       .cpu(types<float, double>, []<class T>(Context& context, TensorView<const T> a, TensorView<const T>
-//       b,
-//                                              TensorView<T> out) {
+//       .cpu(types<float, double>, []<class T>(Context& context, TensorView<const T> a,
+//                                              TensorView<const T> b, TensorView<T> out) {
 //         context.parallel_for(out.size(), 16384, [&](std::int64_t begin, std::int64_t end) {
 //           for (std::int64_t i = begin; i < end; ++i) out[i] = 2 * a[i] + b[i];
 //         });
@@ -52,6 +51,7 @@
 // A CUDA kernel takes CudaContext& first, then the same types. Half and BFloat16 are bit for bit CUDA's
 // __half and __nv_bfloat16. Where the CPU has kernels of float and double and none of Half or BFloat16, that
 // of float serves them too: it is given tensors of float, and what it writes is rounded.
+// An attribute of a node is a float32: in ONNX Runtime a `float` is what float32 holds of it.
 // Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. What a kernel or a shape
 // rule throws (`require` throws for you) becomes the host's error, with the name of the operator before it.
 // The shape rule runs before every kernel, so what it demands of shapes and arguments holds there.

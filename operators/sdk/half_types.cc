@@ -47,7 +47,8 @@ class WideContext final : public Context {
   WideContext(Context& host, const LibraryKernel& kernel) : host_(host), kernel_(kernel) {}
 
   TensorRef allocate_output(int output, ElementType, std::span<const std::int64_t> dims) override {
-    return written(host_.allocate_output(output, kernel_.outputs[static_cast<std::size_t>(output)], dims));
+    return written(
+        host_.allocate_data_sized(output, kernel_.outputs[static_cast<std::size_t>(output)], dims));
   }
 
   void run(std::span<const Value> arguments, std::span<const Result> results) {
@@ -118,21 +119,26 @@ std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given) {
         LibraryKernel made{kernel, half};
         made.inputs = replaced(kernel.inputs, inputs, half);
         made.outputs = replaced(kernel.outputs, outputs, half);
-        if (std::ranges::find(kernels, made.inputs, &LibraryKernel::inputs) == kernels.end())
-          kernels.push_back(std::move(made));
+        const bool is_given = std::ranges::any_of(kernels, [&](const LibraryKernel& other) {
+          return other.device == Device::cpu && other.inputs == made.inputs;
+        });
+        if (!is_given) kernels.push_back(std::move(made));
       }
     }
   }
   return kernels;
 }
 
-void run(const LibraryKernel& kernel, Host& host, std::span<const Value> arguments,
-         std::span<const Result> results) {
+void run(const LibraryKernel& kernel, Host& host, std::span<const std::vector<Shape>> shapes,
+         std::span<const Value> arguments, std::span<const Result> results) {
+  DataSizedOutputs outputs(kernel, shapes);
+  host.expect(&outputs);
   if (kernel.half == ElementType::undefined) {
     kernel.run(host, arguments, results);
   } else {
     WideContext(static_cast<Context&>(host), kernel).run(arguments, results);
   }
+  outputs.require_all();
 }
 
 }  // namespace opbridge::op::detail

@@ -116,6 +116,11 @@ std::vector<T> read_list(const SchemaArgument& argument, Read read) {
   return values;
 }
 
+Error several_types(const SchemaArgument& argument) {
+  return Error(ErrorCode::invalid_argument,
+               "the tensors of " + std::string(argument.name) + " have several element types");
+}
+
 }  // namespace
 
 void add_operator(Record record) {
@@ -131,7 +136,11 @@ void add_operator(Record record) {
   if (record.backward.empty()) return;
 
   LibraryOperator gradient;
-  gradient.schema = SchemaReader(lib.texts.emplace_back(backward_line(record))).read();
+  try {
+    gradient.schema = SchemaReader(lib.texts.emplace_back(backward_line(record))).read();
+  } catch (const char* why) {
+    return add_error(lib.operators.back(), "its gradient cannot be an operator: " + std::string(why));
+  }
   gradient.version = record.version;
   gradient.backward_of = static_cast<int>(lib.operators.size()) - 1;
   gradient.shape = record.backward_shape;
@@ -141,8 +150,59 @@ void add_operator(Record record) {
 
 const std::deque<LibraryOperator>& operators() { return library().operators; }
 
-Error with_name(const LibraryOperator& op, const std::exception& error) {
-  return Error(ErrorCode::invalid_argument, op.name + ": " + error.what());
+Error caught_error(const LibraryOperator& op) {
+  const auto named = [&](const std::string& what) {
+    return Error(ErrorCode::invalid_argument, op.name + ": " + what);
+  };
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return named(error.what());
+  } catch (const char* text) {
+    return named(text);
+  } catch (const std::string& text) {
+    return named(text);
+  } catch (...) {
+    return named("an exception that is no std::exception");
+  }
+}
+
+TensorRef Host::allocate_data_sized(int output, ElementType type, std::span<const std::int64_t> dims) {
+  if (expected_ != nullptr) expected_->allocate(output, dims);
+  return allocate_output(output, type, dims);
+}
+
+DataSizedOutputs::DataSizedOutputs(const LibraryKernel& kernel, std::span<const std::vector<Shape>> shapes) {
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    if (kernel.data_sized[i]) outputs_.push_back({static_cast<int>(i), &shapes[i].front()});
+  }
+}
+
+void DataSizedOutputs::allocate(int output, std::span<const std::int64_t> dims) {
+  const auto found = std::ranges::find(outputs_, output, &Expected::output);
+  const Shape made(dims.begin(), dims.end());
+  const auto allows = [](const Dim& rule, std::int64_t dim) {
+    return dim >= 0 && (rule.is_from_data() || rule.number() == dim);
+  };
+  if (found->made) {
+    throw Error(ErrorCode::invalid_argument,
+                "the kernel allocates its output " + std::to_string(output) + " twice");
+  }
+  if (!std::ranges::equal(*found->rule, dims, allows)) {
+    throw Error(ErrorCode::invalid_argument, "the kernel allocates its output " + std::to_string(output) +
+                                                 " in the shape " + to_string(made) +
+                                                 ", where its shape rule says " + to_string(*found->rule));
+  }
+  found->made = true;
+}
+
+void DataSizedOutputs::require_all() const {
+  for (const Expected& each : outputs_) {
+    if (!each.made) {
+      throw Error(ErrorCode::invalid_argument,
+                  "the kernel has not allocated its output " + std::to_string(each.output));
+    }
+  }
 }
 
 std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments) {
@@ -191,9 +251,7 @@ std::vector<ElementType> element_types(const LibraryOperator& op, std::span<cons
     } else if (const auto* list = std::get_if<std::vector<TensorRef>>(&arguments[i])) {
       for (const TensorRef& tensor : *list) {
         if (type != ElementType::undefined && tensor.type != type) {
-          throw Error(
-              ErrorCode::invalid_argument,
-              "the tensors of " + std::string(op.schema.arguments[i].name) + " have several element types");
+          throw several_types(op.schema.arguments[i]);
         }
         type = tensor.type;
       }
@@ -223,15 +281,22 @@ std::vector<Value> with_shapes(std::span<const Value> arguments) {
 
 std::vector<std::int64_t> numbers(const Shape& shape) {
   std::vector<std::int64_t> result;
-  for (const Dim& dim : shape) result.push_back(dim.number());
+  for (const Dim& dim : shape) {
+    if (dim.is_from_data()) {
+      throw Error(
+          ErrorCode::invalid_argument,
+          "only the data decide the size of an output that the kernel takes as TensorView<T>; it takes "
+          "such an output as Output<T>");
+    }
+    result.push_back(dim.number());
+  }
   return result;
 }
 
-Value default_value(const LibraryOperator& op, const SchemaArgument& argument) {
+Value default_value(const SchemaArgument& argument) {
   const std::string_view text = argument.default_text;
   if (!argument.has_default && !argument.type.optional) {
-    throw Error(ErrorCode::invalid_argument,
-                op.name + ": the argument " + std::string(argument.name) + " is missing");
+    throw Error(ErrorCode::invalid_argument, "the argument " + std::string(argument.name) + " is missing");
   }
   if (!argument.has_default || text == "None") return std::monostate{};
   const bool list = argument.type.list;
@@ -324,9 +389,12 @@ bool kind_fits(std::int32_t kind, SchemaType type) {
   return false;
 }
 
-ElementType element_type_of_argument(const opbridge_argument& a) {
-  return a.count > 0 && a.tensors != nullptr ? static_cast<ElementType>(a.tensors[0].element_type)
-                                             : ElementType::undefined;
+ElementType element_type_of(const opbridge_argument& a, const SchemaArgument& argument) {
+  if (a.count == 0 || a.tensors == nullptr) return ElementType::undefined;
+  for (std::int32_t i = 1; i < a.count; ++i) {
+    if (a.tensors[i].element_type != a.tensors[0].element_type) throw several_types(argument);
+  }
+  return static_cast<ElementType>(a.tensors[0].element_type);
 }
 
 std::vector<Value> decode(const LibraryOperator& op, std::span<const opbridge_argument> arguments,
@@ -352,7 +420,8 @@ void infer(const LibraryOperator& op, std::span<const opbridge_argument> argumen
   const std::vector<Value> values = decode(op, arguments, {host, nullptr});
   std::vector<ElementType> types;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (op.schema.arguments[i].type.is_tensor()) types.push_back(element_type_of_argument(arguments[i]));
+    const SchemaArgument& argument = op.schema.arguments[i];
+    if (argument.type.is_tensor()) types.push_back(element_type_of(arguments[i], argument));
   }
   const LibraryKernel& kernel = select_kernel(op.kernels, types);
   const std::vector<std::vector<Shape>> outputs = infer_shapes(op, values);
@@ -402,8 +471,10 @@ bool run_on_operator(std::int32_t index, char* error, std::size_t capacity, cons
     try {
       f(op);
       return true;
-    } catch (const std::exception& e) {
-      message = with_name(op, e).what();
+    } catch (const OwnNode&) {
+      throw;
+    } catch (...) {
+      message = caught_error(op).what();
     }
   }
   if (capacity > 0) {

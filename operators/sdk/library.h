@@ -48,8 +48,27 @@ const LibraryKernel& select_kernel(const std::vector<LibraryKernel>& kernels,
 // given one.
 std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given);
 
-void run(const LibraryKernel& kernel, Host& host, std::span<const Value> arguments,
-         std::span<const Result> results);
+// `shapes` are those that the rule has given. Throws where an output that the kernel allocates is not so.
+void run(const LibraryKernel& kernel, Host& host, std::span<const std::vector<Shape>> shapes,
+         std::span<const Value> arguments, std::span<const Result> results);
+
+// The outputs that the kernel of a call allocates, against their shape rule.
+class DataSizedOutputs {
+ public:
+  DataSizedOutputs(const LibraryKernel& kernel, std::span<const std::vector<Shape>> shapes);
+
+  // Both throw Error(invalid_argument).
+  void allocate(int output, std::span<const std::int64_t> dims);
+  void require_all() const;
+
+ private:
+  struct Expected {
+    int output;
+    const Shape* rule;
+    bool made = false;
+  };
+  std::vector<Expected> outputs_;
+};
 
 // The element type of each tensor argument, undefined where absent; throws where a list mixes types.
 std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments);
@@ -61,9 +80,9 @@ std::vector<Value> with_shapes(std::span<const Value> arguments);
 std::vector<std::int64_t> numbers(const Shape& shape);
 
 // The value of a default as the schema line writes it.
-Value default_value(const LibraryOperator& op, const SchemaArgument& argument);
+Value default_value(const SchemaArgument& argument);
 
-// "custom::my_add: message".
-Error with_name(const LibraryOperator& op, const std::exception& error);
+// "custom::my_add: message", of what a catch (...) has caught.
+Error caught_error(const LibraryOperator& op);
 
 }  // namespace opbridge::op::detail

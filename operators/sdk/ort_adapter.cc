@@ -49,8 +49,8 @@ OrtStatus* guarded(const OrtApi& api, const LibraryOperator& op, F&& f) noexcept
   try {
     f();
     return nullptr;
-  } catch (const std::exception& e) {
-    return api.CreateStatus(ORT_INVALID_ARGUMENT, with_name(op, e).what());
+  } catch (...) {
+    return api.CreateStatus(ORT_INVALID_ARGUMENT, caught_error(op).what());
   }
 }
 
@@ -60,7 +60,7 @@ class Attributes {
  public:
   Attributes(const OrtApi& api, const OrtKernelInfo* info) : api_(api), info_(info) {}
 
-  Value read(const LibraryOperator& op, const SchemaArgument& argument) const {
+  Value read(const SchemaArgument& argument) const {
     const std::string name(argument.name);
     if (std::optional<Value> value = read_as(name, argument.type)) return *std::move(value);
     if (present(name)) {
@@ -68,7 +68,7 @@ class Attributes {
                                                    std::string(argument.type.list ? "a list of " : "") +
                                                    kind_name(argument.type.kind));
     }
-    return default_value(op, argument);
+    return default_value(argument);
   }
 
  private:
@@ -271,7 +271,7 @@ class Node {
   Node(const OrtApi& api, const OrtKernelInfo* info, const LibraryOperator& op, const LibraryKernel& kernel)
       : api_(api), op_(op), kernel_(kernel) {
     for (const SchemaArgument& argument : op.schema) {
-      template_.push_back(argument.type.is_tensor() ? Value() : Attributes(api, info).read(op, argument));
+      template_.push_back(argument.type.is_tensor() ? Value() : Attributes(api, info).read(argument));
     }
   }
 
@@ -305,7 +305,7 @@ class Node {
         ++output;
       }
     }
-    detail::run(kernel_, host, arguments, results);
+    detail::run(kernel_, host, shapes, arguments, results);
   }
 
   void read_inputs(OrtKernelContext* context, std::vector<Value>& arguments,
@@ -421,13 +421,25 @@ CustomOp::CustomOp(const LibraryOperator& library_operator, const LibraryKernel&
   KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
 }
 
+// ONNX Runtime has no complex tensors.
+bool is_complex(const LibraryKernel& kernel) {
+  for (const auto* types : {&kernel.inputs, &kernel.outputs}) {
+    for (const ElementType type : *types) {
+      if (type == ElementType::complex64 || type == ElementType::complex128) return true;
+    }
+  }
+  return false;
+}
+
 // Of all kernels of this library. Sessions keep pointers to them, so they last as long as the process.
 const std::deque<CustomOp>& custom_ops() {
   static const auto* all = [] {
     auto* made = new std::deque<CustomOp>;
     for (const LibraryOperator& op : operators()) {
       if (op.backward_of >= 0) continue;
-      for (const LibraryKernel& kernel : op.kernels) made->emplace_back(op, kernel);
+      for (const LibraryKernel& kernel : op.kernels) {
+        if (!is_complex(kernel)) made->emplace_back(op, kernel);
+      }
     }
     return made;
   }();

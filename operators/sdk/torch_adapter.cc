@@ -202,10 +202,10 @@ class Call {
     }
     if (has_data_ && device == Device::cuda) {
       TorchCudaHost host(place_, outputs);
-      detail::run(kernel, host, values_, results);
+      detail::run(kernel, host, shapes, values_, results);
     } else if (has_data_) {
       TorchContext context(place_, outputs);
-      detail::run(kernel, context, values_, results);
+      detail::run(kernel, context, shapes, values_, results);
     }
     give(stack, outputs);
   }
@@ -301,8 +301,8 @@ void run(std::size_t index, bool has_data, StableIValue* stack) {
   const LibraryOperator& op = operators()[index];
   try {
     Call(op, stack, has_data).run(stack);
-  } catch (const std::exception& e) {
-    throw with_name(op, e);
+  } catch (...) {
+    throw caught_error(op);
   }
 }
 

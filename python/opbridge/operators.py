@@ -156,12 +156,13 @@ def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
         values = list(args)
         for argument in schema.arguments[len(args) :]:
             values.append(kwargs.get(argument.name, argument.default_value))
-        device = next(
+        devices = (
             tensor.device
             for value in values
             for tensor in (value if isinstance(value, Sequence) else [value])
             if isinstance(tensor, torch.Tensor)
         )
+        device = next(devices, torch.device("cpu"))
         made = [
             torch.empty(sizes, dtype=dtypes[number], device=device)
             for number, sizes in library.infer(index, types, values)
@@ -203,4 +204,8 @@ def _register_backward(name: str, backward_name: str) -> None:
                 result[i] = gradient
         return result[0] if given == 1 else tuple(result[:given])
 
+    def backward_of_backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError(f"{name} has a gradient, and that has none: there are no second derivatives")
+
     torch.library.register_autograd(name, backward, setup_context=setup_context)
+    torch.library.register_autograd(backward_name, backward_of_backward)

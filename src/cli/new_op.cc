@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -29,15 +30,24 @@ void write(const fs::path& path, const std::string& text) {
 }
 
 void run(const Options& options) {
-  const OperatorSchema schema = parse_schema(options.schema);
-  const std::vector<ProjectFile> files = operator_project(schema, options.schema);
+  std::string line = options.schema;
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
+  const OperatorSchema schema = parse_schema(line);
+  const std::vector<ProjectFile> files = operator_project(schema, line);
   const std::string name = schema.name.substr(schema.name.find("::") + 2);
   const fs::path directory = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
   if (fs::exists(directory)) {
     throw Error(ErrorCode::io,
                 directory.string() + " exists already; choose another folder with --directory");
   }
-  for (const ProjectFile& file : files) write(directory / file.path, file.text);
+  try {
+    for (const ProjectFile& file : files) write(directory / file.path, file.text);
+  } catch (const Error&) {
+    std::error_code ignored;
+    fs::remove_all(directory, ignored);
+    throw;
+  }
   std::printf("%s: write %s.cc, then run pytest there\n", directory.c_str(), name.c_str());
 }
 

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 
+#include "cli/operator_names.h"
 #include "opbridge/error.h"
+#include "opbridge/operator/schema.h"
 
 namespace opbridge::cli {
 namespace {
@@ -15,22 +16,6 @@ namespace {
 using Kind = SchemaType::Kind;
 
 bool is_tensor(const SchemaArgument& argument) { return argument.type.kind == Kind::tensor; }
-
-// A name that is none in C++ or Python, or that the templates use, gets a prefix.
-std::string variable(const std::string& name) {
-  static constexpr std::array kTaken = {
-      "T",         "and",      "as",      "auto",    "begin",    "bool",   "break",  "case",    "class",
-      "const",     "context",  "def",     "default", "delete",   "do",     "double", "dtype",   "else",
-      "end",       "enum",     "export",  "false",   "float",    "for",    "from",   "global",  "goto",
-      "i",         "if",       "import",  "in",      "inline",   "int",    "is",     "lambda",  "long",
-      "namespace", "new",      "not",     "nullptr", "operator", "or",     "out",    "pass",    "private",
-      "public",    "register", "return",  "self",    "short",    "signed", "sizeof", "static",  "struct",
-      "switch",    "template", "this",    "throw",   "true",     "try",    "type",   "typedef", "union",
-      "unsigned",  "using",    "virtual", "void",    "while",    "with",   "yield"};
-  const bool taken =
-      name.starts_with("grad_") || std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end();
-  return taken ? "arg_" + name : name;
-}
 
 std::string join(const std::vector<std::string>& items, std::string_view between = ", ") {
   std::string text;
@@ -79,7 +64,7 @@ std::string kernel_parameter(const SchemaArgument& argument) {
   const SchemaType& type = argument.type;
   std::string text = is_tensor(argument) ? "TensorView<const T>" : element(type.kind);
   text = wrap(type.list, "std::span<const ", std::move(text), ">");
-  return wrap(type.optional, "std::optional<", std::move(text), ">") + " " + variable(argument.name);
+  return wrap(type.optional, "std::optional<", std::move(text), ">") + " " + variable_name(argument.name);
 }
 
 std::string shape_parameter(const SchemaArgument& argument) {
@@ -94,8 +79,10 @@ std::string shape_parameter(const SchemaArgument& argument) {
   }
   const bool by_reference = is_tensor(argument) || type.kind == Kind::sym_int;
   text = wrap(type.optional, "std::optional<", std::move(text), ">");
-  return wrap(by_reference, "const ", std::move(text), "&") + " " + variable(argument.name);
+  return wrap(by_reference, "const ", std::move(text), "&") + " " + variable_name(argument.name);
 }
+
+int list_size(const SchemaType& type) { return type.fixed_size > 0 ? type.fixed_size : 2; }
 
 // A value for the test, in Python. `size` stands for the size of the first dimension.
 std::string sample(const SchemaArgument& argument, const std::string& size) {
@@ -119,42 +106,26 @@ std::string sample(const SchemaArgument& argument, const std::string& size) {
       one = "\"text\"";
   }
   if (!type.list) return one;
-  return fmt::format("[{}]", join(std::vector<std::string>(type.fixed_size > 0 ? type.fixed_size : 2, one)));
+  return fmt::format("[{}]", join(std::vector<std::string>(list_size(type), one)));
 }
 
-void check(const OperatorSchema& schema) {
+void check(const OperatorSchema& schema, const std::string& line) {
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorCode::unsupported, "an operator cannot have the schema " + schema.str() + ": " + why);
   };
   if (schema.name.starts_with("aten::")) refuse("the namespace aten is PyTorch's own");
   if (schema.name.find("::") == std::string::npos) refuse("its name needs a namespace: ns::name");
-  if (!schema.overload.empty()) refuse("operators have no overloads");
-  bool has_tensor = false, list_seen = false;
+  bool has_tensor = false;
   for (const SchemaArgument& argument : schema.arguments) {
-    const SchemaType& type = argument.type;
-    if (type.kind == Kind::scalar || type.kind == Kind::element_type || type.kind == Kind::opaque) {
-      refuse("the types of arguments are Tensor, int, SymInt, float, bool, str, their lists and optionals");
-    }
-    if (!type.alias.empty()) refuse("operators do not write to inputs");
-    if (type.optional_elements) refuse("lists have no optional elements");
-    if (type.optional && argument.default_value &&
-        !std::holds_alternative<std::monostate>(*argument.default_value)) {
-      refuse("the default of an optional is None");
-    }
+    if (argument.type.optional_elements) refuse("lists have no optional elements: " + argument.name);
     if (argument.keyword_only) refuse("write it without '*'");
-    if (!is_tensor(argument)) continue;
-    if (type.list && type.optional) refuse("a Tensor[] cannot be optional");
-    if (list_seen) refuse("a Tensor[] must be the last of the tensors");
-    list_seen = type.list;
-    has_tensor = has_tensor || !type.optional;
+    has_tensor = has_tensor || (is_tensor(argument) && !argument.type.optional);
   }
   if (!has_tensor) refuse("it needs an argument of type Tensor or Tensor[]");
-  if (schema.returns.empty()) refuse("it returns nothing");
-  for (const SchemaReturn& result : schema.returns) {
-    if (result.type.kind != Kind::tensor || result.type.optional || !result.type.alias.empty()) {
-      refuse("operators return Tensor or Tensor[]");
-    }
-    if (result.type.list && schema.returns.size() > 1) refuse("a Tensor[] must be the only return");
+  try {
+    op::detail::SchemaReader(line).read();
+  } catch (const char* why) {
+    refuse(why);
   }
 }
 
@@ -165,7 +136,7 @@ class Project {
     const auto tensor =
         std::find_if(schema.arguments.begin(), schema.arguments.end(),
                      [](const SchemaArgument& a) { return is_tensor(a) && !a.type.optional; });
-    first_ = variable(tensor->name) + (tensor->type.list ? "[0]" : "");
+    first_ = variable_name(tensor->name) + (tensor->type.list ? "[0]" : "");
     for (std::size_t i = 0; i < schema.returns.size(); ++i) {
       outs_.push_back(schema.returns.size() == 1 ? "out" : "out" + std::to_string(i));
     }
@@ -186,13 +157,15 @@ class Project {
         {"@escaped_schema@", escaped(line_)},
         {"@domain@", domain_},
         {"@name@", name_},
+        {"@package@", package_name(schema_)},
         {"@first@", first_},
         {"@shape_parameters@", parameter_list(parameters(shape_parameter))},
         {"@shape@", shape()},
         {"@kernel_parameters@", kernel_parameters()},
         {"@copy@", copy()},
         {"@backward@", differentiable_ ? backward() : ""},
-        {"@python_parameters@", join(parameters([](const SchemaArgument& a) { return variable(a.name); }))},
+        {"@python_parameters@",
+         join(parameters([](const SchemaArgument& a) { return variable_name(a.name); }))},
         {"@reference@", reference()},
         {"@arguments@", arguments()},
         {"@tensor_names@", join(tensor_names())},
@@ -257,11 +230,11 @@ class Project {
     std::string body;
     for (const SchemaArgument& argument : schema_.arguments) {
       if (!is_tensor(argument)) continue;
-      const std::string gradient = "grad_" + variable(argument.name);
+      const std::string gradient = "grad_" + variable_name(argument.name);
       items.push_back("std::optional<TensorView<T>> " + gradient);
       std::vector<std::string> terms;
       for (const std::string& out : outs_) terms.push_back("grad_" + out + "[i]");
-      const bool first = variable(argument.name) == first_;
+      const bool first = variable_name(argument.name) == first_;
       body += "          if (" + gradient + ") (*" + gradient +
               ")[i] = " + (first ? join(terms, " + ") : "0") + ";\n";
     }
@@ -298,26 +271,28 @@ class Project {
     for (const SchemaArgument& argument : schema_.arguments) {
       if (!is_tensor(argument)) continue;
       if (!argument.type.list) {
-        names.push_back(variable(argument.name));
+        names.push_back(variable_name(argument.name));
       } else {
-        for (int i = 0; i < (argument.type.fixed_size > 0 ? argument.type.fixed_size : 2); ++i) {
-          names.push_back(argument.name + std::to_string(i));
-        }
+        for (std::string& name : element_names(argument)) names.push_back(std::move(name));
       }
     }
+    return names;
+  }
+
+  std::vector<std::string> element_names(const SchemaArgument& argument) const {
+    const std::string prefix = element_prefix(schema_, argument.name);
+    std::vector<std::string> names;
+    for (int i = 0; i < list_size(argument.type); ++i)
+      names.push_back(variable_name(prefix + std::to_string(i)));
     return names;
   }
 
   std::string call() const {
     std::vector<std::string> items;
     for (const SchemaArgument& argument : schema_.arguments) {
-      std::string value = is_tensor(argument) ? variable(argument.name) : sample(argument, "rows");
+      std::string value = is_tensor(argument) ? variable_name(argument.name) : sample(argument, "rows");
       if (is_tensor(argument) && argument.type.list) {
-        std::vector<std::string> parts;
-        for (int i = 0; i < (argument.type.fixed_size > 0 ? argument.type.fixed_size : 2); ++i) {
-          parts.push_back(argument.name + std::to_string(i));
-        }
-        value = fmt::format("[{}]", join(parts));
+        value = fmt::format("[{}]", join(element_names(argument)));
       }
       items.push_back(std::move(value));
     }
@@ -387,7 +362,7 @@ import opbridge
 import pytest
 import torch
 
-import @name@  # noqa: F401 - makes the operator known
+import @package@  # noqa: F401 - makes the operator known
 
 OP = torch.ops.@domain@.@name@
 
@@ -436,13 +411,13 @@ requires = ["setuptools>=64", "opbridge"]
 build-backend = "setuptools.build_meta"
 
 [project]
-name = "@name@"
+name = "@package@"
 version = "0.1.0"
 description = "@domain@::@name@ for PyTorch and ONNX Runtime"
 dependencies = ["opbridge"]
 
 [tool.setuptools]
-packages = ["@name@"]
+packages = ["@package@"]
 
 [tool.pytest.ini_options]
 pythonpath = ["."]
@@ -462,7 +437,7 @@ class BuildOperator(build_py):
         super().run()
         stem = opbridge.build(["@name@.cc"])
         for library in stem.parent.glob(f"{stem.name}_*.so"):
-            shutil.copy(library, Path(self.build_lib, "@name@"))
+            shutil.copy(library, Path(self.build_lib, "@package@"))
 
 
 class BinaryDistribution(Distribution):
@@ -492,7 +467,7 @@ $ pip install --no-build-isolation .      # builds with the torch and the opbrid
 3. `pytest`.
 
 ```python
-import @name@, opbridge, torch
+import @package@, opbridge, torch
 
 opbridge.export(model, args, "model.onnx", verify=True)   # a model that calls torch.ops.@domain@.@name@
 session = opbridge.session("model.onnx")                  # an onnxruntime.InferenceSession that knows the operator
@@ -502,14 +477,14 @@ session = opbridge.session("model.onnx")                  # an onnxruntime.Infer
 }  // namespace
 
 std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const std::string& line) {
-  check(schema);
+  check(schema, line);
   const Project project(schema, line);
   const std::pair<std::string, std::string_view> files[] = {
       {"README.md", kReadme},
       {"pyproject.toml", kPyproject},
       {"setup.py", kSetup},
       {project.name() + ".cc", kSource},
-      {project.name() + "/__init__.py", kInit},
+      {package_name(schema) + "/__init__.py", kInit},
       {"tests/test_" + project.name() + ".py", kTest},
       {".gitignore", "/build/\n__pycache__/\n*.egg-info/\n"},
   };

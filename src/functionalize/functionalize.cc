@@ -128,17 +128,19 @@ class Functionalizer {
   void visit_by_name(ir::Node& node) {
     if (const std::vector<ir::GraphPtr> bodies = subgraphs(node); !bodies.empty()) return call(node, bodies);
     if (updates_statistics(node)) return normalize_by_batch(memory_, node);
+    const bool is_aten = node.op.starts_with("aten::");
+    const OperatorSchema* schema = !is_aten && options_.schema ? options_.schema(node.op) : nullptr;
+    if (schema != nullptr) {
+      if (!call_by_schema(memory_, node, *schema)) make_new(node);
+      return;
+    }
     if (const std::optional<Mutation> mutation = mutation_of(node)) {
       return mutation->outs.empty() ? write_in_place(memory_, node, *mutation)
                                     : write_out(memory_, node, *mutation);
     }
-    if (!node.op.starts_with("aten::")) {
-      const OperatorSchema* schema = options_.schema ? options_.schema(node.op) : nullptr;
-      if (schema != nullptr && call_by_schema(memory_, node, *schema)) return;
-      if (schema == nullptr && node.outputs.empty() && count_tensors(node) > 0) {
-        refuse(node,
-               node.op + " returns nothing, so it must write to its arguments; let it return what it writes");
-      }
+    if (!is_aten && node.outputs.empty() && count_tensors(node) > 0) {
+      refuse(node,
+             node.op + " returns nothing, so it must write to its arguments; let it return what it writes");
     }
     make_new(node);
   }

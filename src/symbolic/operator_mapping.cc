@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "opbridge/registry.h"
 #include "symbolic/operator_lowering.h"
@@ -32,11 +33,18 @@ std::optional<Attr> to_attribute(const SymbolicCall& call, const SchemaArgument&
     if (floating) return attr(name, static_cast<double>(*number));
     return attr(name, *number);
   }
-  if (const double* number = std::get_if<double>(&value)) return attr(name, *number);
+  if (const double* number = std::get_if<double>(&value)) {
+    if (std::isfinite(*number) && !std::isfinite(static_cast<float>(*number))) {
+      call.g.refuse(fmt::format("the argument {} is {}, and an attribute is a float32", name, *number));
+    }
+    return attr(name, *number);
+  }
   if (const std::string* text = std::get_if<std::string>(&value)) return attr(name, *text);
   if (const ElementType* type = std::get_if<ElementType>(&value)) return attr(name, *type);
   if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
     if (floating) return attr(name, std::vector<double>(list->begin(), list->end()));
+    // An empty list does not tell of what.
+    if (argument.type.kind == SchemaType::Kind::string) return attr(name, joined(call, name, {}));
     return attr(name, *list);
   }
   if (const auto* list = std::get_if<std::vector<double>>(&value)) return attr(name, *list);

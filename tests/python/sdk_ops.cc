@@ -1,4 +1,5 @@
 // Operators for test_operator_sdk.py: every kind of argument and return that the SDK has.
+#include <complex>
 #include <numeric>
 
 #include "opbridge/operator.h"
@@ -178,4 +179,32 @@ OPBRIDGE_OPERATOR("sdktest::affine(Tensor x, Tensor rows, Tensor? shift, float s
         }
         if (grad_shift) (*grad_shift)[i] = grad_y[i];
       }
+    });
+
+// Allocates its output in the shape given, as often as the test says, and then throws what is no exception.
+OPBRIDGE_OPERATOR("sdktest::allocates(Tensor x, int[] dims, int times=1, bool fails=False) -> Tensor")
+    .shape([](const Shape&, std::span<const std::int64_t>, std::int64_t, bool) {
+      return Shape{Dim::from_data(), 3};
+    })
+    .cpu(types<float>, []<class T>(Context&, TensorView<const T>, std::span<const std::int64_t> dims,
+                                   std::int64_t times, bool fails, Output<T> out) noexcept(false) {
+      for (std::int64_t i = 0; i < times; ++i) {
+        TensorView<T> made = out.allocate(dims);
+        std::fill(made.begin(), made.end(), T(1));
+      }
+      if (fails) throw "no exception";
+    });
+
+// No operator writes to its inputs, whatever its name.
+OPBRIDGE_OPERATOR("sdktest::negated_(Tensor x) -> Tensor")
+    .shape([](const Shape& x) { return x; })
+    .cpu(types<float>, []<class T>(Context&, TensorView<const T> x, TensorView<T> out) {
+      for (std::int64_t i = 0; i < x.size(); ++i) out[i] = -x[i];
+    });
+
+// What PyTorch alone has tensors for.
+OPBRIDGE_OPERATOR("sdktest::conjugated(Tensor x) -> Tensor")
+    .shape([](const Shape& x) { return x; })
+    .cpu(types<std::complex<float>>, []<class T>(Context&, TensorView<const T> x, TensorView<T> out) {
+      for (std::int64_t i = 0; i < x.size(); ++i) out[i] = std::conj(x[i]);
     });

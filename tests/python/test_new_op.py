@@ -43,9 +43,10 @@ def test_project_tests_itself_and_installs(tmp_path: Path) -> None:
     site = tmp_path / "site"
     pip = "-m", "pip", "install", "--quiet", "--no-build-isolation", "--no-deps", "--target", str(site), "."
     run(project, *pip)
-    use = "import torch, my_op; print(my_op.__file__, torch.ops.custom.my_op(torch.ones(2), torch.ones(2)).tolist())"
+    call = "torch.ops.custom.my_op(torch.ones(2), torch.ones(2)).tolist()"
+    use = f"import torch, custom_my_op; print(custom_my_op.__file__, {call})"
     text = run(tmp_path / "cache", "-c", use, path=(site,))
-    assert text.split(maxsplit=1) == [str(site / "my_op/__init__.py"), "[1.0, 1.0]\n"]
+    assert text.split(maxsplit=1) == [str(site / "custom_my_op/__init__.py"), "[1.0, 1.0]\n"]
 
 
 def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
@@ -53,6 +54,9 @@ def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
         "optional": "ns::optional(Tensor? a, Tensor b, int? n=None, float[]? w=None) -> (Tensor, Tensor)",
         "lists": "ns::lists(Tensor x, Tensor[] rest, int[2] size, str mode='a', bool[] flags=[]) -> Tensor[]",
         "names": "ns::names(Tensor out, Tensor self, Tensor grad_out, SymInt i, SymInt[] sizes, str[] begin) -> Tensor",
+        "words": "ns::words(Tensor out0, Tensor xor, int catch, int lambda, int std, int OP) -> (Tensor, Tensor)",
+        "parts": "ns::parts(Tensor x0, Tensor tensors, Tensor[] x) -> Tensor[]",
+        "bisect": "ns::bisect(Tensor\ttorch,\nTensor async) -> Tensor",
     }
     for name, schema in kinds.items():
         done = new_op(tmp_path, schema)
@@ -71,15 +75,29 @@ def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
         ("aten::my_op(Tensor a) -> Tensor", "PyTorch's own"),
         ("ns::my_op(int a) -> Tensor", "needs an argument of type Tensor"),
         ("ns::my_op(Tensor(a!) a) -> Tensor(a!)", "do not write to inputs"),
-        ("ns::my_op(Tensor a) -> int", "return Tensor"),
+        ("ns::my_op(Tensor a) -> int", "returns Tensor"),
         ("ns::my_op(Tensor a", "ns::my_op"),
         ("ns::../up(Tensor a) -> Tensor", "expected"),
+        ("ns::my_op(Tensor class) -> Tensor", "reserve"),
+        ("ns::import(Tensor a) -> Tensor", "reserve"),
+        ("ns::my_op(Tensor a, int a) -> Tensor", "one name"),
+        ("ns::my_op(Tensor a, int n=3, Tensor b) -> Tensor", "without a default"),
+        ('ns::my_op(Tensor a, str[] names=["x"]) -> Tensor', "no default"),
+        ("ns::my_op(Tensor a, tensor b) -> Tensor", "the types of arguments are Tensor"),
     ],
 )
 def test_schemas_that_no_operator_can_have_are_refused(tmp_path: Path, schema: str, message: str) -> None:
     done = new_op(tmp_path, schema)
     assert done.returncode != 0
     assert message in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_written_whole_is_not_there(tmp_path: Path) -> None:
+    name = "n" * 250  # a folder, but with `test_` and `.py` no file
+    done = new_op(tmp_path, f"ns::{name}(Tensor a) -> Tensor")
+    assert done.returncode != 0
+    assert "cannot write" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -264,6 +264,71 @@ def test_exceptions_in_parts_reach_the_caller(ops, library: str, threads: int) -
     np.testing.assert_array_equal(result[0], x)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dims": [2, 3], "times": 0}, "has not allocated its output 0"),
+        ({"dims": [2, 3], "times": 2}, "allocates its output 0 twice"),
+        ({"dims": [2, 4]}, r"in the shape \(2, 4\), where its shape rule says \(\?, 3\)"),
+        ({"dims": [6]}, "in the shape"),
+        ({"dims": [-2, 3]}, "in the shape"),
+        ({"dims": [2, 3], "fails": True}, "no exception"),
+    ],
+)
+def test_outputs_that_a_kernel_allocates_are_as_its_shape_rule_says(ops, library: str, arguments, message) -> None:
+    x = np.ones(3, np.float32)
+    assert ops.allocates(torch.from_numpy(x), [2, 3]).shape == (2, 3)
+    with pytest.raises(RuntimeError, match=f"sdktest::allocates: .*{message}"):
+        ops.allocates(torch.from_numpy(x), **arguments)
+    attributes = {name: int(value) if isinstance(value, bool) else value for name, value in arguments.items()}
+    with pytest.raises(Exception, match=f"sdktest::allocates: .*{message}"):
+        run_node("allocates", {"x": x}, library=library, domain="sdktest", **attributes)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_name_like_that_of_an_operator_in_place(ops, library: str, tmp_path: Path, capture: str) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x - ops.negated_(x)
+
+    opbridge.export(Model(), (torch.randn(3),), tmp_path / "model.onnx", capture=capture, verify=True)
+
+
+def test_complex_kernels_are_those_of_pytorch_alone(ops, library: str) -> None:
+    assert ops.conjugated(torch.tensor([1 + 2j])).item() == 1 - 2j
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(library)
+    add = helper.make_node("Add", ["x", "x"], ["y"])
+    value = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3]) for name in "xy"]
+    model = helper.make_model(
+        helper.make_graph([add], "g", value[:1], value[1:]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    )
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def test_empty_lists_of_strings_and_large_numbers_as_attributes(ops, library: str, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def __init__(self, f: float) -> None:
+            super().__init__()
+            self.f = f
+
+        def forward(self, x):
+            return ops.attributes(x, 1, self.f, True, "", [], [], [], [])
+
+    x = torch.tensor([9.0], dtype=torch.float64)
+    opbridge.export(Model(0.25), (x,), tmp_path / "model.onnx", verify=True)
+    with pytest.raises(opbridge.UnsupportedError, match=r"f is 1e\+300, and an attribute is a float32"):
+        opbridge.export(Model(1e300), (x,), tmp_path / "model.onnx")
+
+
+def test_there_are_no_second_derivatives(ops) -> None:
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    _, square = ops.affine(x, torch.arange(5), None, 1.5)
+    (gradient,) = torch.autograd.grad(square.sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="sdktest::affine has a gradient, and that has none"):
+        gradient.sum().backward()
+
+
 def test_gradient_with_constants_and_absent_arguments(ops) -> None:
     x, shift = (torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
     rows = torch.arange(5)
@@ -343,6 +408,11 @@ def test_an_operator_that_exists_is_refused(tmp_path: Path) -> None:
         ),
         ("t::f(Tensor a, int? n=1) -> Tensor", "TensorView<const float>", "default of an optional is None"),
         ("f(Tensor a) -> Tensor", "TensorView<const float>, TensorView<float>", "namespace::name"),
+        ("t::f(Tensor a) -> Tensor", "TensorView<float>, TensorView<float>", "Tensor is TensorView<const T>"),
+        ("t::f(Tensor a, int n) -> Tensor", "TensorView<const float>, int, TensorView<float>", "int and SymInt"),
+        ("t::f(Tensor in) -> Tensor", "TensorView<const float>, TensorView<float>", "reserve"),
+        ("t::f(Tensor a, Tensor a) -> Tensor", "TensorView<const float>, TensorView<float>", "one name"),
+        ("t::f(Tensor a, int n=1, Tensor b) -> Tensor", "TensorView<const float>", "without a default"),
     ],
 )
 def test_a_kernel_that_does_not_fit_its_schema_does_not_compile(

@@ -58,6 +58,13 @@ class BackwardBinding {
       "the gradient of a return is TensorView<const T>, arguments are those of a kernel, the gradient of a "
       "tensor argument is std::optional<TensorView<T>>, or NoGradient");
 
+  template <std::size_t... t>
+  static constexpr bool writes_any(std::index_sequence<t...>) {
+    return (is_gradient<Outgoing<t>> || ...);
+  }
+  static_assert(writes_any(std::make_index_sequence<Tensors::count>{}),
+                "a backward without any gradient to write: leave it out");
+
   // `wanted` and `results` hold the differentiable tensors only.
   template <std::size_t t>
   static auto outgoing(std::span<const bool> wanted, std::span<const Result> results) {

@@ -56,7 +56,7 @@ struct Kernel {
 
 template <class P>
 struct Parameter {
-  static_assert(!sizeof(P), "this parameter type of a lambda stands for no type of the schema");
+  static constexpr bool fits(SchemaType) { return false; }
 };
 
 template <class T>
@@ -285,6 +285,8 @@ struct MemberTraits<R (C::*)(P...) const> {
   using Result = R;
   using Parameters = ParameterList<P...>;
 };
+template <class C, class R, class... P>
+struct MemberTraits<R (C::*)(P...) const noexcept> : MemberTraits<R (C::*)(P...) const> {};
 
 template <class F, class... T>
 constexpr auto call_operator() {
@@ -393,8 +395,8 @@ class KernelBinding {
 
 inline std::vector<std::vector<Shape>> shapes_of(Shape shape) { return {{std::move(shape)}}; }
 inline std::vector<std::vector<Shape>> shapes_of(std::vector<Shape> shapes) { return {std::move(shapes)}; }
-template <class... S>
-std::vector<std::vector<Shape>> shapes_of(std::tuple<S...> shapes) {
+template <class Tuple>
+std::vector<std::vector<Shape>> shapes_of(Tuple shapes) {
   return std::apply([](auto&... s) { return std::vector<std::vector<Shape>>{{std::move(s)}...}; }, shapes);
 }
 

@@ -24,14 +24,23 @@ namespace detail {
 
 enum class Device { cpu, cuda };
 
+class DataSizedOutputs;
+
 // What a host does for the call of a kernel on any device.
 class Host {
  public:
-  // For Output<T>: makes the output and returns its memory.
+  // Makes an output and returns its memory.
   virtual TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) = 0;
+
+  // The same for Output<T>, of operators/sdk/library.cc: throws where `outputs` does not expect it.
+  TensorRef allocate_data_sized(int output, ElementType type, std::span<const std::int64_t> dims);
+  void expect(DataSizedOutputs* outputs) { expected_ = outputs; }
 
  protected:
   ~Host() = default;
+
+ private:
+  DataSizedOutputs* expected_ = nullptr;
 };
 
 // What a host does for the call of a CUDA kernel: it has made the device of the tensors the current one.
@@ -127,9 +136,10 @@ class Output {
  public:
   Output(detail::Host& host, int index) : host_(&host), index_(index) {}
 
-  // Makes the output, once; uninitialized.
+  // Makes the output, uninitialized. Every kernel does so once for each Output, in a shape that its rule
+  // allows.
   TensorView<T> allocate(std::span<const std::int64_t> dims) const {
-    const TensorRef made = host_->allocate_output(index_, element_type<T>(), dims);
+    const TensorRef made = host_->allocate_data_sized(index_, element_type<T>(), dims);
     return {static_cast<T*>(made.data), made.dims};
   }
   TensorView<T> allocate(std::initializer_list<std::int64_t> dims) const {

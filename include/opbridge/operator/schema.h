@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 
 namespace opbridge::op::detail {
@@ -67,14 +68,18 @@ class SchemaReader {
     schema.name = identifier();
     if (take(".")) throw "operators have no overloads: an ONNX node is found by its name alone";
     if (schema.name.empty() || !take("(")) throw "an operator's schema starts with namespace::name(";
+    bool by_position = true, default_seen = false;
     while (!take(")")) {
       if (schema.argument_count > 0 && !take(",")) throw "',' or ')' expected after an argument";
-      skip_space();
       if (take("*")) {
         if (!take(",")) throw "',' expected after '*'";
+        by_position = false;
       }
       if (schema.argument_count == Schema::kMaxArguments) throw "too many arguments";
-      schema.arguments[schema.argument_count++] = argument();
+      const SchemaArgument& added = schema.arguments[schema.argument_count++] = argument();
+      if (by_position && default_seen && !added.has_default)
+        throw "an argument without a default stands behind one that has a default";
+      default_seen = default_seen || added.has_default;
     }
     if (!take("->")) throw "'->' expected after the arguments";
     if (take("(")) {
@@ -95,8 +100,14 @@ class SchemaReader {
  private:
   static constexpr void check(const Schema& schema) {
     if (schema.return_count == 0) throw "an operator returns at least one tensor";
+    if (is_reserved(schema.name)) throw "the operator's name is a word that PyTorch's schemas reserve";
     bool list_seen = false;
     for (const SchemaArgument& a : schema) {
+      if (is_reserved(a.name)) throw "the name of an argument is a word that PyTorch's schemas reserve";
+      if (std::count_if(schema.begin(), schema.end(), [&](const auto& b) { return b.name == a.name; }) > 1)
+        throw "two arguments have one name";
+      if (a.type.kind == Kind::string && a.type.list && a.has_default && !a.type.optional)
+        throw "PyTorch's schemas know no default of a str[]; str[]? may be None";
       // An attribute that is absent is its default, and one that is None is absent.
       if (a.type.optional && a.has_default && a.default_text != "None")
         throw "the default of an optional is None";
@@ -197,6 +208,14 @@ class SchemaReader {
     return word;
   }
 
+  static constexpr bool is_reserved(std::string_view word) {
+    constexpr std::string_view kWords[] = {"False",  "None",     "True",   "and",   "as",   "assert", "break",
+                                           "class",  "continue", "def",    "del",   "elif", "else",   "for",
+                                           "global", "if",       "import", "in",    "is",   "not",    "or",
+                                           "pass",   "raise",    "return", "while", "with"};
+    return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+  }
+
   static constexpr bool is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   }
@@ -209,7 +228,8 @@ class SchemaReader {
   }
 
   constexpr void skip_space() {
-    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\n')) rest_.remove_prefix(1);
+    while (!rest_.empty() && (rest_.front() == ' ' || rest_.front() == '\n' || rest_.front() == '\t'))
+      rest_.remove_prefix(1);
   }
 
   std::string_view rest_;

@@ -129,7 +129,6 @@ class DynamicSizes:
                     )
         return names
 
-
     def without_fixed(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> DynamicSizes | None:
         """The same without the axes that have become constants in the captured shapes of the leaves, as Dim.AUTO lets
         them; None where there are none."""
