@@ -4,7 +4,7 @@
 //
 // Some of them compute in floating point. They are read as exact fractions, and only where that is the same:
 // Error(invalid_file) for a fraction that a double has to round and that anything but floor, ceil or trunc
-// then uses.
+// then uses, and for a product with a number of which those are not certain (`0.7*ToFloat(s0)`).
 
 #include <fmt/format.h>
 
@@ -29,6 +29,7 @@ constexpr int max_depth = 200;
 constexpr int max_divisions = 1000;  // each nests the expression a level deeper without any parenthesis
 // Products of such a fraction and any size below 2^33 are exact in a double.
 constexpr double max_fraction_part = 1 << 20;
+constexpr double max_decimal_part = 1000;
 
 // The least value of each symbol of which the text tells one.
 using LowerBounds = std::unordered_map<std::string, int64_t>;
@@ -43,6 +44,7 @@ struct Function {
 struct Operand {
   ExprPtr expr;
   bool rounded = false;  // PyTorch's value is the nearest double to the expression
+  bool decimal = false;  // a number that a double rounds so little that products with integers are as rounded
 };
 
 // A bound that the structure proves; nothing where it proves none, or none of 64 bits.
@@ -150,7 +152,12 @@ class Parser {
       } else if (accept("/")) {
         factors.push_back(dim_expr::true_div(dim_expr::integer(1), exact(unary())));
       } else if (accept("*")) {
-        factors.push_back(exact(unary()));
+        const Operand factor = unary();
+        if (factors.empty() && (first.decimal || factor.decimal)) {
+          first = decimal_product(first, factor);
+        } else {
+          factors.push_back(exact(factor));
+        }
       } else {
         return factors.empty() ? first : Operand{so_far()};
       }
@@ -174,7 +181,7 @@ class Parser {
       expect(")");
       return inner;
     }
-    if (at_digit() || peek(".")) return {number(number_text())};
+    if (at_digit() || peek(".")) return number(number_text());
     const std::string word(identifier());
     if (word.empty()) {
       fail(at_ == text_.size() ? "ends too early" : fmt::format("is not understood from \"{}\" on", rest()));
@@ -182,7 +189,7 @@ class Parser {
     return accept("(") ? call(word) : Operand{symbol(word)};
   }
 
-  ExprPtr symbol(const std::string& word) const {
+  ExprPtr symbol(const std::string& word) {
     for (const char* reserved : {"oo", "zoo", "int_oo", "nan", "inf", "true", "false", "True", "False"}) {
       if (word == reserved) fail("has no value as an integer");
     }
@@ -190,16 +197,18 @@ class Parser {
     const size_t digits = word.find_first_of("0123456789");
     const std::string stem = word.substr(0, digits);
     if (digits != std::string::npos && (stem == "zf" || stem == "zuf")) fail("depends on a float");
+    // Those that it names s0, s1, … are sizes of inputs.
+    if (digits != std::string::npos && stem == "s") lower_bounds_.try_emplace(word, 0);
     return dim_expr::symbol(word);
   }
 
   Operand call(const std::string& function) {
     if (function == "Symbol") return {symbol_call()};
     if (function == "Integer" || function == "Float") {
-      ExprPtr value = number(accept_quote() ? quoted_rest() : signed_number_text());
+      Operand value = number(accept_quote() ? quoted_rest() : signed_number_text());
       while (accept(",")) keyword_argument();
       expect(")");
-      return {value};
+      return value;
     }
     std::vector<Operand> arguments;
     if (!accept(")")) {
@@ -234,6 +243,9 @@ class Parser {
       if (name == "floor" || name == "FloorToInt") return {dim_expr::floor(argument.expr)};
       if (name == "ceiling" || name == "CeilToInt") return {dim_expr::ceil(argument.expr)};
       if (name == "TruncToInt") return {trunc(argument.expr)};
+    }
+    if (name == "Mul" && arguments.size() == 2 && (arguments[0].decimal || arguments[1].decimal)) {
+      return decimal_product(arguments[0], arguments[1]);
     }
     Operands operands;
     for (const Operand& argument : arguments) operands.push_back(exact(argument));
@@ -295,12 +307,12 @@ class Parser {
     return text + "=" + std::string(value);
   }
 
-  // An integer, or a float that is a fraction with small parts.
-  ExprPtr number(std::string_view digits) const {
+  // An integer, a float that is a fraction with small parts, or a decimal.
+  Operand number(std::string_view digits) const {
     int64_t integer = 0;
     const char* end = digits.data() + digits.size();
     const auto as_integer = std::from_chars(digits.data(), end, integer);
-    if (as_integer.ec == std::errc() && as_integer.ptr == end) return dim_expr::integer(integer);
+    if (as_integer.ec == std::errc() && as_integer.ptr == end) return {dim_expr::integer(integer)};
     double value = 0;
     const auto as_double = std::from_chars(digits.data(), end, value);
     const bool is_float = digits.find_first_of(".eE") != std::string_view::npos;
@@ -311,11 +323,30 @@ class Parser {
       const double p = value * q;
       if (std::abs(p) > max_fraction_part) break;
       if (p == std::floor(p)) {
-        return dim_expr::true_div(dim_expr::integer(static_cast<int64_t>(p)),
-                                  dim_expr::integer(static_cast<int64_t>(q)));
+        return {fraction(p, q)};
       }
     }
+    // The product of an integer and the double is rounded to that of the integer and the decimal, where that
+    // is an integer, if the double is as near as this; where it is none, it is too far from one.
+    for (double q = 10; q <= max_decimal_part; q *= 10) {
+      const double p = std::round(value * q);
+      const bool is_decimal = p > 0 && p <= max_fraction_part && p / q == value;
+      if (is_decimal && std::abs(std::fma(value, q, -p)) <= std::ldexp(p, -54))
+        return {fraction(p, q), true, true};
+    }
     fail(fmt::format("multiplies by {}, which a double has to round", digits));
+  }
+
+  static ExprPtr fraction(double p, double q) {
+    return dim_expr::true_div(dim_expr::integer(static_cast<int64_t>(p)),
+                              dim_expr::integer(static_cast<int64_t>(q)));
+  }
+
+  Operand decimal_product(const Operand& a, const Operand& b) const {
+    const Operand& factor = a.decimal ? b : a;
+    if (factor.rounded || !dim_expr::is_integral(*factor.expr))
+      fail("computes with fractions that a double has to round");
+    return {dim_expr::mul({a.expr, b.expr}), true};
   }
 
   ExprPtr exact(const Operand& operand) const {

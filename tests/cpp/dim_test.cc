@@ -1,7 +1,9 @@
 #include "opbridge/dim.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "ir/dim_expr.h"
@@ -135,6 +137,23 @@ TEST(DimParse, ReadsFloatsThatAreExact) {
             floor_div(s0 - 1, 3));
 }
 
+// PyTorch computes them in doubles.
+TEST(DimParse, ReadsProductsWithDecimals) {
+  EXPECT_EQ(Dim::parse("TruncToInt(Mul(Float('1.70000000000000', precision=53), ToFloat(Symbol('s0', "
+                       "positive=True, integer=True))))"),
+            floor_div(s0 * 17, 10));
+  for (const double factor : {0.1, 0.3, 0.33, 0.6, 0.9, 1.2, 1.25, 1.3, 1.7, 1.9, 2.4, 0.001}) {
+    const std::string product = fmt::format("{}*ToFloat(s0 + 1)", factor);
+    const Dim down = Dim::parse("TruncToInt(" + product + ")"), up = Dim::parse("CeilToInt(" + product + ")");
+    for (int64_t n = 0; n < 100'000; n = n < 3000 ? n + 1 : n * 11 / 10) {
+      const auto value = [&](const std::string&) { return n; };
+      const double expected = factor * static_cast<double>(n + 1);
+      ASSERT_EQ(down.evaluate(value), static_cast<int64_t>(expected)) << factor << " * " << n + 1;
+      ASSERT_EQ(up.evaluate(value), static_cast<int64_t>(std::ceil(expected))) << factor << " * " << n + 1;
+    }
+  }
+}
+
 TEST(DimParse, RefusesWhatItWouldGetWrong) {
   const std::string size = "ToFloat(Symbol('s0', positive=True, integer=True))";
   for (const char* text : {
@@ -172,7 +191,12 @@ TEST(DimParse, RefusesWhatItWouldGetWrong) {
        }) {
     EXPECT_THROW(Dim::parse(text), Error) << text;
   }
-  EXPECT_THROW(Dim::parse("TruncToInt(Mul(Float('1.3', precision=53), " + size + "))"), Error);
+  EXPECT_THROW(Dim::parse("TruncToInt(Mul(Float('0.7', precision=53), " + size + "))"),
+               Error);  // 70 gives 48
+  EXPECT_THROW(Dim::parse("TruncToInt(Mul(Float('1.3', precision=53), Float('0.3', precision=53)))"), Error);
+  EXPECT_THROW(Dim::parse("TruncToInt(Add(Integer(1), Mul(Float('1.3', precision=53), " + size + ")))"),
+               Error);
+  EXPECT_THROW(Dim::parse("Mul(Float('1.3', precision=53), " + size + ")"), Error);
   EXPECT_THROW(Dim::parse(std::string(100000, '(')), Error);
   EXPECT_THROW(Dim::parse(std::string(60000, '-') + "1"), Error);
   EXPECT_THROW(Dim::parse(std::string(60000, '(')), Error);

@@ -243,6 +243,30 @@ def test_a_branch_by_how_many_there_are_of_what_torch_types_wrongly():
     assert operators_of(graph)[-1] == "aten::add.Tensor"
 
 
+def saved_by_autograd(x):
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        return torch.autograd.grad(torch.exp(-x).sum(), x)[0]
+
+
+@pytest.mark.parametrize("axes", [None, {"x": {0: "n"}}])
+@pytest.mark.parametrize(
+    "function",
+    [
+        saved_by_autograd,
+        lambda x: x + (torch.round(x) - x).data,
+        lambda x: (x * 2).t().data + (x * 2)[:1].data.sum(),
+        lambda x: torch.nn.functional.linear(x, nn.Parameter(x * 2)),
+    ],
+)
+def test_memory_that_outlives_its_tensor_is_no_constant(tmp_path, function, axes):
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (torch.randn(2, 3),), path, capture="trace", dynamic_axes=axes, input_names=["x"])
+    x = torch.randn(2, 3)
+    result = opbridge.session(path).run(None, {"x": x.numpy()})[0]
+    torch.testing.assert_close(torch.from_numpy(result), function(x).detach())
+
+
 def test_indices_that_are_no_masks_keep_the_run_real():
     class Model(nn.Module):
         def forward(self, x, i):

@@ -179,3 +179,41 @@ def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path
     with warnings.catch_warnings():
         warnings.simplefilter("error", TraceWarning)
         opbridge.export(function, (torch.randn(4),), tmp_path / "model.onnx", capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("scale", [1.5, 1.7, 0.6])
+def test_sizes_times_decimals(tmp_path: pathlib.Path, scale: float, capture: str) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, scale_factor=scale, mode="bilinear")
+
+    sizes = {2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    agrees(model, [[(1, 2, 7, 8)], [(1, 2, 10, 5)], [(1, 2, 30, 2)]], (sizes,), capture, tmp_path)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any) -> None:
+    for function in (lambda x: x * int(x.shape[0] / 2), lambda x: x * sum(range(x.shape[0] // 2))):
+        with pytest.raises(opbridge.UnsupportedError, match=r"depends on a dynamic size, is made the number"):
+            opbridge.export(
+                function, (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
+            )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
+    with pytest.warns(TraceWarning, match=r"an operator needs .* as the number 2"):
+        opbridge.export(
+            lambda x: x.split(2)[-1],
+            (torch.rand(4),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=({0: Dim.DYNAMIC},),
+            capture=capture,
+        )
+
+
+def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Path) -> None:
+    x = torch.rand(2, 6)
+    with pytest.raises(opbridge.UnsupportedError):
+        opbridge.export(lambda x: x * int(x.shape[1]), (x,), tmp_path / "m.onnx", dynamic_shapes=({1: Dim.DYNAMIC},))
+    assert not vars(x)

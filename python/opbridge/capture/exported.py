@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import re
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +17,7 @@ from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.sizes import branches_told, sizes_kept_by_builtins
+from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.substitutes import as_it_is_or_substituted
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 
@@ -45,7 +48,7 @@ def _exported(
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
     oblivious = config.patch(backed_size_oblivious=size_oblivious)
-    with oblivious, economical_export(), sizes_kept_by_builtins(), branches_told(), warnings.catch_warnings():
+    with oblivious, economical_export(), sizes_watched(), _marks_taken_back(inputs.tensors), warnings.catch_warnings():
         try:
             # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
             warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)
@@ -58,6 +61,18 @@ def _exported(
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
                 f"torch.export says: {_first_lines(error)}"
             ) from error
+
+
+@contextlib.contextmanager
+def _marks_taken_back(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """torch.export marks dynamic axes in attributes of the example inputs, and leaves them there where it fails."""
+    before = [{name: copy.copy(value) for name, value in vars(tensor).items()} for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, attributes in zip(tensors, before, strict=True):
+            vars(tensor).clear()
+            vars(tensor).update(attributes)
 
 
 def _check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:

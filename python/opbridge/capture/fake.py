@@ -25,7 +25,7 @@ from opbridge import _core
 from opbridge.capture.dynamic import DynamicSizes, name_of
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
-from opbridge.capture.sizes import branches_told, data_dependent_sizes_kept, sizes_kept_by_builtins
+from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.trace import follow
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 
@@ -33,9 +33,10 @@ from opbridge.errors import InvalidArgumentError, UnsupportedError
 def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     """A model that branches on data runs a second time, the data computed beside the fake tensors."""
     try:
-        return _capture(model, inputs, sizes, with_data=False)
-    except GuardOnDataDependentSymNode:
-        return _capture(model, inputs, sizes, with_data=True)
+        try:
+            return _capture(model, inputs, sizes, with_data=False)
+        except GuardOnDataDependentSymNode:
+            return _capture(model, inputs, sizes, with_data=True)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UnsupportedError(
             f"torch cannot tell what {error.func} returns for dynamic sizes without running it"
@@ -60,7 +61,7 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         ]
         _equate(leaves, sizes)
         names = sizes.name_symbols(_shapes(leaves))
-        with _NonStrictTorchFunctionHandler(), sizes_kept_by_builtins(), data_dependent_sizes_kept(), branches_told():
+        with _NonStrictTorchFunctionHandler(), sizes_watched(of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
         sizes.name_symbols(_shapes(leaves))
         remaining = sizes.without_fixed(_shapes(leaves))

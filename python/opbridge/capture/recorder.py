@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
+from torch.multiprocessing import reductions
 
 from opbridge import _core
 from opbridge.capture.fresh import FreshTensors
@@ -22,6 +23,7 @@ from opbridge.capture.program import Result, Sizes, add_weight, describe, return
 from opbridge.capture.source import line_of_frame, users_frame
 from opbridge.errors import UnsupportedError
 
+_StorageWeakRef: Any = reductions.StorageWeakRef
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
 
 
@@ -65,6 +67,9 @@ class Recorder:
         self._builder = _core.ProgramBuilder()
         # Of the id of a tensor: itself, its value, and whether that depends on the inputs.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
+        # By their memory, the tensors that depend on the inputs, those that live no more with the others: their memory
+        # may outlive them, in x.data or where autograd has saved it.
+        self._placed: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue]]] = {}
         self._read: dict[Any, _core.ProgramValue] = {}  # numbers, by the symbols that torch has for them
         self._varies = False
         self._inside = False  # an operator
@@ -177,6 +182,11 @@ class Recorder:
 
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)
+        if varies and tensor.layout is torch.strided:
+            placed = self._placed.setdefault(_memory_of(tensor), [])
+            if placed and placed[-1][0].expired():
+                placed.clear()
+            placed.append((_StorageWeakRef(tensor.untyped_storage()), _place_of(tensor), value))
 
     def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool) -> None:
         if isinstance(made, torch.Tensor):
@@ -198,7 +208,8 @@ class Recorder:
                     'capture="export" follows vmap',
                     line_of_frame(sys._getframe(1)),
                 )
-            _, value, varies = self._hidden_alias(tensor) or (None, self._constant(tensor), False)
+            alias = self._hidden_alias(tensor)
+            value, varies = (self._constant(tensor), False) if alias is None else (alias, True)
             self._bind(tensor, value, varies)
         else:
             _, value, varies = known
@@ -222,19 +233,15 @@ class Recorder:
                             names.setdefault(id(tensor), f"{path}.{name}" if path else name)
         return self._module_names
 
-    def _hidden_alias(self, tensor: torch.Tensor) -> Any:
-        """The entry of the live tensor whose memory this one shares by ``.data`` or numpy, if any."""
-        if id(tensor) in self._names_in_module():
+    def _hidden_alias(self, tensor: torch.Tensor) -> _core.ProgramValue | None:
+        """The value of the tensor, or of what was one, whose memory this one shares by ``.data``, autograd or numpy."""
+        if id(tensor) in self._names_in_module() or tensor.layout is not torch.strided:
             return None
-        memory = _memory_of(tensor)
-        sharing = False
-        for entry in self._known.values():
-            known, varies = entry[0](), entry[2]
-            if known is not None and varies and _memory_of(known) == memory:
-                if _place_of(known) == _place_of(tensor):
-                    return entry
-                sharing = True
-        if sharing:
+        placed = [entry for entry in self._placed.get(_memory_of(tensor), ()) if not entry[0].expired()]
+        for _, place, value in reversed(placed):
+            if place == _place_of(tensor):
+                return value
+        if placed:
             raise UnsupportedError(
                 "a tensor of the model shares the memory of another in a way that no operator shows, such as "
                 "torch.from_numpy(x.numpy()); use operators of torch instead",

@@ -15,8 +15,11 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, uninteresting_files
 
 from opbridge.capture.recorder import warn_of_run
-from opbridge.capture.source import is_ours, is_users
+from opbridge.capture.source import is_ours, is_users, line_of_frame
 from opbridge.errors import UnsupportedError
+
+# The files of SymInt and SymFloat, and of SymNode.
+_SYMBOLS = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
 @contextlib.contextmanager
@@ -50,18 +53,47 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def data_dependent_sizes_kept() -> Iterator[None]:
-    """Refuses what needs a size that depends on data as a number, which would be that of the example."""
+def sizes_watched(of_data: bool = False) -> Iterator[None]:
+    """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
+    itself would take the example's."""
+    with sizes_kept_by_builtins(), numbers_refused(of_data), branches_told():
+        yield
+
+
+@contextlib.contextmanager
+def numbers_refused(of_data: bool) -> Iterator[None]:
+    """Refuses to make a Python number of what the model computes from a dynamic size, for it would be the number of the
+    example. Warns where an operator needs such a number, as ``split`` that of its pieces.
+
+    Where the size itself becomes a number, it is fixed, and its axis refused or fixed with it."""
     node: Any = SymNode
     original = node.guard_int
 
     def guard_int(self: Any, file: str, line: int) -> Any:
-        if free_unbacked_symbols(self.expr):
+        asked = self.expr
+        if of_data and free_unbacked_symbols(asked):
             raise UnsupportedError(
-                f"a size that depends on data ('{self.expr}') is needed as a Python number, as by int(), range() or "
+                f"a size that depends on data ('{asked}') is needed as a Python number, as by int(), range() or "
                 "an index of a list; compute with tensors instead"
             )
-        return original(self, file, line)
+        always = self.shape_env._maybe_evaluate_static(asked) is not None
+        result = original(self, file, line)
+        if always or not self.shape_env.replace(asked).free_symbols:
+            return result
+        frame = sys._getframe(1)
+        if frame.f_code.co_name != "int_":
+            warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
+            return result
+        while frame.f_code.co_filename in _SYMBOLS and frame.f_back is not None:
+            frame = frame.f_back
+        asking = frame.f_code.co_filename
+        if is_users(asking) and not is_ours(asking):
+            raise UnsupportedError(
+                f"'{asked}', which depends on a dynamic size, is made the number {result}, as by int(), range() or an "
+                "index of a list; //, %, math.floor() and math.ceil() keep it a size",
+                line_of_frame(frame),
+            )
+        return result
 
     node.guard_int = guard_int
     try:
