@@ -237,9 +237,10 @@ class Recorder:
         """The value of the tensor, or of what was one, whose memory this one shares by ``.data``, autograd or numpy."""
         if id(tensor) in self._names_in_module() or tensor.layout is not torch.strided:
             return None
-        placed = {p: value for ref, p, value in self._placed.get(_memory_of(tensor), ()) if not ref.expired()}
-        if value := placed.get(_place_of(tensor)):
-            return value
+        placed = [(p, value) for ref, p, value in self._placed.get(_memory_of(tensor), []) if not ref.expired()]
+        for place, value in reversed(placed):
+            if place == _place_of(tensor):
+                return value
         if placed:
             raise UnsupportedError(
                 "a tensor of the model shares the memory of another in a way that no operator shows, such as "
