@@ -233,7 +233,7 @@ class Recorder:
                             names.setdefault(id(tensor), f"{path}.{name}" if path else name)
         return self._module_names
 
-    def _hidden_alias(self, tensor: torch.Tensor) -> _core.ProgramValue | None:
+    def _hidden_alias(self, tensor: torch.Tensor) -> Any:
         """The value of the tensor, or of what was one, whose memory this one shares by ``.data``, autograd or numpy."""
         if id(tensor) in self._names_in_module() or tensor.layout is not torch.strided:
             return None
