@@ -196,14 +196,17 @@ void register_activation(SymbolicRegistry& registry) {
   on("aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar lambd) {
        return in_kernel_type(g, self, [&](Value x) {
-         const double bound = lambd.to_double();
-         return g.op("Sub", x, g.op("Clip", x, g.scalar_like(x, -bound), g.scalar_like(x, bound)));
+         const ElementType type = self.element_type(), wide = x.element_type();  // bounds are rounded
+         Value low = g.cast(g.scalar(-lambd.to_double(), type), wide),
+               high = g.cast(g.scalar(lambd, type), wide);
+         return g.op("Sub", x, g.op("Clip", x, low, high));
        });
      });
   on("aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar lambd) {
        return in_kernel_type(g, self, [&](Value x) {
-         Value small = g.op("LessOrEqual", g.op("Abs", x), g.scalar_like(x, lambd));
+         Value bound = g.cast(g.scalar(lambd, self.element_type()), x.element_type());
+         Value small = g.op("LessOrEqual", g.op("Abs", x), bound);
          return g.op("Where", small, g.scalar_like(x, 0), x);
        });
      });

@@ -23,7 +23,7 @@ Value add_scaled(GraphBuilder& g, std::string_view op, Value a, Value b, const S
     if (!is_one(alpha)) b = g.op("And", g.cast(b, type), g.scalar(alpha, type));
     return g.op("Or", g.cast(a, type), g.cast(b, type));
   }
-  if (is_one(alpha)) return elementwise(g, op, {a, b});
+  if (is_one(alpha)) return elementwise(g, op, {g.cast(a, type), g.cast(b, type)});
   b = operand(g, b, type);
   return g.cast(g.op(op, operand(g, a, type), g.op("Mul", b, g.scalar_like(b, alpha))), type);
 }
@@ -44,6 +44,12 @@ Pair operands(GraphBuilder& g, Value a, Value b) {
   return {operand(g, a, type), operand(g, b, type)};
 }
 
+// Of these PyTorch rounds Python numbers to float16 or bfloat16, as add and sub do, and mul and div do not.
+Pair rounded_operands(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  return operands(g, g.cast(a, type), g.cast(b, type));
+}
+
 Value c_remainder(GraphBuilder& g, const Pair& p) { return g.op("Mod", p.a, p.b, attr("fmod", 1)); }
 
 // Whether a remainder has another sign than the divisor.
@@ -58,7 +64,7 @@ Value signs_differ(GraphBuilder& g, Value remainder, Value divisor, std::optiona
 // Python's %: the sign of the divisor.
 Value remainder(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
-  const Pair p = operands(g, a, b);
+  const Pair p = rounded_operands(g, a, b);
   if (!is_floating_point(type)) return g.cast(g.op("Mod", p.a, p.b), type);
   Value rest = c_remainder(g, p);
   Value differ = signs_differ(g, rest, p.b, static_number(g, b));
@@ -68,7 +74,7 @@ Value remainder(GraphBuilder& g, Value a, Value b) {
 // Python's //. Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
 Value floor_divide(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
-  const Pair p = operands(g, a, b);
+  const Pair p = operands(g, g.cast(a, type), b);
   if (!is_floating_point(type)) {
     // Div truncates; what is left after taking the remainder away divides exactly.
     return g.cast(g.op("Div", g.op("Sub", p.a, g.op("Mod", p.a, p.b)), p.b), type);
@@ -92,7 +98,8 @@ Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>
   const Pair p = operands(g, a, b);
   Value quotient = g.op("Div", p.a, p.b);
   if (!is_floating_point(type)) return g.cast(quotient, type);
-  // PyTorch rounds the quotient to float16 or bfloat16 before it cuts off what follows the point.
+  if (g.is_number(b)) return g.cast(truncate(g, quotient), type);
+  // Of tensors PyTorch rounds the quotient to float16 or bfloat16 before it cuts off what follows the point.
   return g.cast(truncate(g, g.cast(g.cast(quotient, type), p.a.element_type())), type);
 }
 
@@ -109,7 +116,7 @@ Value integer_power(GraphBuilder& g, Value base, int64_t exponent) {
 Value power(GraphBuilder& g, Value base, Value exponent) {
   const ElementType type = g.result().element_type;
   const std::optional<double> known = static_number(g, exponent);
-  Value x = operand(g, base, type);
+  Value x = operand(g, g.cast(base, type), type);
   if (known && *known == 1) return g.cast(x, type);
   if (known && *known == 0.5) return g.cast(g.op("Sqrt", x), type);
   if (known && *known == -1 && is_floating_point(type)) return g.cast(g.op("Reciprocal", x), type);
@@ -118,7 +125,7 @@ Value power(GraphBuilder& g, Value base, Value exponent) {
   }
   if (is_integral(type) && !known)
     return g.cast(power_of_integers(g, x, operand(g, exponent, type), *g.result().dims), type);
-  return g.cast(g.op("Pow", x, operand(g, exponent, type)), type);
+  return g.cast(g.op("Pow", x, operand(g, g.cast(exponent, type), type)), type);
 }
 
 // self + value * (a op b)
@@ -192,7 +199,7 @@ void register_arithmetic(SymbolicRegistry& registry) {
   on_binary(on, "remainder", 10, remainder);
   on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{10}, remainder);
   on_binary(on, "fmod", 10, [](GraphBuilder& g, Value a, Value b) {
-    return g.cast(c_remainder(g, operands(g, a, b)), g.result().element_type);
+    return g.cast(c_remainder(g, rounded_operands(g, a, b)), g.result().element_type);
   });
 
   for (const char* name : {"pow", "float_power"}) {

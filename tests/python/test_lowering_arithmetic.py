@@ -100,6 +100,25 @@ def test_numbers(dtype):
     check(functions, x if dtype.is_floating_point else x[x != 0])
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_numbers_that_pytorch_rounds_to_half_types(dtype):
+    x = torch.cat([torch.randn(500) * 3, torch.arange(-10, 11) * 0.3]).to(dtype)
+    functions = {
+        "add": lambda x: x + 0.3,
+        "rsub": lambda x: 0.3 - x,
+        "remainder": lambda x: x % 0.3,
+        "remainder of a number": lambda x: torch.remainder(0.3, x),
+        "fmod": lambda x: torch.fmod(x, 0.3),
+        "pow": lambda x: x.abs() ** 0.3,
+        "power of a number": lambda x: 0.3**x,
+        "hardshrink": lambda x: torch.nn.functional.hardshrink(x, 0.3),
+        "softshrink": lambda x: torch.nn.functional.softshrink(x, 0.3),
+        "quotient, not rounded": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
+        "mul, not rounded": lambda x: x * 0.3,
+    }
+    check(functions, x, rtol=2 * torch.finfo(dtype).eps, atol=0)
+
+
 def test_bools():
     a, b = torch.tensor([True, False, True, False]), torch.tensor([True, True, False, False])
     functions = {
