@@ -24,7 +24,11 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
   auto is = [](const Scalar& number, int64_t value) {
     return number.is_static() && number.to_double() == static_cast<double>(value);
   };
-  if (is_integral(type) && start.is_integral() && end.is_integral() && step.is_integral()) {
+  // ONNX Runtime makes a Slice of Gather(Range), a wrong one where the places begin or end below 0.
+  const bool is_ascending =
+      start.is_static() && step.is_static() && start.to_double() >= 0 && step.to_double() > 0;
+  const bool all_integral = start.is_integral() && end.is_integral() && step.is_integral();
+  if (is_integral(type) && all_integral && is_ascending) {
     return g.cast(g.op("Range", g.scalar(start, kernel), g.scalar(end, kernel), g.scalar(step, kernel)),
                   type);
   }

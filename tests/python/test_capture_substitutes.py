@@ -96,6 +96,23 @@ def test_sizes_that_torch_takes_from_the_example():
     )
 
 
+def test_tensors_made_of_dynamic_sizes():
+    check(
+        {
+            "as_tensor": lambda x: torch.as_tensor(x.shape[0]) + torch.as_tensor([1, 2]) * x.sum(),
+            "of a list": lambda x: torch.as_tensor([x.shape[0], 2 * x.shape[1]], dtype=torch.float32),
+            "new_tensor": lambda x: x.new_tensor([x.shape[0], 0.5]),
+            "linspace": lambda x: x + torch.linspace(-1, 1, x.shape[1]),
+            "linspace in float64": lambda x: torch.linspace(3, -2.5, 2 * x.shape[0], dtype=torch.float64),
+            "cov": lambda x: torch.cov(x.T),
+            "corrcoef": lambda x: torch.corrcoef(x.T),
+        },
+        torch.randn(5, 3),
+        dynamic=[{0: DYNAMIC, 1: DYNAMIC}],
+        also=[(torch.randn(2, 8),), (torch.randn(7, 2),)],
+    )
+
+
 def test_gradients_of_dynamic_sizes():
     check(
         {

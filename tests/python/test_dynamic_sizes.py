@@ -217,3 +217,27 @@ def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Pat
     with pytest.raises(opbridge.UnsupportedError):
         opbridge.export(lambda x: x * int(x.shape[1]), (x,), tmp_path / "m.onnx", dynamic_shapes=({1: Dim.DYNAMIC},))
     assert not vars(x)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ("b", "dynamic_shapes is 'b'"),
+        (({0: "b"}, None), "2 entries; the inputs are x"),
+        ({"x": [{0: "b"}]}, "has 1 axes for its 2"),
+        ({"x": Dim("b")}, "it is a dict, a list or a tuple"),
+        ({"x": {"0": "b"}}, "axes are numbers"),
+        ({"x": {2: "b"}}, "axis 2 cannot be dynamic"),
+        ({"x": {0: 7}}, "is to be 7, and is 2"),
+        ({"x": {0: 3.5}}, "is to be 3.5"),
+        ({"x": {0: Dim("b", min=4, max=8)}}, "is 2 in the example inputs"),
+    ],
+)
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_dynamic_shapes_that_say_nothing_are_refused(
+    tmp_path: pathlib.Path, shapes: Any, message: str, capture: Any
+) -> None:
+    with pytest.raises(opbridge.InvalidArgumentError, match=message):
+        opbridge.export(
+            lambda x: x * 2, (torch.rand(2, 3),), tmp_path / "m.onnx", dynamic_shapes=shapes, capture=capture
+        )

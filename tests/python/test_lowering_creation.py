@@ -84,6 +84,24 @@ def test_dynamic_shapes(opset):
     )
 
 
+@pytest.mark.parametrize("opset", [13, 21])
+def test_places_that_go_down_or_begin_below_zero(opset):
+    """ONNX Runtime takes a Gather of a Range for a Slice."""
+    check(
+        {
+            "down": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)],
+            "by two": lambda x: x[torch.arange(x.shape[0] - 1, -1, -2)],
+            "from below": lambda x: x[torch.arange(-x.shape[0], 0)],
+            "up": lambda x: x[torch.arange(1, x.shape[0])],
+            "embedding": lambda x: F.embedding(torch.arange(x.shape[0] - 1, -1, -1), x),
+        },
+        torch.randn(4, 3),
+        dynamic=[{0: torch.export.Dim.DYNAMIC}],
+        also=[(torch.randn(7, 3),)],
+        opset=opset,
+    )
+
+
 def test_triangle_of_batches():
     check(TRIANGLES, torch.randn(2, 4, 3), dynamic=({0: "batch"},), also=[(torch.randn(5, 4, 3),)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 import warnings
 from collections import Counter
@@ -74,7 +75,11 @@ class DynamicSizes:
         if shapes is None or isinstance(shapes, Mapping):
             by_name = dict(shapes or {})
         else:
-            by_name = dict(zip(parameters, shapes, strict=False))
+            by_name = dict(zip(parameters, _parts(shapes, "dynamic_shapes"), strict=False))
+            if len(shapes) > len(parameters):
+                raise InvalidArgumentError(
+                    f"dynamic_shapes has {len(shapes)} entries; the inputs are {', '.join(parameters)}"
+                )
         unknown = [name for name in by_name if name not in parameters]
         if unknown:
             raise InvalidArgumentError(f"dynamic_shapes names '{unknown[0]}'; the inputs are {', '.join(parameters)}")
@@ -165,7 +170,27 @@ def _torch_dim(name: str, index: int) -> Any:
     return torch.export.Dim(re.sub(r"\W", "_", name) if name[:1].isalpha() else f"dim{index}")
 
 
-def _axis(axis: int, rank: int, name: str) -> int:
+def _parts(spec: Any, what: str) -> Sequence[Any]:
+    if isinstance(spec, str) or not isinstance(spec, Sequence):
+        raise InvalidArgumentError(
+            f"{what} is {spec!r}; it is a dict, a list or a tuple, or None where nothing is dynamic"
+        )
+    return spec
+
+
+def _check_dim(dim: Any, size: int, what: str) -> None:
+    if isinstance(dim, int):
+        if dim != size:
+            raise InvalidArgumentError(f"{what} is to be {dim}, and is {size} in the example inputs")
+    elif not (dim is None or isinstance(dim, (str, _HINTS)) or hasattr(dim, "__name__")):
+        raise InvalidArgumentError(f"{what} is to be {dim!r}; give a name, a torch.export.Dim, an int or None")
+    elif not (getattr(dim, "min", None) or 0) <= size <= (getattr(dim, "max", None) or math.inf):
+        raise InvalidArgumentError(f"{what} is {size} in the example inputs, which {dim} excludes")
+
+
+def _axis(axis: Any, rank: int, name: str) -> int:
+    if not isinstance(axis, int):
+        raise InvalidArgumentError(f"an axis of the input '{name}' is called {axis!r}; axes are numbers")
     if not -rank <= axis < rank:
         raise InvalidArgumentError(f"the input '{name}' has {rank} axes; axis {axis} cannot be dynamic")
     return axis % rank
@@ -174,8 +199,16 @@ def _axis(axis: int, rank: int, name: str) -> int:
 def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
     """What a torch.export specification says of each leaf of ``value``."""
     if isinstance(value, torch.Tensor):
-        axes = spec if isinstance(spec, Mapping) else dict(enumerate(spec or ()))
-        yield {_axis(axis, value.dim(), name): dim for axis, dim in axes.items() if _is_dynamic(dim)}
+        if spec is None:
+            spec = {}
+        elif not isinstance(spec, Mapping):
+            spec = dict(enumerate(_parts(spec, f"dynamic_shapes of '{name}'")))
+            if len(spec) != value.dim():
+                raise InvalidArgumentError(f"dynamic_shapes of '{name}' has {len(spec)} axes for its {value.dim()}")
+        axes = {_axis(axis, value.dim(), name): dim for axis, dim in spec.items()}
+        for axis, dim in axes.items():
+            _check_dim(dim, value.shape[axis], f"axis {axis} of the input '{name}'")
+        yield {axis: dim for axis, dim in axes.items() if _is_dynamic(dim)}
         return
     children, _ = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
     if len(children) == 1 and children[0] is value:
@@ -185,8 +218,10 @@ def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
         return
     if isinstance(spec, Mapping) and isinstance(value, Mapping):
         specs: list[Any] = [spec.get(key) for key in value]
+    elif spec is None:
+        specs = [None] * len(children)
     else:
-        specs = list(spec.values() if isinstance(spec, Mapping) else spec or [None] * len(children))
+        specs = list(spec.values() if isinstance(spec, Mapping) else _parts(spec, f"dynamic_shapes of '{name}'"))
     if len(specs) != len(children):
         raise InvalidArgumentError(f"dynamic_shapes of '{name}' has {len(specs)} parts for {len(children)} values")
     for child, child_spec in zip(children, specs, strict=True):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
@@ -87,6 +88,30 @@ def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Ten
     return input.index_select(dim, torch.where(places < 0, places + input.shape[dim], places))
 
 
+def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+    """Of sizes that are symbols too, as torch.tensor is in a capture."""
+    if not any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in pytree.tree_leaves(data)):
+        return torch.as_tensor(data, dtype=dtype, device=device)
+    of_symbols: Any = torch._refs.tensor
+    made: torch.Tensor = of_symbols(data, dtype=dtype, device=device)
+    return made
+
+
+def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    return _as_tensor(data, dtype=dtype or self.dtype, device=options.get("device", self.device))
+
+
+def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    """From both ends to the middle, as torch computes it."""
+    dtype = dtype or torch.get_default_dtype()
+    if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor) or not dtype.is_floating_point:
+        return torch.linspace(start, end, steps, dtype=dtype, **options)
+    places = torch.arange(steps, device=options.get("device")).to(dtype)
+    step = (end - start) / torch.sym_max(steps - 1, 1)
+    from_end = end - (steps - 1 - places) * step
+    return torch.where(places < torch.sym_max(steps // 2, 1), start + places * step, from_end)
+
+
 def _cov(
     input: torch.Tensor,
     *,
@@ -103,7 +128,7 @@ def _cov(
     if weights is not None and aweights is not None and correction != 0:
         counted = total - correction * (weights * aweights).sum() / total
     products = centered @ (centered if weights is None else centered * weights).t().conj()
-    return (products / torch.clamp(torch.as_tensor(counted), min=0)).squeeze()
+    return (products / torch.clamp(_as_tensor(counted), min=0)).squeeze()
 
 
 def _corrcoef(input: torch.Tensor) -> torch.Tensor:
@@ -236,6 +261,9 @@ _SUBSTITUTES: dict[Any, Function] = {
     F.ctc_loss: _ctc_loss,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
+    torch.as_tensor: _as_tensor,
+    torch.Tensor.new_tensor: _new_tensor,
+    torch.linspace: _linspace,
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
     torch.corrcoef: _corrcoef,
