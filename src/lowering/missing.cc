@@ -76,8 +76,13 @@ Error MissingReport::error() const {
         text += fmt::format(
             "    It has a mapping from opset {} on; export with opset_version={}, or register one for {}:\n",
             *first, *first, opset_);
-      } else {
+      } else if (op.starts_with("aten::")) {
         text += "    Register one before the export:\n";
+      } else {
+        text +=
+            "    If it was written once, load its library (opbridge.load_operators, --ops); else register "
+            "one "
+            "before the export:\n";
       }
       text += skeleton(*missing.example, opset_);
     }

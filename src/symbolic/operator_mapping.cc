@@ -86,8 +86,10 @@ struct OperatorLibrary {
   LowerFunction lower;
 };
 
-// Never closed: what it registered with PyTorch stays, and a registry may be copied.
-OperatorLibrary open_library(const std::filesystem::path& path) {
+// Never closed: what it registered with PyTorch stays, and a registry may be copied. `path` may be what the
+// libraries of a set have in common, as opbridge.load_operators takes it.
+OperatorLibrary open_library(std::filesystem::path path) {
+  if (!std::filesystem::exists(path)) path += "_ort.so";
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     throw Error(ErrorCode::invalid_file, fmt::format("cannot open a library of operators: {}", dlerror()));

@@ -106,8 +106,10 @@ std::optional<int> SymbolicRegistry::first_opset(std::string_view key) const {
   for (const std::string& name : {std::string(key), without_overload(key)}) {
     const auto entry = table_.find(name);
     if (entry == table_.end()) continue;
-    for (const auto& symbolic : entry->second)
+    for (const auto& symbolic : entry->second) {
+      if (name != key && symbolic->schema) continue;  // of another overload
       first = std::min(first.value_or(symbolic->rule.opset()), symbolic->rule.opset());
+    }
   }
   return first;
 }

@@ -79,6 +79,12 @@ def test_a_mapping_that_does_not_hold_for_a_call(tmp_path: Path) -> None:
     assert examined(masked, tmp_path, "--opset", "18").returncode == 0
 
 
+def test_the_mapping_of_another_overload_is_none(tmp_path: Path) -> None:
+    done = examined(lambda x: x.view(torch.int32), tmp_path)
+    assert "aten::view.dtype  (2 calls)" in done.stdout
+    assert "It has a mapping" not in done.stdout
+
+
 def test_an_opset_that_lacks_the_operator(tmp_path: Path) -> None:
     done = examined(nn.functional.gelu, tmp_path, "--opset", "5")
     assert done.returncode == 2

@@ -212,6 +212,14 @@ def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> N
         )
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("squeeze", [lambda x: x[:, None].squeeze(), lambda x: torch.squeeze(x[:, None])])
+def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any, squeeze: Any) -> None:
+    with pytest.warns(TraceWarning, match="squeeze.. keeps the axis"):
+        opbridge.export(squeeze, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+    assert "squeeze" not in vars(torch.Tensor)
+
+
 def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Path) -> None:
     x = torch.rand(2, 6)
     with pytest.raises(opbridge.UnsupportedError):

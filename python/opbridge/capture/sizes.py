@@ -56,7 +56,7 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 def sizes_watched(of_data: bool = False) -> Iterator[None]:
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
     itself would take the example's."""
-    with sizes_kept_by_builtins(), numbers_refused(of_data), branches_told():
+    with sizes_kept_by_builtins(), numbers_refused(of_data), branches_told(), squeezes_told():
         yield
 
 
@@ -123,3 +123,28 @@ def branches_told() -> Iterator[None]:
         yield
     finally:
         node.guard_bool = original
+
+
+@contextlib.contextmanager
+def squeezes_told() -> Iterator[None]:
+    """Warns where ``squeeze()`` without a dim meets a dynamic size: torch keeps that axis, where of size 1 too."""
+
+    def telling(squeeze: Callable[..., Any]) -> Callable[..., Any]:
+        def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+            dynamic = [size for size in input.shape if isinstance(size, torch.SymInt)] if not (args or kwargs) else []
+            if dynamic:
+                warn_of_run(
+                    f"squeeze() keeps the axis of the dynamic size '{dynamic[0]}', which may be 1 and then goes"
+                )
+            return squeeze(input, *args, **kwargs)
+
+        return call
+
+    function, method = torch.squeeze, torch.Tensor.squeeze  # the method is one of the base class
+    setattr(torch, "squeeze", telling(function))  # noqa: B010 - which mypy would take for a second definition
+    setattr(torch.Tensor, "squeeze", telling(method))  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(torch, "squeeze", function)  # noqa: B010
+        delattr(torch.Tensor, "squeeze")
