@@ -56,7 +56,7 @@ function(_opbridge_add_operators name)
   # Compiled once for both. Each library has a table of operators of its own, so nothing of it may be visible to, or
   # be merged with, that of another library in the process. Integers wrap around in kernels, as they do in PyTorch.
   add_library(${name}_objects OBJECT
-    ${arg_SOURCES} ${OPBRIDGE_SDK_DIR}/library.cc ${OPBRIDGE_SDK_DIR}/half_types.cc)
+    ${arg_SOURCES} ${OPBRIDGE_SDK_DIR}/library.cc ${OPBRIDGE_SDK_DIR}/defaults.cc ${OPBRIDGE_SDK_DIR}/half_types.cc)
   set_target_properties(${name}_objects PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_features(${name}_objects PUBLIC cxx_std_20)

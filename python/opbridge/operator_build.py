@@ -63,7 +63,7 @@ def build(
     compiler = _Compiler(kit, shlex.split(os.environ.get("CXX", "c++")), [*_FLAGS, *flags], verbose)
     defines = ["-DOPBRIDGE_WITH_CUDA"] if nvcc else []
     jobs = [(compiler, path, defines) for path in paths if path not in cuda_paths]
-    jobs += [(compiler, kit.sdk / source, []) for source in ("library.cc", "half_types.cc")]
+    jobs += [(compiler, kit.sdk / source, []) for source in ("library.cc", "defaults.cc", "half_types.cc")]
     libraries = list(flags)
     if nvcc:
         cuda_compiler = _Compiler(kit, nvcc, [*_CUDA_FLAGS, *cuda_flags], verbose)
