@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge import _core
 from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
+from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.substitutes import as_it_is_or_substituted
-from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
+from opbridge.errors import Error, UnsupportedError
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
@@ -56,10 +55,10 @@ def _exported(
         except Error:
             raise
         except Exception as error:
-            _check_that_it_runs(model, inputs)
+            check_that_it_runs(model, inputs)
             raise UnsupportedError(
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
-                f"torch.export says: {_first_lines(error)}"
+                f"torch.export says: {first_lines(error)}"
             ) from error
 
 
@@ -75,20 +74,6 @@ def _marks_taken_back(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
             vars(tensor).update(attributes)
 
 
-def _check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
-    """Where a model itself fails, that is the news, not what torch.export makes of it."""
-    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    copies = inputs.map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
-    try:
-        model(*copies.args, **copies.kwargs)
-    except Exception as error:
-        shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
-        raise InvalidArgumentError(f"the model itself fails on its inputs ({shapes}): {_first_lines(error)}") from error
-    finally:
-        for buffer, values in before:
-            buffer.copy_(values)
-
-
 def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size | None]:
     shapes: list[torch.Size | None] = []
     for node, spec in zip(exported.graph.nodes, exported.graph_signature.input_specs, strict=False):
@@ -96,14 +81,3 @@ def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size
             value: Any = node.meta.get("val")
             shapes.append(value.shape if isinstance(value, torch.Tensor) else None)
     return shapes
-
-
-def _first_lines(error: Exception) -> str:
-    """What torch.export says, without its advice on its own logs."""
-    text = re.split(r"^(?:For more |The error above )", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
-    if isinstance(error, GuardOnDataDependentSymNode):
-        text += (
-            "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write "
-            "the branch as torch.cond(…)."
-        )
-    return "\n".join(text.splitlines()[:12]) or type(error).__name__

@@ -23,11 +23,12 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from opbridge import _core
 from opbridge.capture.dynamic import DynamicSizes, name_of
+from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.trace import follow
-from opbridge.errors import InvalidArgumentError, UnsupportedError
+from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 
 
 def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
@@ -41,6 +42,11 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) ->
         raise UnsupportedError(
             f"torch cannot tell what {error.func} returns for dynamic sizes without running it"
         ) from error
+    except Error:
+        raise
+    except Exception as error:
+        check_that_it_runs(model, inputs)
+        raise UnsupportedError(f"the model does not run on sizes that are symbols: {first_lines(error)}") from error
 
 
 def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_data: bool) -> _core.Graph:

@@ -1,0 +1,36 @@
+"""What is said where torch cannot follow a model, and where the model itself fails."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from opbridge.capture.inputs import Inputs
+from opbridge.errors import InvalidArgumentError
+
+
+def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
+    """Where a model itself fails, that is the news, not what torch.export makes of it."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    copies = inputs.map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
+    try:
+        model(*copies.args, **copies.kwargs)
+    except Exception as error:
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
+        raise InvalidArgumentError(f"the model itself fails on its inputs ({shapes}): {first_lines(error)}") from error
+    finally:
+        for buffer, values in before:
+            buffer.copy_(values)
+
+
+def first_lines(error: Exception) -> str:
+    """What torch says, without its advice on its own logs."""
+    text = re.split(r"^(?:For more |The error above )", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
+    if isinstance(error, GuardOnDataDependentSymNode):
+        text += (
+            "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write "
+            "the branch as torch.cond(…)."
+        )
+    return "\n".join(text.splitlines()[:12]) or type(error).__name__
