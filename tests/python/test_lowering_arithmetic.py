@@ -112,7 +112,6 @@ def test_numbers_that_pytorch_rounds_to_half_types(dtype):
         "pow": lambda x: x.abs() ** 0.3,
         "power of a number": lambda x: 0.3**x,
         "hardshrink": lambda x: torch.nn.functional.hardshrink(x, 0.3),
-        "softshrink": lambda x: torch.nn.functional.softshrink(x, 0.3),
         "quotient, not rounded": lambda x: torch.div(x, 0.3, rounding_mode="trunc"),
         "mul, not rounded": lambda x: x * 0.3,
     }
