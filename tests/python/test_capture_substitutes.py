@@ -103,6 +103,7 @@ def test_tensors_made_of_dynamic_sizes():
             "of a list": lambda x: torch.as_tensor([x.shape[0], 2 * x.shape[1]], dtype=torch.float32),
             "new_tensor": lambda x: x.new_tensor([x.shape[0], 0.5]),
             "linspace": lambda x: x + torch.linspace(-1, 1, x.shape[1]),
+            "linspace of half as many": lambda x: torch.linspace(-1, 1, x.shape[1] // 2) + x.sum(),
             "linspace in float64": lambda x: torch.linspace(3, -2.5, 2 * x.shape[0], dtype=torch.float64),
             "cov": lambda x: torch.cov(x.T),
             "corrcoef": lambda x: torch.corrcoef(x.T),

@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, uninter
 
 from opbridge.capture.recorder import warn_of_run
 from opbridge.capture.source import is_ours, is_users, line_of_frame
+from opbridge.capture.substitutes import linspace
 from opbridge.errors import UnsupportedError
 
 # The files of SymInt and SymFloat, and of SymNode.
@@ -56,7 +57,7 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 def sizes_watched(of_data: bool = False) -> Iterator[None]:
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
     itself would take the example's."""
-    with sizes_kept_by_builtins(), numbers_refused(of_data), branches_told(), squeezes_told():
+    with sizes_kept_by_builtins(), linspaces_kept(), numbers_refused(of_data), branches_told(), squeezes_told():
         yield
 
 
@@ -140,11 +141,32 @@ def squeezes_told() -> Iterator[None]:
 
         return call
 
-    function, method = torch.squeeze, torch.Tensor.squeeze  # the method is one of the base class
-    setattr(torch, "squeeze", telling(function))  # noqa: B010 - which mypy would take for a second definition
-    setattr(torch.Tensor, "squeeze", telling(method))  # noqa: B010
+    method = torch.Tensor.squeeze
+    with _replaced(torch, "squeeze", telling(torch.squeeze)), _replaced(torch.Tensor, "squeeze", telling(method)):
+        yield
+
+
+@contextlib.contextmanager
+def linspaces_kept() -> Iterator[None]:
+    """``linspace`` of a dynamic number of steps, which torch takes from the example without a word."""
+    original = torch.linspace
+
+    def call(start: Any, end: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:
+        make = linspace if isinstance(steps, torch.SymInt) else original
+        return make(start, end, steps, *args, **kwargs)
+
+    with _replaced(torch, "linspace", call):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    own = vars(owner).get(name)  # None: it is of a base class
+    setattr(owner, name, value)
     try:
         yield
     finally:
-        setattr(torch, "squeeze", function)  # noqa: B010
-        delattr(torch.Tensor, "squeeze")
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)

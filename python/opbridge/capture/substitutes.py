@@ -101,8 +101,8 @@ def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = No
     return _as_tensor(data, dtype=dtype or self.dtype, device=options.get("device", self.device))
 
 
-def _linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
-    """From both ends to the middle, as torch computes it."""
+def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    """Of a number of steps that is a symbol. From both ends to the middle, as torch computes it."""
     dtype = dtype or torch.get_default_dtype()
     if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor) or not dtype.is_floating_point:
         return torch.linspace(start, end, steps, dtype=dtype, **options)
@@ -263,7 +263,6 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.Tensor.narrow: _narrow,
     torch.as_tensor: _as_tensor,
     torch.Tensor.new_tensor: _new_tensor,
-    torch.linspace: _linspace,
     torch.cov: _cov,
     torch.Tensor.cov: _cov,
     torch.corrcoef: _corrcoef,
