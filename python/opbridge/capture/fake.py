@@ -36,7 +36,9 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) ->
     try:
         try:
             return _capture(model, inputs, sizes, with_data=False)
-        except GuardOnDataDependentSymNode:
+        except (GuardOnDataDependentSymNode, RuntimeError) as error:
+            if GuardOnDataDependentSymNode.__name__ not in f"{type(error).__name__} {error}":  # TorchScript wraps it
+                raise
             return _capture(model, inputs, sizes, with_data=True)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UnsupportedError(
