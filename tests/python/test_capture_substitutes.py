@@ -104,6 +104,8 @@ def test_tensors_made_of_dynamic_sizes():
             "new_tensor": lambda x: x.new_tensor([x.shape[0], 0.5]),
             "linspace": lambda x: x + torch.linspace(-1, 1, x.shape[1]),
             "linspace of half as many": lambda x: torch.linspace(-1, 1, x.shape[1] // 2) + x.sum(),
+            "linspace of integers": lambda x: torch.linspace(-3, 10, x.shape[0], dtype=torch.int64),
+            "linspace between tensors": lambda x: torch.linspace(x.min(), x.max(), x.shape[1]),
             "linspace in float64": lambda x: torch.linspace(3, -2.5, 2 * x.shape[0], dtype=torch.float64),
             "cov": lambda x: torch.cov(x.T),
             "corrcoef": lambda x: torch.corrcoef(x.T),

@@ -104,12 +104,10 @@ def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = No
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
     """Of a number of steps that is a symbol. From both ends to the middle, as torch computes it."""
     dtype = dtype or torch.get_default_dtype()
-    if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor) or not dtype.is_floating_point:
-        return torch.linspace(start, end, steps, dtype=dtype, **options)
-    places = torch.arange(steps, device=options.get("device")).to(dtype)
+    places = torch.arange(steps, device=options.get("device")).to(dtype if dtype.is_floating_point else torch.float64)
     step = (end - start) / torch.sym_max(steps - 1, 1)
     from_end = end - (steps - 1 - places) * step
-    return torch.where(places < torch.sym_max(steps // 2, 1), start + places * step, from_end)
+    return torch.where(places < torch.sym_max(steps // 2, 1), start + places * step, from_end).to(dtype)
 
 
 def _cov(
