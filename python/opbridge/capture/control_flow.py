@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.replaced import replaced
+
 Function = Callable[..., Any]
 
 
@@ -22,11 +24,8 @@ def control_flow_followed() -> Iterator[None]:
         follow = _FOLLOWED.get(operator._name, eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
-    whole.__call__ = in_eager
-    try:
+    with replaced(whole, __call__=in_eager):
         yield
-    finally:
-        whole.__call__ = dispatch
 
 
 def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[Any]) -> Any:

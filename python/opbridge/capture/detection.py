@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.replaced import replaced
+
 
 def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
     """Suppression among the boxes of each class: they are shifted so that classes do not overlap.
@@ -70,15 +72,10 @@ _PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
 @contextlib.contextmanager
 def one_way_for_all_boxes() -> Iterator[None]:
     """torchvision's functions of these names are the functions above."""
-    originals = []
-    for function, places in _PLACES.items():
-        name = function.__name__
-        for module in map(sys.modules.get, places):
-            if hasattr(module, name):
-                originals.append((module, name, getattr(module, name)))
-                setattr(module, name, function)
-    try:
+    with contextlib.ExitStack() as until_the_end:
+        for function, places in _PLACES.items():
+            name = function.__name__
+            for module in map(sys.modules.get, places):
+                if hasattr(module, name):
+                    until_the_end.enter_context(replaced(module, **{name: function}))
         yield
-    finally:
-        for module, name, original in originals:
-            setattr(module, name, original)

@@ -9,11 +9,12 @@ import sys
 import traceback
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
 
 import torch.export._trace
 import torch.fx.proxy
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+from opbridge.capture.replaced import replaced
 
 
 class _ForwardFrames:
@@ -41,21 +42,18 @@ def economical_export() -> Iterator[None]:
     """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
     among the many objects that stay, and neither a graph nor stacks printed where the export fails."""
     collecting = gc.isenabled()
-    proxy: Any = torch.fx.proxy
-    tracing: Any = torch.export._trace
-    captured_traceback = proxy.CapturedTraceback
     of_fakes = logging.getLogger("torch._subclasses.fake_tensor")
     level = of_fakes.level
     gc.disable()
-    proxy.CapturedTraceback = _ForwardFrames
-    tracing.print = lambda *_, **__: None
     of_fakes.setLevel(logging.CRITICAL)
     try:
-        with _use_lazy_graph_module(True):
+        with (
+            replaced(torch.fx.proxy, CapturedTraceback=_ForwardFrames),
+            replaced(torch.export._trace, print=lambda *_, **__: None),
+            _use_lazy_graph_module(True),
+        ):
             yield
     finally:
         of_fakes.setLevel(level)
-        del tracing.print
-        proxy.CapturedTraceback = captured_traceback
         if collecting:
             gc.enable()

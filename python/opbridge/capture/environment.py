@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from opbridge.capture.inputs import torchscript_in
+from opbridge.capture.replaced import replaced
 from opbridge.errors import UnsupportedError
 
 
@@ -46,15 +46,11 @@ def capturing(model: torch.nn.Module) -> Iterator[None]:
         )
     from torch.onnx._internal.exporter import _flags
 
-    exporting = _flags._is_onnx_exporting
-    compiler: Any = torch.compiler
-    compiler_flags = compiler._is_compiling_flag, compiler._is_exporting_flag
-    try:
-        _flags._is_onnx_exporting = True
-        # TorchScript calls the Python code that it was made from where it is exported, in vain.
-        compiler._is_compiling_flag = compiler._is_exporting_flag = torchscript_in(model) is None
-        with inference(model):
-            yield
-    finally:
-        compiler._is_compiling_flag, compiler._is_exporting_flag = compiler_flags
-        _flags._is_onnx_exporting = exporting
+    # TorchScript calls the Python code that it was made from where it is exported, in vain.
+    exporting = torchscript_in(model) is None
+    with (
+        replaced(_flags, _is_onnx_exporting=True),
+        replaced(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
+        inference(model),
+    ):
+        yield

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from opbridge.capture.replaced import replaced
 from opbridge.errors import UnsupportedError
 
 
@@ -26,17 +27,14 @@ def flexible_attention_in_operators() -> Iterator[None]:
     if module is None:
         yield
         return
-    names = "flex_attention_hop", "_create_empty_block_mask", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
-    originals = [getattr(module, name) for name in names]
-    no_mask = originals[1](torch.empty(0), torch.empty(0))  # made by vmap, which a capture need not see
-    ours = _attention, lambda query, key: no_mask, True
-    for name, value in zip(names, ours, strict=True):
-        setattr(module, name, value)
-    try:
+    no_mask = module._create_empty_block_mask(torch.empty(0), torch.empty(0))  # by vmap, which a capture need not see
+    with replaced(
+        module,
+        flex_attention_hop=_attention,
+        _create_empty_block_mask=lambda query, key: no_mask,
+        _FLEX_ATTENTION_DISABLE_COMPILE_DEBUG=True,
+    ):
         yield
-    finally:
-        for name, value in zip(names, originals, strict=True):
-            setattr(module, name, value)
 
 
 def _attention(

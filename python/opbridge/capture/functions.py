@@ -18,6 +18,7 @@ import torch
 
 from opbridge.capture.operators import Operator
 from opbridge.capture.probe import probe_outputs
+from opbridge.capture.replaced import replaced
 from opbridge.errors import UnsupportedError
 
 
@@ -111,24 +112,18 @@ def functions_kept_whole() -> Iterator[list[FunctionCall]]:
     """Yields the list of the calls, which fills up while a model runs."""
     _operator()
     patched = [cls for cls in _subclasses(torch.autograd.Function) if hasattr(cls, "symbolic")]
-    own = {cls: dict(vars(cls)) for cls in patched}
     global _calls
     calls = _calls = []
+    _originals.update({cls: cls.forward for cls in patched})
     try:
-        for cls in patched:
-            _originals[cls] = cls.forward
-        for cls in patched:
-            cls.forward = staticmethod(_replacement(cls))
-            if _has_setup_context(cls):
-                cls.setup_context = staticmethod(lambda ctx, inputs, output: None)
-        yield calls
+        with contextlib.ExitStack() as until_the_end:
+            for cls in patched:
+                until_the_end.enter_context(replaced(cls, forward=staticmethod(_replacement(cls))))
+                if _has_setup_context(cls):
+                    nothing = staticmethod(lambda ctx, inputs, output: None)
+                    until_the_end.enter_context(replaced(cls, setup_context=nothing))
+            yield calls
     finally:
-        for cls in patched:
-            for name in ("forward", "setup_context"):
-                if name in own[cls]:
-                    setattr(cls, name, own[cls][name])
-                elif name in vars(cls):
-                    delattr(cls, name)
         _originals.clear()
         _calls = []
 

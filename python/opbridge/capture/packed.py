@@ -16,24 +16,22 @@ from torch import nn
 from torch.nn.utils import rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from opbridge.capture.replaced import replaced
+
 
 @contextlib.contextmanager
 def packed_sequences() -> Iterator[None]:
     """``pack_padded_sequence``, ``pad_packed_sequence`` and recurrent modules go by operators on tensors."""
     packing = _Packing()
-    replaced: list[tuple[Any, str, Any]] = [
-        (rnn, "_VF", types.SimpleNamespace(_pack_padded_sequence=packing.pack, _pad_packed_sequence=packing.pad)),
-        (nn.RNNBase, "check_forward_args", _unpacked_alone(nn.RNNBase.check_forward_args)),
-        *((module, "forward", packing.with_state(module.forward)) for module in (nn.LSTM, nn.GRU, nn.RNN)),
-    ]
-    originals = [getattr(place, name) for place, name, _ in replaced]
-    for place, name, ours in replaced:
-        setattr(place, name, ours)
-    try:
+    functions = types.SimpleNamespace(_pack_padded_sequence=packing.pack, _pad_packed_sequence=packing.pad)
+    with (
+        replaced(rnn, _VF=functions),
+        replaced(nn.RNNBase, check_forward_args=_unpacked_alone(nn.RNNBase.check_forward_args)),
+        replaced(nn.LSTM, forward=packing.with_state(nn.LSTM.forward)),
+        replaced(nn.GRU, forward=packing.with_state(nn.GRU.forward)),
+        replaced(nn.RNN, forward=packing.with_state(nn.RNN.forward)),
+    ):
         yield
-    finally:
-        for (place, name, _), original in zip(replaced, originals, strict=True):
-            setattr(place, name, original)
 
 
 class _Packing:

@@ -15,7 +15,8 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, uninteresting_files
 
 from opbridge.capture.recorder import warn_of_run
-from opbridge.capture.source import is_ours, is_users, line_of_frame
+from opbridge.capture.replaced import replaced
+from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.substitutes import linspace
 from opbridge.errors import UnsupportedError
 
@@ -27,30 +28,23 @@ _SYMBOLS = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 def sizes_kept_by_builtins() -> Iterator[None]:
     """``len`` of a fake tensor is its size, which may be a symbol, and ``min`` and ``max`` of sizes are symbols too:
     Python's own make a number of it, and choose by the example."""
-    names = ("len", "min", "max")
-    original = {name: getattr(builtins, name) for name in names}
+    length = builtins.len
 
-    def length(value: Any) -> Any:
-        return value.shape[0] if type(value) is FakeTensor and value.dim() else original["len"](value)
+    def len_(value: Any) -> Any:
+        return value.shape[0] if type(value) is FakeTensor and value.dim() else length(value)
 
-    def extremum(name: str, of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def extremum(original: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            values = args[0] if original["len"](args) == 1 and isinstance(args[0], (list, tuple)) else args
+            values = args[0] if length(args) == 1 and isinstance(args[0], (list, tuple)) else args
             kinds = {type(value) for value in values}
             if torch.SymInt in kinds and kinds <= {torch.SymInt, int} and not kwargs:
                 return functools.reduce(of_two, values)
-            return original[name](*args, **kwargs)
+            return original(*args, **kwargs)
 
         return call
 
-    kept = {"len": length, "min": extremum("min", torch.sym_min), "max": extremum("max", torch.sym_max)}
-    for name in names:
-        setattr(builtins, name, kept[name])
-    try:
+    with replaced(builtins, len=len_, min=extremum(min, torch.sym_min), max=extremum(max, torch.sym_max)):
         yield
-    finally:
-        for name in names:
-            setattr(builtins, name, original[name])
 
 
 @contextlib.contextmanager
@@ -67,8 +61,7 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
     example. Warns where an operator needs such a number, as ``split`` that of its pieces.
 
     Where the size itself becomes a number, it is fixed, and its axis refused or fixed with it."""
-    node: Any = SymNode
-    original = node.guard_int
+    original: Any = SymNode.guard_int
 
     def guard_int(self: Any, file: str, line: int) -> Any:
         asked = self.expr
@@ -87,8 +80,7 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
             return result
         while frame.f_code.co_filename in _SYMBOLS and frame.f_back is not None:
             frame = frame.f_back
-        asking = frame.f_code.co_filename
-        if is_users(asking) and not is_ours(asking):
+        if is_users(frame.f_code.co_filename):
             raise UnsupportedError(
                 f"'{asked}', which depends on a dynamic size, is made the number {result}, as by int(), range() or an "
                 "index of a list; //, %, math.floor() and math.ceil() keep it a size",
@@ -96,34 +88,27 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
             )
         return result
 
-    node.guard_int = guard_int
-    try:
+    with replaced(SymNode, guard_int=guard_int):
         yield
-    finally:
-        node.guard_int = original
 
 
 @contextlib.contextmanager
 def branches_told() -> Iterator[None]:
     """Warns where the model goes one way or another by a size that is a symbol: in the captured program it always goes
     the way of the example."""
-    node: Any = SymNode
-    original = node.guard_bool
+    original: Any = SymNode.guard_bool
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
         always, asked = self.shape_env._maybe_evaluate_static(self.expr) is not None, str(self.expr)
         result = original(self, file, line)
-        asking = sys._getframe(3).f_code.co_filename  # beyond SymNode.bool_ and SymBool.__bool__
-        if not always and is_users(asking) and not is_ours(asking):
+        asking = sys._getframe(3)  # beyond SymNode.bool_ and SymBool.__bool__
+        if not always and is_users(asking.f_code.co_filename):
             warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
 
-    node.guard_bool = guard_bool
     uninteresting_files().add(__file__)  # torch is not to name it as the place of the branch
-    try:
+    with replaced(SymNode, guard_bool=guard_bool):
         yield
-    finally:
-        node.guard_bool = original
 
 
 @contextlib.contextmanager
@@ -141,8 +126,8 @@ def squeezes_told() -> Iterator[None]:
 
         return call
 
-    method = torch.Tensor.squeeze
-    with _replaced(torch, "squeeze", telling(torch.squeeze)), _replaced(torch.Tensor, "squeeze", telling(method)):
+    function, method = telling(torch.squeeze), telling(torch.Tensor.squeeze)
+    with replaced(torch, squeeze=function), replaced(torch.Tensor, squeeze=method):
         yield
 
 
@@ -155,18 +140,5 @@ def linspaces_kept() -> Iterator[None]:
         make = linspace if isinstance(steps, torch.SymInt) else original
         return make(start, end, steps, *args, **kwargs)
 
-    with _replaced(torch, "linspace", call):
+    with replaced(torch, linspace=call):
         yield
-
-
-@contextlib.contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    own = vars(owner).get(name)  # None: it is of a base class
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if own is None:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, own)

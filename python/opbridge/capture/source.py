@@ -18,12 +18,8 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
 
 def is_users(filename: str) -> bool:
-    """Whether a frame of this file is outside of torch."""
-    return not filename.startswith(_TORCH)
-
-
-def is_ours(filename: str) -> bool:
-    return filename.startswith(_OPBRIDGE)
+    """Whether a frame of this file is outside of torch and of opbridge."""
+    return not filename.startswith((_TORCH, _OPBRIDGE))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -35,13 +31,13 @@ def line_text(filename: str, line: int, function: str) -> str:
 
 
 def users_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost frame of a running program outside of torch, or else the innermost ``forward``."""
+    """The innermost frame of a running program that ``is_users``, or else torch's innermost ``forward``."""
     fallback = None
     while frame is not None:
         code = frame.f_code
         if is_users(code.co_filename):
-            if not is_ours(code.co_filename):
-                return frame
+            return frame
+        if code.co_filename.startswith(_OPBRIDGE):
             if code.co_name == _RUN:
                 break
         elif fallback is None and code.co_name == "forward":
@@ -62,7 +58,7 @@ def line_of_stack_trace(trace: str) -> str:
     if not frames:
         return ""
     for filename, line, function in reversed(frames):
-        if is_users(filename):
+        if not filename.startswith(_TORCH):
             return line_text(filename, int(line), function)
     filename, line, function = frames[-1]
     return line_text(filename, int(line), function)

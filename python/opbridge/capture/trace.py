@@ -27,6 +27,7 @@ from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.recorder import Recorder, SizesDependOnData
+from opbridge.capture.replaced import replaced
 from opbridge.capture.substitutes import as_it_is_or_substituted
 
 
@@ -109,18 +110,8 @@ def _reads_seen_by(read: Callable[[torch.Tensor], None]) -> Iterator[None]:
 
         return call
 
-    names = ("numpy", "tolist")
-    own = {name: vars(torch.Tensor).get(name) for name in names}  # None: it is a method of the base class
-    for name in names:
-        setattr(torch.Tensor, name, reading(getattr(torch.Tensor, name)))
-    try:
+    with replaced(torch.Tensor, numpy=reading(torch.Tensor.numpy), tolist=reading(torch.Tensor.tolist)):
         yield
-    finally:
-        for name, method in own.items():
-            if method is None:
-                delattr(torch.Tensor, name)
-            else:
-                setattr(torch.Tensor, name, method)
 
 
 def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
@@ -138,14 +129,10 @@ def _compiled_code_as_written() -> Iterator[None]:
     def as_written(model: Any = None, **_: Any) -> Any:
         return as_written if model is None else model
 
-    original = torch.compile
     dynamo_is_there = "torch._dynamo" in sys.modules
-    setattr(torch, "compile", as_written)  # noqa: B010 - which mypy would take for a second definition
-    try:
-        with torch.compiler.set_stance("force_eager") if dynamo_is_there else contextlib.nullcontext():
-            yield
-    finally:
-        setattr(torch, "compile", original)  # noqa: B010
+    eager = torch.compiler.set_stance("force_eager") if dynamo_is_there else contextlib.nullcontext()
+    with replaced(torch, compile=as_written), eager:
+        yield
 
 
 @contextlib.contextmanager
