@@ -126,7 +126,6 @@ DataSizedOutputs::DataSizedOutputs(const LibraryKernel& kernel, std::span<const 
 
 void DataSizedOutputs::allocate(int output, std::span<const std::int64_t> dims) {
   const auto found = std::ranges::find(outputs_, output, &Expected::output);
-  const Shape made(dims.begin(), dims.end());
   const auto allows = [](const Dim& rule, std::int64_t dim) {
     return dim >= 0 && (rule.is_from_data() || rule.number() == dim);
   };
@@ -136,7 +135,8 @@ void DataSizedOutputs::allocate(int output, std::span<const std::int64_t> dims) 
   }
   if (!std::ranges::equal(*found->rule, dims, allows)) {
     throw Error(ErrorCode::invalid_argument, "the kernel allocates its output " + std::to_string(output) +
-                                                 " in the shape " + to_string(made) +
+                                                 " in the shape " +
+                                                 to_string(Shape(dims.begin(), dims.end())) +
                                                  ", where its shape rule says " + to_string(*found->rule));
   }
   found->made = true;

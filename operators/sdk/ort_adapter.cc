@@ -422,13 +422,9 @@ CustomOp::CustomOp(const LibraryOperator& library_operator, const LibraryKernel&
 }
 
 // ONNX Runtime has no complex tensors.
-bool is_complex(const LibraryKernel& kernel) {
-  for (const auto* types : {&kernel.inputs, &kernel.outputs}) {
-    for (const ElementType type : *types) {
-      if (type == ElementType::complex64 || type == ElementType::complex128) return true;
-    }
-  }
-  return false;
+bool takes_complex(const LibraryKernel& kernel) {
+  const auto is_one = [](ElementType type) { return is_complex(type); };
+  return std::ranges::any_of(kernel.inputs, is_one) || std::ranges::any_of(kernel.outputs, is_one);
 }
 
 // Of all kernels of this library. Sessions keep pointers to them, so they last as long as the process.
@@ -438,7 +434,7 @@ const std::deque<CustomOp>& custom_ops() {
     for (const LibraryOperator& op : operators()) {
       if (op.backward_of >= 0) continue;
       for (const LibraryKernel& kernel : op.kernels) {
-        if (!is_complex(kernel)) made->emplace_back(op, kernel);
+        if (!takes_complex(kernel)) made->emplace_back(op, kernel);
       }
     }
     return made;
