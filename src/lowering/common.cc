@@ -123,12 +123,23 @@ Dim element_count(Value value) {
   return count;
 }
 
+Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
+                std::span<const int64_t> destination) {
+  if (self.rank() == 0) return self;
+  const std::vector<int64_t> from = wrap_axes(source, self.rank()), to = wrap_axes(destination, self.rank());
+  std::vector<int64_t> order;
+  for (int64_t axis = 0; axis < self.rank(); ++axis) {
+    if (std::ranges::find(from, axis) == from.end()) order.push_back(axis);
+  }
+  std::vector<size_t> by_place(to.size());
+  std::iota(by_place.begin(), by_place.end(), 0);
+  std::ranges::sort(by_place, {}, [&](size_t i) { return to[i]; });
+  for (size_t i : by_place) order.insert(order.begin() + to[i], from.at(i));
+  return g.transpose(self, order);
+}
+
 Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to) {
-  std::vector<int64_t> permutation(value.rank());
-  std::iota(permutation.begin(), permutation.end(), 0);
-  permutation.erase(permutation.begin() + from);
-  permutation.insert(permutation.begin() + to, from);
-  return g.transpose(value, permutation);
+  return move_axes(g, value, {&from, 1}, {&to, 1});
 }
 
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type) {

@@ -49,7 +49,9 @@ Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 Dim element_count(Value value);
 
-// `value` with its axis `from` in place `to`, the others in order.
+// torch.movedim: with axes in other places, the others in order. Negative ones count from the end.
+Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
+                std::span<const int64_t> destination);
 Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to);
 
 // A tensor of `dims`, all `value`.

@@ -80,9 +80,8 @@ Error MissingReport::error() const {
         text += "    Register one before the export:\n";
       } else {
         text +=
-            "    If it was written once, load its library (opbridge.load_operators, --ops); else register "
-            "one "
-            "before the export:\n";
+            "    If it was written once, load its library (opbridge.load_operators, --ops); "
+            "else register one before the export:\n";
       }
       text += skeleton(*missing.example, opset_);
     }

@@ -128,22 +128,6 @@ Value strided_places(GraphBuilder& g, const std::vector<Dim>& size, const std::v
   return places;
 }
 
-// `self` with the axes `source` at the places `destination`, the others in their order.
-Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
-                std::span<const int64_t> destination) {
-  if (self.rank() == 0) return self;
-  const std::vector<int64_t> from = wrap_axes(source, self.rank()), to = wrap_axes(destination, self.rank());
-  std::vector<int64_t> order;
-  for (int64_t axis = 0; axis < self.rank(); ++axis) {
-    if (std::ranges::find(from, axis) == from.end()) order.push_back(axis);
-  }
-  std::vector<size_t> by_place(to.size());
-  std::iota(by_place.begin(), by_place.end(), 0);
-  std::ranges::sort(by_place, {}, [&](size_t i) { return to[i]; });
-  for (size_t i : by_place) order.insert(order.begin() + to[i], from.at(i));
-  return g.transpose(self, order);
-}
-
 // The last two axes swapped; all of them reversed where `all`.
 Value turn(GraphBuilder& g, Value self, bool all) {
   std::vector<int64_t> order(self.rank());
@@ -198,7 +182,7 @@ void register_views(SymbolicRegistry& registry) {
   for (const std::string name : {"movedim", "moveaxis"}) {
     on(fmt::format("aten::{}.int(Tensor(a) self, int source, int destination) -> Tensor(a)", name), Since{9},
        [](GraphBuilder& g, Value self, int64_t source, int64_t destination) {
-         return move_axes(g, self, {&source, 1}, {&destination, 1});
+         return move_axis(g, self, source, destination);
        });
     on(fmt::format("aten::{}.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", name),
        Since{9}, [](GraphBuilder& g, Value self, Ints source, Ints destination) {
