@@ -1,108 +1,33 @@
 #include "cli/operator_names.h"
 
 #include <algorithm>
-#include <array>
+#include <ranges>
 #include <string_view>
 
 namespace opbridge::cli {
 namespace {
 
 // But for the words that no schema may have.
-constexpr std::array kWordsOfCpp{"alignas",
-                                 "alignof",
-                                 "and_eq",
-                                 "asm",
-                                 "auto",
-                                 "bitand",
-                                 "bitor",
-                                 "bool",
-                                 "case",
-                                 "catch",
-                                 "char",
-                                 "char16_t",
-                                 "char32_t",
-                                 "char8_t",
-                                 "co_await",
-                                 "co_return",
-                                 "co_yield",
-                                 "compl",
-                                 "concept",
-                                 "const",
-                                 "const_cast",
-                                 "consteval",
-                                 "constexpr",
-                                 "constinit",
-                                 "decltype",
-                                 "default",
-                                 "delete",
-                                 "do",
-                                 "double",
-                                 "enum",
-                                 "explicit",
-                                 "export",
-                                 "extern",
-                                 "false",
-                                 "float",
-                                 "friend",
-                                 "goto",
-                                 "inline",
-                                 "int",
-                                 "long",
-                                 "mutable",
-                                 "namespace",
-                                 "new",
-                                 "noexcept",
-                                 "not_eq",
-                                 "nullptr",
-                                 "operator",
-                                 "or_eq",
-                                 "private",
-                                 "protected",
-                                 "public",
-                                 "register",
-                                 "requires",
-                                 "short",
-                                 "signed",
-                                 "sizeof",
-                                 "static",
-                                 "static_assert",
-                                 "static_cast",
-                                 "struct",
-                                 "switch",
-                                 "template",
-                                 "this",
-                                 "thread_local",
-                                 "throw",
-                                 "true",
-                                 "try",
-                                 "typedef",
-                                 "typeid",
-                                 "typename",
-                                 "union",
-                                 "unsigned",
-                                 "using",
-                                 "virtual",
-                                 "void",
-                                 "volatile",
-                                 "wchar_t",
-                                 "xor",
-                                 "xor_eq",
-                                 "dynamic_cast",
-                                 "reinterpret_cast"};
-constexpr std::array kWordsOfPython{"async",  "await",    "except", "finally",
-                                    "lambda", "nonlocal", "try",    "yield"};
-constexpr std::array kNamesInProject{
-    "BFloat16", "Context",  "Dim",     "Half",           "Model",     "OP",         "OPBRIDGE_OPERATOR",
-    "Output",   "Shape",    "T",       "TensorView",     "arguments", "begin",      "capture",
-    "context",  "dtype",    "end",     "floating_types", "i",         "isinstance", "len",
-    "list",     "opbridge", "out",     "pytest",         "reference", "require",    "rows",
-    "self",     "std",      "tensors", "tmp_path",       "torch",     "tuple",      "types",
-    "values"};
+constexpr std::string_view kWordsOfCpp =
+    "alignas alignof and_eq asm auto bitand bitor bool case catch char char16_t char32_t char8_t "
+    "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit decltype "
+    "default delete do double enum explicit export extern false float friend goto inline int long "
+    "mutable namespace new noexcept not_eq nullptr operator or_eq private protected public register "
+    "requires short signed sizeof static static_assert static_cast struct switch template this "
+    "thread_local throw true try typedef typeid typename union unsigned using virtual void volatile "
+    "wchar_t xor xor_eq dynamic_cast reinterpret_cast";
+constexpr std::string_view kWordsOfPython = "async await except finally lambda nonlocal try yield";
+constexpr std::string_view kNamesInProject =
+    "BFloat16 Context Dim Half Model OP OPBRIDGE_OPERATOR Output Shape T TensorView arguments begin "
+    "capture context dtype end floating_types i isinstance len list opbridge out pytest reference "
+    "require rows self std tensors tmp_path torch tuple types values";
 
-template <std::size_t n>
-bool contains(const std::array<const char*, n>& words, std::string_view word) {
-  return std::ranges::find(words, word, [](const char* each) { return std::string_view(each); }) !=
-         words.end();
+// Whether `word` is one of those in `words`, which blanks separate.
+bool contains(std::string_view words, std::string_view word) {
+  for (const auto each : std::views::split(words, ' ')) {
+    if (std::string_view(each.begin(), each.end()) == word) return true;
+  }
+  return false;
 }
 
 // Of the returns: out0, out1, …
