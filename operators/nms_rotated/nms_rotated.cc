@@ -20,15 +20,15 @@ class KeptRotatedBoxes {
   OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first) const {
     const RotatedBox& box = boxes_[static_cast<std::size_t>(index)];
     const auto x = static_cast<float>(box.x), y = static_cast<float>(box.y);
-    const auto radius = static_cast<float>(box.radius());
+    const float radius = radius_of(box);
     const double area = box.area();
     for (std::size_t begin = first / kBlock * kBlock; begin < kept_.size(); begin += kBlock) {
       const Block& block = circles_[begin / kBlock];
       int near[kBlock], any = 0;
       for (std::size_t i = 0; i < kBlock; ++i) {
         const float dx = block.x[i] - x, dy = block.y[i] - y, reach = block.radius[i] + radius;
-        // A little more than the reach, for what float rounds away.
-        near[i] = dx * dx + dy * dy <= reach * reach * 1.001f + 1e-30f;
+        // A little more than the reach, for what float rounds away; what it cannot tell may be near.
+        near[i] = !(dx * dx + dy * dy > reach * reach * 1.001f + 1e-30f);
         any |= near[i];
       }
       if (any == 0) continue;
@@ -50,7 +50,7 @@ class KeptRotatedBoxes {
     if (i == 0) circles_.emplace_back();
     circles_.back().x[i] = static_cast<float>(box.x);
     circles_.back().y[i] = static_cast<float>(box.y);
-    circles_.back().radius[i] = static_cast<float>(box.radius());
+    circles_.back().radius[i] = radius_of(box);
     kept_.push_back(index);
   }
 
@@ -59,6 +59,11 @@ class KeptRotatedBoxes {
   struct Block {
     float x[kBlock] = {}, y[kBlock] = {}, radius[kBlock] = {};
   };
+
+  // Of a circle around the box, wherever float may round its center to.
+  static float radius_of(const RotatedBox& box) {
+    return static_cast<float>(box.radius() + (std::abs(box.x) + std::abs(box.y)) * 0x1p-23);
+  }
 
   const std::vector<RotatedBox>& boxes_;
   const std::int64_t* labels_;

@@ -45,6 +45,15 @@ def test_agrees_with_the_definition(dtype: type, clockwise: bool, labelled: bool
         assert kept(inputs, iou_threshold=threshold, clockwise=clockwise) == expected
 
 
+def test_boxes_far_from_the_origin() -> None:
+    """Where float32 has steps larger than the boxes."""
+    dets = np.array([[5e6 + 0.24, 5e6, 0.2, 0.2, 0.3], [5e6 + 0.26, 5e6, 0.2, 0.2, 0.3], [1e39, 0, 1, 1, 0]])
+    scores = np.array([0.9, 0.8, 0.7])
+    assert kept({"dets": dets, "scores": scores, "labels": None}, iou_threshold=0.5, clockwise=True) == [0, 2]
+    twice = {"dets": dets[[2, 2]], "scores": scores[:2], "labels": None}
+    assert kept(twice, iou_threshold=0.5, clockwise=True) == [0]
+
+
 def test_operator_of_mmdeploy() -> None:
     dets = np.stack([boxes(40, 0, np.float32), boxes(40, 1, np.float32)])
     scores = np.random.default_rng(2).random((2, 3, 40)).astype(np.float32)
