@@ -11,14 +11,10 @@
 namespace opbridge::op {
 
 // Outside the image is zero: calls visit(pixel, weight, along y, along x) for each neighbour inside, where
-// the last two are the derivatives of the weight. A point at NaN has one neighbour, of weight NaN.
+// the last two are the derivatives of the weight. The point is not below -1.
 template <class T, class Visit>
-OPBRIDGE_INLINE void visit_neighbours(T y, T x, std::int64_t height, std::int64_t width, const Visit& visit) {
-  if (!(y > -1 && y < static_cast<T>(height) && x > -1 && x < static_cast<T>(width))) {
-    const T nan = std::numeric_limits<T>::quiet_NaN();
-    if (height > 0 && width > 0 && (std::isnan(y) || std::isnan(x))) visit(std::int64_t{0}, nan, nan, nan);
-    return;
-  }
+OPBRIDGE_INLINE void visit_neighbours_right_of(T y, T x, std::int64_t height, std::int64_t width,
+                                               const Visit& visit) {
   const T low_y = std::floor(y), low_x = std::floor(x);
   const T dy = y - low_y, dx = x - low_x;
   const auto row = static_cast<std::int64_t>(low_y), column = static_cast<std::int64_t>(low_x);
@@ -28,6 +24,17 @@ OPBRIDGE_INLINE void visit_neighbours(T y, T x, std::int64_t height, std::int64_
   if (top && right) visit(pixel + 1, (1 - dy) * dx, -dx, 1 - dy);
   if (bottom && left) visit(pixel + width, dy * (1 - dx), 1 - dx, -dy);
   if (bottom && right) visit(pixel + width + 1, dy * dx, dx, dy);
+}
+
+// The same for points anywhere. One at NaN has one neighbour, of weight NaN.
+template <class T, class Visit>
+OPBRIDGE_INLINE void visit_neighbours(T y, T x, std::int64_t height, std::int64_t width, const Visit& visit) {
+  if (!(y > -1 && y < static_cast<T>(height) && x > -1 && x < static_cast<T>(width))) {
+    const T nan = std::numeric_limits<T>::quiet_NaN();
+    if (height > 0 && width > 0 && (std::isnan(y) || std::isnan(x))) visit(std::int64_t{0}, nan, nan, nan);
+    return;
+  }
+  visit_neighbours_right_of(y, x, height, width, visit);
 }
 
 // The border goes on for one pixel, and zero lies beyond: calls visit(pixel, weight).

@@ -139,7 +139,7 @@ class ImageGradient {
     const std::int64_t count = g_.channels / g_.offset_groups, first = plane / g_.taps() * count;
     for_each_point(plane, [&](std::int64_t p, T y, T x, T mask) {
       T along_y = 0, along_x = 0, along_mask = 0;
-      op::visit_neighbours(y, x, g_.height, g_.width, [&](std::int64_t at, T weight, T weight_y, T weight_x) {
+      const auto add = [&](std::int64_t at, T weight, T weight_y, T weight_x) {
         T sum = 0;
         for (std::int64_t c = first; c < first + count; ++c) {
           sum += input_[c * g_.height * g_.width + at] * grads[(c * g_.taps() + tap) * pixels + p];
@@ -147,7 +147,15 @@ class ImageGradient {
         along_y += weight_y * sum;
         along_x += weight_x * sum;
         along_mask += weight * sum;
-      });
+      };
+      // At -1 the sample is 0 and its derivative is not.
+      if (y == -1 || x == -1) {
+        if (y >= -1 && y < static_cast<T>(g_.height) && x >= -1 && x < static_cast<T>(g_.width)) {
+          op::visit_neighbours_right_of(y, x, g_.height, g_.width, add);
+        }
+      } else {
+        op::visit_neighbours(y, x, g_.height, g_.width, add);
+      }
       if (out_.offset != nullptr) {
         out_.offset[plane * 2 * pixels + p] = along_y * mask;
         out_.offset[(plane * 2 + 1) * pixels + p] = along_x * mask;

@@ -38,6 +38,21 @@ def test_gradients_of_torchvision(case: Case) -> None:
         torch.testing.assert_close(gradient, expected[name], msg=lambda text, name=name: f"{name}: {text}")
 
 
+def test_samples_at_the_edge_of_the_padding() -> None:
+    """Offsets of 0, as training begins with them: with padding 1 the samples of the border lie at -1."""
+    pytest.importorskip("torchvision")
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, 2, 4, 5), torch.randn(3, 2, 3, 3)
+    offset, mask, bias = torch.zeros(1, 18, 4, 5), torch.rand(1, 9, 4, 5), torch.randn(3)
+    gradients = []
+    for operator in (torch.ops.custom.deform_conv2d, torch.ops.torchvision.deform_conv2d):
+        given = [tensor.double().requires_grad_() for tensor in (x, weight, offset, mask, bias)]
+        out = operator(*given, 1, 1, 1, 1, 1, 1, 1, 1, True)
+        gradients.append(torch.autograd.grad((out * torch.arange(out.numel()).reshape(out.shape)).sum(), given))
+    torch.testing.assert_close(*gradients)
+    assert gradients[0][2][..., 0, :].any()
+
+
 @pytest.mark.parametrize("mask", [True, False])
 def test_gradients_by_differences(mask: bool) -> None:
     inputs = tensors(SMALL)
