@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -68,20 +69,25 @@ class SetAside {
 
 }  // namespace
 
-OutputFile::OutputFile(fs::path target) : target_(std::move(target)) {
+OutputFile::OutputFile(fs::path target) : target_(std::move(target)), place_(target_) {
   struct stat status;
+  std::optional<mode_t> mode;  // of the file that is replaced
   if (stat(target_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(target_, EISDIR);
     if (!S_ISREG(status.st_mode)) {
       throw Error(ErrorCode::io, fmt::format("cannot write {}: not a regular file", target_.string()));
     }
     if (faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0) fail(target_, errno);
+    place_ = fs::canonical(target_);
+    mode = status.st_mode & 07777;
   }
   do {
-    temporary_ = unused_name_beside(target_);
+    temporary_ = unused_name_beside(place_);
     descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && errno == EEXIST);
   if (descriptor_ < 0) fail(target_, errno);
+  // Where the user owns it no more than the old one, the mode of a new file has to do.
+  if (mode && fchmod(descriptor_, *mode) != 0 && errno != EPERM) fail(target_, errno);
 }
 
 OutputFile::~OutputFile() {
@@ -127,20 +133,20 @@ void OutputFile::close() {
 void OutputFile::rename_to_target() {
   // ext4 begins to write out a file that is renamed over another one, which takes longer than writing it did;
   // exchanging the two is as atomic.
-  if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0) {
+  if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0) {
     unlink(temporary_.c_str());
     temporary_.clear();
     return;
   }
-  if (rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, errno);
+  if (rename(temporary_.c_str(), place_.c_str()) != 0) fail(target_, errno);
   temporary_.clear();
 }
 
 void publish(OutputFile& file) { file.rename_to_target(); }
 
 void publish(OutputFile& data, OutputFile& model) {
-  SetAside old_model(model.target_);
-  SetAside old_data(data.target_);  // restored before the model that refers to it
+  SetAside old_model(model.place_);
+  SetAside old_data(data.place_);  // restored before the model that refers to it
   data.rename_to_target();
   model.rename_to_target();
   old_model.keep_new();

@@ -1,4 +1,5 @@
-// Files that come into being whole or not at all.
+// Files that come into being whole or not at all, also where the process is killed. They are not flushed:
+// where the machine loses power, the file system decides what is left.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +10,9 @@
 
 namespace opbridge::onnx {
 
-// A temporary file in the folder of `target`, which takes the target's place when it is complete. Every
-// function throws Error(io), with the target's path and the system's reason.
+// A temporary file beside `target`, which takes the target's place and mode when it is complete; where the
+// target is a symbolic link, those of what it leads to. Every function throws Error(io), with the target's
+// path and the system's reason.
 class OutputFile {
  public:
   // Refuses a target that is there and is not a regular file, or that the user may not write.
@@ -29,6 +31,7 @@ class OutputFile {
   void rename_to_target();
 
   std::filesystem::path target_;
+  std::filesystem::path place_;      // that of the target, links followed
   std::filesystem::path temporary_;  // empty once published
   int descriptor_ = -1;
 };

@@ -55,6 +55,19 @@ TEST(ModelWriter, FilesHaveThePermissionsOfNewFiles) {
             std::filesystem::status(folder / "plain").permissions());
 }
 
+TEST(ModelWriter, AFileThatIsReplacedKeepsItsPermissionsAndItsLinks) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder folder;
+  write_text(folder / "real", "");
+  fs::permissions(folder / "real", fs::perms::owner_read | fs::perms::owner_write);
+  fs::create_symlink("real", folder / "m.onnx");
+  write_onnx(linear_model(), folder / "m.onnx", {});
+  EXPECT_TRUE(fs::is_symlink(folder / "m.onnx"));
+  EXPECT_GT(fs::file_size(folder / "real"), 0u);
+  EXPECT_EQ(fs::status(folder / "real").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  EXPECT_EQ(folder.list(), "m.onnx real");
+}
+
 TEST(ModelWriter, ExternalDataIsAlignedAndTiedWeightsLieOnce) {
   const TemporaryFolder folder;
   OnnxModel model = linear_model();
