@@ -209,7 +209,7 @@ void GraphReader::read_outputs(Scope& scope, json::Array specs) {
 }
 
 void GraphReader::write_back(Scope& scope, json::Tagged mutation, std::span<ir::Value* const> returned) {
-  const json::Object spec(mutation.value);
+  const auto spec = json::as<json::Object>(mutation.value);
   const std::string_view kind = mutation.tag.substr(0, mutation.tag.size() - mutation_suffix.size());
   std::string_view changed = json::string_field(spec, fmt::format("{}_name", kind));
   if (kind != "user_input") {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -14,8 +15,8 @@ namespace {
 
 constexpr int64_t layout_strided = 7;  // torch/_export/serde/schema.py, Layout
 
-// A tensor may name the same stored element many times (stride 0). All of them together may take this much
-// memory beyond what the file holds.
+// A tensor may name the same stored element many times (stride 0), and many tensors the same storage. All of
+// them together may take this much memory beyond what the file holds.
 constexpr uint64_t most_repeated_bytes = uint64_t{2} << 30;
 
 [[noreturn]] void refuse(std::string_view name, const std::string& why,
@@ -65,12 +66,12 @@ void StoredTensors::read_index(simdjson::dom::parser& parser, std::string_view f
   }
 }
 
-const ZipArchive::Content& StoredTensors::storage(std::string_view name, const Place& place) {
+StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Place& place) {
   const std::string_view file = json::string_field(place.payload, "path_name");
   const ZipArchive::Entry* entry = archive_.find(fmt::format("{}{}{}", root_, place.folder, file));
   if (entry == nullptr) refuse(name, fmt::format("should lie in '{}', which the archive lacks", file));
   const auto [cached, fresh] = storages_.try_emplace(entry);
-  if (fresh) cached->second = archive_.read(*entry);
+  if (fresh) cached->second.content = archive_.read(*entry);
   return cached->second;
 }
 
@@ -102,7 +103,8 @@ ir::Weight StoredTensors::load(std::string_view name) {
   if (offset.tag != "as_int" || offset.value.get(view.offset) != simdjson::SUCCESS || view.offset < 0) {
     refuse(name, "has an offset that is not a plain number");
   }
-  const ZipArchive::Content& content = storage(name, place);
+  Storage& stored = storage(name, place);
+  const ZipArchive::Content& content = stored.content;
   const std::optional<uint64_t> bytes = view.byte_size();
   if (!bytes || !view.fits(content.bytes.size())) {
     refuse(name, content.bytes.empty() ? "has no bytes; it was exported without real weights (FakeTensorMode)"
@@ -117,12 +119,14 @@ ir::Weight StoredTensors::load(std::string_view name) {
     weight.bytes = from_offset.first(*bytes);
     return weight;
   }
-  if (*bytes > content.bytes.size()) {
-    repeated_bytes_ += *bytes - content.bytes.size();
-    if (*bytes > most_repeated_bytes || repeated_bytes_ > most_repeated_bytes) {
-      refuse(name, "repeats stored bytes (stride 0) beyond 2 GB", ErrorCode::unsupported);
+  const uint64_t once = content.bytes.size() - stored.copied_bytes;
+  if (*bytes > once) {
+    repeated_bytes_ += *bytes - once;
+    if (*bytes - once > most_repeated_bytes || repeated_bytes_ > most_repeated_bytes) {
+      refuse(name, "repeats stored bytes beyond 2 GB", ErrorCode::unsupported);
     }
   }
+  stored.copied_bytes += std::min(*bytes, once);
   auto copy = std::make_shared<std::vector<std::byte>>(*bytes);
   strided_copy(view, content.bytes, copy->data());
   weight.bytes = *copy;

@@ -32,8 +32,13 @@ class StoredTensors {
     json::Object payload;
   };
 
+  struct Storage {
+    ZipArchive::Content content;
+    uint64_t copied_bytes = 0;  // by tensors that could not borrow them, each byte once
+  };
+
   void read_index(simdjson::dom::parser& parser, std::string_view folder, std::string_view kind);
-  const ZipArchive::Content& storage(std::string_view name, const Place& place);
+  Storage& storage(std::string_view name, const Place& place);
 
   const ZipArchive& archive_;
   std::string root_;
@@ -41,8 +46,8 @@ class StoredTensors {
   simdjson::dom::parser weights_parser_;
   simdjson::dom::parser constants_parser_;
   std::map<std::string_view, Place> places_;
-  std::map<const ZipArchive::Entry*, ZipArchive::Content> storages_;
-  uint64_t repeated_bytes_ = 0;  // that tensors take beyond the bytes of their storage
+  std::map<const ZipArchive::Entry*, Storage> storages_;
+  uint64_t repeated_bytes_ = 0;  // that copies take beyond the bytes of their storages
 };
 
 }  // namespace opbridge
