@@ -227,16 +227,19 @@ class Project {
     std::vector<std::string> items{"Context& context"};
     for (const std::string& out : outs_) items.push_back("TensorView<const T> grad_" + out);
     for (const SchemaArgument& argument : schema_.arguments) items.push_back(kernel_parameter(argument));
-    std::string body;
+    std::string body, zeros;
     for (const SchemaArgument& argument : schema_.arguments) {
       if (!is_tensor(argument)) continue;
       const std::string gradient = "grad_" + variable_name(argument.name);
       items.push_back("std::optional<TensorView<T>> " + gradient);
-      std::vector<std::string> terms;
-      for (const std::string& out : outs_) terms.push_back("grad_" + out + "[i]");
-      const bool first = variable_name(argument.name) == first_;
-      body += "          if (" + gradient + ") (*" + gradient +
-              ")[i] = " + (first ? join(terms, " + ") : "0") + ";\n";
+      if (variable_name(argument.name) == first_) {
+        std::vector<std::string> terms;
+        for (const std::string& out : outs_) terms.push_back("grad_" + out + "[i]");
+        body += "          if (" + gradient + ") (*" + gradient + ")[i] = " + join(terms, " + ") + ";\n";
+      } else {
+        zeros += "      if (" + gradient + ") std::fill(" + gradient + "->begin(), " + gradient +
+                 "->end(), T(0));\n";
+      }
     }
     return "\n    .backward(floating_types, []<class T>(" + parameter_list(items) +
            ") {\n"
@@ -245,7 +248,7 @@ class Project {
            outs_[0] +
            ".size(), 16384, [&](std::int64_t begin, std::int64_t end) {\n"
            "        for (std::int64_t i = begin; i < end; ++i) {\n" +
-           body + "        }\n      });\n    })";
+           body + "        }\n      });\n" + zeros + "    })";
   }
 
   std::string reference() const {
