@@ -51,8 +51,7 @@ struct ListType {
   friend bool operator==(const ListType&, const ListType&) = default;
 };
 
-// A Python number whose value is not known before the model runs (SymInt, SymFloat, SymBool): `symbol` names
-// it.
+// A Python number whose value is not known before the model runs (SymInt, SymFloat, SymBool).
 struct ScalarType {
   ElementType element_type = ElementType::int64;  // int64, float64 or boolean
   Dim value;                                      // for integers: the expression it equals
@@ -70,6 +69,7 @@ struct Weight {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
 
+  // Throws Error(invalid_argument) for a negative dim, and for more than 64 bits count.
   int64_t element_count() const;
   // An owned copy of `values` with the given dims; T is a fixed-width arithmetic type.
   template <class T>
@@ -127,6 +127,13 @@ struct Source {
   std::string line;   // "model.py:12 in forward: return self.conv(x)"; empty where unknown
 };
 
+// The parts of an operator's name "domain::type". The domain of ONNX's own is empty.
+struct OpName {
+  explicit OpName(std::string_view op);  // which the parts point into
+  std::string_view domain;
+  std::string_view type;
+};
+
 struct Node {
   std::string op;  // "aten::conv2d", "aten::add.Tensor"; ONNX: "Conv", "com.example::Foo"
   std::string name;
@@ -137,6 +144,9 @@ struct Node {
 
   const AttributeValue* find(std::string_view attribute) const;  // null where missing
   void set(std::string_view attribute, AttributeValue value);
+
+  // The graphs that are attributes, or lie in lists that are.
+  std::vector<GraphPtr> bodies() const;
 
   // Calls `visit` for each use of a value, in order; it may assign through the reference. Null entries are
   // left out, and so are the uses inside subgraphs.

@@ -1,5 +1,5 @@
 // The subcommands of `opbridge`. Each adds itself to the command line and runs from there; an opbridge::Error
-// that leaves it becomes one message and exit status 2.
+// that leaves it becomes one message and an exit status: 3 for Error(internal), 2 for others.
 #pragma once
 
 #include <CLI/CLI.hpp>

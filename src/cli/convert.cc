@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "inspect/text.h"
 #include "opbridge/error.h"
 
 namespace opbridge::cli {
@@ -44,11 +44,6 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
   return versions;
 }
 
-std::string size_text(uint64_t bytes) {
-  const auto count = static_cast<double>(bytes);
-  return bytes < 1'000'000 ? fmt::format("{:.1f} kB", count / 1e3) : fmt::format("{:.1f} MB", count / 1e6);
-}
-
 void run(const Arguments& arguments) {
   std::error_code unknown;  // a file that does not exist is no other file
   if (std::filesystem::equivalent(arguments.pt2, arguments.onnx, unknown)) {
@@ -58,9 +53,11 @@ void run(const Arguments& arguments) {
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
   const WriteReport report = convert(arguments.pt2, arguments.onnx, options, mappings(arguments.libraries));
-  fmt::print("{}: opset {}, {}\n", arguments.onnx, options.opset, size_text(report.model_bytes));
+  print(fmt::format("{}: opset {}, {}\n", arguments.onnx, options.opset,
+                    inspect::size_text(report.model_bytes)));
   if (!report.external_file.empty()) {
-    fmt::print("{}: weights, {}\n", report.external_file.string(), size_text(report.external_bytes));
+    print(fmt::format("{}: weights, {}\n", report.external_file.string(),
+                      inspect::size_text(report.external_bytes)));
   }
 }
 

@@ -36,9 +36,9 @@ bool is_shipped(const std::string& op) { return op.starts_with("opbridge::"); }
 
 // The third: who runs a node.
 std::string runner_of(const std::string& op) {
-  const size_t end = op.rfind("::");
-  if (end == std::string::npos) return "ONNX Runtime";
-  return is_shipped(op) ? std::string(shipped) : fmt::format("the library of {}", op.substr(0, end));
+  const std::string_view domain = ir::OpName(op).domain;
+  if (domain.empty()) return "ONNX Runtime";
+  return is_shipped(op) ? std::string(shipped) : fmt::format("the library of {}", domain);
 }
 
 std::string runners_text(const std::vector<std::string>& operators) {

@@ -1,5 +1,6 @@
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -48,7 +49,7 @@ void run(const Options& options) {
     fs::remove_all(directory, ignored);
     throw;
   }
-  std::printf("%s: write %s.cc, then run pytest there\n", directory.c_str(), name.c_str());
+  print(fmt::format("{}: write {}.cc, then run pytest there\n", directory.string(), name));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -27,6 +26,15 @@ struct Options {
   std::optional<double> atol;
 };
 
+// Complex numbers as models have them: real and imaginary parts in a last dim.
+ir::Weight in_pairs(ir::Weight tensor) {
+  if (!is_complex(tensor.element_type)) return tensor;
+  tensor.element_type =
+      tensor.element_type == ElementType::complex64 ? ElementType::float32 : ElementType::float64;
+  tensor.dims.push_back(2);
+  return tensor;
+}
+
 // The tensors of `file` for the model's `names`, in their order: by name, or by place where the file calls
 // them arr_0, arr_1, ..., as numpy.savez does unless it is told names.
 std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::string& file,
@@ -37,7 +45,7 @@ std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::
     for (const std::string& wanted : {names[i], fmt::format("arr_{}", i)}) {
       const auto found = std::ranges::find(tensors, wanted, &runtime::NamedTensor::name);
       if (found == tensors.end()) continue;
-      matched.push_back(std::move(found->tensor));
+      matched.push_back(in_pairs(std::move(found->tensor)));
       tensors.erase(found);
       break;
     }
@@ -71,10 +79,10 @@ bool run(const Options& options) {
         runtime::compare(actual[i], expected[i], tolerance_for(options, expected[i].element_type));
     agree = agree && difference.mismatch.empty();
     if (difference.mismatch.empty()) {
-      fmt::print("{}: agrees, largest difference {:.3g} absolute, {:.3g} relative\n",
-                 session.output_names()[i], difference.max_absolute, difference.max_relative);
+      print(fmt::format("{}: agrees, largest difference {:.3g} absolute, {:.3g} relative\n",
+                        session.output_names()[i], difference.max_absolute, difference.max_relative));
     } else {
-      fmt::print("{}: DIFFERS: {}\n", session.output_names()[i], difference.mismatch);
+      print(fmt::format("{}: DIFFERS: {}\n", session.output_names()[i], difference.mismatch));
     }
   }
   return agree;

@@ -35,7 +35,7 @@ void for_each_symbol(const ir::Node& node, const VisitSymbol& visit) {
       for (const Dim& each : *dims) for_each_symbol(each, visit);
     }
   }
-  for (const ir::GraphPtr& body : subgraphs(node)) {
+  for (const ir::GraphPtr& body : node.bodies()) {
     for (const ir::Node* inner : body->nodes) for_each_symbol(*inner, visit);
   }
   for (const ir::Value* output : node.outputs) for_each_symbol(*output, visit);

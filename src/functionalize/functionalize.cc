@@ -126,7 +126,7 @@ class Functionalizer {
   }
 
   void visit_by_name(ir::Node& node) {
-    if (const std::vector<ir::GraphPtr> bodies = subgraphs(node); !bodies.empty()) return call(node, bodies);
+    if (const std::vector<ir::GraphPtr> bodies = node.bodies(); !bodies.empty()) return call(node, bodies);
     if (updates_statistics(node)) return normalize_by_batch(memory_, node);
     const bool is_aten = node.op.starts_with("aten::");
     const OperatorSchema* schema = !is_aten && options_.schema ? options_.schema(node.op) : nullptr;

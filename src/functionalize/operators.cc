@@ -7,7 +7,7 @@ namespace {
 
 using Table = std::unordered_map<std::string_view, MemoryRule>;
 
-// An operator that is not here makes new memory, or is an in-place operator by its name (mutation.h). A name
+// An operator that is not here makes new memory, or is an in-place operator by its name (mutations.h). A name
 // without overload stands for all overloads that have no line of their own.
 const Table& table() {
   static const Table rules = {

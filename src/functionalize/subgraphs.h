@@ -2,13 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
 #include "opbridge/ir.h"
 
 namespace opbridge::functionalization {
-
-std::vector<ir::GraphPtr> subgraphs(const ir::Node& node);
 
 // Calls `visit` for each value that the subgraphs of a node use or return, their own and outer ones alike. It
 // may assign through the reference.

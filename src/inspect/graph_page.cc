@@ -77,14 +77,9 @@ std::vector<const ir::Value*> captured_values(const ir::Graph& graph) {
 
 std::vector<Use> uses_of(const ir::Node& node, int opset) {
   std::vector<Use> uses;
-  const size_t colons = node.op.rfind("::");
-  const bool has_domain = colons != std::string::npos;
-  const std::string_view op = node.op;
-  const onnx::OpSchema* schema =
-      opset == 0
-          ? nullptr
-          : onnx::find_schema(has_domain ? op.substr(0, colons) : "", has_domain ? op.substr(colons + 2) : op,
-                              has_domain ? onnx::newest_opset(op.substr(0, colons)) : opset);
+  const auto [domain, type] = ir::OpName(node.op);
+  const int version = domain.empty() ? opset : onnx::newest_opset(domain);
+  const onnx::OpSchema* schema = opset == 0 ? nullptr : onnx::find_schema(domain, type, version);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (node.inputs[i] == nullptr) continue;
     const onnx::FormalParameter* parameter = schema == nullptr ? nullptr : schema->input(i);

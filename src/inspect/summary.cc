@@ -29,35 +29,12 @@ std::vector<Summary::Count> sorted(const std::map<std::string, size_t>& counts) 
   return result;
 }
 
-std::string domain_of(std::string_view op) {
-  const size_t colons = op.rfind("::");
-  return std::string(colons == std::string_view::npos ? "" : op.substr(0, colons));
-}
-
 // Every graph, outer before inner.
 void for_each_graph(const ir::Graph& graph, const std::function<void(const ir::Graph&)>& visit) {
   visit(graph);
   for (const ir::Node* node : graph.nodes) {
-    for (const ir::Attribute& attribute : node->attributes) {
-      if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) for_each_graph(**body, visit);
-      if (const auto* bodies = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
-        for (const ir::GraphPtr& each : *bodies) for_each_graph(*each, visit);
-      }
-    }
+    for (const ir::GraphPtr& body : node->bodies()) for_each_graph(*body, visit);
   }
-}
-
-// "97.8 MB", in powers of ten.
-std::string size_text(uint64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} bytes", bytes);
-  double size = static_cast<double>(bytes);
-  const char* unit = "";
-  for (const char* next : {"kB", "MB", "GB", "TB"}) {
-    if (size < 1000) break;
-    size /= 1000;
-    unit = next;
-  }
-  return fmt::format("{:.1f} {}", size, unit);
 }
 
 // 25557032 → "25,557,032".
@@ -152,7 +129,8 @@ Summary summarize(const onnx::ModelFile& file) {
     own.push_back(name);
   }
   for (const std::string& name : own) custom.erase(name);
-  std::erase_if(custom, [](const auto& entry) { return onnx::newest_opset(domain_of(entry.first)) > 0; });
+  std::erase_if(custom,
+                [](const auto& entry) { return onnx::newest_opset(ir::OpName(entry.first).domain) > 0; });
   result.custom_operators = sorted(custom);
   return result;
 }

@@ -66,6 +66,18 @@ std::string printable(std::string_view text) {
   return result;
 }
 
+std::string size_text(uint64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  double size = static_cast<double>(bytes);
+  const char* unit = "";
+  for (const char* next : {"kB", "MB", "GB", "TB"}) {
+    if (size < 1000) break;
+    size /= 1000;
+    unit = next;
+  }
+  return fmt::format("{:.1f} {}", size, unit);
+}
+
 size_t length(std::string_view text) {
   size_t count = 0;
   for (; !text.empty(); ++count) text.remove_prefix(first_character(text).bytes);

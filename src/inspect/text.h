@@ -1,7 +1,8 @@
-// Text from files that nobody vouches for, made fit for JSON, for a terminal, for a line.
+// Text made fit for JSON, for a terminal, for a line: also that from files that nobody vouches for.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,9 @@ std::string printable(std::string_view text);
 
 // At most `most` characters, the last an ellipsis where some were left out.
 std::string clipped(std::string_view text, size_t most);
+
+// "97.8 MB", in powers of ten.
+std::string size_text(uint64_t bytes);
 
 // The number of characters.
 size_t length(std::string_view text);

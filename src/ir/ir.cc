@@ -23,6 +23,7 @@ std::string TensorType::str() const {
 }
 
 int64_t Weight::element_count() const {
+  if (std::ranges::find(dims, 0) != dims.end()) return 0;
   int64_t count = 1;
   for (int64_t dim : dims) {
     if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) {
@@ -156,6 +157,24 @@ Value* Graph::add_initializer(std::string name, Weight weight) {
   return initializers.emplace_back(value);
 }
 
+OpName::OpName(std::string_view op) : type(op) {
+  if (const size_t colons = op.rfind("::"); colons != std::string_view::npos) {
+    domain = op.substr(0, colons);
+    type = op.substr(colons + 2);
+  }
+}
+
+std::vector<GraphPtr> Node::bodies() const {
+  std::vector<GraphPtr> result;
+  for (const Attribute& attribute : attributes) {
+    if (const auto* body = std::get_if<GraphPtr>(&attribute.value)) result.push_back(*body);
+    if (const auto* list = std::get_if<std::vector<GraphPtr>>(&attribute.value)) {
+      result.insert(result.end(), list->begin(), list->end());
+    }
+  }
+  return result;
+}
+
 Node* Graph::make_node(std::string op) {
   Node& node = nodes_storage_.emplace_back();
   node.op = std::move(op);
@@ -173,13 +192,7 @@ Value* Graph::add_output_of(Node* node, std::string name, Type type) {
 void for_each_node(Graph& graph, const std::function<void(Graph&, Node&)>& visit) {
   for (Node* node : graph.nodes) {
     visit(graph, *node);
-    for (const Attribute& attribute : node->attributes) {
-      if (const auto* body = std::get_if<GraphPtr>(&attribute.value)) {
-        for_each_node(**body, visit);
-      } else if (const auto* bodies = std::get_if<std::vector<GraphPtr>>(&attribute.value)) {
-        for (const GraphPtr& each : *bodies) for_each_node(*each, visit);
-      }
-    }
+    for (const GraphPtr& body : node->bodies()) for_each_node(*body, visit);
   }
 }
 

@@ -111,13 +111,7 @@ class Printer {
     text += ")";
     if (!node.source.scope.empty()) text += "  # " + node.source.scope;
     text += "\n";
-    for (const Attribute& attribute : node.attributes) {
-      if (const auto* body = std::get_if<GraphPtr>(&attribute.value)) {
-        print_graph(**body, indent + "  ");
-      } else if (const auto* bodies = std::get_if<std::vector<GraphPtr>>(&attribute.value)) {
-        for (const GraphPtr& each : *bodies) print_graph(*each, indent + "  ");
-      }
-    }
+    for (const GraphPtr& body : node.bodies()) print_graph(*body, indent + "  ");
   }
 };
 

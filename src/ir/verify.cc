@@ -81,13 +81,7 @@ class Verifier {
     if (node.op.empty()) fail("node " + node.name + " has no operator");
     if (!nodes_.insert(&node).second) fail(label(node) + " stands twice");
     node.for_each_use([&](Value*& value) { check_use(value, label(node)); });
-    for (const Attribute& attribute : node.attributes) {
-      if (const auto* body = std::get_if<GraphPtr>(&attribute.value)) {
-        check_body(*body, node);
-      } else if (const auto* bodies = std::get_if<std::vector<GraphPtr>>(&attribute.value)) {
-        for (const GraphPtr& each : *bodies) check_body(each, node);
-      }
-    }
+    for (const GraphPtr& body : node.bodies()) check_body(body, node);
     for (const Value* output : node.outputs) {
       define(output, label(node));
       if (output->producer != &node) {

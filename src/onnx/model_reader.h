@@ -27,11 +27,10 @@ struct ModelFile {
 // Maps the file and borrows its weights, also those of external data, which must lie in the model's own
 // folder or below. The bytes of a weight are as aligned as the file has them, which may be not at all.
 //
-// What the IR has no form for is kept visible but empty: the bytes of string tensors are left out, values
-// that are maps, optionals or sparse have an undefined element type, attributes that are types or sparse
-// tensors become ir::Opaque. (write_onnx refuses such tensors and attributes.) A sequence becomes a list of
-// one element. An initializer that is also an input, as models before IR version 4 have it, is an
-// initializer only. An output that a node leaves out is a value without a name.
+// What the IR has no form for is kept visible but empty: values that are maps, optionals or sparse have an
+// undefined element type, attributes that are such types become ir::Opaque, which write_onnx refuses. A
+// sequence becomes a list of one element. An initializer that is also an input, as models before IR version 4
+// have it, is an initializer only. An output that a node leaves out is a value without a name.
 //
 // Throws Error(invalid_file) for a missing, truncated or foreign file and for a model that breaks ONNX's
 // rules, Error(unsupported) for sparse initializers and for overloaded functions.

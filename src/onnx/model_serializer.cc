@@ -28,18 +28,6 @@ constexpr int ir_version_of_node_metadata = 10;
 // From IR version 4 on, initializers need not be inputs.
 constexpr int least_ir_version = 4;
 
-struct Name {
-  std::string_view domain;
-  std::string_view op_type;
-
-  explicit Name(std::string_view op) : op_type(op) {
-    if (const size_t colons = op.rfind("::"); colons != std::string_view::npos) {
-      domain = op.substr(0, colons);
-      op_type = op.substr(colons + 2);
-    }
-  }
-};
-
 Message<proto::Type> tensor_type_message(const ir::TensorType& type) {
   Message<proto::TensorType> tensor;
   tensor.add_int(proto::TensorType::elem_type, static_cast<int64_t>(type.element_type));
@@ -157,7 +145,7 @@ class ModelSerializer {
   }
 
   Message<proto::Node> node(const ir::Node& node) {
-    const Name name(node.op);
+    const ir::OpName name(node.op);
     check_domain(name.domain, node.op);
     Message<proto::Node> result;
     for (const ir::Value* input : node.inputs) {
@@ -165,7 +153,7 @@ class ModelSerializer {
     }
     for (const ir::Value* output : node.outputs) result.add_string(proto::Node::output, output->name);
     if (!node.name.empty()) result.add_string(proto::Node::name, node.name);
-    result.add_string(proto::Node::op_type, name.op_type);
+    result.add_string(proto::Node::op_type, name.type);
     for (const ir::Attribute& each : node.attributes) {
       if (std::holds_alternative<std::monostate>(each.value)) continue;
       result.add_message(proto::Node::attribute, attribute(node, each));

@@ -35,12 +35,7 @@ class NameChecker {
       for (const ir::Value* value : node->inputs) {
         if (value != nullptr) check_named(*value);
       }
-      for (const ir::Attribute& attribute : node->attributes) {
-        if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) check(**body);
-        if (const auto* bodies = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) {
-          for (const ir::GraphPtr& each : *bodies) check(*each);
-        }
-      }
+      for (const ir::GraphPtr& body : node->bodies()) check(*body);
       for (const ir::Value* value : node->outputs) {
         if (!value->name.empty()) declare(value);  // an output without a name is omitted
       }

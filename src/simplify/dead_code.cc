@@ -8,17 +8,12 @@ namespace {
 
 // Every value used inside the graph's subgraphs, at any depth, and as their outputs.
 void add_uses_of_subgraphs(ir::Node& node, std::unordered_set<const ir::Value*>& used) {
-  for (ir::Attribute& attribute : node.attributes) {
-    std::vector<ir::GraphPtr> bodies;
-    if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) bodies = {*body};
-    if (const auto* several = std::get_if<std::vector<ir::GraphPtr>>(&attribute.value)) bodies = *several;
-    for (const ir::GraphPtr& body : bodies) {
-      remove_dead_code(*body);
-      used.insert(body->outputs.begin(), body->outputs.end());
-      for (ir::Node* inner : body->nodes) {
-        inner->for_each_use([&](ir::Value*& value) { used.insert(value); });
-        add_uses_of_subgraphs(*inner, used);
-      }
+  for (const ir::GraphPtr& body : node.bodies()) {
+    remove_dead_code(*body);
+    used.insert(body->outputs.begin(), body->outputs.end());
+    for (ir::Node* inner : body->nodes) {
+      inner->for_each_use([&](ir::Value*& value) { used.insert(value); });
+      add_uses_of_subgraphs(*inner, used);
     }
   }
 }

@@ -45,6 +45,9 @@ TEST(Ir, WeightCountsElements) {
   EXPECT_EQ((Weight{ElementType::float32, {2, 3}, {}, nullptr}).element_count(), 6);
   EXPECT_EQ((Weight{ElementType::float32, {}, {}, nullptr}).element_count(), 1);
   EXPECT_EQ((Weight{ElementType::float32, {0, 5}, {}, nullptr}).element_count(), 0);
+  EXPECT_EQ(
+      (Weight{ElementType::float32, {int64_t{1} << 40, int64_t{1} << 40, 0}, {}, nullptr}).element_count(),
+      0);
   EXPECT_THROW((Weight{ElementType::float32, {-1, 5}, {}, nullptr}).element_count(), Error);
   EXPECT_THROW(
       (Weight{ElementType::float32, {int64_t{1} << 40, int64_t{1} << 40}, {}, nullptr}).element_count(),

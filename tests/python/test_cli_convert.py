@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from command import opbridge
+from command import OPBRIDGE, opbridge
 from torch import nn
 from torch.export import Dim
 
@@ -126,3 +126,12 @@ def test_the_version() -> None:
     done = opbridge("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("opbridge 0.")
+
+
+def test_output_that_cannot_be_printed_is_an_error(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(nn.ReLU(), (torch.rand(3),)), tmp_path / "m.pt2")
+    with Path("/dev/full").open("w") as full:
+        command = [OPBRIDGE, "convert", tmp_path / "m.pt2", tmp_path / "m.onnx"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "cannot print: No space left on device" in done.stderr

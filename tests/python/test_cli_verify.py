@@ -93,6 +93,20 @@ def test_shape_and_element_type_count(folder: Path, tmp_path: Path) -> None:
     assert "k: DIFFERS: shape [3], expected [2]" in text
 
 
+def test_complex_numbers_as_pytorch_has_them(tmp_path: Path) -> None:
+    class Module(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return z * 2j
+
+    z = torch.tensor([1 + 2j, -3j])
+    package.export(Module(), (z,), tmp_path / "model.onnx", output_names=["y"])
+    np.savez(tmp_path / "in.npz", z=z.numpy())
+    np.savez(tmp_path / "out.npz", y=(z * 2j).numpy())
+    assert check(tmp_path)[0] == 0
+    np.savez(tmp_path / "out.npz", y=(z * 3j).numpy())
+    assert "y: DIFFERS: 3 of 4 elements" in check(tmp_path)[1]
+
+
 def test_scalars_empty_arrays_half_and_bool(tmp_path: Path) -> None:
     class Module(nn.Module):
         def forward(
