@@ -9,9 +9,9 @@
 //   Scalar                 Scalar                      Scalar? std::optional<Scalar>; or Value, see `number`
 //   int, SymInt            int64_t or Dim              int64_t refuses a size that is symbolic
 //   int[], SymInt[]        std::vector<int64_t> or std::vector<Dim>; optional lists in std::optional
-//   float, bool, str       double, bool, std::string   and std::optional, std::vector of them
-//   ScalarType             ElementType                 ScalarType? std::optional<ElementType>
-//   Device, Layout, …      Ignored                     any schema type can be taken as Ignored
+//   float, bool, str       double, bool, std::string   and std::optional, std::vector of them; float: or
+//   Scalar ScalarType             ElementType                 ScalarType? std::optional<ElementType> Device,
+//   Layout, …      Ignored                     any schema type can be taken as Ignored
 //
 // The function returns a Value, std::vector<Value>, or a std::array of Values: one for each return of the
 // schema; an absent Value for an output that ONNX cannot give.
@@ -54,9 +54,10 @@ class Value {
   const ir::TensorType& type() const { return value_->tensor_type(); }
   ElementType element_type() const { return type().element_type; }
   bool ranked() const { return type().ranked(); }
-  int64_t rank() const;                                        // throws Error(unsupported) where unknown
-  const std::vector<Dim>& dims() const;                        // throws Error(unsupported) where unknown
-  const Dim& dim(int64_t axis) const;                          // negative axes count from the end
+  int64_t rank() const;                  // throws Error(unsupported) where unknown
+  const std::vector<Dim>& dims() const;  // throws Error(unsupported) where unknown
+  // Negative axes count from the end; throws Error(invalid_argument) where there is no such axis.
+  const Dim& dim(int64_t axis) const;
   const ir::Weight* weight() const { return value_->weight; }  // null unless a constant
   friend bool operator==(Value, Value) = default;
 
@@ -81,7 +82,7 @@ class Scalar {
   bool is_complex() const { return std::holds_alternative<std::complex<double>>(value_); }
   bool is_static() const;
   double to_double() const;  // throws Error(unsupported) where symbolic or complex
-  int64_t to_int() const;    // throws Error(unsupported) where symbolic or not integral
+  int64_t to_int() const;    // towards 0; throws Error(unsupported) where symbolic, complex or beyond int64
   std::complex<double> to_complex() const;
   const std::variant<bool, int64_t, double, std::complex<double>, Dim, Value>& get() const { return value_; }
 
@@ -280,6 +281,15 @@ class GraphBuilder {
 
   std::vector<Value> append(std::string op, std::vector<Value> inputs, std::vector<ir::Attribute> attributes,
                             std::vector<ir::TensorType> outputs);
+  // Throws where ONNX has no such operator at this opset.
+  const onnx::OpSchema& schema_of(std::string_view name) const;
+  // Throws where the node breaks its schema. Brings attributes into the kind that it asks for.
+  void fit_to(const onnx::OpSchema& schema, std::span<const Value> inputs, size_t outputs,
+              std::span<ir::Attribute> attributes) const;
+  // Of the type variables. Inputs that are Python numbers take the type of the others where they keep their
+  // value.
+  onnx::TypeResolution resolve_types(const onnx::OpSchema& schema, std::span<Value> inputs,
+                                     std::span<const ir::Attribute> attributes);
   // Casts inputs to what the runtime has kernels for, and gives the outputs' types accordingly. Returns what
   // the outputs are to be cast back to; undefined where they are right.
   std::vector<ElementType> cast_for_runtime(const onnx::OpSchema& schema,
@@ -287,11 +297,13 @@ class GraphBuilder {
                                             std::vector<Value>& inputs, std::vector<ir::TensorType>& outputs);
   void check_attributes(std::string_view name, std::span<const ir::Attribute> attributes);
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
+  [[noreturn]] void breaks(const onnx::OpSchema& schema, const std::string& what) const;
   std::string where() const;
   // Sizes are computed as 1-d tensors of one element, the form in which shapes are concatenated.
   Value size_1d(const Dim& dim);
   Value computed_1d(const Expr& expr);
   Value symbol_1d(const std::string& symbol);
+  bool is_nonnegative(const Expr& expr) const;  // whatever the model is given
   Value known_1d(const std::string& text) const;
 
   ir::Graph* graph_;

@@ -123,12 +123,14 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
   }
 
-  // A view that is a copy (`aten::view_copy`) is mapped as the view.
+  // A view of PyTorch's that is a copy (`aten::view_copy`) is mapped as the view.
   const Symbolic* find(const std::string& op) const {
     const Symbolic* symbolic = registry_.find(op, options_.opset);
     const size_t dot = std::min(op.find('.'), op.size());
     constexpr std::string_view copy = "_copy";
-    if (symbolic || !std::string_view(op).substr(0, dot).ends_with(copy)) return symbolic;
+    if (symbolic || !op.starts_with("aten::") || !std::string_view(op).substr(0, dot).ends_with(copy)) {
+      return symbolic;
+    }
     return registry_.find(std::string(op).erase(dot - copy.size(), copy.size()), options_.opset);
   }
 
@@ -296,10 +298,8 @@ std::map<std::string, int> opset_imports(OnnxModel& model, const SymbolicRegistr
   };
   for (const OnnxFunction& function : model.functions) add(function.domain, function.version);
   ir::for_each_node(model.graph, [&](ir::Graph&, ir::Node& node) {
-    const size_t end = node.op.rfind("::");
-    if (end == std::string::npos) return;
-    const std::string domain = node.op.substr(0, end);
-    add(domain, registry.domain_version(domain));
+    const std::string domain(ir::OpName(node.op).domain);
+    if (!domain.empty()) add(domain, registry.domain_version(domain));
   });
   return imports;
 }

@@ -19,6 +19,9 @@ std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType t
 // Whether converting to `type` keeps every element's value.
 bool converts_exactly(const ir::Weight& weight, ElementType type);
 
+// Whether the data decide it: PyTorch takes the other sizes for 2 or more.
+bool may_be_zero(const Dim& dim);
+
 // What Reshape is given to make `to` of a tensor of dims `from`: 0 for a dim that stays where it is, -1 for
 // one that is not constant. Missing where that cannot say it.
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to);

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
+#include <utility>
 
 #include "onnx/attribute_kind.h"
 #include "onnx/runtime_kernels.h"
@@ -88,6 +91,28 @@ std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::Op
   return made;
 }
 
+// Inputs by position, without those left out at the end, and attributes.
+std::pair<std::vector<Value>, std::vector<ir::Attribute>> parted(const std::vector<Operand>& operands) {
+  std::vector<Value> inputs;
+  std::vector<ir::Attribute> attributes;
+  for (const Operand& operand : operands) {
+    if (const Value* value = std::get_if<Value>(&operand.item())) {
+      inputs.push_back(*value);
+    } else if (const auto* values = std::get_if<std::vector<Value>>(&operand.item())) {
+      inputs.insert(inputs.end(), values->begin(), values->end());
+    } else {
+      const Attr& attribute = std::get<Attr>(operand.item());
+      attributes.push_back({attribute.name, attribute.value});
+    }
+  }
+  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
+  return {std::move(inputs), std::move(attributes)};
+}
+
+bool is_beyond_float32(double value) {
+  return std::isfinite(value) && std::abs(value) > std::numeric_limits<float>::max();
+}
+
 }  // namespace
 
 GraphBuilder::GraphBuilder(ir::Graph& graph, int opset)
@@ -106,82 +131,106 @@ GraphBuilder::GraphBuilder(GraphBuilder& parent, ir::Graph& body)
 
 std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
                                          std::vector<Operand> operands) {
-  std::vector<Value> inputs;
-  std::vector<ir::Attribute> attributes;
-  for (const Operand& operand : operands) {
-    if (const Value* value = std::get_if<Value>(&operand.item())) {
-      inputs.push_back(*value);
-    } else if (const auto* values = std::get_if<std::vector<Value>>(&operand.item())) {
-      inputs.insert(inputs.end(), values->begin(), values->end());
-    } else {
-      const Attr& attribute = std::get<Attr>(operand.item());
-      attributes.push_back({attribute.name, attribute.value});
-    }
+  auto [inputs, attributes] = parted(operands);
+  for (const std::string_view standard : {"onnx::", "ai.onnx::"}) {
+    if (name.starts_with(standard)) name.remove_prefix(standard.size());
   }
-  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
-
-  if (name.starts_with("onnx::")) name.remove_prefix(6);
   check_attributes(name, attributes);
   if (name.find("::") != std::string_view::npos) {
     return append(std::string(name), std::move(inputs), std::move(attributes),
                   std::vector<ir::TensorType>(outputs));
   }
 
-  const onnx::OpSchema* schema = onnx::find_schema("", name, opset_);
-  if (!schema) {
-    if (const int first = onnx::first_version("", name)) {
-      invalid_node(name,
-                   fmt::format("ONNX has it since opset {}, and the target is opset {}", first, opset_));
+  const onnx::OpSchema& schema = schema_of(name);
+  fit_to(schema, inputs, outputs, attributes);
+  const onnx::TypeResolution resolution = resolve_types(schema, inputs, attributes);
+  if (resolution.conflict()) {
+    if (for_runtime_) {
+      if (auto made = in_wider_types(*this, schema, outputs, inputs, attributes)) return *std::move(made);
     }
-    std::string message = "ONNX has no operator of this name";
-    const auto suggestions = onnx::suggest_names(name, "", opset_);
-    if (!suggestions.empty()) message += fmt::format("; did you mean {}?", fmt::join(suggestions, " or "));
-    invalid_node(name, message + " A custom operator is written with its namespace, \"my_domain::" +
-                           std::string(name) + "\".");
+    breaks(schema, onnx::describe(schema, *resolution.conflict()));
   }
-  const std::string expected = "\n  ONNX expects " + onnx::describe(*schema);
-  if (schema->deprecated) {
-    invalid_node(name, fmt::format("ONNX deprecates it since opset {}", schema->since_version) + expected);
+  std::vector<ir::TensorType> output_types(outputs);
+  for (size_t i = 0; i < outputs; ++i) {
+    output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
   }
-  if (!schema->accepts_inputs(inputs.size())) {
-    const auto most = static_cast<size_t>(schema->max_inputs);
-    const std::string hint = inputs.size() > most ? surplus_input_hint(*schema, most, opset_) : "";
-    invalid_node(name, fmt::format("{} inputs given, {} expected{}", inputs.size(),
-                                   count_text(schema->min_inputs, schema->max_inputs), hint) +
-                           expected);
+  try {
+    infer_dims(name, inputs, attributes, output_types);
+  } catch (const Error& error) {
+    breaks(schema, error.message());
   }
-  if (!schema->accepts_outputs(outputs)) {
-    invalid_node(name, fmt::format("{} outputs asked for, {} expected", outputs,
-                                   count_text(schema->min_outputs, schema->max_outputs)) +
-                           expected);
+  const auto unknown_size = [&] { return Dim::symbol(unique_name("size")); };
+  if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown_size)) {
+    breaks(schema, *problem);
+  }
+  if (!for_runtime_)
+    return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
+
+  const std::vector<ElementType> wanted = cast_for_runtime(schema, resolution, inputs, output_types);
+  std::vector<Value> made =
+      append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
+  for (size_t i = 0; i < outputs; ++i) {
+    if (wanted[i] != ElementType::undefined) made[i] = cast(made[i], wanted[i]);
+  }
+  return made;
+}
+
+const onnx::OpSchema& GraphBuilder::schema_of(std::string_view name) const {
+  if (const onnx::OpSchema* schema = onnx::find_schema("", name, opset_)) {
+    if (schema->deprecated) {
+      breaks(*schema, fmt::format("ONNX deprecates it since opset {}", schema->since_version));
+    }
+    return *schema;
+  }
+  if (const int first = onnx::first_version("", name)) {
+    invalid_node(name, fmt::format("ONNX has it since opset {}, and the target is opset {}", first, opset_));
+  }
+  std::string message = "ONNX has no operator of this name";
+  const auto suggestions = onnx::suggest_names(name, "", opset_);
+  if (!suggestions.empty()) message += fmt::format("; did you mean {}?", fmt::join(suggestions, " or "));
+  invalid_node(name, message + " A custom operator is written with its namespace, \"my_domain::" +
+                         std::string(name) + "\".");
+}
+
+void GraphBuilder::fit_to(const onnx::OpSchema& schema, std::span<const Value> inputs, size_t outputs,
+                          std::span<ir::Attribute> attributes) const {
+  if (!schema.accepts_inputs(inputs.size())) {
+    const auto most = static_cast<size_t>(schema.max_inputs);
+    const std::string hint = inputs.size() > most ? surplus_input_hint(schema, most, opset_) : "";
+    breaks(schema, fmt::format("{} inputs given, {} expected{}", inputs.size(),
+                               count_text(schema.min_inputs, schema.max_inputs), hint));
+  }
+  if (!schema.accepts_outputs(outputs)) {
+    breaks(schema, fmt::format("{} outputs asked for, {} expected", outputs,
+                               count_text(schema.min_outputs, schema.max_outputs)));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i] && schema->input(i)->option == onnx::ParameterOption::single) {
-      invalid_node(name, fmt::format("input {} ({}) is missing", i, schema->input(i)->name()) + expected);
+    if (!inputs[i] && schema.input(i)->option != onnx::ParameterOption::optional) {
+      breaks(schema, fmt::format("input {} ({}) is missing", i, schema.input(i)->name()));
     }
   }
   for (ir::Attribute& attribute : attributes) {
-    const onnx::AttributeSchema* known = schema->attribute(attribute.name);
+    const onnx::AttributeSchema* known = schema.attribute(attribute.name);
     if (!known) {
-      invalid_node(name, fmt::format("no attribute \"{}\"{}", attribute.name,
-                                     missing_attribute_hint(*schema, attribute.name, opset_)) +
-                             expected);
+      breaks(schema, fmt::format("no attribute \"{}\"{}", attribute.name,
+                                 missing_attribute_hint(schema, attribute.name, opset_)));
     }
     adapt_kind(attribute.value, known->kind);
     const onnx::AttributeKind given = onnx::kind_of(attribute.value);
     if (given != known->kind) {
-      invalid_node(name, fmt::format("attribute \"{}\" is {}, given is {}", attribute.name,
-                                     onnx::name(known->kind), onnx::name(given)) +
-                             expected);
+      breaks(schema, fmt::format("attribute \"{}\" is {}, given is {}", attribute.name,
+                                 onnx::name(known->kind), onnx::name(given)));
     }
   }
-  for (const onnx::AttributeSchema& known : schema->attributes()) {
+  for (const onnx::AttributeSchema& known : schema.attributes()) {
     const bool given =
         std::ranges::any_of(attributes, [&](const ir::Attribute& a) { return a.name == known.name(); });
-    if (known.required && !given)
-      invalid_node(name, fmt::format("attribute \"{}\" is missing", known.name()) + expected);
+    if (known.required && !given) breaks(schema, fmt::format("attribute \"{}\" is missing", known.name()));
   }
+}
 
+onnx::TypeResolution GraphBuilder::resolve_types(const onnx::OpSchema& schema, std::span<Value> inputs,
+                                                 std::span<const ir::Attribute> attributes) {
   std::vector<std::optional<ElementType>> types;
   for (Value input : inputs) types.push_back(known_element_type(input));
   // Numbers give way: the type variables are resolved without them, and then tell what they have to be.
@@ -189,42 +238,17 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && is_number(inputs[i])) firm[i].reset();
   }
-  const std::optional<ElementType> attribute_type = type_attribute(*schema, attributes);
-  const onnx::TypeResolution by_tensors = onnx::resolve(*schema, firm, attribute_type);
+  const std::optional<ElementType> attribute_type = type_attribute(schema, attributes);
+  const onnx::TypeResolution by_tensors = onnx::resolve(schema, firm, attribute_type);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!types[i] || firm[i]) continue;
-    const std::optional<ElementType> wanted = by_tensors.variable(schema->input(i)->type);
+    const std::optional<ElementType> wanted = by_tensors.variable(schema.input(i)->type);
     if (wanted && *wanted != *types[i] && converts_exactly(*inputs[i].weight(), *wanted)) {
       inputs[i] = number(*convert_weight(*inputs[i].weight(), *wanted));
       types[i] = wanted;
     }
   }
-  const onnx::TypeResolution resolution = onnx::resolve(*schema, types, attribute_type);
-  if (resolution.conflict()) {
-    if (for_runtime_) {
-      if (auto made = in_wider_types(*this, *schema, outputs, inputs, attributes)) return *std::move(made);
-    }
-    invalid_node(name, onnx::describe(*schema, *resolution.conflict()) + expected);
-  }
-  std::vector<ir::TensorType> output_types(outputs);
-  for (size_t i = 0; i < outputs; ++i) {
-    output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
-  }
-  infer_dims(name, inputs, attributes, output_types);
-  const auto unknown_size = [&] { return Dim::symbol(unique_name("size")); };
-  if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown_size)) {
-    invalid_node(name, *problem + expected);
-  }
-  if (!for_runtime_)
-    return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
-
-  const std::vector<ElementType> wanted = cast_for_runtime(*schema, resolution, inputs, output_types);
-  std::vector<Value> made =
-      append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
-  for (size_t i = 0; i < outputs; ++i) {
-    if (wanted[i] != ElementType::undefined) made[i] = cast(made[i], wanted[i]);
-  }
-  return made;
+  return onnx::resolve(schema, types, attribute_type);
 }
 
 std::vector<ElementType> GraphBuilder::cast_for_runtime(const onnx::OpSchema& schema,
@@ -272,6 +296,14 @@ void GraphBuilder::check_attributes(std::string_view name, std::span<const ir::A
     if (onnx::kind_of(attribute.value) == onnx::AttributeKind::undefined) {
       refuse_it("is " + ir::str(attribute.value) + ", which no ONNX attribute can hold");
     }
+    const auto check_float = [&](double value) {
+      if (!is_beyond_float32(value)) return;
+      refuse(fmt::format("the attribute {} is {}, and an attribute is a float32", attribute.name, value));
+    };
+    if (const auto* value = std::get_if<double>(&attribute.value)) check_float(*value);
+    if (const auto* values = std::get_if<std::vector<double>>(&attribute.value)) {
+      std::ranges::for_each(*values, check_float);
+    }
     const auto check_body = [&](const ir::GraphPtr& body) {
       if (!state_->used_bodies.insert(body.get()).second) {
         refuse_it("is a graph that another attribute holds already; build one for each");
@@ -299,7 +331,7 @@ void GraphBuilder::check_attributes(std::string_view name, std::span<const ir::A
 std::vector<Value> GraphBuilder::append(std::string op, std::vector<Value> inputs,
                                         std::vector<ir::Attribute> attributes,
                                         std::vector<ir::TensorType> outputs) {
-  std::string type = op.substr(op.rfind(':') + 1);
+  const std::string type(ir::OpName(op).type);
   ir::Node* node = graph_->add_node(std::move(op));
   if (call_) node->source = call_->source;
   node->name = unique_name(node->source.scope.empty() ? type : node->source.scope + "/" + type);
@@ -405,6 +437,10 @@ void GraphBuilder::refuse(const std::string& reason) const {
 void GraphBuilder::invalid_node(std::string_view name, const std::string& what) const {
   const std::string by = symbolic_.empty() ? "" : fmt::format(" (in the symbolic function {})", symbolic_);
   throw Error(ErrorCode::invalid_node, fmt::format("g.op(\"{}\"){}: {}", name, by, what), where());
+}
+
+void GraphBuilder::breaks(const onnx::OpSchema& schema, const std::string& what) const {
+  invalid_node(schema.name(), what + "\n  ONNX expects " + onnx::describe(schema));
 }
 
 std::string GraphBuilder::where() const {

@@ -41,13 +41,15 @@ Value GraphBuilder::cast(Value value, ElementType to) {
 Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
   const std::span<const Dim> from = value.ranked() ? std::span(value.dims()) : std::span<const Dim>();
+  const auto is_zero = [](const Dim& dim) { return dim.is(0); };
+  const auto is_zero_or_may_be = [](const Dim& dim) { return dim.is(0) || may_be_zero(dim); };
   Value result;
   if (const auto shape = constant_reshape(from, dims)) {
     result = op("Reshape", value, ints(*shape));
-  } else if (std::ranges::none_of(dims, [](const Dim& dim) { return dim.is(0); })) {
-    result = op("Reshape", value, sizes(dims));
-  } else if (opset_ >= 14) {
+  } else if (opset_ >= 14 && std::ranges::any_of(dims, is_zero_or_may_be)) {
     result = op("Reshape", value, sizes(dims), attr("allowzero", 1));
+  } else if (std::ranges::none_of(dims, is_zero)) {
+    result = op("Reshape", value, sizes(dims));
   } else {
     // Before opset 14 a 0 copies the input's dim. The tensor is empty: one made afresh is the same.
     ir::Weight zero = scalar_weight(false, value.element_type());

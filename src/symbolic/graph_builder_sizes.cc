@@ -7,22 +7,6 @@
 namespace opbridge {
 namespace {
 
-// Whether the expression cannot be negative; a symbol is a size.
-bool is_nonnegative(const Expr& expr) {
-  switch (expr.kind) {
-    case Expr::Kind::integer:
-      return expr.value >= 0;
-    case Expr::Kind::symbol:
-      return true;
-    case Expr::Kind::mod:
-      return is_nonnegative(*expr.operands[1]);
-    case Expr::Kind::max:
-      return std::ranges::any_of(expr.operands, [](const ExprPtr& e) { return is_nonnegative(*e); });
-    default:
-      return std::ranges::all_of(expr.operands, [](const ExprPtr& e) { return is_nonnegative(*e); });
-  }
-}
-
 struct Linear {
   std::string symbol;
   int64_t factor;
@@ -79,6 +63,28 @@ Value GraphBuilder::known_1d(const std::string& text) const {
     if (found != builder->sizes_.end()) return found->second;
   }
   return {};
+}
+
+bool GraphBuilder::is_nonnegative(const Expr& expr) const {
+  const auto is_one = [&](const ExprPtr& operand) { return is_nonnegative(*operand); };
+  switch (expr.kind) {
+    case Expr::Kind::integer:
+      return expr.value >= 0;
+    case Expr::Kind::symbol: {
+      // Other symbols are numbers that the model computes or is given.
+      for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
+        const auto source = builder->dim_sources_.find(expr.name);
+        if (source != builder->dim_sources_.end()) return source->second.offset <= 0;
+      }
+      return false;
+    }
+    case Expr::Kind::mod:
+      return is_nonnegative(*expr.operands[1]);
+    case Expr::Kind::max:
+      return std::ranges::any_of(expr.operands, is_one);
+    default:
+      return std::ranges::all_of(expr.operands, is_one);
+  }
 }
 
 Value GraphBuilder::symbol_1d(const std::string& symbol) {

@@ -33,12 +33,7 @@ std::optional<Attr> to_attribute(const SymbolicCall& call, const SchemaArgument&
     if (floating) return attr(name, static_cast<double>(*number));
     return attr(name, *number);
   }
-  if (const double* number = std::get_if<double>(&value)) {
-    if (std::isfinite(*number) && !std::isfinite(static_cast<float>(*number))) {
-      call.g.refuse(fmt::format("the argument {} is {}, and an attribute is a float32", name, *number));
-    }
-    return attr(name, *number);
-  }
+  if (const double* number = std::get_if<double>(&value)) return attr(name, *number);
   if (const std::string* text = std::get_if<std::string>(&value)) return attr(name, *text);
   if (const ElementType* type = std::get_if<ElementType>(&value)) return attr(name, *type);
   if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {

@@ -67,8 +67,12 @@ ElementType promote(std::span<const PromotionOperand> operands, ElementType defa
   std::optional<ElementType> result;
   for (const std::optional<ElementType>& type : by_category) {
     if (!type) continue;
-    if (!result || category_of(*type) > category_of(*result))
-      result = result ? promote_types(*result, *type) : *type;
+    if (!result) {
+      result = type;
+    } else if (category_of(*type) > category_of(*result)) {
+      // A complex operand makes the floating-point type above it complex, in that type's precision.
+      result = category_of(*result) == 2 ? complex_of(*result) : *type;
+    }
   }
   if (!result) throw Error(ErrorCode::internal, "promotion of no operands");
   return *result;

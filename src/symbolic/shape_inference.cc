@@ -1,5 +1,7 @@
 #include "symbolic/shape_inference.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
@@ -98,6 +100,9 @@ std::optional<std::vector<Dim>> dims_of(std::string_view op, std::span<const Val
                                         std::span<const ir::Attribute> attributes) {
   const std::vector<Dim>& first = inputs[0].dims();
   const auto rank = static_cast<int64_t>(first.size());
+  if (rank == 0 && (op == "Concat" || op == "Gather")) {
+    throw Error(ErrorCode::invalid_argument, "a 0-d tensor has no axes");
+  }
   if (op == "MatMul") return matmul_dims(first, inputs[1].dims());
   if (op == "Gemm") {
     const bool trans_a = attribute_or<int64_t>(attributes, "transA", 0),
@@ -112,7 +117,15 @@ std::optional<std::vector<Dim>> dims_of(std::string_view op, std::span<const Val
   if (op == "Transpose") {
     const auto permutation = attribute_or<std::vector<int64_t>>(attributes, "perm", {});
     std::vector<Dim> dims(first.rbegin(), first.rend());
-    for (size_t i = 0; i < permutation.size(); ++i) dims.at(i) = first.at(permutation[i]);
+    if (permutation.empty()) return dims;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const auto place = std::ranges::find(permutation, static_cast<int64_t>(i));
+      if (place == permutation.end() || permutation.size() != dims.size()) {
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("perm [{}] is no order of {} axes", fmt::join(permutation, ", "), rank));
+      }
+      dims[static_cast<size_t>(place - permutation.begin())] = first[i];
+    }
     return dims;
   }
   if (op == "Concat") {

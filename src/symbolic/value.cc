@@ -15,7 +15,10 @@ const std::vector<Dim>& Value::dims() const {
   return *tensor.dims;
 }
 
-const Dim& Value::dim(int64_t axis) const { return dims()[wrap_axis(axis, rank())]; }
+const Dim& Value::dim(int64_t axis) const {
+  if (rank() == 0) throw Error(ErrorCode::invalid_argument, value_->name + " is 0-d, and has no axes");
+  return dims()[wrap_axis(axis, rank())];
+}
 
 Scalar::Scalar(Dim v) {
   if (v.is_static()) {

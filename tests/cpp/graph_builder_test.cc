@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -94,6 +95,67 @@ TEST(GraphBuilder, TellsWhatMovedBetweenOpsets) {
   EXPECT_TRUE(contains(refusal(10, "Clip", 2, 1), "min is an attribute up to opset 10"));
   EXPECT_TRUE(contains(refusal(9, "Slice", 3, 1), "starts is an attribute up to opset 9"));
   EXPECT_TRUE(contains(refusal(13, "Relu", 2, 1), "2 inputs given, 1 expected\n"));
+}
+
+// g.op with tensors of these ranks.
+std::string refusal_of_ranks(std::string_view op, std::initializer_list<size_t> ranks, Attr attribute) {
+  ir::Graph graph;
+  GraphBuilder g(graph, 20);
+  std::vector<Operand> operands{attribute};
+  for (const size_t rank : ranks) {
+    operands.emplace_back(
+        Value(graph.add_input("x", ir::TensorType{ElementType::int64, std::vector<Dim>(rank, 3)})));
+  }
+  try {
+    g.op_list(op, 1, operands);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_node) << error.what();
+    return error.message();
+  }
+  return {};
+}
+
+TEST(GraphBuilder, AxesThatDoNotExistAreRefused) {
+  EXPECT_TRUE(contains(refusal_of_ranks("Concat", {0, 0}, attr("axis", 0)), "a 0-d tensor has no axes"));
+  EXPECT_TRUE(contains(refusal_of_ranks("Concat", {1, 0}, attr("axis", 0)), "0-d"));
+  EXPECT_TRUE(contains(refusal_of_ranks("Gather", {0, 1}, attr("axis", 0)), "a 0-d tensor has no axes"));
+  EXPECT_TRUE(contains(refusal_of_ranks("Concat", {2, 2}, attr("axis", 2)), "axis 2"));
+  for (const std::vector<int64_t>& perm : {std::vector<int64_t>{0, 5}, {0}, {0, 0}, {1, 0, 2}}) {
+    EXPECT_TRUE(contains(refusal_of_ranks("Transpose", {2}, attr("perm", perm)), "is no order of 2 axes"));
+  }
+  EXPECT_EQ(refusal_of_ranks("Transpose", {2}, attr("perm", std::vector<int64_t>{1, 0})), "");
+}
+
+TEST(GraphBuilder, OnlyOptionalInputsMayBeLeftOut) {
+  ir::Graph graph;
+  GraphBuilder g(graph, 20);
+  const Value x = graph.add_input("x", ir::TensorType{ElementType::float32, std::vector<Dim>{3}});
+  EXPECT_THROW(g.op("Max", x, Value(), x), Error);
+  EXPECT_THROW(g.op("Concat", x, Value(), x, attr("axis", 0)), Error);
+  EXPECT_NO_THROW(g.op("Clip", x, Value(), g.scalar(1.0, ElementType::float32)));
+}
+
+TEST(GraphBuilder, TheDomainOfOnnxMayBeWritten) {
+  ir::Graph graph;
+  GraphBuilder g(graph, 20);
+  const Value x = graph.add_input("x", ir::TensorType{ElementType::float32, std::vector<Dim>{3}});
+  for (const char* name : {"Asinh", "onnx::Asinh", "ai.onnx::Asinh"}) {
+    EXPECT_EQ(g.op(name, x).get()->producer->op, "Asinh");
+  }
+}
+
+TEST(GraphBuilder, DivisionOfNumbersThatMayBeNegativeRoundsDown) {
+  ir::Graph graph;
+  GraphBuilder g(graph, 20);
+  const Value x =
+      graph.add_input("x", ir::TensorType{ElementType::float32, std::vector<Dim>{Dim::symbol("n")}});
+  const Value number = graph.add_input("k", ir::TensorType{ElementType::int64, std::vector<Dim>{}});
+  g.bind_dims(x);
+  g.bind_symbol("k", number);
+  g.size(floor_div(Dim::symbol("n"), 2));
+  EXPECT_TRUE(std::ranges::none_of(graph.nodes, [](const ir::Node* node) { return node->op == "Mod"; }));
+  g.size(floor_div(Dim::symbol("k"), 2));
+  EXPECT_TRUE(std::ranges::any_of(graph.nodes, [](const ir::Node* node) { return node->op == "Mod"; }));
 }
 
 }  // namespace

@@ -29,6 +29,14 @@ twist.register_fake(lambda self: torch.empty_like(self))
 shake.register_fake(lambda self, times: torch.empty_like(self))
 
 
+@torch.library.custom_op("nobody::asinh_copy", mutates_args=())
+def asinh_copy(self: torch.Tensor) -> torch.Tensor:
+    return self * 3
+
+
+asinh_copy.register_fake(lambda self: torch.empty_like(self))
+
+
 class Unmapped(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return twist(x) + shake(twist(x).relu(), 2)
@@ -110,6 +118,22 @@ def test_all_that_is_missing_is_told_at_once(tmp_path: Path, capture: Any) -> No
     assert '@opbridge.symbolic("nobody::shake", opset=21)\n      def shake(g, self, times):' in text
     assert target.read_bytes() == b"what stood here"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_only_views_of_pytorch_have_copies(tmp_path: Path) -> None:
+    @opbridge.symbolic("nobody::asinh", opset=9)
+    def asinh(g: Any, x: Any) -> Any:
+        return g.op("Asinh", x)
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return asinh_copy(x)
+
+    try:
+        with pytest.raises(opbridge.UnsupportedError, match=r"nobody::asinh_copy  \(1 call\)"):
+            opbridge.export(Model(), torch.rand(3), tmp_path / "m.onnx")
+    finally:
+        opbridge.unregister_custom_op_symbolic("nobody::asinh", 9)
 
 
 def test_unwritable_target_is_left_alone(tmp_path: Path) -> None:

@@ -309,17 +309,18 @@ def test_complex_kernels_are_those_of_pytorch_alone(ops, library: str) -> None:
 
 def test_empty_lists_of_strings_and_large_numbers_as_attributes(ops, library: str, tmp_path: Path) -> None:
     class Model(torch.nn.Module):
-        def __init__(self, f: float) -> None:
+        def __init__(self, f: float, floats: list[float]) -> None:
             super().__init__()
-            self.f = f
+            self.f, self.floats = f, floats
 
         def forward(self, x):
-            return ops.attributes(x, 1, self.f, True, "", [], [], [], [])
+            return ops.attributes(x, 1, self.f, True, "", [], self.floats, [], [])
 
     x = torch.tensor([9.0], dtype=torch.float64)
-    opbridge.export(Model(0.25), (x,), tmp_path / "model.onnx", verify=True)
-    with pytest.raises(opbridge.UnsupportedError, match=r"f is 1e\+300, and an attribute is a float32"):
-        opbridge.export(Model(1e300), (x,), tmp_path / "model.onnx")
+    opbridge.export(Model(0.25, []), (x,), tmp_path / "model.onnx", verify=True)
+    for f, floats in ((1e300, []), (0.25, [1.0, 1e300])):
+        with pytest.raises(opbridge.UnsupportedError, match=r"is 1e\+300, and an attribute is a float32"):
+            opbridge.export(Model(f, floats), (x,), tmp_path / "model.onnx")
 
 
 def test_there_are_no_second_derivatives(ops) -> None:
