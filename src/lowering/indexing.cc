@@ -13,10 +13,6 @@ bool is_mask(Value index) {
   return index.element_type() == ElementType::boolean || index.element_type() == ElementType::uint8;
 }
 
-Value flat(GraphBuilder& g, Value value) {
-  return value.rank() == 1 ? value : g.reshape(value, std::vector{element_count(value)});
-}
-
 Value places_of(GraphBuilder& g, Value mask) {
   Value nonzero = g.op("NonZero", g.cast(mask, ElementType::boolean));  // (rank, count)
   // The count is only known when the model runs, and has a name of its own until PyTorch gives it one.

@@ -38,9 +38,6 @@ Value places_of(GraphBuilder& g, Value mask);
 // Broadcast to `dims`, as PyTorch's own shapes say that it can be.
 Value broadcast(GraphBuilder& g, Value value, const std::vector<Dim>& dims);
 
-// All elements in a row.
-Value flat(GraphBuilder& g, Value value);
-
 enum class Reduction : uint8_t { none, add, multiply, max, min };
 
 // ScatterElements and ScatterND in the kernel type of `data` where they reduce. `updates` of any type.

@@ -1,5 +1,6 @@
 // Order: TopK in all its uses. ONNX leaves open where NaN goes; PyTorch takes it for the greatest.
 #include <cmath>
+#include <limits>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -12,17 +13,28 @@ struct Sorted {
   Value values, places;  // in the kernel type; int64
 };
 
+// Numbers in the order of those of `x`, with infinity for NaN. Infinity itself becomes the greatest finite
+// number, with which it changes places.
+Value with_nan_greatest(GraphBuilder& g, Value x) {
+  const double greatest = x.element_type() == ElementType::float64 ? std::numeric_limits<double>::max()
+                                                                   : std::numeric_limits<float>::max();
+  Value finite = g.op("Min", x, g.scalar_like(x, greatest));
+  return g.op("Where", g.op("IsNaN", x), g.scalar_like(x, INFINITY), finite);
+}
+
 // The `count` first along `dim`; equal ones in the order of their places, as in a stable sort.
 Sorted first(GraphBuilder& g, Value self, const Dim& count, int64_t dim, bool descending) {
   Value x = operand(g, self, self.element_type());
   if (x.rank() == 0) return {x, g.scalar(0, ElementType::int64)};
   const int64_t axis = wrap_axis(dim, x.rank());
-  auto [values, places] =
-      g.ops<2>("TopK", x, g.sizes({count}), attr("axis", axis), attr("largest", descending));
+  const bool has_nan = is_floating_point(x.element_type());
+  auto [values, places] = g.ops<2>("TopK", has_nan ? with_nan_greatest(g, x) : x, g.sizes({count}),
+                                   attr("axis", axis), attr("largest", descending));
   std::vector<Dim> dims = x.dims();
   dims[axis] = count;
   values.get()->type = ir::TensorType{x.element_type(), dims};
   places.get()->type = ir::TensorType{ElementType::int64, dims};
+  if (has_nan) values = g.op("GatherElements", x, places, attr("axis", axis));
   return {values, places};
 }
 

@@ -17,8 +17,6 @@ struct Rows {
   Value has_nan;  // bool, alike
 };
 
-Value flat(GraphBuilder& g, Value self) { return g.reshape(self, std::vector{element_count(self)}); }
-
 Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
   Rows rows;
   Value x = move_axis(g, self, axis, self.rank() - 1);

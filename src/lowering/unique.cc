@@ -1,4 +1,5 @@
 // What is different among elements or slices. How many that are is known only when the model runs.
+#include <array>
 #include <limits>
 
 #include "lowering/add.h"
@@ -8,18 +9,42 @@
 namespace opbridge::lowering {
 namespace {
 
-Value flat(GraphBuilder& g, Value self) { return g.reshape(self, std::vector{element_count(self)}); }
+// Of floating-point numbers, of which NaN differs from all, itself too: values, inverse, counts.
+std::array<Value, 3> unique_with_nan(GraphBuilder& g, Value x) {
+  constexpr ElementType integer = ElementType::int64;
+  Value nan = g.op("IsNaN", x), is_number = g.op("Not", nan), zero = g.scalar(0, integer);
+  const std::vector<Value> found =
+      g.op_list("Unique", 4, {g.op("Compress", x, is_number, attr("axis", 0)), attr("axis", 0)});
+  Value many = g.op("Shape", found[0]);
+  Value of_nan = g.op("Compress", x, nan, attr("axis", 0));
+  Value ones = g.op("Expand", g.ints({1}), g.op("Shape", of_nan));
+  // Each NaN is a place behind the one before, and behind all numbers.
+  Value places = g.op("Add", g.op("CumSum", g.cast(nan, integer), zero), g.op("Sub", many, g.ints({1})));
+  Value numbers = g.op("Sub", g.op("CumSum", g.cast(is_number, integer), zero), g.ints({1}));
+  // A NaN may look up anything, if need be what is at -1.
+  Value of_numbers = g.op("Concat", found[2], g.ints({0}), attr("axis", 0));
+  Value looked_up = g.op("Gather", of_numbers, numbers, attr("axis", 0));
+  return {g.op("Concat", found[0], of_nan, attr("axis", 0)), g.op("Where", nan, places, looked_up),
+          g.op("Concat", found[3], ones, attr("axis", 0))};
+}
 
 // In ascending order, which PyTorch also gives where it is not asked for.
 std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> dim, bool wants_inverse,
                           bool wants_counts) {
   const ElementType type = self.element_type();
   Value x = operand(g, dim ? self : flat(g, self), type);
-  if (!is_floating_point(type)) x = g.cast(x, ElementType::int64);  // ONNX Runtime has no int32 here
-  std::vector<Operand> operands{x};
-  if (dim) operands.push_back(attr("axis", wrap_axis(*dim, x.rank())));
-  std::vector<Value> found = g.op_list("Unique", 4, std::move(operands));
-  Value values = g.cast(found[0], type), inverse = found[2], counts = found[3];
+  std::array<Value, 3> found;
+  if (is_floating_point(type) && !dim) {
+    found = unique_with_nan(g, x);
+  } else {
+    if (!is_floating_point(type)) x = g.cast(x, ElementType::int64);  // ONNX Runtime has no int32 here
+    std::vector<Operand> operands{x};
+    if (dim) operands.push_back(attr("axis", wrap_axis(*dim, x.rank())));
+    const std::vector<Value> outputs = g.op_list("Unique", 4, std::move(operands));
+    found = {outputs[0], outputs[2], outputs[3]};
+  }
+  auto [values, inverse, counts] = found;
+  values = g.cast(values, type);
   if (!dim) inverse = g.reshape(inverse, self.dims());
   Value nothing = filled(g, std::vector{Dim(0)}, 0, ElementType::int64);
   return {values, wants_inverse ? inverse : nothing, wants_counts ? counts : nothing};

@@ -68,5 +68,12 @@ def test_median_of_nan():
     check({name: FUNCTIONS[name] for name in ("median", "median over one", "median keeping the dim")}, x)
 
 
+def test_nan_is_the_greatest():
+    x = torch.tensor([[1.0, 2, math.nan, -2, 0.5, 3, math.inf], [math.nan, 3, -math.inf, math.inf, math.nan, 0, 1]])
+    three = {"kthvalue": lambda x: tuple(x.kthvalue(3)), "topk": lambda x: tuple(x.topk(3))}
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(FUNCTIONS | three, x.to(dtype), also=[(-x.to(dtype),)])
+
+
 def test_one_node():
-    assert operators(check(lambda x: tuple(x.topk(2)), numbers(6))) == ["TopK"]
+    assert operators(check(lambda x: tuple(x.topk(2)), numbers(6).long())) == ["TopK"]
