@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <ranges>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -38,11 +39,17 @@ std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t t
   const bool align_corners = how.coordinates == "align_corners", cubic = how.mode == "cubic";
   const double step = step_of_axis(from, to, scale, align_corners);
   if (how.mode == "nearest") {
-    const float offset = how.coordinates == "asymmetric" ? 0.0F : 0.5F, narrow = static_cast<float>(step);
+    const auto narrow = static_cast<float>(step);
     Taps nearest;
-    for (int64_t i = 0; i < to; ++i)
-      nearest.places.push_back(
-          std::min(static_cast<int64_t>(std::floor((static_cast<float>(i) + offset) * narrow)), from - 1));
+    for (int64_t i = 0; i < to; ++i) {
+      float source = static_cast<float>(i) * narrow;
+      if (how.coordinates != "asymmetric") {
+        // With a fused multiply-add, as ATen is compiled.
+        const double center = static_cast<double>(narrow) * (static_cast<double>(i) + 0.5) - 0.5;
+        source = std::max(static_cast<float>(center), 0.0F) + 0.5F;
+      }
+      nearest.places.push_back(std::min(static_cast<int64_t>(std::floor(source)), from - 1));
+    }
     return {nearest};
   }
   std::vector<Taps> taps(cubic ? 4 : 2);
@@ -65,21 +72,84 @@ std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t t
   return taps;
 }
 
-// The same without Resize, of which ONNX Runtime has no kernel of float64; the sizes are constant.
+// Sizes and places up to which constant scales are tried.
+constexpr int64_t most_tried = 1 << 14;
+
+// Whether ONNX Runtime's Resize gives an axis PyTorch's size and, where it takes the nearest, its pixels. It
+// computes both in float32, and divides by the scale where ATen multiplies by its reciprocal.
+bool resizes_alike(const Interpolation& how, const Dim& from, const Dim& to, std::optional<double> scale) {
+  if (from == to && (!scale || *scale == 1)) return true;
+  const bool is_static = from.is_static() && to.is_static();
+  const auto narrow = static_cast<float>(scale.value_or(1));
+  const auto size_differs = [&](int64_t size) {
+    return std::floor(narrow * static_cast<float>(size)) != std::floor(*scale * static_cast<double>(size));
+  };
+  if (scale && is_static &&
+      std::floor(narrow * static_cast<float>(from.value())) != static_cast<float>(to.value()))
+    return false;
+  if (scale && !is_static && std::ranges::any_of(std::views::iota(int64_t{1}, most_tried), size_differs))
+    return false;
+  if (how.mode != "nearest") return true;
+  if (!scale && !is_static) return false;
+  const int64_t in = is_static ? from.value() : most_tried, out = is_static ? to.value() : most_tried;
+  if (in == 0) return true;
+  const float factor = scale ? narrow : static_cast<float>(out) / static_cast<float>(in);
+  const Taps taps = taps_of_axis(how, in, out, scale).front();
+  for (int64_t i = 0; i < out; ++i) {
+    const auto place = static_cast<float>(i);
+    const float source = how.coordinates == "asymmetric" ? std::floor(place / factor)
+                                                         : std::round((place + 0.5F) / factor - 0.5F);
+    if (std::clamp<int64_t>(static_cast<int64_t>(source), 0, in - 1) != taps.places[i]) return false;
+  }
+  return true;
+}
+
+// The places that taps_of_axis gives, for sizes that are known only when the model runs.
+Value nearest_places(GraphBuilder& g, const Interpolation& how, const Dim& from, const Dim& to,
+                     std::optional<double> scale) {
+  constexpr ElementType type = ElementType::float32;
+  const auto size = [&](const Dim& dim) { return g.cast(g.size(dim), type); };
+  Value step = scale ? g.scalar(1 / *scale, type) : g.op("Div", size(from), size(to));
+  Value source = arithmetic(g, 0, 1, to);
+  if (how.coordinates == "asymmetric") {
+    source = g.op("Mul", g.cast(source, type), step);
+  } else {
+    constexpr ElementType wide = ElementType::float64;
+    Value half = g.scalar(0.5, wide);
+    Value center = g.op("Mul", g.op("Add", g.cast(source, wide), half), g.cast(step, wide));
+    source = g.op("Max", g.cast(g.op("Sub", center, half), type), g.scalar(0.0, type));
+    source = g.op("Add", source, g.scalar(0.5, type));
+  }
+  Value place = g.op("Min", g.op("Floor", source), size(from - Dim(1)));
+  Value result = g.cast(place, ElementType::int64);
+  result.get()->type = ir::TensorType{ElementType::int64, std::vector{to}};
+  return result;
+}
+
+// The same without Resize, axis by axis.
 Value resize_by_taps(GraphBuilder& g, Value x, const std::optional<std::vector<double>>& scales,
                      const Interpolation& how) {
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
     const Dim from = x.dim(axis), to = g.result().dims->at(axis);
-    if (!from.is_static() || !to.is_static())
-      g.refuse("resizing float64 needs an image of constant size; convert it to float32");
     const auto scale = scales ? std::optional(scales->at(axis - 2)) : std::nullopt;
+    if (from == to && (!scale || *scale == 1)) continue;
+    if (!from.is_static() || !to.is_static()) {
+      if (how.mode != "nearest") {
+        g.refuse(x.element_type() == ElementType::float64
+                     ? "resizing float64 needs an image of constant size; convert it to float32"
+                     : "a scale factor that float32 rounds across a size needs an image of constant size");
+      }
+      x = g.gather(x, nearest_places(g, how, from, to, scale), axis);
+      continue;
+    }
     Value sum;
     for (const Taps& taps : taps_of_axis(how, from.value(), to.value(), scale)) {
       Value part = g.gather(x, g.ints(taps.places), axis);
       if (!taps.weights.empty()) {
         std::vector<int64_t> dims(x.rank() - axis, 1);
         dims[0] = to.value();
-        part = g.op("Mul", part, g.constant(ir::Weight::of<double>(taps.weights, dims)));
+        part = g.op("Mul", part,
+                    g.cast(g.constant(ir::Weight::of<double>(taps.weights, dims)), x.element_type()));
       }
       sum = sum ? g.op("Add", sum, part) : part;
     }
@@ -151,6 +221,12 @@ Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>
     return resize_by_taps(g, input, scales, how);
   if (input.element_type() == ElementType::uint8 && how.mode != "nearest" && input.rank() == 4)
     return resize_bytes(g, input, scales, how);
+  for (int64_t axis = 2; axis < input.rank() && !how.antialias; ++axis) {
+    const auto scale = scales ? std::optional(scales->at(axis - 2)) : std::nullopt;
+    if (resizes_alike(how, input.dim(axis), g.result().dims->at(axis), scale)) continue;
+    if (how.mode == "nearest") return resize_by_taps(g, input, scales, how);
+    return in_kernel_type(g, input, [&](Value x) { return resize_by_taps(g, x, scales, how); });
+  }
   if (g.opset() < 11) g.refuse("Resize as PyTorch computes it needs opset 11");
   if (how.mode != "nearest" && !is_floating_point(input.element_type()))
     g.refuse("PyTorch rounds integers otherwise; interpolate floating-point numbers, and round after that");

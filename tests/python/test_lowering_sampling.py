@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from lowering_check import check
+from lowering_check import check, operators
 from torch.nn import functional as F
 
 import opbridge
@@ -36,6 +36,8 @@ def test_resize_in_float64(mode):
         for corners in ({}, aligned)
     }
     check(functions, image().double(), dynamic=[{0: torch.export.Dim.DYNAMIC}])
+    if mode.startswith("nearest"):
+        return
     with pytest.raises(opbridge.UnsupportedError, match="convert it to float32"):
         check(functions["(3, 7) None {}"], image().double(), dynamic=[{2: torch.export.Dim.DYNAMIC}])
 
@@ -154,3 +156,28 @@ def test_conv_transpose_pads_more_than_its_stride():
         "some": lambda x: F.conv_transpose2d(x, torch.ones(3, 2, 3, 3) / 7, stride=2, padding=0, output_padding=1),
     }
     check(functions, image())
+
+
+@pytest.mark.parametrize(("size", "scale"), [(100, 0.29), (100, 1.15), (50, 2.3), (50, 0.6), (100, 0.3), (2, 41.0)])
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
+def test_scales_that_float32_rounds_across_a_pixel(mode, size, scale):
+    x = torch.arange(2.0 * size).reshape(1, 2, size)
+    check(lambda x: F.interpolate(x, scale_factor=scale, mode=mode), x, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_nearest_of_any_sizes(mode):
+    def resized(x, like):
+        return F.interpolate(x, like.shape[2:], mode=mode)
+
+    def inputs(height, width, other_height, other_width):
+        x = torch.arange(6.0 * height * width).reshape(2, 3, height, width)
+        return x, torch.zeros(1, 1, other_height, other_width)
+
+    sizes = [(35, 3, 40, 123), (4, 64, 94, 164), (13, 7, 25, 7), (40, 9, 35, 4)]
+    for each in sizes:
+        check(resized, *inputs(*each))
+    dim = torch.export.Dim.DYNAMIC
+    check(resized, *inputs(6, 7, 9, 11), dynamic=[{2: dim, 3: dim}] * 2, also=[inputs(*each) for each in sizes])
+    doubled = check(lambda x: F.interpolate(x, scale_factor=2, mode=mode), inputs(5, 6, 1, 1)[0])
+    assert operators(doubled) == ["Resize"]
