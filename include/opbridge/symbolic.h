@@ -262,6 +262,9 @@ class GraphBuilder {
   const ir::TensorType& result(size_t index = 0) const;
   const ir::Node* call() const { return call_; }
 
+  // Whether the size cannot be negative, whatever the model is given: it is computed from dims of tensors.
+  bool is_nonnegative(const Dim& dim) const;
+
   // Throws Error(unsupported): "aten::foo: REASON", with the line of the user's model.
   [[noreturn]] void refuse(const std::string& reason) const;
 
@@ -303,7 +306,7 @@ class GraphBuilder {
   Value size_1d(const Dim& dim);
   Value computed_1d(const Expr& expr);
   Value symbol_1d(const std::string& symbol);
-  bool is_nonnegative(const Expr& expr) const;  // whatever the model is given
+  bool is_nonnegative(const Expr& expr) const;
   Value known_1d(const std::string& text) const;
 
   ir::Graph* graph_;

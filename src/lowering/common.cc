@@ -65,6 +65,9 @@ Value matmul(GraphBuilder& g, Value a, Value b) {
   if (a.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
   // And it multiplies no rows by a vector.
   if (b.rank() == 1 && element_count(a).is(0)) return filled(g, *g.result().dims, 0, type);
+  if (b.rank() == 1 && std::ranges::any_of(a.dims(), may_be_zero)) {
+    return g.squeeze(matmul(g, a, g.unsqueeze(b, {1})), {a.rank() - 1});
+  }
   if (is_floating_point(type)) return g.op("MatMul", a, b);
   return g.cast(g.op("MatMul", g.cast(a, kernel_type(type)), g.cast(b, kernel_type(type))), type);
 }
@@ -123,6 +126,10 @@ Dim element_count(Value value) {
   return count;
 }
 
+Value flat(GraphBuilder& g, Value value) {
+  return value.rank() == 1 ? value : g.reshape(value, std::vector{element_count(value)});
+}
+
 Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
                 std::span<const int64_t> destination) {
   if (self.rank() == 0) return self;
@@ -140,6 +147,13 @@ Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
 
 Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to) {
   return move_axes(g, value, {&from, 1}, {&to, 1});
+}
+
+std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim) {
+  dim = wrap_axis(dim, self.rank());
+  std::vector<Dim> parts;
+  for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
+  return g.split(self, dim, parts);
 }
 
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type) {

@@ -48,11 +48,15 @@ double greatest_finite(ElementType type);
 Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 Dim element_count(Value value);
+Value flat(GraphBuilder& g, Value value);  // with one dim
 
 // torch.movedim: with axes in other places, the others in order. Negative ones count from the end.
 Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
                 std::span<const int64_t> destination);
 Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to);
+
+// One output for each part, cut along `dim` as PyTorch cut it.
+std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim);
 
 // A tensor of `dims`, all `value`.
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type);

@@ -7,6 +7,8 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
+#include "symbolic/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -36,6 +38,13 @@ std::vector<Value> scan(
   const bool in_front = can_be_empty(source);
   const int64_t axis = in_front ? 0 : source_axis;
   Value x = in_front ? move_axis(g, source, source_axis, 0) : source;
+  // Scan needs a slice: where there may be none, one more stands behind them.
+  const bool extended = may_be_zero(x.dim(axis));
+  if (extended) {
+    std::vector<Dim> one = x.dims();
+    one[axis] = Dim(1);
+    x = g.concat({x, filled(g, one, 0, x.element_type())}, axis);
+  }
   std::vector<ir::TensorType> types;
   std::vector<Operand> operands;
   for (const State& state : states) {
@@ -59,6 +68,7 @@ std::vector<Value> scan(
   results.erase(results.begin(), results.end() - static_cast<std::ptrdiff_t>(kept));
   for (size_t i = 0; i < kept; ++i) {
     results[i].get()->type = ir::TensorType{states[i].type, x.dims()};
+    if (extended) results[i] = g.slice(results[i], axis, 0, -1);
     if (in_front) results[i] = move_axis(g, results[i], 0, source_axis);
   }
   return results;
@@ -67,10 +77,8 @@ std::vector<Value> scan(
 Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
   return in_kernel_type(g, self, [&](Value x) {
     if (x.rank() == 0) return x;
-    const bool half = x.element_type() == ElementType::float16;
-    Value wide = half ? g.cast(x, ElementType::float32) : x;
     Value axis = g.scalar(wrap_axis(dim, x.rank()), ElementType::int64);
-    return g.cast(g.op("CumSum", wide, axis), x.element_type());
+    return g.op("CumSum", widened_for_sum(g, x, std::vector{dim}), axis);
   });
 }
 

@@ -28,16 +28,18 @@ bool is_floating(const SymbolicCall& call) {
 
 using Binary = Value (*)(GraphBuilder&, Value, Value);
 
-// Rounded down. Div truncates integers; what is left after taking the remainder away divides exactly.
-Value floor_divide(GraphBuilder& g, Value a, Value b) {
-  if (is_floating_point(a.element_type())) return g.op("Floor", g.op("Div", a, b));
-  return g.op("Div", g.op("Sub", a, g.op("Mod", a, b)), b);
-}
-
 // With the sign of the divisor.
 Value modulo(GraphBuilder& g, Value a, Value b) {
   if (!is_floating_point(a.element_type())) return g.op("Mod", a, b);
-  return g.op("Sub", a, g.op("Mul", g.op("Floor", g.op("Div", a, b)), b));
+  Value rest = g.op("Mod", a, b, attr("fmod", 1)), zero = g.scalar_like(rest, 0);
+  Value other_sign = g.op("Less", g.op("Mul", g.op("Sign", rest), g.op("Sign", b)), zero);
+  return g.op("Where", other_sign, g.op("Add", rest, b), rest);
+}
+
+// Rounded down: what is left after taking the remainder away divides exactly, or nearly.
+Value floor_divide(GraphBuilder& g, Value a, Value b) {
+  Value quotient = g.op("Div", g.op("Sub", a, modulo(g, a, b)), b);
+  return is_floating_point(a.element_type()) ? g.op("Round", quotient) : quotient;
 }
 
 Value item(GraphBuilder& g, Value self) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lowering/common.h"
+#include "symbolic/constants.h"
 
 namespace opbridge::lowering {
 
@@ -26,14 +27,27 @@ Dim count_of(Value value, const Axes& axes) {
   return count;
 }
 
+Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes) {
+  constexpr int64_t most_in_float32 = 1 << 16;
+  const Dim count = count_of(x, axes);
+  const bool many = count.is_static() && count.value() > most_in_float32;
+  return many && x.element_type() == ElementType::float32 ? g.cast(x, ElementType::float64) : x;
+}
+
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  if (count_of(x, axes).is(0))
-    return g.op("Div", g.reduce("ReduceSum", x, axes_of(axes, x), keepdim), g.scalar_like(x, 0));
-  return g.reduce("ReduceMean", x, axes_of(axes, x), keepdim);
+  const Dim count = count_of(x, axes);
+  if (count.is(0) || may_be_zero(count)) {
+    Value sum = g.reduce("ReduceSum", x, axes_of(axes, x), keepdim);
+    return g.op("Div", sum, g.cast(g.size(count), x.element_type()));
+  }
+  Value mean = g.reduce("ReduceMean", widened_for_sum(g, x, axes), axes_of(axes, x), keepdim);
+  return g.cast(mean, x.element_type());
 }
 
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
-  auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
+  auto over = [&](const char* op, Value value) {
+    return g.cast(g.reduce(op, widened_for_sum(g, value, axes), axes_of(axes, x), keepdim), x.element_type());
+  };
   if (order == 1) return over("ReduceL1", x);
   if (order == 2) return over("ReduceL2", x);
   if (order == 0) {
@@ -48,6 +62,9 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
 
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const std::vector<int64_t> all = axes_of(axes, x);
+  if (may_be_zero(count_of(x, axes))) {  // of nothing there is no maximum
+    return g.cast(g.reduce("ReduceSum", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
+  }
   if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
   // Before, it had no booleans.
   return g.cast(g.reduce("ReduceMax", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);

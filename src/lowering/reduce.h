@@ -20,6 +20,10 @@ std::vector<int64_t> axes_of(const Axes& axes, Value value);
 // How many elements make one element of the result.
 Dim count_of(Value value, const Axes& axes);
 
+// `x`, in float64 where so many elements become one that ONNX Runtime's sum of float32 is off by more than
+// PyTorch's, which adds blocks.
+Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes);
+
 // NaN for no elements, as in PyTorch; ONNX leaves that open.
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 

@@ -15,7 +15,9 @@ Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
 
 // One ONNX reduction, in the type of PyTorch's result.
 Value reduce(GraphBuilder& g, std::string_view op, Value self, const Axes& axes, bool keepdim) {
-  return in_kernel_type(g, self, [&](Value x) { return g.reduce(op, x, axes_of(axes, x), keepdim); });
+  return in_kernel_type(g, self, [&](Value x) {
+    return g.reduce(op, op == "ReduceSum" ? widened_for_sum(g, x, axes) : x, axes_of(axes, x), keepdim);
+  });
 }
 
 Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
@@ -29,7 +31,7 @@ struct Moments {
 Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::optional<Scalar>& correction,
                 bool keepdim) {
   const ElementType type = g.result().element_type;
-  Value x = operand(g, self, type);
+  Value x = widened_for_sum(g, operand(g, self, type), axes);
   const double correct = correction ? correction->to_double() : 1;
   Value mean = mean_of(g, x, axes, true);
   Value centered = g.op("Sub", x, mean);

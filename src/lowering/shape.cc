@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -42,12 +43,16 @@ Value slice(GraphBuilder& g, Value self, int64_t dim, const std::optional<Dim>& 
   return g.slice(self, dim, bound(start, 0), bound(end, end_of_axis), step);
 }
 
-// One output for each part, cut along `dim` as PyTorch cut it.
-std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim) {
-  dim = wrap_axis(dim, self.rank());
-  std::vector<Dim> parts;
-  for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
-  return g.split(self, dim, parts);
+// From a place that may count from the end.
+Value narrow(GraphBuilder& g, Value self, int64_t dim, Value start, Dim length) {
+  const int64_t axis = wrap_axis(dim, self.rank());
+  Value zero = g.scalar(0, ElementType::int64);
+  start = g.reshape(g.cast(start, ElementType::int64), std::vector<Dim>());
+  Value from_end = g.op("Add", start, g.dim_of(self, axis));
+  start = g.op("Where", g.op("Less", start, zero), from_end, start);
+  Value steps = g.op("Range", zero, g.size(length), g.scalar(1, ElementType::int64));
+  steps.get()->type = ir::TensorType{ElementType::int64, std::vector{length}};
+  return g.gather(self, g.op("Add", start, steps), axis);
 }
 
 Value concatenate(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {
@@ -228,18 +233,10 @@ void register_shape(SymbolicRegistry& registry) {
      "Tensor(a)",
      Since{9}, slice);
   on("aten::narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", Since{9},
-     [](GraphBuilder& g, Value self, int64_t dim, Value start, Dim length) {
-       const int64_t axis = wrap_axis(dim, self.rank());
-       Value zero = g.scalar(0, ElementType::int64);
-       start = g.reshape(g.cast(start, ElementType::int64), std::vector<Dim>());
-       Value from_end = g.op("Add", start, g.dim_of(self, axis));
-       start = g.op("Where", g.op("Less", start, zero), from_end, start);
-       Value steps = g.op("Range", zero, g.size(length), g.scalar(1, ElementType::int64));
-       steps.get()->type = ir::TensorType{ElementType::int64, std::vector{length}};
-       return g.gather(self, g.op("Add", start, steps), axis);
-     });
+     narrow);
   on("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Dim start, Dim length) {
+       if (!start.is_static() && !g.is_nonnegative(start)) return narrow(g, self, dim, g.size(start), length);
        if (start.is_static() && start.value() < 0) start = start + self.dim(dim);
        return slice(g, self, dim, start, start + length, 1);
      });

@@ -37,13 +37,6 @@ Value column_stack(GraphBuilder& g, std::vector<Value> tensors) {
   return joined(g, std::move(tensors), 1);
 }
 
-std::vector<Value> cut(GraphBuilder& g, Value self, int64_t dim) {
-  dim = wrap_axis(dim, self.rank());
-  std::vector<Dim> parts;
-  for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
-  return g.split(self, dim, parts);
-}
-
 // `value` in front of the tensor, or behind it, along `axis`.
 Value lengthened(GraphBuilder& g, Value tensor, int64_t axis, const Dim& before, const Dim& after,
                  double value) {
@@ -210,7 +203,7 @@ void register_stacking(SymbolicRegistry& registry) {
 
   for (const auto& [name, axis] : {std::pair{'v', 0}, {'h', 1}, {'d', 2}}) {
     auto split = [axis = axis](GraphBuilder& g, Value self, Ignored) {
-      return cut(g, self, std::min<int64_t>(axis, self.rank() - 1));
+      return split_as_results(g, self, std::min<int64_t>(axis, self.rank() - 1));
     };
     on(fmt::format("aten::{}split.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", name), Since{9},
        split);
@@ -222,7 +215,8 @@ void register_stacking(SymbolicRegistry& registry) {
         "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
         "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"}) {
-    on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored, int64_t dim) { return cut(g, self, dim); });
+    on(line, Since{9},
+       [](GraphBuilder& g, Value self, Ignored, int64_t dim) { return split_as_results(g, self, dim); });
   }
 
   on("aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", Since{9},
@@ -230,7 +224,7 @@ void register_stacking(SymbolicRegistry& registry) {
        // torch takes the remainder that the example leaves for that of every size.
        if (!self.dim(dim).is_static())
          g.refuse("how many parts are longer by one depends on a dynamic size; split at indices");
-       return cut(g, self, dim);
+       return split_as_results(g, self, dim);
      });
   on("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, "
      "int dim=0) -> Tensor(a)[]",

@@ -151,6 +151,16 @@ bool store_element(ElementType type, const Element& element, std::byte* bytes) {
   return true;
 }
 
+// Whether rounding towards 0 gives an integer of the type; elsewhere C++ and ONNX leave open what a cast
+// gives.
+bool is_in_range(ElementType type, double value) {
+  const bool is_unsigned = type == ElementType::uint8 || type == ElementType::uint16 ||
+                           type == ElementType::uint32 || type == ElementType::uint64;
+  const auto bits = static_cast<int>(8 * size_of(type));
+  const double end = std::ldexp(1, is_unsigned ? bits : bits - 1);
+  return std::trunc(value) >= (is_unsigned ? 0 : -end) && value < end;
+}
+
 }  // namespace
 
 ir::Weight owned_weight(ElementType type, std::vector<int64_t> dims, std::vector<std::byte> bytes) {
@@ -190,7 +200,9 @@ std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType t
   std::vector<std::byte> converted(count * to);
   for (size_t i = 0; i < count; ++i) {
     std::optional<Element> element = load_element(weight.element_type, weight.bytes.data() + i * from);
-    if (!element || !store_element(type, *element, converted.data() + i * to)) return std::nullopt;
+    if (!element || (!element->integral && is_integral(type) && !is_in_range(type, element->floating)))
+      return std::nullopt;
+    if (!store_element(type, *element, converted.data() + i * to)) return std::nullopt;
   }
   return owned_weight(type, weight.dims, std::move(converted));
 }

@@ -13,7 +13,7 @@ ir::Weight owned_weight(ElementType type, std::vector<int64_t> dims, std::vector
 ir::Weight scalar_weight(const Scalar& value, ElementType type);
 
 // The elements of `weight` converted as Cast does (float to integer truncates; to bool: unequal zero).
-// Missing where opbridge does not convert these types.
+// Missing where opbridge does not convert these types, and where a float is beyond the integers.
 std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType type);
 
 // Whether converting to `type` keeps every element's value.

@@ -65,6 +65,10 @@ Value GraphBuilder::known_1d(const std::string& text) const {
   return {};
 }
 
+bool GraphBuilder::is_nonnegative(const Dim& dim) const {
+  return dim.is_static() ? dim.value() >= 0 : is_nonnegative(*dim.expr());
+}
+
 bool GraphBuilder::is_nonnegative(const Expr& expr) const {
   const auto is_one = [&](const ExprPtr& operand) { return is_nonnegative(*operand); };
   switch (expr.kind) {

@@ -66,7 +66,14 @@ def nothing_found(x):
     return few.flatten(1), few.reshape(-1, 3), few.reshape(few.shape[0] * 3, few.shape[1]), few.mT.flatten(0, 1)
 
 
-FUNCTIONS = [items, sizes_of_found, assigned, uniques, consecutive, repeated, negative_numbers, nothing_found]
+def narrowed(x):
+    start = (x.sum().long() % 2 - 2).item()
+    torch._check(start >= -2)
+    torch._check(start < 0)
+    return x.narrow(1, start, 1), x + x.sum().item() % 0.1
+
+
+FUNCTIONS = [items, sizes_of_found, assigned, uniques, consecutive, repeated, negative_numbers, nothing_found, narrowed]
 
 
 class Model(nn.Module):
@@ -89,3 +96,18 @@ def test_function(function, how, tmp_path):
         expected = torch.utils._pytree.tree_leaves(function(x))
         for got, wanted in zip(run(running, {"x": x}), expected, strict=True):
             torch.testing.assert_close(got, torch.as_tensor(wanted))
+
+
+def test_nan_differs_from_itself(tmp_path):
+    def function(x):
+        return torch.unique(x), torch.unique(x, return_inverse=True, return_counts=True)
+
+    path = tmp_path / "model.onnx"
+    nan = float("nan")
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    opbridge.export(Model(function), (X,), path, dynamic_shapes=rows)
+    running = session(path)
+    for x in (X, torch.tensor([[nan, 1, nan], [2, 1, nan]]), torch.full((2, 3), nan), torch.zeros(0, 3)):
+        expected = torch.utils._pytree.tree_leaves(function(x))
+        for got, wanted in zip(run(running, {"x": x}), expected, strict=True):
+            torch.testing.assert_close(got, wanted, equal_nan=True)

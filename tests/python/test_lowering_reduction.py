@@ -158,3 +158,32 @@ def test_shortest_form():
     assert operators(check(lambda x: x.mean(-1), x)) == ["ReduceMean"]
     assert operators(check(lambda x: x.sum(), x)) == ["ReduceSum"]
     assert operators(check(lambda x: x.int().amax(1), x)) == ["Cast", "ReduceMax"]
+
+
+def test_many_elements():
+    """Of which a running sum in float32 is far off."""
+    x = torch.rand(600, 700, generator=torch.Generator().manual_seed(0)) + 1000
+    functions = {
+        "mean": lambda x: x.mean(),
+        "sum": lambda x: x.sum(),
+        "std": lambda x: x.std(),
+        "var": lambda x: torch.var_mean(x, correction=0),
+        "loss": lambda x: torch.nn.functional.mse_loss(x, x * 2),
+        "running sum": lambda x: x.flatten().cumsum(0)[-1],
+    }
+    check(functions, x)
+
+
+def test_elements_of_which_data_decide_that_there_are_none():
+    functions = {
+        "mean": lambda x: x[x > 1].mean(),
+        "of rows": lambda x: x[x.sum(1) > 3].mean(0),
+        "var": lambda x: x[x > 1].var(correction=0),
+        "loss": lambda x: torch.nn.functional.l1_loss(y := x[x > 1], y * 2),
+        "any": lambda x: (x[x > 1] > 2).any(),
+        "median": lambda x: x[x > 1].sort().values,
+        "running product": lambda x: x[x.sum(1) > 3].cumprod(0),
+        "product": lambda x: x[x.sum(1) > 3] @ torch.arange(3.0),
+    }
+    x = torch.arange(6.0).reshape(2, 3)
+    check(functions, x, also=[(x * 0,), (x - 2,)])

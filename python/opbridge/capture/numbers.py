@@ -19,6 +19,7 @@ _CALLS = {
     "Pow": "_operator::pow",
     "FloatPow": "_operator::pow",
     "PowByNatural": "_operator::pow",
+    "PythonMod": "_operator::mod",
     "ToFloat": "torch::sym_float",
     "OpaqueUnaryFn_sqrt": "torch::_sym_sqrt",
     "Max": "torch::sym_max",
@@ -48,9 +49,10 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
         return float(expr)
     if expr.is_Boolean and expr.is_Atom and not expr.is_Symbol:
         return bool(expr)
-    if expr.is_integer:
-        return dim(expr)
     name = type(expr).__name__
+    # sympy is told that every PythonMod is an integer.
+    if expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args)):
+        return dim(expr)
     if name not in _CALLS:
         raise UnsupportedError(f"the model computes '{expr}' from sizes, which has no form in the graph")
     dtype = torch.bool if expr.is_Boolean else torch.float64
