@@ -60,7 +60,7 @@ bool fold(ir::Graph& graph, ir::Node& convolution, const ir::Node& normalization
 }  // namespace
 
 bool fold_batch_normalization(ir::Graph& graph) {
-  const Uses uses = count_uses(graph);
+  Uses uses = count_uses(graph);
   auto used_once = [&](const ir::Value* value) { return uses.at(value) == 1; };
   std::unordered_set<const ir::Node*> folded;
   size_t bytes = 0;
@@ -74,6 +74,7 @@ bool fold_batch_normalization(ir::Graph& graph) {
     if (!own || bytes + weight->weight->bytes.size() > most_folded_bytes) continue;
     if (weight->weight->element_type != ElementType::float32 || !fold(graph, *before, *node)) continue;
     bytes += weight->weight->bytes.size();
+    uses[before->inputs[1]] = uses[before->inputs[2]] = 1;
     before->outputs = node->outputs;
     before->outputs[0]->producer = before;
     folded.insert(node);

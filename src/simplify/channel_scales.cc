@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "simplify/evaluate.h"
 #include "simplify/folded_weights.h"
 #include "simplify/passes.h"
 #include "simplify/transpose.h"
@@ -74,7 +75,9 @@ class ChannelScales {
     const auto* type = std::get_if<ir::TensorType>(&value.type);
     if (!node || !type || !type->dims || uses_.at(&value) != 1) return std::nullopt;
     if (is(node, "Conv") || is(node, "Gemm")) {
-      if (is(node, "Gemm") && (node->attributes.size() != 1 || !node->find("transB"))) return std::nullopt;
+      if (is(node, "Gemm") && (node->attributes.size() != 1 || int_attribute(*node, "transB", 0) != 1)) {
+        return std::nullopt;
+      }
       const bool biased = node->inputs.size() > 2 && node->inputs[2];
       return Linear{node, biased ? &node->inputs[2] : nullptr, 1, type->rank()};
     }

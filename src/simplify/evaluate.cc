@@ -244,11 +244,7 @@ std::optional<ir::Weight> cast(const ir::Node& node, const ir::Weight& input) {
   const int64_t* number = to ? std::get_if<int64_t>(to) : nullptr;
   if (!number || *number < 0 || *number > 255) return std::nullopt;
   const auto type = static_cast<ElementType>(*number);
-  if (!NewWeight::fits(type, input.dims) ||
-      (is_floating_point(input.element_type) && !is_floating_point(type) && type != ElementType::boolean)) {
-    return std::nullopt;  // out of range a float has no defined integer
-  }
-  return convert_weight(input, type);
+  return NewWeight::fits(type, input.dims) ? convert_weight(input, type) : std::nullopt;
 }
 
 }  // namespace
@@ -271,8 +267,10 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
   if (node.op == "MatMul" && type == ElementType::float32 && inputs[1]->element_type == type)
     return matmul(*inputs[0], *inputs[1]);
   const auto of_type = [&]<class T>(std::type_identity<T>) -> std::optional<ir::Weight> {
-    if (node.op == "Clip") return clip<T>(inputs);
+    if (node.op == "Clip" && node.attributes.empty())
+      return clip<T>(inputs);  // before opset 11 it had bounds there
     if (inputs.size() == 1) return unary<T>(node.op, *inputs[0]);
+    if (node.op == "Mod" && int_attribute(node, "fmod", 0) != 0) return std::nullopt;
     return inputs.size() == 2 ? binary<T>(node.op, *inputs[0], *inputs[1]) : std::nullopt;
   };
   for (const ir::Weight* input : inputs) {

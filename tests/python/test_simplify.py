@@ -329,3 +329,49 @@ def test_casts_come_before_rotations_in_branches(tmp_path: pathlib.Path) -> None
     for value in (1, -1):
         x = torch.full((3, 4, 5), value, dtype=torch.bfloat16)
         opbridge.export(function, (x,), tmp_path / "model.onnx", verify=True)
+
+
+def test_normalizations_one_after_the_other(tmp_path: pathlib.Path) -> None:
+    model = nn.Sequential(normalized(nn.Conv2d(4, 6, 3), 6), normalized(nn.Identity(), 6)[1])
+    assert operators(model, X, tmp_path) == ["Conv"]
+
+
+class Constant(nn.Module):
+    def __init__(self, function: Callable[..., Any], constant: torch.Tensor) -> None:
+        super().__init__()
+        self.function = function
+        self.constant = nn.Buffer(constant)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, self.constant)
+
+
+def test_remainders_of_constants_keep_their_sign(tmp_path: pathlib.Path) -> None:
+    model = Constant(lambda x, k: x + torch.fmod(k, 3) + torch.remainder(k, 3) * 100, torch.tensor([-7, 7, 3]))
+    opbridge.export(model, (torch.zeros(3),), tmp_path / "model.onnx", verify=True)
+
+
+def test_mappings_of_others_are_not_taken_for_our_own(tmp_path: pathlib.Path) -> None:
+    @opbridge.symbolic("aten::addmm", opset=9)
+    def addmm(g: Any, bias: Any, x: Any, weight: Any, beta: Any, alpha: Any) -> Any:
+        return g.op("Gemm", x, weight, bias, transB=0)
+
+    @opbridge.symbolic("aten::hardtanh", opset=9)
+    def hardtanh(g: Any, x: Any, low: Any, high: Any) -> Any:
+        return g.op("Clip", x, min=float(low), max=float(high))
+
+    try:
+        square = Constant(lambda x, k: torch.addmm(k[0], x, k) * torch.arange(1.0, 5), torch.rand(4, 4))
+        opbridge.export(square, (torch.rand(2, 4),), tmp_path / "model.onnx", verify=True)
+        clipped = Constant(lambda x, k: x + nn.functional.hardtanh(k), torch.tensor([-5, 0.5, 3, 7]))
+        opbridge.export(clipped, (torch.rand(4),), tmp_path / "model.onnx", opset_version=10, verify=True)
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::addmm", 9)
+        opbridge.unregister_custom_op_symbolic("aten::hardtanh", 9)
+
+
+def test_floats_beyond_the_integers_are_the_runtimes(tmp_path: pathlib.Path) -> None:
+    model = Constant(lambda x, k: x + k.to(torch.int32), torch.tensor([2.5, -3.5]))
+    assert operators(model, torch.zeros(2, dtype=torch.int32), tmp_path) == ["Add"]
+    model = Constant(lambda x, k: x + k.to(torch.int32), torch.tensor([3e9, 1.0]))
+    assert operators(model, torch.zeros(2, dtype=torch.int32), tmp_path) == ["Cast", "Add"]
