@@ -90,10 +90,12 @@ Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
 }
 
 // Whether Attention (opset 23) can say it in ONNX Runtime, whose kernel takes neither bfloat16 nor empty
-// dims, does not broadcast, and scales in float32.
-bool has_operator(GraphBuilder& g, Value query, Value key, Value value) {
+// dims, does not broadcast, and scales in float32 by the square root of a factor.
+bool has_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<double> scale) {
   const ElementType type = query.element_type();
-  if (g.opset() < 23 || (type != ElementType::float32 && type != ElementType::float16)) return false;
+  if (g.opset() < 23 || (scale && !(*scale > 0)) ||
+      (type != ElementType::float32 && type != ElementType::float16))
+    return false;
   for (Value tensor : {query, key, value}) {
     if (tensor.rank() != 4 || tensor.dim(0) != query.dim(0)) return false;
     if (std::ranges::find(tensor.dims(), Dim(0)) != tensor.dims().end()) return false;
@@ -126,7 +128,7 @@ Value attention_operator(GraphBuilder& g, Value query, Value key, Value value, s
 Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
                 double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   if (dropout != 0) g.refuse("dropout is random; call model.eval() before the export");
-  if (has_operator(g, query, key, value)) {
+  if (has_operator(g, query, key, value, scale)) {
     Value result = attention_operator(g, query, key, value, mask, is_causal, scale);
     return mask ? without_hidden_rows(g, result, *mask) : result;
   }

@@ -5,6 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "symbolic/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -39,12 +40,21 @@ Value extremum_of_numbers(GraphBuilder& g, bool greatest, Value a, Value b) {
   return g.cast(g.op("Where", g.op("IsNaN", x), y, without_y), type);
 }
 
+bool is_nan(Value constant) {
+  const std::optional<ir::Weight> number =
+      constant.weight() ? convert_weight(*constant.weight(), ElementType::float64) : std::nullopt;
+  return number && number->element_count() == 1 && std::isnan(number->as<double>()[0]);
+}
+
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
   auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
   return in_kernel_type(g, self, [&](Value x) {
     if (min) min = operand(g, *min, type);
     if (max) max = operand(g, *max, type);
+    for (const std::optional<Value>& bound : {min, max}) {
+      if (bound && is_nan(*bound)) return filled(g, x.dims(), NAN, type);
+    }
     // With one bound alone, ONNX Runtime's Clip turns infinity on the other side into the greatest finite
     // number.
     if (min && max && single(min) && single(max)) return g.op("Clip", x, min, max);

@@ -90,8 +90,7 @@ Value correlation(GraphBuilder& g, Value self) {
   return g.op("Clip", scaled, g.scalar_like(c, -1), g.scalar_like(c, 1));
 }
 
-// The powers 0 to N - 1 of each element, in a new last dim.
-// The powers of each element: 0, 1, … or, `falling`, from the highest down.
+// The powers of each element, in a new last dim: 0, 1, … or, `falling`, from the highest down.
 Value vander(GraphBuilder& g, Value x, std::optional<Dim> given, bool falling) {
   const ElementType type = g.result().element_type;
   if (x.rank() == 0) x = g.unsqueeze(x, {0});

@@ -147,6 +147,11 @@ Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) 
   return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
 }
 
+// As Gemm has its factors.
+bool is_float32(const Scalar& factor) {
+  return static_cast<double>(static_cast<float>(factor.to_double())) == factor.to_double();
+}
+
 }  // namespace
 
 void register_linear(SymbolicRegistry& registry) {
@@ -171,8 +176,8 @@ void register_linear(SymbolicRegistry& registry) {
     on(line, Since{9}, [inner](GraphBuilder& g, Value self, Value other) {
       if (!inner) return matmul(g, self, other);
       if (self.rank() == 0 || other.rank() == 0) return elementwise(g, "Mul", {self, other});
-      return linear(g, self, other.rank() > 2 ? g.reshape(other, {Dim(-1), other.dim(-1)}) : other,
-                    std::nullopt);
+      Value rows = other.rank() > 2 ? g.reshape(other, {Dim(-1), other.dim(-1)}) : other;
+      return g.reshape(linear(g, self, rows, std::nullopt), *g.result().dims);
     });
   }
 
@@ -180,7 +185,8 @@ void register_linear(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Value self, Value mat1, Value mat2, Scalar beta, Scalar alpha) {
        const bool real = beta.is_static() && alpha.is_static() && !beta.is_complex() && !alpha.is_complex();
        const bool has_terms = !mat1.dim(-1).is(0);
-       if (real && has_terms && is_floating_point(self.element_type()) && beta.to_double() != 0) {
+       if (real && has_terms && is_floating_point(self.element_type()) && beta.to_double() != 0 &&
+           (self.element_type() != ElementType::float64 || (is_float32(beta) && is_float32(alpha)))) {
          if (beta.to_double() == 1 && alpha.to_double() == 1) return g.op("Gemm", mat1, mat2, self);
          return g.op("Gemm", mat1, mat2, self, attr("alpha", alpha.to_double()),
                      attr("beta", beta.to_double()));

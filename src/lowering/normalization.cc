@@ -187,16 +187,8 @@ std::vector<Value> with_moments(GraphBuilder& g, Value normalized, Value rows, i
 }
 
 double epsilon_of(ElementType type) {
-  switch (type) {
-    case ElementType::float16:
-      return 0x1p-10;
-    case ElementType::bfloat16:
-      return 0x1p-7;
-    case ElementType::float64:
-      return std::numeric_limits<double>::epsilon();
-    default:
-      return std::numeric_limits<float>::epsilon();
-  }
+  return type == ElementType::float64 ? std::numeric_limits<double>::epsilon()
+                                      : std::numeric_limits<float>::epsilon();
 }
 
 // Zhang and Sennrich 2019, arXiv:1910.07467, in the form that ONNX Runtime fuses.
@@ -225,7 +217,7 @@ Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
     for (int64_t axis = 0; axis < x.rank(); ++axis) {
       if (axis != dim) axes.push_back(axis);
     }
-    Value length = g.reduce("ReduceL2", x, axes, true);
+    Value length = axes.empty() ? g.op("Abs", x) : g.reduce("ReduceL2", x, axes, true);
     return g.op("Mul", x, g.op("Div", operand(g, size, g.result().element_type), length));
   });
 }

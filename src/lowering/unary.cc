@@ -215,7 +215,8 @@ void register_unary(SymbolicRegistry& registry) {
            {"isneginf", false,
             [](GraphBuilder&g, Value x) { return g.op("Equal", x, constant(g, x, -INFINITY)); }},
        }) {
-    on_each({name}, 9, [of_integers = of_integers, compute = compute](GraphBuilder& g, Value self) {
+    const int opset = std::string_view(name) == "isnan" ? 9 : 11;  // since which Equal takes floats
+    on_each({name}, opset, [of_integers = of_integers, compute = compute](GraphBuilder& g, Value self) {
       return classify(g, self, of_integers, compute);
     });
   }
@@ -228,7 +229,7 @@ void register_unary(SymbolicRegistry& registry) {
   on("aten::logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);
   on("aten::special_logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);
   on("aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-     Since{9}, nan_to_num);
+     Since{11}, nan_to_num);
 }
 
 }  // namespace opbridge::lowering

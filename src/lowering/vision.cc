@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "lowering/add.h"
@@ -34,7 +35,10 @@ Value nms(GraphBuilder& g, Value boxes, Value scores, double iou_threshold) {
                         iou_threshold >= 0 && iou_threshold <= 1;
   if (!standard) return g.op("opbridge::nms", boxes, scores, attr("iou_threshold", iou_threshold));
   const Value all = g.ints({std::numeric_limits<int64_t>::max()});
-  const Value threshold = g.unsqueeze(g.scalar(iou_threshold, ElementType::float32), {0});
+  // It compares float32 with float32, torchvision with the double.
+  auto rounded = static_cast<float>(iou_threshold);
+  if (rounded > iou_threshold) rounded = std::nextafter(rounded, -1.0F);
+  const Value threshold = g.unsqueeze(g.scalar(static_cast<double>(rounded), ElementType::float32), {0});
   const Value kept =
       g.op("NonMaxSuppression", g.unsqueeze(boxes, {0}), g.unsqueeze(scores, {0, 1}), all, threshold);
   return g.gather(kept, g.scalar(2, ElementType::int64), 1);

@@ -121,3 +121,8 @@ def test_attention_and_its_sums(opset):
         "mask": lambda q, k, v: flash(q, k, v, attn_mask=k[:, :, :, :4]),
     }
     check(functions, q, k, v, opset=opset, dynamic=({0: torch.export.Dim.DYNAMIC},) * 3, also=[(q[:1], k[:1], v[:1])])
+
+
+@pytest.mark.parametrize("scale", [-0.5, 0.0, 0.25])
+def test_any_scale(scale):
+    check(lambda q: attention(q, q, q, scale=scale), heads(1, 2, 3, 4), opset=23)

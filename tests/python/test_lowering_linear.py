@@ -54,3 +54,15 @@ def test_einsum_of_different_ranks():
         torch.randn(2, 3, 4),
         torch.randn(3, 4),
     )
+
+
+def test_inner_products_of_any_ranks():
+    x = torch.arange(8.0).reshape(2, 4)
+    ranks = [x[0], x, torch.arange(60.0).reshape(3, 5, 4), torch.arange(48.0).reshape(2, 3, 2, 4)]
+    for a in ranks:
+        check({str(b.dim()): lambda a, b=b: torch.inner(a, b) for b in ranks}, a)
+
+
+def test_factors_that_are_not_float32():
+    x = torch.rand(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    check(lambda x: torch.addmm(x, x, x, alpha=0.1, beta=1 / 3), x, rtol=1e-12, atol=0)

@@ -95,3 +95,9 @@ def test_statistics_as_outputs(norm, tmp_path):
     got = run(session(tmp_path / "model.onnx"), dict(zip(names, (t.clone() for t in inputs), strict=True)))
     results = torch.utils._pytree.tree_leaves(norm(*inputs))
     torch.testing.assert_close(got, [*results, *inputs[1:]])
+
+
+def test_weight_norm_of_a_vector():
+    torch.manual_seed(0)
+    linear = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4), name="bias")
+    check(lambda x: linear(x), torch.randn(2, 3))

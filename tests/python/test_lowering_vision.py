@@ -73,3 +73,9 @@ def test_nms(opset: int, dtype: torch.dtype, expected: str) -> None:
         return torchvision.ops.nms(boxes, scores, 0.5)
 
     assert expected in operators(check(keep, boxes, scores, opset=opset))
+
+
+@pytest.mark.parametrize("tenths", [1, 2, 3, 4, 6, 7, 8, 9])
+def test_boxes_that_overlap_by_the_threshold(tenths: int) -> None:
+    boxes = torch.tensor([[0.0, 0.0, 10.0, 1.0], [0.0, 0.0, float(tenths), 1.0]])
+    check(lambda boxes, scores: torchvision.ops.nms(boxes, scores, tenths / 10), boxes, torch.tensor([2.0, 1.0]))
