@@ -59,12 +59,18 @@ class FreshTensors:
 
     def check(self, tensor: torch.Tensor) -> None:
         entry = self._entry(tensor)
-        if entry is not None and (entry[2] is None or bool((tensor != entry[2]).any())):
+        if entry is not None and (entry[2] is None or not torch.equal(*_comparable(tensor, entry[2]))):
             raise UnsupportedError(
                 "a tensor is filled by code that is no operator, such as a C++ extension that writes through "
                 "a pointer; call it in the forward of a torch.autograd.Function that has `symbolic`, or "
                 "register it as an operator (torch.library)"
             )
+
+
+def _comparable(tensor: torch.Tensor, content: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tensor and one filled with ``content``; NaN, which equals nothing, as zeros on both sides where it is."""
+    filled = content.expand(tensor.shape)
+    return (tensor.isnan(), filled.isnan()) if bool(content.isnan()) else (tensor, filled)
 
 
 def _has_versions(tensor: torch.Tensor) -> bool:
