@@ -1,6 +1,8 @@
 // simdjson's DOM, with errors that name the field.
 #pragma once
 
+// Of its conversions those alone that return an error: what is thrown has to be opbridge::Error.
+#define SIMDJSON_EXCEPTIONS 0
 #include <simdjson.h>
 
 #include <cstddef>
