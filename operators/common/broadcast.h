@@ -11,7 +11,9 @@ namespace opbridge::op {
 
 // NumPy's rule: counted from the last dim, sizes are equal, or one of them is 1 and gives way.
 inline Shape broadcast(const Shape& a, const Shape& b) {
-  const std::string message = "the shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast";
+  const auto message = [&] {
+    return "the shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast";
+  };
   Shape result = a.size() >= b.size() ? a : b;
   const Shape& shorter = a.size() >= b.size() ? b : a;
   const auto is_one = [](const Dim& dim) { return dim.is_number() && dim.number() == 1; };

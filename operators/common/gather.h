@@ -1,6 +1,8 @@
 // Picks columns of features, (batch, channel, point), by indices, (batch, …).
 #pragma once
 
+#include <algorithm>
+
 #include "shapes.h"
 
 namespace opbridge::op {
@@ -14,25 +16,30 @@ inline Shape gathered_shape(const Shape& features, const Shape& indices, std::si
   return out;
 }
 
-// All indices checked once, before any is used.
-inline void require_indices(TensorView<const std::int32_t> indices, std::int64_t points) {
-  for (const std::int32_t index : indices) {
-    require(index >= 0 && index < points,
-            "indices has " + std::to_string(index) + ", and there are " + std::to_string(points) + " points");
-  }
+// All indices checked once, before any is used; `items` names what they pick.
+inline void require_indices(TensorView<const std::int32_t> indices, std::int64_t count, const char* items) {
+  const auto is_outside = [&](std::int32_t index) { return index < 0 || index >= count; };
+  bool outside = false;  // of any, without a branch for each
+  for (const std::int32_t index : indices) outside |= is_outside(index);
+  require(!outside, [&] {
+    return "indices has " + std::to_string(*std::ranges::find_if(indices, is_outside)) + ", and there are " +
+           std::to_string(count) + " " + items;
+  });
 }
 
 template <class T>
 void gather(Context& context, TensorView<const T> features, TensorView<const std::int32_t> indices,
             TensorView<T> out) {
   const std::int64_t channels = features.dim(1), points = features.dim(2);
-  require_indices(indices, points);
+  require_indices(indices, points, "points");
   if (out.empty()) return;
   const std::int64_t count = indices.size() / indices.dim(0);
   context.parallel_for(features.dim(0) * channels, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int32_t* const index = indices.slice(row / channels).data();
-      for (std::int64_t i = 0; i < count; ++i) out[row * count + i] = features[row * points + index[i]];
+      const T* const from = features.data() + row * points;
+      T* const to = out.data() + row * count;
+      for (std::int64_t i = 0; i < count; ++i) to[i] = from[index[i]];
     }
   });
 }
@@ -42,15 +49,16 @@ template <class T>
 void scatter(Context& context, TensorView<const T> grad, TensorView<const std::int32_t> indices,
              TensorView<T> grad_features) {
   const std::int64_t channels = grad_features.dim(1), points = grad_features.dim(2);
-  require_indices(indices, points);
+  require_indices(indices, points, "points");
   std::fill(grad_features.begin(), grad_features.end(), T(0));
   if (grad.empty()) return;
   const std::int64_t count = indices.size() / indices.dim(0);
   context.parallel_for(grad_features.dim(0) * channels, 4, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int32_t* const index = indices.slice(row / channels).data();
-      for (std::int64_t i = 0; i < count; ++i)
-        grad_features[row * points + index[i]] += grad[row * count + i];
+      const T* const from = grad.data() + row * count;
+      T* const to = grad_features.data() + row * points;
+      for (std::int64_t i = 0; i < count; ++i) to[index[i]] += from[i];
     }
   });
 }

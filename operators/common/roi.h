@@ -15,9 +15,10 @@ inline void require_rois(const Shape& input, const Shape& rois, const Dim& colum
                          const Dim& pooled_width) {
   require_rank(input, 4, "input");
   require_rank(rois, 2, "rois");
-  require(rois[1] == columns, "rois must have " + to_string({columns}) +
-                                  " columns: the index of the image, then the box; not the shape " +
-                                  to_string(rois));
+  require(rois[1] == columns, [&] {
+    return "rois must have " + to_string({columns}) +
+           " columns: the index of the image, then the box; not the shape " + to_string(rois);
+  });
   require(pooled_height > 0, "the pooled height must be positive");
   require(pooled_width > 0, "the pooled width must be positive");
 }
@@ -27,7 +28,7 @@ template <class T>
 std::int64_t image_of(TensorView<const T> rois, std::int64_t roi, std::int64_t images) {
   const T index = rois(roi, 0);
   require(index >= 0 && index < static_cast<T>(images),
-          "region " + std::to_string(roi) + " lies in an image that the input does not have");
+          [&] { return "region " + std::to_string(roi) + " lies in an image that the input does not have"; });
   return static_cast<std::int64_t>(index);
 }
 

@@ -70,7 +70,7 @@ OPBRIDGE_OPERATOR(
       std::int64_t used = 0;
       for (std::int64_t i = 0; i < batch; ++i) {
         require(input_lengths[i] >= 0 && input_lengths[i] <= times,
-                "input_lengths must be from 0 to " + std::to_string(times));
+                [&] { return "input_lengths must be from 0 to " + std::to_string(times); });
         require(target_lengths[i] >= 0 && target_lengths[i] <= room - (padded ? 0 : used),
                 "target_lengths must be from 0 to what targets hold");
         begins[static_cast<std::size_t>(i)] = padded ? i * room : used;

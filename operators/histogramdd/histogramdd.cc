@@ -1,6 +1,7 @@
 // Histograms of points. The arguments are, but for their order, those of torch.histogramdd.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -9,14 +10,34 @@
 namespace opbridge::op {
 namespace {
 
-// The bin of a value among `edges`: each begins with its edge, and the last one holds the last edge too. -1
-// outside, and for NaN. Edges that do not ascend are no error in PyTorch; the search then ends somewhere.
+// The bins of one coordinate: each begins with its edge, and the last one holds the last edge too. Edges that
+// do not ascend are no error in PyTorch; the search then ends somewhere.
 template <class T>
-std::int64_t bin_of(std::span<const T> edges, T value) {
-  if (!(value >= edges.front() && value <= edges.back())) return -1;
-  const auto bin = std::ranges::upper_bound(edges, value) - edges.begin() - 1;
-  return std::min<std::int64_t>(bin, static_cast<std::int64_t>(edges.size()) - 2);
-}
+class Bins {
+ public:
+  explicit Bins(std::span<const T> edges) : edges_(edges) {
+    const auto descends = [](T a, T b) { return !(a <= b); };
+    if (std::ranges::adjacent_find(edges, descends) == edges.end())
+      per_unit_ = static_cast<T>(edges.size() - 1) / (edges.back() - edges.front());
+  }
+
+  // -1 outside, and for NaN.
+  std::int64_t of(T value) const {
+    if (!(value >= edges_.front() && value <= edges_.back())) return -1;
+    // Where edges are steps of one size, which most are, the search ends before it begins.
+    const T guess = (value - edges_.front()) * per_unit_;
+    if (guess >= 0 && guess < static_cast<T>(edges_.size() - 1)) {
+      const auto bin = static_cast<std::size_t>(guess);
+      if (edges_[bin] <= value && value < edges_[bin + 1]) return static_cast<std::int64_t>(bin);
+    }
+    const auto bin = std::ranges::upper_bound(edges_, value) - edges_.begin() - 1;
+    return std::min<std::int64_t>(bin, static_cast<std::int64_t>(edges_.size()) - 2);
+  }
+
+ private:
+  std::span<const T> edges_;
+  T per_unit_ = std::numeric_limits<T>::quiet_NaN();  // of edges that do not ascend
+};
 
 void require_points(const Shape& self) {
   require(self.size() == 2, "self must hold points, (N, D), not the shape " + to_string(self));
@@ -42,13 +63,15 @@ OPBRIDGE_OPERATOR(
     .cpu(floating_types,
          []<class T>(Context& context, TensorView<const T> self, std::optional<TensorView<const T>> weight,
                      std::span<const TensorView<const T>> edges, bool density, TensorView<T> out) {
+           std::vector<Bins<T>> bins;
+           for (const TensorView<const T> of_one : edges) bins.emplace_back(of_one);
            const std::span<double> sums = context.scratch<double>(out.size());
            std::ranges::fill(sums, 0);
            double total = 0;
            for (std::int64_t point = 0; point < self.dim(0); ++point) {
              std::int64_t place = 0;
-             for (std::size_t i = 0; i < edges.size() && place >= 0; ++i) {
-               const std::int64_t bin = bin_of<T>(edges[i], self(point, i));
+             for (std::size_t i = 0; i < bins.size() && place >= 0; ++i) {
+               const std::int64_t bin = bins[i].of(self(point, i));
                place = bin < 0 ? -1 : place * out.dim(static_cast<int>(i)) + bin;
              }
              if (place < 0) continue;
@@ -62,9 +85,9 @@ OPBRIDGE_OPERATOR(
                scale = total;
                std::int64_t rest = place;
                for (std::size_t i = edges.size(); i-- > 0;) {
-                 const std::int64_t bins = out.dim(static_cast<int>(i)), bin = rest % bins;
+                 const std::int64_t count = out.dim(static_cast<int>(i)), bin = rest % count;
                  scale *= static_cast<double>(edges[i][bin + 1]) - static_cast<double>(edges[i][bin]);
-                 rest /= bins;
+                 rest /= count;
                }
              }
              out[place] = static_cast<T>(sums[static_cast<std::size_t>(place)] / scale);

@@ -28,7 +28,7 @@ std::vector<Level> levels_of(TensorView<const std::int64_t> shapes, TensorView<c
     const bool possible = level.height >= 0 && level.width >= 0 && level.start >= 0 &&
                           level.start <= places &&
                           (level.width == 0 || level.height <= (places - level.start) / level.width);
-    require(possible, "level " + std::to_string(i) + " lies outside of value");
+    require(possible, [&] { return "level " + std::to_string(i) + " lies outside of value"; });
     levels.push_back(level);
   }
   return levels;

@@ -83,10 +83,13 @@ OPBRIDGE_OPERATOR(
            const std::int64_t length = data.dim(axis), segments = out.dim(axis);
            std::int64_t inner = 1;
            for (int i = axis + 1; i < data.rank(); ++i) inner *= data.dim(i);
-           for (std::int64_t i = 0; i < offsets.size(); ++i) {
-             const std::int64_t before = i % (segments + 1) == 0 ? 0 : offsets[i - 1];
-             require(before <= offsets[i] && offsets[i] <= length,
-                     "offsets must ascend from 0 to " + std::to_string(length) + " at most");
+           for (std::int64_t first = 0; first < offsets.size(); first += segments + 1) {
+             for (std::int64_t i = first; i <= first + segments; ++i) {
+               const std::int64_t before = i == first ? 0 : offsets[i - 1];
+               require(before <= offsets[i] && offsets[i] <= length, [&] {
+                 return "offsets must ascend from 0 to " + std::to_string(length) + " at most";
+               });
+             }
            }
            context.parallel_for(out.size(), 256, [&](std::int64_t begin, std::int64_t end) {
              for (std::int64_t i = begin; i < end; ++i) {

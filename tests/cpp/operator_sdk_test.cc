@@ -1,4 +1,5 @@
-// The compile-time reader of schema lines in the operator SDK against the core's parser.
+// The compile-time reader of schema lines in the operator SDK against the core's parser, and other parts of
+// its headers.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "opbridge/operator/schema.h"
+#include "opbridge/operator/shape.h"
 #include "opbridge/operator/tensor.h"
 #include "opbridge/schema.h"
 
@@ -76,6 +78,28 @@ TEST(OperatorSchema, KeepsDefaultsAsTheyAreWritten) {
   EXPECT_EQ(schema.arguments[4].default_text, "\"a, (b)\"");
   EXPECT_EQ(schema.arguments[6].default_text, "[1, 2]");
   EXPECT_EQ(schema.arguments[7].default_text, "3");
+}
+
+TEST(OperatorRequire, MakesAMessageOnlyWhereItIsShown) {
+  using opbridge::op::Dim, opbridge::op::require;
+  int made = 0;
+  const auto message = [&] { return "made " + std::to_string(++made); };
+  require(true, message);
+  require(Dim(2) == Dim(2), message);
+  EXPECT_EQ(made, 0);
+  const auto refused = [](const auto& condition, const auto& text) -> std::string {
+    try {
+      require(condition, text);
+    } catch (const opbridge::Error& error) {
+      return error.message();
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(refused(false, message), "made 1");
+  EXPECT_EQ(refused(Dim(2) == Dim(3), message), "made 2");
+  EXPECT_EQ(refused(false, "a text"), "a text");
+  EXPECT_EQ(refused(Dim(2) == Dim(3), std::string("another")), "another");
+  EXPECT_EQ(refused(false, [] { return "text of a function"; }), "text of a function");
 }
 
 // Against the conversion that the standard's arithmetic defines: every half, and every float that lies on,

@@ -97,6 +97,14 @@ def test_edges_that_do_not_ascend() -> None:
     check(lambda x, e: tuple(torch.histogramdd(x, [e, e])), torch.randn(50, 2), edges)
 
 
+@BOTH
+def test_edges_that_are_no_steps_of_one_size(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max
+    x = torch.cat([torch.randn(200, dtype=dtype) * 3, torch.tensor([0, 1, 1e9, most, -most], dtype=dtype)])
+    for edges in ([-1, 0, 0, 1e-3, 0.5, 1, 1e9], [-most, -1, 0, most], [0, 0], [-math.inf, 0, 1, math.inf]):
+        check(lambda x, e: torch.histogram(x, e), x, torch.tensor(edges, dtype=dtype))
+
+
 def test_too_few_edges() -> None:
     with pytest.raises(RuntimeError, match="edges must be two or more"):
         torch.ops.opbridge.histogramdd(torch.zeros(3, 1), None, [torch.zeros(1)])

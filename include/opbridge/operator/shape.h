@@ -159,16 +159,40 @@ inline Comparison::operator bool() const {
   return result != 0;
 }
 
+namespace detail {
+
+// The text of an error, or a function that makes it. It refers to what it is given.
+class Message {
+ public:
+  Message(const char* text)
+      : from_(text), text_([](const void* from) -> std::string { return static_cast<const char*>(from); }) {}
+  Message(const std::string& text)
+      : from_(&text), text_([](const void* from) { return *static_cast<const std::string*>(from); }) {}
+  template <std::invocable Make>
+  Message(const Make& make)
+      : from_(&make),
+        text_([](const void* from) -> std::string { return (*static_cast<const Make*>(from))(); }) {}
+
+  std::string text() const { return text_(from_); }
+
+ private:
+  const void* from_;
+  std::string (*text_)(const void* from);
+};
+
+}  // namespace detail
+
 // Ends the operator with `message` as the host's error unless the condition holds. On symbolic sizes it
-// becomes a condition of the exported model instead.
-inline void require(bool condition, const std::string& message) {
-  if (!condition) throw Error(ErrorCode::invalid_argument, message);
+// becomes a condition of the exported model instead. The message is a text, or a function without arguments
+// that returns one: called only where the text is needed, it costs a loop nothing.
+inline void require(bool condition, detail::Message message) {
+  if (!condition) throw Error(ErrorCode::invalid_argument, message.text());
 }
-inline void require(const Comparison& c, const std::string& message) {
+inline void require(const Comparison& c, detail::Message message) {
   if (c.a.is_number() && c.b.is_number()) return require(static_cast<bool>(c), message);
   const opbridge_shape_host& host = detail::host_of(c.a, c.b);
   const opbridge_dim a = c.a.handle(), b = c.b.handle();
-  detail::check_host(host.require(host.user, c.what, &a, &b, message.c_str()));
+  detail::check_host(host.require(host.user, c.what, &a, &b, message.text().c_str()));
 }
 
 // "(2, 3)"; a symbolic size reads "?".
@@ -183,8 +207,9 @@ inline std::string to_string(const Shape& shape) {
 
 // Demands that two tensors have the same shape; `what` names them: "a and b".
 inline void require_same_shape(const Shape& a, const Shape& b, const std::string& what) {
-  const std::string message =
-      what + " must have the same shape, not " + to_string(a) + " and " + to_string(b);
+  const auto message = [&] {
+    return what + " must have the same shape, not " + to_string(a) + " and " + to_string(b);
+  };
   require(a.size() == b.size(), message);
   for (std::size_t i = 0; i < a.size(); ++i) require(a[i] == b[i], message);
 }
