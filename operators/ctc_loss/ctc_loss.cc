@@ -67,7 +67,7 @@ OPBRIDGE_OPERATOR(
       const bool padded = targets.rank() == 2;
       const std::int64_t room = padded ? targets.dim(1) : targets.size();
       const std::span<std::int64_t> begins = context.scratch<std::int64_t>(batch);
-      std::int64_t used = 0;
+      std::int64_t used = 0, longest = 0;
       for (std::int64_t i = 0; i < batch; ++i) {
         require(input_lengths[i] >= 0 && input_lengths[i] <= times,
                 [&] { return "input_lengths must be from 0 to " + std::to_string(times); });
@@ -75,15 +75,17 @@ OPBRIDGE_OPERATOR(
                 "target_lengths must be from 0 to what targets hold");
         begins[static_cast<std::size_t>(i)] = padded ? i * room : used;
         used += target_lengths[i];
+        longest = std::max(longest, target_lengths[i]);
       }
       context.parallel_for(batch, 1, [&](std::int64_t begin, std::int64_t end) {
+        const std::span<T> alpha = context.scratch<T>(2 * longest + 1);
         for (std::int64_t i = begin; i < end; ++i) {
           const std::span labels(targets.data() + begins[static_cast<std::size_t>(i)],
                                  static_cast<std::size_t>(target_lengths[i]));
           for (const std::int64_t label : labels)
             require(label >= 0 && label < classes, "targets must be from 0 to the number of classes - 1");
           out[i] = negative_log_likelihood(log_probs.data() + i * classes, batch * classes, input_lengths[i],
-                                           labels, blank, context.scratch<T>(2 * target_lengths[i] + 1));
+                                           labels, blank, alpha.first(2 * labels.size() + 1));
         }
       });
     });

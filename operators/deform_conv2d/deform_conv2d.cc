@@ -2,6 +2,7 @@
 // which has a mask (Zhu et al., "Deformable ConvNets v2: More Deformable, Better Results", 2018). The
 // arguments are those of torchvision::deform_conv2d.
 #include "../common/channels_last.h"
+#include "../common/scratch_pool.h"
 #include "../common/shapes.h"
 #include "gradient.h"
 #include "tile.h"
@@ -106,6 +107,8 @@ void run(Context& context, const Geometry& g, TensorView<const T> input, TensorV
   std::fill_n(pixels, padded_row, C(0));
   std::fill_n(pixels + (g.height + 1) * padded_row, 2 * padded_row, C(0));
   const auto run_tile = best_run_tile<T, C>();
+  const std::int64_t samples = kTilePixels * taps_per_block(g) * g.channels;
+  ScratchPool<C> room(context, samples + kTilePixels * packed_out);
   for (std::int64_t n = 0; n < input.dim(0); ++n) {
     context.parallel_for(g.height, 16, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t y = begin; y < end; ++y) to_channels_last(g, input.slice(n).data(), y, pixels);
@@ -116,8 +119,8 @@ void run(Context& context, const Geometry& g, TensorView<const T> input, TensorV
         &g, pixels, weights, packed_bias, offset.slice(n).data(), image_mask, out.slice(n).data()};
     const std::int64_t groups = (g.pixels() + kGroupPixels - 1) / kGroupPixels;
     context.parallel_for(groups, kFewestGroups, [&](std::int64_t begin, std::int64_t end) {
-      const Workspace<C> work{context.scratch<C>(kTilePixels * taps_per_block(g) * g.channels).data(),
-                              context.scratch<C>(kTilePixels * packed_out).data()};
+      const typename ScratchPool<C>::Piece piece(room);
+      const Workspace<C> work{piece.data(), piece.data() + samples};
       const std::int64_t tiles = (end - begin + kTileGroups - 1) / kTileGroups;
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
         const std::int64_t first = (begin + (end - begin) * tile / tiles) * kGroupPixels;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "../common/channels_last.h"
+#include "../common/scratch_pool.h"
 #include "../common/shapes.h"
 #include "../common/weighted_runs.h"
 
@@ -105,10 +106,11 @@ OPBRIDGE_INLINE std::size_t find_runs(const T* coordinates, std::span<const std:
   return count;
 }
 
+constexpr std::int64_t kPlaces = 32;  // whose samples stay in the cache until they are written
+
 template <class T>
 void sample(Context& context, TensorView<const T> image, TensorView<const T> grid, const Options& options,
-            T* pixels, TensorView<T> out) {
-  constexpr std::int64_t kPlaces = 32;  // whose samples stay in the cache until they are written
+            T* pixels, ScratchPool<T>& room, TensorView<T> out) {
   const std::span<const std::int64_t> sizes = image.dims().subspan(1);
   const auto rank = static_cast<std::int64_t>(sizes.size());
   const std::int64_t channels = image.dim(0), width = sizes.back(), places = grid.size() / rank;
@@ -119,7 +121,8 @@ void sample(Context& context, TensorView<const T> image, TensorView<const T> gri
   });
   context.parallel_for((places + kPlaces - 1) / kPlaces, 4, [&](std::int64_t begin, std::int64_t end) {
     WeightedRun<T> runs[kMostRuns];
-    T* const sums = context.scratch<T>(kPlaces * padded).data();
+    const typename ScratchPool<T>::Piece piece(room);
+    T* const sums = piece.data();
     on_best_cpu([&]() __attribute__((always_inline)) {
       for (std::int64_t block = begin; block < end; ++block) {
         const std::int64_t first = block * kPlaces, count = std::min(kPlaces, places - first);
@@ -138,10 +141,11 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> gr
              TensorView<T> out) {
   if (out.empty()) return;
   require(!input.empty(), "input has no pixels to sample");
-  const std::int64_t size = input.slice(0).size() / input.dim(1);
-  T* const pixels = context.scratch<T>((Dim(size) * padded_channels<T>(input.dim(1))).number()).data();
+  const std::int64_t size = input.slice(0).size() / input.dim(1), padded = padded_channels<T>(input.dim(1));
+  T* const pixels = context.scratch<T>((Dim(size) * padded).number()).data();
+  ScratchPool<T> room(context, kPlaces * padded);
   for (std::int64_t i = 0; i < input.dim(0); ++i) {
-    sample(context, input.slice(i), grid.slice(i), options, pixels, out.slice(i));
+    sample(context, input.slice(i), grid.slice(i), options, pixels, room, out.slice(i));
   }
 }
 

@@ -1,6 +1,7 @@
 // RoIAlign (He et al., "Mask R-CNN", 2017). The arguments are those of torchvision::roi_align.
 #include "../common/channels_last.h"
 #include "../common/roi.h"
+#include "../common/scratch_pool.h"
 #include "../common/weighted_runs.h"
 
 namespace opbridge::op {
@@ -36,15 +37,14 @@ Region<T> region(TensorView<const T> box, std::int64_t height, std::int64_t widt
 }
 
 template <class T>
-void pool(Context& context, const T* pixels, std::int64_t padded, std::int64_t height, std::int64_t width,
-          TensorView<const T> box, const Options& options, TensorView<T> out) {
+void pool(const T* pixels, std::int64_t padded, std::int64_t height, std::int64_t width,
+          TensorView<const T> box, const Options& options, T* sums, TensorView<T> out) {
   if (!is_finite(box, options.spatial_scale)) {
     std::fill(out.begin(), out.end(), std::numeric_limits<T>::quiet_NaN());
     return;
   }
   const Region<T> area = region(box, height, width, options);
   const std::int64_t bins = options.height * options.width;
-  T* const sums = context.scratch<T>(padded).data();
   std::vector<WeightedRun<T>> runs;
   on_best_cpu([&]() __attribute__((always_inline)) {
     for (std::int64_t bin = 0; bin < bins; ++bin) {
@@ -68,6 +68,7 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> ro
   const auto regions = by_image(rois, input.dim(0));
   if (out.empty()) return;
   T* const pixels = context.scratch<T>((Dim(height) * width * padded).number()).data();
+  ScratchPool<T> room(context, padded);
   for (std::int64_t image = 0; image < input.dim(0); ++image) {
     const auto& here = regions[static_cast<std::size_t>(image)];
     // Only the rows that are read are laid out anew.
@@ -85,9 +86,10 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> ro
     });
     context.parallel_for(
         static_cast<std::int64_t>(here.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+          const typename ScratchPool<T>::Piece sums(room);
           for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t roi = here[static_cast<std::size_t>(i)];
-            pool(context, pixels, padded, height, width, rois.slice(roi), options, out.slice(roi));
+            pool(pixels, padded, height, width, rois.slice(roi), options, sums.data(), out.slice(roi));
           }
         });
   }

@@ -3,6 +3,7 @@
 #include "../common/bilinear.h"
 #include "../common/channels_last.h"
 #include "../common/roi.h"
+#include "../common/scratch_pool.h"
 #include "../common/weighted_runs.h"
 
 namespace opbridge::op {
@@ -67,15 +68,14 @@ struct Region {
 };
 
 template <class T>
-void pool(Context& context, const T* pixels, std::int64_t padded, TensorView<const T> image,
-          TensorView<const T> row, const Options& options, TensorView<T> out) {
+void pool(const T* pixels, std::int64_t padded, TensorView<const T> image, TensorView<const T> row,
+          const Options& options, T* sums, TensorView<T> out) {
   if (!is_finite(row, options.spatial_scale)) {
     std::fill(out.begin(), out.end(), std::numeric_limits<T>::quiet_NaN());
     return;
   }
   const Region<T> region(row, options);
   const std::int64_t bins = options.height * options.width;
-  T* const sums = context.scratch<T>(padded).data();
   std::vector<WeightedRun<T>> runs;
   on_best_cpu([&]() __attribute__((always_inline)) {
     for (std::int64_t bin = 0; bin < bins; ++bin) {
@@ -97,6 +97,7 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> ro
   const auto regions = by_image(rois, input.dim(0));
   if (out.empty()) return;
   T* const pixels = context.scratch<T>((Dim(input.dim(2)) * input.dim(3) * padded).number()).data();
+  ScratchPool<T> room(context, padded);
   for (std::int64_t image = 0; image < input.dim(0); ++image) {
     const auto& here = regions[static_cast<std::size_t>(image)];
     if (here.empty()) continue;
@@ -105,9 +106,10 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> ro
     });
     context.parallel_for(
         static_cast<std::int64_t>(here.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+          const typename ScratchPool<T>::Piece sums(room);
           for (std::int64_t i = begin; i < end; ++i) {
             const std::int64_t roi = here[static_cast<std::size_t>(i)];
-            pool(context, pixels, padded, input.slice(image), rois.slice(roi), options, out.slice(roi));
+            pool(pixels, padded, input.slice(image), rois.slice(roi), options, sums.data(), out.slice(roi));
           }
         });
   }

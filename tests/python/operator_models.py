@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -123,3 +125,16 @@ def refused_by_both_hosts(
         in_torch(op, inputs, domain=domain, **attributes)
     with pytest.raises(Exception, match=pattern):
         in_onnxruntime(op, inputs, domain=domain, outputs=outputs or [first_type(inputs)], **attributes)
+
+
+def scratch_in_torch(call: Callable[[], torch.Tensor]) -> int:
+    """The most bytes that ``call`` takes from PyTorch's allocator at once, beyond those of what it returns."""
+    cpu = torch.profiler.ProfilerActivity.CPU
+    with torch.profiler.profile(activities=[cpu], profile_memory=True) as profile:
+        result = call()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        profile.export_chrome_trace(file.name)
+        with open(file.name) as trace:
+            events = [event for event in json.load(trace)["traceEvents"] if event["name"] == "[memory]"]
+    held = np.cumsum([event["args"]["Bytes"] for event in sorted(events, key=lambda event: event["ts"])])
+    return int(held.max()) - result.nbytes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from lowering_check import Function
-from operator_models import in_both_hosts, refused_by_both_hosts
+from operator_models import in_both_hosts, refused_by_both_hosts, scratch_in_torch
 
 import opbridge
 from opbridge.runtime import run, session
@@ -70,6 +70,15 @@ def test_no_labels_no_time_and_no_alignment() -> None:
     np.testing.assert_array_equal(losses[1:], np.inf)
     empty = {name: array[:, :0] if name == "log_probs" else array[:0] for name, array in inputs().items()}
     assert in_both_hosts("ctc_loss", empty)[0].shape == (0,)
+
+
+def test_scratch_does_not_grow_with_the_batch() -> None:
+    def scratch(batch: int) -> int:
+        log_probs, targets = torch.zeros(50, batch, 2), torch.ones(batch, 500, dtype=torch.int64)
+        lengths = torch.full((2, batch), 50)
+        return scratch_in_torch(lambda: torch.ops.opbridge.ctc_loss(log_probs, targets, *lengths))
+
+    assert scratch(40) < 4 * scratch(1)
 
 
 def exported(function: Function, *args: torch.Tensor, path: Any) -> None:

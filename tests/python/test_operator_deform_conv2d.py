@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from operator_models import run_node
+from operator_models import run_node, scratch_in_torch
 
 from opbridge import operators
 
@@ -188,6 +188,14 @@ def test_threads_do_not_change_the_result() -> None:
         torch.set_num_threads(threads)
     np.testing.assert_array_equal(in_onnxruntime(case, inputs, threads=1), one)
     np.testing.assert_array_equal(in_onnxruntime(case, inputs, threads=2), one)
+
+
+def test_scratch_does_not_grow_with_the_batch() -> None:
+    def scratch(batch: int) -> int:
+        x, weight, offset = torch.randn(batch, 16, 12, 12), torch.randn(16, 16, 3, 3), torch.zeros(batch, 18, 12, 12)
+        return scratch_in_torch(lambda: torch.ops.custom.deform_conv2d(x, weight, offset, pad_h=1, pad_w=1))
+
+    assert scratch(40) < 4 * scratch(1)
 
 
 @pytest.mark.parametrize("far", [7.0, -7.0, 1e30, -1e30, np.inf, -np.inf])

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts
+from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts, scratch_in_torch
 
 import opbridge
 
@@ -90,6 +90,14 @@ def test_a_nan_pixel_reaches_only_the_places_that_read_it() -> None:
     out = in_both_hosts("grid_sample", inputs, **attributes("bilinear", "zeros", False))[0]
     np.testing.assert_allclose(out, reference(inputs, "bilinear", "zeros", False), rtol=3e-5, atol=3e-5)
     assert 0 < np.isnan(out).sum() < 20
+
+
+def test_scratch_does_not_grow_with_the_batch() -> None:
+    def scratch(batch: int) -> int:
+        x, grid = torch.randn(batch, 16, 5, 5), torch.rand(batch, 4, 4, 2)
+        return scratch_in_torch(lambda: torch.ops.opbridge.grid_sample(x, grid))
+
+    assert scratch(40) < 4 * scratch(1)
 
 
 def test_zero_sizes() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from operator_models import in_both_hosts, refused_by_both_hosts
+from operator_models import in_both_hosts, refused_by_both_hosts, scratch_in_torch
 from roi_cases import check_that_bad_regions_are_refused, image, regions
 
 import opbridge
@@ -81,6 +81,14 @@ def test_a_nan_pixel_reaches_the_bins_that_sample_it() -> None:
 def test_a_huge_region_takes_no_longer() -> None:
     x = image(np.float32)
     assert np.abs(pooled(x, np.float32([[0, -1e30, -1e30, 1e30, 1e30]]))).max() < 1e-6
+
+
+def test_scratch_does_not_grow_with_the_regions() -> None:
+    def scratch(count: int) -> int:
+        x, rois = torch.randn(1, 64, 4, 4), torch.tensor([[0.0, 0, 0, 3, 3]]).repeat(count, 1)
+        return scratch_in_torch(lambda: torch.ops.opbridge.roi_align(x, rois, 1.0, 1, 1))
+
+    assert scratch(400) < 4 * scratch(1)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts
+from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts, scratch_in_torch
 from roi_cases import image
 
 import opbridge
@@ -133,6 +133,14 @@ def test_a_region_that_is_not_finite_gives_nan() -> None:
         out = pooled(x, bad)
         assert np.isnan(out[0]).all()
         np.testing.assert_array_equal(out[1:], clean[1:])
+
+
+def test_scratch_does_not_grow_with_the_regions() -> None:
+    def scratch(count: int) -> int:
+        x, rois = torch.randn(1, 64, 4, 4), torch.tensor([[0.0, 2, 2, 3, 3, 0.5]]).repeat(count, 1)
+        return scratch_in_torch(lambda: torch.ops.opbridge.roi_align_rotated(x, rois, [1, 1], 1.0))
+
+    assert scratch(400) < 4 * scratch(1)
 
 
 @pytest.mark.parametrize(("size", "channels", "count"), [((13, 17), 5, 0), ((13, 17), 0, 2), ((0, 17), 3, 2)])
