@@ -14,13 +14,15 @@ struct WeightedRun {
   T weight;
 };
 
-// sums[i] = sum of weight * from[at + i] over all runs, for i < length. To be inlined into on_best_cpu.
+// sums[i] = sum of weight * from[at + i] over all runs, for i < length; with `more`, that is added to what
+// `sums` holds. To be inlined into on_best_cpu.
 template <class T>
 OPBRIDGE_INLINE void sum_runs(const T* from, std::span<const WeightedRun<T>> runs, std::int64_t length,
-                              T* sums) {
+                              T* sums, bool more = false) {
   using Vector = typename Simd<T>::Vector;
   const auto sum_vectors = [&]<int count>(std::int64_t i) __attribute__((always_inline)) {
     Vector sum[count] = {};
+    for (int v = 0; more && v < count; ++v) sum[v] = reinterpret_cast<const Vector*>(sums + i)[v];
     for (const WeightedRun<T>& run : runs) {
       const auto* const vectors = reinterpret_cast<const Vector*>(from + run.at + i);
       for (int v = 0; v < count; ++v) sum[v] += run.weight * vectors[v];
@@ -33,7 +35,7 @@ OPBRIDGE_INLINE void sum_runs(const T* from, std::span<const WeightedRun<T>> run
   for (; i + kSome * kLanes <= length; i += kSome * kLanes) sum_vectors.template operator()<kSome>(i);
   for (; i + kLanes <= length; i += kLanes) sum_vectors.template operator()<1>(i);
   for (; i < length; ++i) {
-    T sum = 0;
+    T sum = more ? sums[i] : T(0);
     for (const WeightedRun<T>& run : runs) sum += run.weight * from[run.at + i];
     sums[i] = sum;
   }

@@ -38,24 +38,27 @@ struct Region {
             "a region has more than 2^26 samples: give a sampling_ratio");
   }
 
-  // Calls visit(pixel, weight) for the neighbours of all samples of a bin; the weights are those of their
-  // mean.
+  std::int64_t samples() const { return rows.samples * columns.samples; }  // of a bin
+
+  // Calls visit(pixel, weight) for the neighbours of the samples [begin, end) of a bin; the weights are those
+  // of the mean of all.
   template <class Visit>
-  OPBRIDGE_INLINE void visit_bin(std::int64_t bin, std::int64_t height, std::int64_t width,
-                                 const Visit& visit) const {
+  OPBRIDGE_INLINE void visit_samples(std::int64_t bin, std::int64_t begin, std::int64_t end,
+                                     std::int64_t height, std::int64_t width, const Visit& visit) const {
+    if (begin >= end) return;
     const T top = rows.start + static_cast<T>(bin / columns.count) * rows.size;
     const T left = columns.start + static_cast<T>(bin % columns.count) * columns.size;
-    const T share = 1 / static_cast<T>(std::max<std::int64_t>(rows.samples * columns.samples, 1));
-    for (std::int64_t i = 0; i < rows.samples; ++i) {
+    const T share = 1 / static_cast<T>(samples());
+    std::int64_t i = begin / columns.samples, j = begin % columns.samples;
+    for (std::int64_t sample = begin; sample < end; ++sample) {
       const T y = top + (static_cast<T>(i) + T(0.5)) * rows.size / static_cast<T>(rows.samples);
-      for (std::int64_t j = 0; j < columns.samples; ++j) {
-        const T x = left + (static_cast<T>(j) + T(0.5)) * columns.size / static_cast<T>(columns.samples);
-        visit_neighbours_within_border(
-            y * cos - x * sin + center_y, y * sin + x * cos + center_x, height,
-            width, [&](std::int64_t pixel, T weight) __attribute__((always_inline)) {
-              visit(pixel, weight * share);
-            });
-      }
+      const T x = left + (static_cast<T>(j) + T(0.5)) * columns.size / static_cast<T>(columns.samples);
+      visit_neighbours_within_border(
+          y * cos - x * sin + center_y, y * sin + x * cos + center_x, height,
+          width, [&](std::int64_t pixel, T weight) __attribute__((always_inline)) {
+            visit(pixel, weight * share);
+          });
+      if (++j == columns.samples) j = 0, ++i;
     }
   }
 
@@ -76,15 +79,23 @@ void pool(const T* pixels, std::int64_t padded, TensorView<const T> image, Tenso
   }
   const Region<T> region(row, options);
   const std::int64_t bins = options.height * options.width;
-  std::vector<WeightedRun<T>> runs;
+  // A bin may have millions of samples: they are summed a few at a time.
+  constexpr std::int64_t kSamples = 256;
+  WeightedRun<T> runs[4 * kSamples];
   on_best_cpu([&]() __attribute__((always_inline)) {
     for (std::int64_t bin = 0; bin < bins; ++bin) {
-      runs.clear();
-      region.visit_bin(
-          bin, image.dim(1), image.dim(2), [&](std::int64_t pixel, T weight) __attribute__((always_inline)) {
-            runs.push_back({pixel * padded, weight});
-          });
-      sum_runs<T>(pixels, runs, padded, sums);
+      std::int64_t first = 0;
+      do {
+        std::size_t count = 0;
+        const std::int64_t end = std::min(first + kSamples, region.samples());
+        region.visit_samples(
+            bin, first, end, image.dim(1),
+            image.dim(2), [&](std::int64_t pixel, T weight) __attribute__((always_inline)) {
+              runs[count++] = {pixel * padded, weight};
+            });
+        sum_runs<T>(pixels, std::span(runs, count), padded, sums, first > 0);
+        first = end;
+      } while (first < region.samples());
       for (std::int64_t c = 0; c < out.dim(0); ++c) out[c * bins + bin] = sums[c];
     }
   });
@@ -134,7 +145,7 @@ void backward(Context& context, TensorView<const T> grad, TensorView<const T> ro
         const Region<T> region(rois.slice(roi), options);
         const T* const from = grad.slice(roi).data();
         for (std::int64_t bin = 0; bin < bins; ++bin) {
-          region.visit_bin(bin, height, width, [&](std::int64_t pixel, T weight) {
+          region.visit_samples(bin, 0, region.samples(), height, width, [&](std::int64_t pixel, T weight) {
             for (std::int64_t c = begin; c < end; ++c) {
               planes[c * height * width + pixel] += weight * from[c * bins + bin];
             }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -46,10 +49,15 @@ def bilinear(plane: np.ndarray, y: float, x: float) -> np.ndarray:
 
 
 def reference(
-    x: np.ndarray, rois: np.ndarray, sampling_ratio: int = 0, aligned: bool = True, clockwise: bool = False
+    x: np.ndarray,
+    rois: np.ndarray,
+    sampling_ratio: int = 0,
+    aligned: bool = True,
+    clockwise: bool = False,
+    bins: Sequence[int] = GIVEN["output_size"],
 ) -> np.ndarray:
     """The definition, in float64."""
-    bins, scale = GIVEN["output_size"], GIVEN["spatial_scale"]
+    scale = GIVEN["spatial_scale"]
     out = np.zeros((len(rois), x.shape[1], *bins))
     for k, (index, *center, width, height, angle) in enumerate(rois.astype(np.float64)):
         shift = 0.5 if aligned else 0.0
@@ -141,6 +149,16 @@ def test_scratch_does_not_grow_with_the_regions() -> None:
         return scratch_in_torch(lambda: torch.ops.opbridge.roi_align_rotated(x, rois, [1, 1], 1.0))
 
     assert scratch(400) < 4 * scratch(1)
+
+
+def test_a_bin_of_millions_of_samples() -> None:
+    x, rois = image(np.float64, 2, (40, 50)), np.float64([[0, 46, 36, 60, 40, 0.5], [1, 50, 40, 300, 400, 1]])
+    for count in (16, 25):
+        out = pooled(x, rois, output_size=[1, 1], sampling_ratio=count)
+        np.testing.assert_allclose(out, reference(x, rois, count, bins=[1, 1]), rtol=1e-11)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    pooled(x, rois[:1], output_size=[1, 1], sampling_ratio=2000)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
 
 
 @pytest.mark.parametrize(("size", "channels", "count"), [((13, 17), 5, 0), ((13, 17), 0, 2), ((0, 17), 3, 2)])
