@@ -74,7 +74,9 @@ OPBRIDGE_INLINE Peak<T> peak(TensorView<const T> map, const std::vector<Taps<T>>
   return best;
 }
 
-// The side of a box in pixels, at least one.
+constexpr std::int64_t kMostPoints = 1 << 26;
+
+// The side of a box in pixels, rounded up.
 template <class T>
 std::int64_t points_of(T side) {
   require(side < T(1 << 24), "the boxes of rois must be finite, with sides below 2^24");
@@ -96,8 +98,12 @@ OPBRIDGE_OPERATOR(
         for (std::int64_t i = begin; i < end; ++i) {
           const T width = std::max(rois(i, 2) - rois(i, 0), T(1)),
                   height = std::max(rois(i, 3) - rois(i, 1), T(1));
-          const std::vector<Taps<T>> columns = cubic_taps<T>(maps.dim(3), points_of(width));
-          const std::vector<Taps<T>> rows = cubic_taps<T>(maps.dim(2), points_of(height));
+          const std::int64_t across = points_of(width), down = points_of(height);
+          // The map is resized along its rows first.
+          require(across <= kMostPoints / std::max(down, maps.dim(2)),
+                  "a box of rois, or its map at the width of the box, has more than 2^26 pixels");
+          const std::vector<Taps<T>> columns = cubic_taps<T>(maps.dim(3), across);
+          const std::vector<Taps<T>> rows = cubic_taps<T>(maps.dim(2), down);
           const T step_x = width / static_cast<T>(columns.size()),
                   step_y = height / static_cast<T>(rows.size());
           std::vector<T> wide(static_cast<std::size_t>(maps.dim(2)) * columns.size()), line(columns.size());

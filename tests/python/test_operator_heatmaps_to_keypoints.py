@@ -87,6 +87,12 @@ def test_boxes_without_an_end_are_errors_in_both_hosts(far: float) -> None:
     refused_by_both_hosts("must be finite", "heatmaps_to_keypoints", inputs, outputs=(np.float32, np.float32))
 
 
+@pytest.mark.parametrize(("box", "size"), [((1e6, 1e6), (5, 5)), ((8193, 8193), (5, 5)), ((1e6, 1), (100, 1))])
+def test_boxes_of_too_many_pixels_are_errors_in_both_hosts(box: tuple[float, ...], size: tuple[int, int]) -> None:
+    inputs = {"maps": np.zeros((1, 1, *size), np.float32), "rois": np.float32([[0, 0, *box]])}
+    refused_by_both_hosts("more than 2.26 pixels", "heatmaps_to_keypoints", inputs, outputs=(np.float32, np.float32))
+
+
 def test_torch_accepts_the_registration() -> None:
     tensors = tuple(map(torch.from_numpy, maps_and_rois(2, (5, 5)).values()))
     torch.library.opcheck(torch.ops.opbridge.heatmaps_to_keypoints.default, tensors)
