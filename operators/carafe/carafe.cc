@@ -87,13 +87,15 @@ OPBRIDGE_OPERATOR(
                     const std::int64_t image = i / g.groups, first = i % g.groups * per_group;
                     const T* const from = features.slice(image).data();
                     const T* const mask = masks.slice(image).data();
+                    T* const to = grad_features ? grad_features->slice(image).data() : nullptr;
+                    T* const to_mask = grad_masks ? grad_masks->slice(image).data() : nullptr;
                     for (std::int64_t channel = first; channel < first + per_group; ++channel) {
                       for (std::int64_t y = 0; y < g.out_height; ++y) {
                         for (std::int64_t x = 0; x < g.out_width; ++x) {
                           const T out = grad(image, channel, y, x);
                           visit_window(g, channel, y, x, [&](std::int64_t f, std::int64_t m) {
-                            if (grad_features) grad_features->slice(image)[f] += out * mask[m];
-                            if (grad_masks) grad_masks->slice(image)[m] += out * from[f];
+                            if (to != nullptr) to[f] += out * mask[m];
+                            if (to_mask != nullptr) to_mask[m] += out * from[f];
                           });
                         }
                       }
