@@ -13,6 +13,7 @@ namespace {
 
 template <class T>
 T log_add(T a, T b) {
+  if (std::isnan(a) || std::isnan(b)) return a + b;  // min and max would lose it
   const T most = std::max(a, b);
   if (most == -std::numeric_limits<T>::infinity()) return most;
   return most + std::log1p(std::exp(std::min(a, b) - most));

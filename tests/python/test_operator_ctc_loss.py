@@ -72,6 +72,17 @@ def test_no_labels_no_time_and_no_alignment() -> None:
     assert in_both_hosts("ctc_loss", empty)[0].shape == (0,)
 
 
+@pytest.mark.parametrize(("times", "at"), [(1, 0), (4, 0), (4, 2), (4, 3)])
+@pytest.mark.parametrize("label", [0, 1, 2])
+def test_nan_is_not_lost(times: int, at: int, label: int) -> None:
+    log_probs = torch.randn(times, 1, 3, dtype=torch.float64).log_softmax(-1)
+    log_probs[at, 0, label] = np.nan
+    given = [log_probs, torch.tensor([[1]]), torch.tensor([times]), torch.tensor([1])]
+    names = ("log_probs", "targets", "input_lengths", "target_lengths")
+    (out,) = in_both_hosts("ctc_loss", {name: x.numpy() for name, x in zip(names, given, strict=True)})
+    np.testing.assert_allclose(out, ctc_loss(*given, reduction="none"))
+
+
 def test_scratch_does_not_grow_with_the_batch() -> None:
     def scratch(batch: int) -> int:
         log_probs, targets = torch.zeros(50, batch, 2), torch.ones(batch, 500, dtype=torch.int64)
