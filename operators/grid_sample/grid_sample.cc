@@ -18,7 +18,13 @@ constexpr std::size_t kMostRuns = 64;  // cubic, of a volume
 
 struct Options {
   std::int64_t interpolation, padding;
-  bool align_corners;
+  bool align_corners, volume;
+
+  // Of places at NaN or infinity. ATen's code for images weighs the zeros around them with NaN, that for
+  // volumes only with cubic weights.
+  bool gives_nan() const {
+    return padding == kZeros && (interpolation == kCubic || (interpolation == kLinear && !volume));
+  }
 };
 
 // The pixels of one axis that a sample reads: `at` is negative for those outside, which are zero.
@@ -37,12 +43,14 @@ OPBRIDGE_INLINE T reflect(T at, std::int64_t size, bool align_corners) {
   return low + (even ? rest : span - rest);
 }
 
-// NaN becomes the first pixel.
+// NaN becomes the first pixel of an image and the last one of a volume, as in ATen.
 template <class T>
 OPBRIDGE_INLINE T into_image(T at, std::int64_t size, const Options& options) {
   if (options.padding == kZeros) return at;
   if (options.padding == kReflection) at = reflect(at, size, options.align_corners);
-  return at > 0 ? std::min(at, static_cast<T>(size - 1)) : T(0);
+  const T last = static_cast<T>(size - 1);
+  if (std::isnan(at)) return options.volume ? last : T(0);
+  return std::clamp(at, T(0), last);
 }
 
 template <class T>
@@ -87,6 +95,11 @@ OPBRIDGE_INLINE std::size_t find_runs(const T* coordinates, std::span<const std:
                                       std::int64_t stride, const Options& options, WeightedRun<T>* runs) {
   const int per_axis = options.interpolation == kCubic ? 4 : options.interpolation == kLinear ? 2 : 1;
   WeightedRun<T> fewer[kMostRuns / 2];  // of the axes so far
+  if (options.gives_nan() && !std::all_of(coordinates, coordinates + sizes.size(),
+                                          [](T coordinate) { return std::isfinite(coordinate); })) {
+    runs[0] = {0, std::numeric_limits<T>::quiet_NaN()};
+    return 1;
+  }
   std::size_t count = 1;
   runs[0] = {0, T(1)};
   for (std::size_t axis = 0; axis < sizes.size(); ++axis) {
@@ -168,7 +181,7 @@ constexpr auto kShape = [](const Shape& input, const Shape& grid, std::int64_t i
 constexpr auto kKernel = []<class T>(Context& context, TensorView<const T> input, TensorView<const T> grid,
                                      std::int64_t interpolation_mode, std::int64_t padding_mode,
                                      bool align_corners, TensorView<T> out) {
-  forward(context, input, grid, {interpolation_mode, padding_mode, align_corners}, out);
+  forward(context, input, grid, {interpolation_mode, padding_mode, align_corners, input.rank() == 5}, out);
 };
 
 OPBRIDGE_OPERATOR(
