@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -23,14 +24,19 @@ struct Neighbour {
 };
 
 // The nearest of `count` points, by ascending distance, into `found`; of equally near ones the first. A point
-// at NaN is near nothing. Where there are too few, the rest of `found` stays as it was.
+// at NaN is near nothing. Where there are too few, the rest of `found` is at infinity, and its indices stay
+// as they were.
 template <class T>
 void find_nearest(const T* center, const T* points, std::int64_t count, std::span<Neighbour<T>> found) {
   for (Neighbour<T>& neighbour : found) neighbour.squared_distance = std::numeric_limits<T>::infinity();
+  std::size_t number = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const T distance = squared_distance(center, points + 3 * i);
-    if (!(distance < found.back().squared_distance)) continue;
-    std::size_t place = found.size() - 1;
+    // A distance that overflows is one: it counts until there are enough.
+    const bool is_near = distance < found.back().squared_distance;
+    if (!is_near && (number == found.size() || std::isnan(distance))) continue;
+    number = std::min(number + 1, found.size());
+    std::size_t place = number - 1;
     for (; place > 0 && distance < found[place - 1].squared_distance; --place)
       found[place] = found[place - 1];
     found[place] = {distance, static_cast<std::int32_t>(i)};

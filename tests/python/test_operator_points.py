@@ -60,6 +60,17 @@ def test_of_equally_near_points_the_first_comes_first_and_nan_is_near_nothing() 
     ]
 
 
+def test_points_too_far_for_the_square_of_their_distance() -> None:
+    xyz = np.float32([[[1e20, 0, 0], [np.nan, 0, 0], [2e20, 0, 0], [3e20, 0, 0], [3.5e20, 0, 0]]])
+    center = np.float32([[[3e20, 0, 0]]])
+    (knn,) = in_both_hosts("knn", {"xyz": xyz, "center_xyz": center}, outputs=INT, k=5)
+    assert knn.ravel().tolist() == [3, 0, 2, 4, 0]
+    inputs = {"target": center, "source": xyz}
+    distance, index = in_both_hosts("three_nn", inputs, outputs=(np.float32, np.int32))
+    assert index.ravel().tolist() == [3, 0, 2]
+    assert distance.ravel().tolist() == [0, np.inf, np.inf]
+
+
 @BOTH
 def test_ball_query(dtype: type) -> None:
     xyz, centers = points(60, 0, dtype), points(9, 1, dtype)
@@ -90,6 +101,14 @@ def test_furthest_point_sample(dtype: type) -> None:
             expected[batch, k] = nearest.argmax()
     out = in_both_hosts("furthest_point_sample", {"points_xyz": xyz}, outputs=INT, num_points=12)[0]
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(("at_nan", "expected"), [(0, [0, 1, 4, 3, 2]), (2, [0, 2, 4, 3, 1])])
+def test_furthest_point_sample_takes_a_point_at_nan_once(at_nan: int, expected: list[int]) -> None:
+    xyz = np.float32([[[0, 0, 0], [1, 0, 0], [3, 0, 0], [5, 0, 0], [9, 0, 0]]])
+    xyz[0, at_nan] = np.nan
+    out = in_both_hosts("furthest_point_sample", {"points_xyz": xyz}, outputs=INT, num_points=5)[0]
+    assert out.ravel().tolist() == expected
 
 
 def features(dtype: type, channels: int = 5, count: int = 12) -> np.ndarray:
