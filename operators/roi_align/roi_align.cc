@@ -1,4 +1,6 @@
 // RoIAlign (He et al., "Mask R-CNN", 2017). The arguments are those of torchvision::roi_align.
+#include <optional>
+
 #include "../common/channels_last.h"
 #include "../common/roi.h"
 #include "../common/scratch_pool.h"
@@ -101,22 +103,23 @@ void backward(Context& context, TensorView<const T> grad, TensorView<const T> in
   const std::int64_t channels = input.dim(1), height = input.dim(2), width = input.dim(3);
   const std::int64_t bins = options.height * options.width;
   const auto regions = by_image(rois, input.dim(0));
-  std::vector<Region<T>> areas;
+  // Empty where the result is NaN whatever the image holds: its gradient is 0.
+  std::vector<std::optional<Region<T>>> areas(static_cast<std::size_t>(rois.dim(0)));
   for (std::int64_t roi = 0; roi < rois.dim(0); ++roi) {
-    require(is_finite(rois.slice(roi), options.spatial_scale),
-            "region " + std::to_string(roi) + " is not finite");
-    areas.push_back(region(rois.slice(roi), height, width, options));
+    if (!is_finite(rois.slice(roi), options.spatial_scale)) continue;
+    areas[static_cast<std::size_t>(roi)] = region(rois.slice(roi), height, width, options);
   }
   context.parallel_for(input.dim(0) * channels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       T* const plane = grad_input.data() + i * height * width;
       std::fill_n(plane, height * width, T(0));
       for (const std::int64_t roi : regions[static_cast<std::size_t>(i / channels)]) {
-        const Region<T>& area = areas[static_cast<std::size_t>(roi)];
+        const std::optional<Region<T>>& area = areas[static_cast<std::size_t>(roi)];
+        if (!area) continue;
         const T* const from = grad.data() + (roi * channels + i % channels) * bins;
         for (std::int64_t bin = 0; bin < bins; ++bin) {
-          for (const auto& row : area.rows.bin(bin / options.width)) {
-            for (const auto& column : area.columns.bin(bin % options.width)) {
+          for (const auto& row : area->rows.bin(bin / options.width)) {
+            for (const auto& column : area->columns.bin(bin % options.width)) {
               plane[row.at * width + column.at] += from[bin] * row.weight * column.weight;
             }
           }

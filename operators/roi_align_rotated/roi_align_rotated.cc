@@ -133,15 +133,13 @@ void backward(Context& context, TensorView<const T> grad, TensorView<const T> ro
   const std::int64_t channels = grad_input.dim(1), height = grad_input.dim(2), width = grad_input.dim(3);
   const std::int64_t bins = options.height * options.width;
   const auto regions = by_image(rois, grad_input.dim(0));
-  for (std::int64_t roi = 0; roi < rois.dim(0); ++roi) {
-    require(is_finite(rois.slice(roi), options.spatial_scale),
-            "region " + std::to_string(roi) + " is not finite");
-  }
   std::fill(grad_input.begin(), grad_input.end(), T(0));
   for (std::int64_t image = 0; image < grad_input.dim(0); ++image) {
     T* const planes = grad_input.slice(image).data();
     context.parallel_for(channels, 16, [&](std::int64_t begin, std::int64_t end) {
       for (const std::int64_t roi : regions[static_cast<std::size_t>(image)]) {
+        // Its result is NaN whatever the image holds: the gradient is 0.
+        if (!is_finite(rois.slice(roi), options.spatial_scale)) continue;
         const Region<T> region(rois.slice(roi), options);
         const T* const from = grad.slice(roi).data();
         for (std::int64_t bin = 0; bin < bins; ++bin) {

@@ -83,6 +83,20 @@ def test_a_huge_region_takes_no_longer() -> None:
     assert np.abs(pooled(x, np.float32([[0, -1e30, -1e30, 1e30, 1e30]]))).max() < 1e-6
 
 
+def test_a_region_that_is_not_finite_adds_nothing_to_the_gradient() -> None:
+    gradients = []
+    for count in (4, 3):  # the last one is not finite
+        x = torch.from_numpy(image(np.float64)).requires_grad_()
+        rois = torch.from_numpy(regions(np.float64)[:4])
+        rois[3, 3] = np.nan
+        out = torch.ops.opbridge.roi_align(x, rois[:count], 0.5, 2, 3)
+        assert out.isnan().flatten(1).all(1).tolist() == [False, False, False, True][:count]
+        out.backward(torch.ones_like(out))
+        gradients.append(x.grad)
+    assert gradients[0].any()
+    assert torch.equal(*gradients)
+
+
 def test_scratch_does_not_grow_with_the_regions() -> None:
     def scratch(count: int) -> int:
         x, rois = torch.randn(1, 64, 4, 4), torch.tensor([[0.0, 0, 0, 3, 3]]).repeat(count, 1)

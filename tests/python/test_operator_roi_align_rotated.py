@@ -143,6 +143,20 @@ def test_a_region_that_is_not_finite_gives_nan() -> None:
         np.testing.assert_array_equal(out[1:], clean[1:])
 
 
+def test_a_region_that_is_not_finite_adds_nothing_to_the_gradient() -> None:
+    gradients = []
+    for count in (4, 3):  # the last one is not finite
+        x = torch.from_numpy(image(np.float64)).requires_grad_()
+        rois = torch.from_numpy(regions(np.float64)[:4])
+        rois[3, 3] = np.nan
+        out = torch.ops.opbridge.roi_align_rotated(x, rois[:count], [2, 3], 0.5)
+        assert out.isnan().flatten(1).all(1).tolist() == [False, False, False, True][:count]
+        out.backward(torch.ones_like(out))
+        gradients.append(x.grad)
+    assert gradients[0].any()
+    assert torch.equal(*gradients)
+
+
 def test_scratch_does_not_grow_with_the_regions() -> None:
     def scratch(count: int) -> int:
         x, rois = torch.randn(1, 64, 4, 4), torch.tensor([[0.0, 2, 2, 3, 3, 0.5]]).repeat(count, 1)
