@@ -46,7 +46,7 @@ auto best_run_tile() {
 
 // Row y of an image, [channel][y][x], into Image::pixels, with the zeros left and right of it.
 template <class T, class C>
-void to_channels_last(const Geometry& g, const T* image, std::int64_t y, C* pixels) {
+void lay_out_row(const Geometry& g, const T* image, std::int64_t y, C* pixels) {
   constexpr std::int64_t kBlock = 16;
   C* const row = pixels + (y + 1) * g.padded_width() * g.channels;
   std::fill_n(row, g.channels, C(0));
@@ -111,7 +111,7 @@ void run(Context& context, const Geometry& g, TensorView<const T> input, TensorV
   ScratchPool<C> room(context, samples + kTilePixels * packed_out);
   for (std::int64_t n = 0; n < input.dim(0); ++n) {
     context.parallel_for(g.height, 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t y = begin; y < end; ++y) to_channels_last(g, input.slice(n).data(), y, pixels);
+      for (std::int64_t y = begin; y < end; ++y) lay_out_row(g, input.slice(n).data(), y, pixels);
     });
     const T* const image_mask =
         mask == nullptr ? nullptr : mask + n * g.offset_groups * g.taps() * g.pixels();
@@ -189,8 +189,8 @@ void run_backward(Context& context, const Geometry& g, TensorView<const T> grad,
                   TensorView<const T> weight, TensorView<const T> offset,
                   std::optional<TensorView<const T>> mask, const Gradients<T>& gradients) {
   const std::int64_t size = (Dim(g.channels) * g.taps() * g.pixels()).number();
-  T* const masked = context.scratch<T>(size).data();
-  T* const grads = context.scratch<T>(size).data();
+  T* const masked = gradients.needs_samples() ? context.scratch<T>(size).data() : nullptr;
+  T* const grads = gradients.needs_gradient_of_samples() ? context.scratch<T>(size).data() : nullptr;
   for (std::int64_t n = 0; n < input.dim(0); ++n) {
     const auto image = [&](T* all, std::int64_t elements) {
       return all == nullptr ? all : all + n * elements;

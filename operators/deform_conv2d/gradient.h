@@ -20,7 +20,8 @@ struct Gradients {
   T* mask = nullptr;
   T* bias = nullptr;
 
-  bool needs_samples() const { return input != nullptr || offset != nullptr || mask != nullptr; }
+  bool needs_samples() const { return input != nullptr || weight != nullptr; }
+  bool needs_gradient_of_samples() const { return input != nullptr || offset != nullptr || mask != nullptr; }
 };
 
 // One image: pointers to its part of each tensor.
@@ -37,18 +38,18 @@ class ImageGradient {
         grad_(grad),
         out_(gradients) {}
 
-  // `masked` and `grads` are room for a matrix [channel and tap][pixel] each: the samples times the mask, and
-  // the gradients of those.
+  // `masked` and `grads` are room for a matrix [channel and tap][pixel] each, where it is needed: the samples
+  // times the mask, and the gradients of those.
   void add(op::Context& context, T* masked, T* grads) const {
     const std::int64_t columns = g_.in_group() * g_.taps();
-    if (out_.needs_samples()) {
+    if (out_.needs_gradient_of_samples()) {
       over_blocks(context, columns, [&](std::int64_t group, std::int64_t first, std::int64_t count) {
         matrix(grads, columns, group).middleRows(first, count).noalias() =
             weights(weight_, group).middleCols(first, count).transpose() *
             matrix(grad_, g_.out_group(), group);
       });
     }
-    if (out_.input != nullptr || out_.weight != nullptr) {
+    if (out_.needs_samples()) {
       context.parallel_for(g_.channels, 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t c = begin; c < end; ++c) add_channel(c, masked, grads);
       });

@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "../common/best_cpu.h"
+
 namespace opbridge::deform_conv2d {
 
 // All sizes of a call; pixels are those of the output.
@@ -75,8 +77,6 @@ struct Workspace {
   C* samples;  // [kTilePixels][group][tap of the block][channel of the group]
   C* sums;     // [kTilePixels][group][padded_group]
 };
-
-#define OPBRIDGE_INLINE __attribute__((always_inline)) inline
 
 // Where one tap reads, for each pixel of a tile: the upper left one of four neighbours in the padded image,
 // and the weights of all four.
@@ -259,7 +259,5 @@ OPBRIDGE_INLINE void run_tile(const Image<T, C>& image, std::int64_t first, std:
     for (std::int64_t p = 0; p < count; ++p) out[p] = static_cast<T>(sums[p * sums_stride]);
   }
 }
-
-#undef OPBRIDGE_INLINE
 
 }  // namespace opbridge::deform_conv2d

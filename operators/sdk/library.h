@@ -34,7 +34,8 @@ const std::deque<LibraryOperator>& operators();
 // becomes the `error` of the table.
 void register_with_host(std::size_t index);
 
-// The shapes of all outputs, checked: no negative sizes. Throws with the operator's name before the message.
+// The shapes of all outputs, checked: no negative sizes. What it and the rule throw is without the operator's
+// name, which caught_error adds.
 std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments);
 
 // The kernel for these arguments' element types (`types` has one for each tensor argument, undefined where it

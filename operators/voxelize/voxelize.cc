@@ -46,11 +46,12 @@ void require_grid(const Shape& points, std::span<const double> voxel_size,
   require(points[1] >= 3, "points must have columns x, y and z");
   require(voxel_size.size() == 3, "voxel_size must have three numbers");
   require(coors_range.size() == 6, "coors_range must have six numbers, the lower three first");
-  Dim voxels = 1;
+  Dim voxels = 1;  // computed to throw where it overflows, as a Dim does: voxels are numbered
   for (std::size_t axis = 0; axis < 3; ++axis) {
+    constexpr auto kMessage = "voxel_size must be positive, coors_range ascending, and not too large for it";
+    require(voxel_size[axis] > 0, kMessage);
     const double count = (coors_range[axis + 3] - coors_range[axis]) / voxel_size[axis];
-    require(voxel_size[axis] > 0 && count >= 0 && count < 0x1p31,
-            "voxel_size must be positive, coors_range ascending, and not too large for it");
+    require(count >= 0 && count < 0x1p31, kMessage);
     voxels = voxels * static_cast<std::int64_t>(std::round(count));
   }
 }

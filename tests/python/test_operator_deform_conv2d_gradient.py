@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from operator_models import scratch_in_torch
 from test_operator_deform_conv2d import CASES, Case, _loaded  # noqa: F401
 
 NAMES = ("input", "weight", "offset", "mask", "bias")
@@ -68,6 +69,16 @@ def test_a_mask_that_is_not_used_has_no_gradient() -> None:
     out = torch.ops.custom.deform_conv2d(*inputs, *SMALL.attributes().values(), False)
     (gradient,) = torch.autograd.grad(out.sum(), [inputs[3]])
     assert not gradient.any()
+
+
+@pytest.mark.parametrize(("name", "matrices"), [("bias", 0), ("weight", 1), ("mask", 1), ("input", 2)])
+def test_scratch_is_what_the_gradient_needs(name: str, matrices: int) -> None:
+    case = Case(channels=16, size=(20, 20))
+    inputs = [tensor.requires_grad_(name == of) for of, tensor in zip(NAMES, tensors(case), strict=True)]
+    out = torch.ops.custom.deform_conv2d(*inputs, *case.attributes().values()).sum()
+    scratch = scratch_in_torch(lambda: torch.autograd.grad(out, inputs[NAMES.index(name)])[0])
+    of_all_samples = 16 * 9 * 20 * 20 * 8
+    assert matrices <= scratch / of_all_samples < matrices + 0.5
 
 
 def test_only_what_is_asked_for() -> None:
