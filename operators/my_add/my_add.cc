@@ -1,3 +1,4 @@
+// 2 a + b, element by element: the operator to copy.
 #include "opbridge/operator.h"
 
 using namespace opbridge::op;

@@ -1,3 +1,4 @@
+// Kernels of float16 and bfloat16 made of those of float32.
 #include <algorithm>
 
 #include "library.h"

@@ -1,3 +1,5 @@
+// The operators that a library registers, and what both adapters do with a call: shapes, the choice of a
+// kernel, its lowering to ONNX, and the table that the core reads.
 #include "library.h"
 
 #include <cstring>
