@@ -31,22 +31,22 @@ template <class M>
 Pivot choose_pivot(const M& left) {
   const double alpha = (1 + std::sqrt(17.0)) / 8;
   const Eigen::Index n = left.rows();
-  const double own = magnitude(left(0, 0));
+  const double own = taxicab(left(0, 0));
   Eigen::Index place = 0;
   double column = 0;
   for (Eigen::Index i = 1; i < n; ++i) {
-    if (magnitude(left(i, 0)) > column) {
-      column = magnitude(left(i, 0));
+    if (taxicab(left(i, 0)) > column) {
+      column = taxicab(left(i, 0));
       place = i;
     }
   }
   if (place == 0 || own >= alpha * column) return {0, 1};
   double row = 0;
   for (Eigen::Index i = 0; i < n; ++i) {
-    if (i != place) row = std::max(row, magnitude(left(i, place)));
+    if (i != place) row = std::max(row, taxicab(left(i, place)));
   }
   if (own >= alpha * column * (column / row)) return {0, 1};
-  return {place, magnitude(left(place, place)) >= alpha * row ? 1 : 2};
+  return {place, taxicab(left(place, place)) >= alpha * row ? 1 : 2};
 }
 
 // Reads the lower triangle.
@@ -68,7 +68,7 @@ Ldl<S> factor_ldl(Matrix<S> a, bool hermitian) {
     const auto row = static_cast<std::int32_t>(k + pivot.row + 1);
     for (Eigen::Index i = 0; i < pivot.size; ++i) ldl.pivots.push_back(pivot.size == 1 ? row : -row);
     const Eigen::Index rest = n - k - pivot.size;
-    const bool vanishes = pivot.size == 1 && !(magnitude(left(0, 0)) > 0);
+    const bool vanishes = pivot.size == 1 && !(taxicab(left(0, 0)) > 0);
     if (vanishes && ldl.zero == 0) ldl.zero = static_cast<std::int32_t>(k + 1);
     if (!vanishes && rest > 0) {
       const Matrix<S> block = left.topLeftCorner(pivot.size, pivot.size);

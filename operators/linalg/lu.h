@@ -21,10 +21,6 @@ struct Lu {
   }
 };
 
-// What LAPACK compares complex pivots by.
-inline double magnitude(double x) { return std::abs(x); }
-inline double magnitude(std::complex<double> x) { return std::abs(x.real()) + std::abs(x.imag()); }
-
 template <class S>
 Lu<S> factor_lu(Matrix<S> a) {
   constexpr Eigen::Index kPanel = 32;
@@ -35,7 +31,7 @@ Lu<S> factor_lu(Matrix<S> a) {
     for (Eigen::Index k = start; k < end; ++k) {
       Eigen::Index pivot = k;
       for (Eigen::Index i = k + 1; i < rows; ++i) {
-        if (magnitude(a(i, k)) > magnitude(a(pivot, k))) pivot = i;
+        if (taxicab(a(i, k)) > taxicab(a(pivot, k))) pivot = i;
       }
       lu.pivots.push_back(pivot);
       if (pivot != k) a.row(k).swap(a.row(pivot));

@@ -18,6 +18,18 @@ template <class S>
 using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic>;
 template <class S>
 using Vector = Eigen::Matrix<S, Eigen::Dynamic, 1>;
+template <class S>
+using RealOf = typename Eigen::NumTraits<S>::Real;
+
+// |Re| + |Im|, by which LAPACK compares complex numbers.
+template <class S>
+RealOf<S> taxicab(S x) {
+  if constexpr (Eigen::NumTraits<S>::IsComplex) {
+    return std::abs(x.real()) + std::abs(x.imag());
+  } else {
+    return std::abs(x);
+  }
+}
 
 // Calls f<S>() with the type to compute in.
 template <class F>

@@ -7,19 +7,6 @@
 
 namespace opbridge::op {
 
-template <class S>
-using RealOf = typename Eigen::NumTraits<S>::Real;
-
-// |Re| + |Im|, by which LAPACK compares complex numbers.
-template <class S>
-RealOf<S> taxicab(S x) {
-  if constexpr (Eigen::NumTraits<S>::IsComplex) {
-    return std::abs(x.real()) + std::abs(x.imag());
-  } else {
-    return std::abs(x);
-  }
-}
-
 // The greatest |x| of a matrix, 0 where it has none. Eigen's abs of complex numbers overflows where squares
 // do.
 template <class M>
