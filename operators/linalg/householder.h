@@ -3,9 +3,8 @@
 #pragma once
 
 #include <Eigen/Householder>
-#include <Eigen/QR>
 
-#include "matrices.h"
+#include "reflection.h"
 
 namespace opbridge::op {
 
@@ -15,25 +14,43 @@ struct Reflections {
   Vector<S> tau;
 };
 
-template <class S>
-Reflections<S> factor_qr(const Matrix<S>& a) {
-  if (a.size() == 0) return {a, Vector<S>::Zero(std::min(a.rows(), a.cols()))};
-  const Eigen::HouseholderQR<Matrix<S>> qr(a);
-  // Eigen's reflections take A to R; these make Q.
-  return {qr.matrixQR(), qr.hCoeffs().conjugate()};
-}
-
 // Q b, or Q^H b.
-template <class S, class B>
-void apply_q(const Reflections<S>& r, B&& b, bool adjoint) {
-  if (r.tau.size() == 0 || b.size() == 0) return;
-  Eigen::HouseholderSequence<Matrix<S>, Vector<S>> q(r.factors, r.tau);
-  q.setLength(r.tau.size());
+template <class V, class S, class B>
+void apply_q(const V& factors, const Vector<S>& tau, B&& b, bool adjoint) {
+  if (tau.size() == 0 || b.size() == 0) return;
+  Eigen::HouseholderSequence<V, Vector<S>> q(factors, tau);
+  q.setLength(tau.size());
   if (adjoint) {
     b.applyOnTheLeft(q.adjoint());
   } else {
     b.applyOnTheLeft(q);
   }
+}
+template <class S, class B>
+void apply_q(const Reflections<S>& r, B&& b, bool adjoint) {
+  apply_q(r.factors, r.tau, b, adjoint);
+}
+
+// Eigen's own factorization squares the elements, which may overflow or vanish.
+template <class S>
+Reflections<S> factor_qr(Matrix<S> a) {
+  constexpr Eigen::Index kPanel = 48;  // from as many on Eigen applies reflections as a block
+  const Eigen::Index rows = a.rows(), columns = a.cols(), count = std::min(rows, columns);
+  Vector<S> tau(count), workspace(columns);
+  for (Eigen::Index start = 0; start < count; start += kPanel) {
+    const Eigen::Index end = std::min(start + kPanel, count);
+    for (Eigen::Index k = start; k < end; ++k) {
+      tau[k] = make_reflection(a.col(k).tail(rows - k));
+      a.block(k, k + 1, rows - k, end - k - 1)
+          .applyHouseholderOnTheLeft(a.col(k).tail(rows - k - 1), Eigen::numext::conj(tau[k]),
+                                     workspace.data());
+    }
+    if (end == columns) break;
+    const Vector<S> of_panel = tau.segment(start, end - start);
+    apply_q(a.block(start, start, rows - start, end - start), of_panel,
+            a.bottomRightCorner(rows - start, columns - end), true);
+  }
+  return {std::move(a), std::move(tau)};
 }
 
 // The first columns of Q.

@@ -3,6 +3,9 @@
 // already.
 #pragma once
 
+#include <cmath>
+#include <limits>
+
 #include "matrices.h"
 
 namespace opbridge::op {
@@ -29,14 +32,23 @@ R with_sign(R x, R y) {
 template <class X, class S = typename std::remove_reference_t<X>::Scalar>
 S make_reflection(X&& x) {
   using R = RealOf<S>;
-  const Eigen::Index below = x.size() - 1;
-  const R size = below > 0 ? x.tail(below).stableNorm() : R(0);
   const S alpha = x(0);
-  if (size == 0 && Eigen::numext::imag(alpha) == 0) return S(0);
   const R real = Eigen::numext::real(alpha);
-  const R beta = -with_sign(std::hypot(std::abs(alpha), size), real);
-  // One by one: Eigen's division of complex vectors squares the divisor, which may vanish.
-  x.tail(below) = x.tail(below).unaryExpr([divisor = alpha - beta](S y) { return y / divisor; }).eval();
+  // What is to vanish: all real numbers in x but the first.
+  const Eigen::Index count = (Eigen::NumTraits<S>::IsComplex ? 2 : 1) * x.size() - 1;
+  const Eigen::Map<const Vector<R>> rest(reinterpret_cast<const R*>(x.data()) + 1, count);
+  const R size = count > 0 ? rest.stableNorm() : R(0);
+  if (size == 0) return S(0);
+  const R beta = -with_sign(std::hypot(real, size), real);
+  // Of numbers with few bits the vector would not be that of a reflection, and the inverse overflows.
+  constexpr R kSmall = std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon();
+  if (std::abs(beta) < kSmall) {
+    x *= 1 / kSmall;
+    const S tau = make_reflection(x);
+    x(0) *= kSmall;
+    return tau;
+  }
+  x.tail(x.size() - 1) *= S(1) / (alpha - beta);
   x(0) = beta;
   return (beta - alpha) / beta;
 }
