@@ -10,15 +10,16 @@
 
 namespace opbridge::op {
 
-// The greatest |x| of a matrix, 0 where it has none. Eigen's abs of complex numbers overflows where squares
-// do.
+// The greatest |x| of a finite matrix, 0 where it has none; of a complex number whose size overflows the
+// greatest number. Eigen's abs of complex numbers overflows where squares do.
 template <class M>
 RealOf<typename M::Scalar> greatest_size(const M& matrix) {
-  RealOf<typename M::Scalar> result = 0;
+  using R = RealOf<typename M::Scalar>;
+  R result = 0;
   for (Eigen::Index j = 0; j < matrix.cols(); ++j) {
     for (Eigen::Index i = 0; i < matrix.rows(); ++i) result = std::max(result, std::abs(matrix(i, j)));
   }
-  return result;
+  return std::min(result, std::numeric_limits<R>::max());
 }
 
 // |x| with the sign of y, where zero is positive whatever its sign bit, as in the Fortran that PyTorch's

@@ -68,6 +68,7 @@ Matrix<S> bordered(const Matrix<S>& inner, Eigen::Index rows, Eigen::Index colum
 
 template <class S>
 Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
+  using R = RealOf<S>;
   const Eigen::Index rows = a.rows(), columns = a.cols(), count = std::min(rows, columns);
   const Eigen::Index length = std::max(rows, columns);
   const bool wide = rows < columns;
@@ -75,9 +76,10 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
     const Eigen::Index u = full ? rows : 0, v = full ? columns : 0;
     return {Matrix<S>::Identity(rows, u), {}, Matrix<S>::Identity(columns, v)};
   }
-  // Neither squares overflow nor do they vanish.
-  const RealOf<S> greatest = greatest_size(a);
-  const RealOf<S> unit = greatest > 0 ? std::ldexp(RealOf<S>(1), std::ilogb(greatest)) : 1;
+  // Neither squares overflow nor do they vanish, nor does the inverse of the unit.
+  constexpr int kLimit = std::numeric_limits<R>::max_exponent - 3;
+  const R greatest = greatest_size(a);
+  const R unit = greatest > 0 ? std::ldexp(R(1), std::clamp(std::ilogb(greatest), -kLimit, kLimit)) : 1;
   a *= 1 / unit;
 
   const bool is_long = begins_with_qr<S>(rows, columns);
@@ -89,15 +91,15 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
   }
   const bool lower = a.rows() < a.cols();
   Bidiagonal<S> b = make_bidiagonal<S>(lower ? Matrix<S>(a.adjoint()) : a);
-  Matrix<RealOf<S>> u = Matrix<RealOf<S>>::Identity(count, count), v = u;
-  BidiagonalSvd<RealOf<S>> iteration(b.diagonal, b.above, vectors ? &u : nullptr, vectors ? &v : nullptr);
+  Matrix<R> u = Matrix<R>::Identity(count, count), v = u;
+  BidiagonalSvd<R> iteration(b.diagonal, b.above, vectors ? &u : nullptr, vectors ? &v : nullptr);
   if (lower) iteration.raise();
   require(iteration.run(), "the iteration for the singular values does not converge");
   b.diagonal *= unit;
   if (!vectors) return {{}, b.diagonal, {}};
 
   // `tall` is the side of the reflections from the left, which A's adjoint has on the right.
-  Matrix<RealOf<S>>&tall = lower ? v : u, &square = lower ? u : v;
+  Matrix<R>&tall = lower ? v : u, &square = lower ? u : v;
   const auto width = [&](Eigen::Index size) { return full ? size : count; };
   const Eigen::Index inner = std::max(a.rows(), a.cols());
   Matrix<S> first = bordered<S>(tall.template cast<S>(), inner, is_long ? inner : width(inner));

@@ -375,6 +375,16 @@ def test_squares_neither_overflow_nor_vanish(scale: float, dtype: type) -> None:
     near(numbers(v, a).mH @ numbers(v, a), torch.eye(4))
 
 
+def test_complex_numbers_whose_size_overflows() -> None:
+    a = np.array([[1, 0.3], [0.2, -0.4]]) * (1.5 + 1.5j)
+    values, _ = run("eig", {"A": a * 2.0**1023}, 2)
+    close(torch.complex(values[..., 0], values[..., 1]) / 2.0**1023, torch.linalg.eigvals(exact(a)))
+    h = np.array([[0.5, 1.5 - 1.5j], [1.5 + 1.5j, 0.25]])
+    _, vectors = run("eigh", {"A": h * 2.0**1023}, 2)
+    _, expected = run("eigh", {"A": h}, 2)
+    close(vectors, expected)
+
+
 @BOTH
 @pytest.mark.parametrize("scale", [1e-3, 1, 20])
 def test_matrix_exp(scale: float, dtype: type) -> None:
