@@ -1,37 +1,36 @@
 // A = L L^H of Hermitian positive definite matrices, as LAPACK's potrf has it.
-#include <Eigen/Cholesky>
+#include <cmath>
 
 #include "matrices.h"
 
 namespace opbridge::op {
 namespace {
 
-// The order of the first leading minor that is not positive, 0 where there is none. `a` becomes the factor up
-// to there.
+// The order of the first leading minor that is not positive, 0 where there is none. `a`, of which the lower
+// triangle is read, becomes the factor up to there. Eigen's own divides complex vectors, which squares the
+// divisor.
 template <class S>
-std::int32_t factor_until_failure(Matrix<S>& a) {
-  for (Eigen::Index j = 0; j < a.rows(); ++j) {
-    const double pivot = std::real(a(j, j)) - a.row(j).head(j).squaredNorm();
-    a(j, j) = pivot;
-    if (!(pivot > 0)) return static_cast<std::int32_t>(j + 1);
-    const Eigen::Index below = a.rows() - j - 1;
-    const double root = std::sqrt(pivot);
-    a(j, j) = root;
-    a.col(j).tail(below) -= a.bottomLeftCorner(below, j) * a.row(j).head(j).adjoint();
-    a.col(j).tail(below) /= root;
+std::int32_t factor(Matrix<S>& a) {
+  constexpr Eigen::Index kPanel = 32;
+  for (Eigen::Index start = 0; start < a.rows(); start += kPanel) {
+    const Eigen::Index end = std::min(start + kPanel, a.rows()), rest = a.rows() - end;
+    for (Eigen::Index k = start; k < end; ++k) {
+      const auto before = a.row(k).segment(start, k - start);
+      const double pivot = std::real(a(k, k)) - before.squaredNorm();
+      a(k, k) = pivot;
+      if (!(pivot > 0)) return static_cast<std::int32_t>(k + 1);
+      const double root = std::sqrt(pivot);
+      a(k, k) = root;
+      auto below = a.col(k).segment(k + 1, end - k - 1);
+      below.noalias() -= a.block(k + 1, start, end - k - 1, k - start) * before.adjoint();
+      below *= 1 / root;
+    }
+    const auto block = a.block(start, start, end - start, end - start);
+    auto below = a.block(end, start, rest, end - start);
+    block.adjoint().template triangularView<Eigen::Upper>().template solveInPlace<Eigen::OnTheRight>(below);
+    a.bottomRightCorner(rest, rest).template selfadjointView<Eigen::Lower>().rankUpdate(below, S(-1));
   }
   return 0;
-}
-
-template <class S>
-std::int32_t factor(Matrix<S>& lower) {
-  Eigen::LLT<Matrix<S>> llt(lower);
-  Matrix<S> factored = llt.matrixLLT();
-  if (llt.info() == Eigen::Success && (factored.diagonal().real().array() > 0).all()) {
-    lower.swap(factored);
-    return 0;
-  }
-  return factor_until_failure(lower);
 }
 
 OPBRIDGE_OPERATOR(

@@ -1,7 +1,6 @@
 // A = L D L^T, or L D L^H, with D of blocks of one or two, by diagonal pivoting (Bunch and Kaufman, "Some
 // stable methods for calculating inertia and solving symmetric linear systems", 1977), in the format of
 // LAPACK's sytrf and hetrf.
-#include <Eigen/LU>
 #include <cmath>
 
 #include "lu.h"
@@ -49,6 +48,23 @@ Pivot choose_pivot(const M& left) {
   return {place, taxicab(left(place, place)) >= alpha * row ? 1 : 2};
 }
 
+// `b` becomes the X of D X = B for a block D, of which the lower triangle is read. In quotients, as LAPACK's
+// sytrs: a determinant leaves the range of numbers before they do.
+template <class S, class D, class B>
+void solve_block(const D& block, B&& b, bool hermitian) {
+  if (block.rows() == 1) {
+    divide(b.row(0), block(0, 0));
+    return;
+  }
+  const S below = block(1, 0), above = hermitian ? Eigen::numext::conj(below) : below;
+  const S first = block(0, 0) / above, second = block(1, 1) / below, determinant = first * second - S(1);
+  for (Eigen::Index j = 0; j < b.cols(); ++j) {
+    const S x = b(0, j) / above, y = b(1, j) / below;
+    b(0, j) = (second * x - y) / determinant;
+    b(1, j) = (first * y - x) / determinant;
+  }
+}
+
 // Reads the lower triangle.
 template <class S>
 Ldl<S> factor_ldl(Matrix<S> a, bool hermitian) {
@@ -71,11 +87,11 @@ Ldl<S> factor_ldl(Matrix<S> a, bool hermitian) {
     const bool vanishes = pivot.size == 1 && !(taxicab(left(0, 0)) > 0);
     if (vanishes && ldl.zero == 0) ldl.zero = static_cast<std::int32_t>(k + 1);
     if (!vanishes && rest > 0) {
-      const Matrix<S> block = left.topLeftCorner(pivot.size, pivot.size);
-      const Matrix<S> columns = left.bottomLeftCorner(rest, pivot.size);
-      const Matrix<S> inverse = block.inverse();
-      const Matrix<S> lower = columns * inverse;
-      left.bottomRightCorner(rest, rest).noalias() -= lower * transposed<S>(columns, hermitian);
+      const Matrix<S> rows = transposed<S>(left.bottomLeftCorner(rest, pivot.size), hermitian);
+      Matrix<S> solution = rows;
+      solve_block<S>(left.topLeftCorner(pivot.size, pivot.size), solution, hermitian);
+      const Matrix<S> lower = transposed<S>(solution, hermitian);
+      left.bottomRightCorner(rest, rest).noalias() -= lower * rows;
       if (hermitian) {
         auto diagonal = left.bottomRightCorner(rest, rest).diagonal();
         diagonal = diagonal.real().template cast<S>().eval();
@@ -103,9 +119,7 @@ void solve_in_place(const Ldl<S>& ldl, Matrix<S>& b, bool hermitian) {
     const Eigen::Index size = pivot_at(k) > 0 ? 1 : 2, rest = n - k - size;
     swap(k + size - 1);
     b.bottomRows(rest) -= (f.block(k + size, k, rest, size) * b.middleRows(k, size)).eval();
-    Matrix<S> block = f.block(k, k, size, size);
-    if (size == 2) block(0, 1) = hermitian ? Eigen::numext::conj(block(1, 0)) : block(1, 0);
-    b.middleRows(k, size) = (block.inverse() * b.middleRows(k, size)).eval();
+    solve_block<S>(f.block(k, k, size, size), b.middleRows(k, size), hermitian);
     k += size;
   }
   for (Eigen::Index end = n; end > 0;) {

@@ -1,9 +1,6 @@
 // P A = L U with partial pivoting, as LAPACK's getrf has it.
 #pragma once
 
-#include <Eigen/LU>
-#include <numeric>
-
 #include "matrices.h"
 
 namespace opbridge::op {
@@ -35,12 +32,13 @@ Lu<S> factor_lu(Matrix<S> a) {
       }
       lu.pivots.push_back(pivot);
       if (pivot != k) a.row(k).swap(a.row(pivot));
-      if (a(k, k) == S(0)) {
-        if (lu.zero == 0) lu.zero = static_cast<std::int32_t>(k + 1);
-        continue;
-      }
       const Eigen::Index below = rows - k - 1, right = end - k - 1;
-      a.col(k).tail(below) /= a(k, k);
+      if (a(k, k) != S(0)) {
+        divide(a.col(k).tail(below), a(k, k));
+      } else if (lu.zero == 0) {
+        lu.zero = static_cast<std::int32_t>(k + 1);
+      }
+      // Below a zero pivot there is nothing but zeros or NaN, which goes on to the rest.
       a.block(k + 1, k + 1, below, right).noalias() -= a.col(k).tail(below) * a.row(k).segment(k + 1, right);
     }
     const Eigen::Index width = end - start, right = columns - end, below = rows - end;
@@ -81,10 +79,10 @@ void solve_in_place(const Lu<S>& lu, Matrix<S>& b, bool adjoint = false) {
   if (!adjoint) {
     swap_rows(b, lu.pivots);
     lower.solveInPlace(b);
-    upper.solveInPlace(b);
+    solve_triangle(upper, b);
     return;
   }
-  upper.adjoint().solveInPlace(b);
+  solve_triangle(upper.adjoint(), b);
   lower.adjoint().solveInPlace(b);
   for (auto k = static_cast<Eigen::Index>(lu.pivots.size()); k-- > 0;) {
     const Eigen::Index pivot = lu.pivots[static_cast<std::size_t>(k)];

@@ -6,6 +6,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <complex>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,38 @@ Batch<S, T> matrices(TensorView<T> tensor) {
 template <class S, class T>
 Batch<S, T> vectors(TensorView<T> tensor) {
   return Batch<S, T>::vectors(tensor);
+}
+
+// `x` becomes x / divisor. Eigen's division of complex vectors squares the divisor, which may overflow or
+// vanish.
+template <class X, class S>
+void divide(X&& x, S divisor) {
+  if (x.size() == 0) return;
+  if constexpr (!Eigen::NumTraits<S>::IsComplex) {
+    x /= divisor;
+  } else if (taxicab(divisor) >= std::numeric_limits<RealOf<S>>::min()) {
+    x *= S(1) / divisor;
+  } else {
+    x = x.unaryExpr([divisor](S y) { return y / divisor; });
+  }
+}
+
+// `b` becomes the X of T X = B for a view T of a triangle.
+template <class T, class S>
+void solve_triangle(const T& triangle, Matrix<S>& b) {
+  using R = RealOf<S>;
+  const auto diagonal = triangle.nestedExpression().diagonal();
+  const bool has_small =
+      diagonal.unaryExpr([](S x) { return x != S(0) && taxicab(x) < std::numeric_limits<R>::min(); }).any();
+  if (!has_small) {
+    triangle.solveInPlace(b);
+    return;
+  }
+  // Of several columns at once Eigen multiplies by inverses, which overflow here.
+  for (Eigen::Index j = 0; j < b.cols(); ++j) {
+    auto column = b.col(j);
+    triangle.solveInPlace(column);
+  }
 }
 
 // f(i) for each matrix of a batch; `work` is about the number of operations for one.

@@ -1,3 +1,5 @@
+// A X = B or X A = B of triangular A, as the BLAS' trsm. A zero on the diagonal is no error, and gives
+// infinities or NaN.
 #include "matrices.h"
 
 namespace opbridge::op {
@@ -7,9 +9,12 @@ template <class S, unsigned mode>
 void solve(const Matrix<S>& a, Matrix<S>& b, bool left) {
   const auto triangle = a.template triangularView<mode>();
   if (left) {
-    triangle.solveInPlace(b);
+    solve_triangle(triangle, b);
   } else {
-    triangle.template solveInPlace<Eigen::OnTheRight>(b);
+    // X A = B is A^T X^T = B^T.
+    b.transposeInPlace();
+    solve_triangle(triangle.transpose(), b);
+    b.transposeInPlace();
   }
 }
 

@@ -375,6 +375,64 @@ def test_squares_neither_overflow_nor_vanish(scale: float, dtype: type) -> None:
     near(numbers(v, a).mH @ numbers(v, a), torch.eye(4))
 
 
+@BOTH
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_what_does_not_iterate_has_no_scale(sign: int, dtype: type) -> None:
+    single = dtype in (np.float32, np.complex64)
+    exponent = sign * (120 if single else 1000)
+    unit, root = 2.0**exponent, 2.0 ** (exponent // 2)
+    a, b, even = positive((6, 6), dtype), random((6, 2), dtype, 1), hermitian((6, 6), dtype)
+    scaled, right = (a * unit).astype(dtype), (b * unit).astype(dtype)
+    q, r = run("qr", {"A": scaled}, 2)
+    close(numbers(q, a), torch.linalg.qr(exact(a)).Q)
+    close(numbers(r, a) / unit, torch.linalg.qr(exact(a)).R)
+    _, tau = run("geqrf", {"A": scaled}, 2)
+    close(numbers(tau, a), torch.geqrf(exact(a)).tau)
+    lu, pivots, _ = run("lu_factor", {"A": scaled}, 3, (1, 2))
+    _, lower, upper = run("lu_unpack", {"LU": numbers(lu, a).numpy(), "pivots": pivots.numpy()}, 3)
+    close(numbers(lower, a), torch.linalg.lu(exact(a)).L)
+    close(numbers(upper, a) / unit, torch.linalg.lu(exact(a)).U)
+    _, phase, log = run("determinant", {"A": scaled}, 3)
+    close(numbers(phase, a), torch.linalg.slogdet(exact(a)).sign)
+    close(log - 6 * np.log(unit), torch.linalg.slogdet(exact(a)).logabsdet)
+    x, _ = run("solve", {"A": scaled, "B": right}, 2, (1,))
+    close(numbers(x, a), torch.linalg.solve(exact(a), exact(b)))
+    factor, info = run("cholesky", {"A": scaled}, 2, (1,))
+    close(numbers(factor, a) / root, torch.linalg.cholesky(exact(a)))
+    assert info == 0
+    (x,) = run("cholesky_solve", {"L": numbers(factor, a).numpy(), "B": right}, 1)
+    close(numbers(x, a), torch.linalg.solve(exact(a), exact(b)))
+    for of_hermitian in (False, True):
+        mirrored = np.tril(even, -1).swapaxes(-1, -2)
+        symmetric = np.tril(even) + (mirrored.conj() if of_hermitian else mirrored)
+        inputs = {"A": (symmetric * unit).astype(dtype)}
+        ld, pivots, _ = run("ldl_factor", inputs, 3, (1, 2), hermitian=of_hermitian)
+        inputs = {"LD": numbers(ld, a).numpy(), "pivots": pivots.numpy(), "B": right}
+        (x,) = run("ldl_solve", inputs, 1, hermitian=of_hermitian)
+        close(numbers(x, a), torch.linalg.solve(exact(symmetric), exact(b)))
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [(np.float32, 2.0**-140), (np.float64, 2.0**-1060)])
+def test_numbers_whose_inverse_overflows(dtype: type, unit: float) -> None:
+    a = np.array([[4, 0, 0], [2, 8, 0], [1, 3, 2]], dtype)
+    x = np.array([[1, 2], [3, -4], [5, 6]], dtype)
+    unit = dtype(unit)
+    (found,) = run("solve_triangular", {"A": a * unit, "B": a @ x * unit}, 1, upper=False)
+    close(found, x)
+    inputs = {"A": a * unit, "B": np.ascontiguousarray(x.T @ a) * unit}
+    (found,) = run("solve_triangular", inputs, 1, upper=False, left=False)
+    close(found, x.T)
+    found, _ = run("solve", {"A": a * unit, "B": a @ x * unit}, 2, (1,))
+    close(found, x)
+    q, r = run("qr", {"A": a * unit}, 2)
+    close(q.mT @ q, torch.eye(3))
+    np.testing.assert_allclose(r.numpy() / unit, torch.linalg.qr(exact(a)).R, atol=1e-3)
+    u, s, vh = run("svd", {"A": a * unit}, 3)
+    np.testing.assert_allclose(s.numpy() / unit, np.linalg.svd(a, compute_uv=False), rtol=1e-3)
+    near(u.mT @ u, torch.eye(3))
+    near(vh @ vh.mT, torch.eye(3))
+
+
 def test_complex_numbers_whose_size_overflows() -> None:
     a = np.array([[1, 0.3], [0.2, -0.4]]) * (1.5 + 1.5j)
     values, _ = run("eig", {"A": a * 2.0**1023}, 2)
