@@ -1,12 +1,17 @@
+// Determinants by LU factorization, and the sign and logarithm of torch.linalg.slogdet. Singular matrices are
+// no errors.
 #include <cmath>
-#include <limits>
 
 #include "lu.h"
 
 namespace opbridge::op {
 namespace {
 
-// x / |x|, and log |x|, the latter without overflow of the determinant itself.
+// torch.sgn: of infinities too, and 0 of a real NaN.
+double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+std::complex<double> sign_of(std::complex<double> x) { return x == 0.0 ? x : x / std::abs(x); }
+
+// x, x / |x|, and log |x|, the latter without overflow of the determinant itself.
 template <class S>
 struct Determinant {
   S value = S(1), sign = S(1);
@@ -14,9 +19,8 @@ struct Determinant {
 
   void times(S factor) {
     value *= factor;
-    const double size = std::abs(factor);
-    sign *= size == 0 ? S(0) : factor / size;
-    log += std::log(size);
+    sign *= sign_of(factor);
+    log += std::log(std::abs(factor));
   }
 };
 

@@ -181,6 +181,24 @@ def test_the_logarithm_of_a_determinant_beyond_all_numbers() -> None:
     assert [y.item() for y in run("determinant", {"A": np.zeros((2, 2))}, 3)] == [0, 0, -np.inf]
 
 
+@pytest.mark.parametrize(
+    ("a", "expected"),
+    [
+        ([[1, np.inf], [2, 3]], [-np.inf, -1, np.inf]),
+        ([[-np.inf, 0], [0, -2]], [np.inf, 1, np.inf]),
+        ([[np.nan, 1], [1, 2]], [np.nan, 0, np.nan]),
+        ([[0, 0], [np.nan, 0]], [np.nan, 0, np.nan]),  # below a pivot of zero
+    ],
+)
+def test_determinants_of_infinities_and_nan(a: list[list[float]], expected: list[float]) -> None:
+    for dtype in (np.float32, np.float64):
+        found = run("determinant", {"A": np.array(a, dtype)}, 3)
+        np.testing.assert_array_equal([y.item() for y in found], expected)
+    det, sign, _ = run("determinant", {"A": np.array(a, np.complex128)}, 3)
+    assert det.isnan().any()
+    assert sign.isnan().all()
+
+
 @BOTH
 @pytest.mark.parametrize("shape", [*SIZES, *LONG])
 def test_qr_has_the_signs_of_lapack(shape: tuple[int, ...], dtype: type) -> None:
