@@ -2,6 +2,8 @@
 // 2005).
 #include <Eigen/LU>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "matrices.h"
 
@@ -26,14 +28,20 @@ constexpr std::array<double, 14> kPade = {64764752532480000.,
                                           1.};
 constexpr double kNormLimit = 5.371920351148152;  // up to which it is exact to rounding
 
+// The greatest sum of sizes in a column, in units of 2^64, as it may overflow itself.
+template <class S>
+double norm_in_units(const Matrix<S>& a) {
+  return a.unaryExpr([](S x) { return std::abs(x * 0x1p-64); }).colwise().sum().maxCoeff();
+}
+
 template <class S>
 Matrix<S> exponential(Matrix<S> a) {
   const Eigen::Index n = a.rows();
   if (n == 0) return a;
   if (!a.allFinite()) return Matrix<S>::Constant(n, n, std::numeric_limits<double>::quiet_NaN());
-  const double norm = a.cwiseAbs().colwise().sum().maxCoeff();
+  const double norm = norm_in_units(a);
   int squarings = 0;
-  if (norm > kNormLimit) squarings = std::max(0, static_cast<int>(std::ceil(std::log2(norm / kNormLimit))));
+  if (norm > 0) squarings = std::max(0, 64 + static_cast<int>(std::ceil(std::log2(norm / kNormLimit))));
   a *= std::ldexp(1.0, -squarings);
   const Matrix<S> identity = Matrix<S>::Identity(n, n), a2 = a * a, a4 = a2 * a2, a6 = a4 * a2;
   const auto& c = kPade;

@@ -471,6 +471,13 @@ def test_matrix_exp(scale: float, dtype: type) -> None:
     assert relative.max() < (1e-6 if dtype in (np.float32, np.complex64) else 1e-11)
 
 
+def test_matrix_exp_where_the_norm_overflows() -> None:
+    (out,) = run("matrix_exp", {"A": np.array([[-1.5e308, 0], [1e308, -1.5e308]])}, 1)
+    assert out.tolist() == [[0, 0], [0, 0]]
+    (out,) = run("matrix_exp", {"A": np.array([[-1e200 + 0j, 0], [1e200, -1e200]])}, 1)
+    assert not out.any()
+
+
 @BOTH
 @pytest.mark.parametrize("of_hermitian", [True, False])
 @pytest.mark.parametrize("shape", SIZES)
