@@ -1,3 +1,5 @@
+// Eigenvalues and eigenvectors of any square matrix, as LAPACK's geev. NaN, infinities and an iteration that
+// does not converge are errors.
 #include "eigensystem.h"
 
 namespace opbridge::op {

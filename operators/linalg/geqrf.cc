@@ -1,3 +1,4 @@
+// R and the reflections of A = Q R, in the format of LAPACK's geqrf. The arguments are those of torch.geqrf.
 #include "householder.h"
 
 namespace opbridge::op {

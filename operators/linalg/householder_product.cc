@@ -1,3 +1,5 @@
+// Products of the reflections that geqrf gives, as LAPACK's orgqr, and those times a matrix, as ormqr. The
+// arguments are those of torch.linalg.householder_product and torch.ormqr.
 #include "householder.h"
 
 namespace opbridge::op {

@@ -1,3 +1,5 @@
+// P A = L U with partial pivoting, in the format of LAPACK's getrf. A pivot of zero is an error with
+// check_errors only; info tells which.
 #include "lu.h"
 
 namespace opbridge::op {

@@ -1,3 +1,5 @@
+// A X = B from the factors of A, as LAPACK's getrs. Pivots that are no rows of the matrix are errors; a zero
+// in U is none, and gives infinities or NaN.
 #include "lu.h"
 
 namespace opbridge::op {

@@ -1,3 +1,4 @@
+// P, L and U from the format of LAPACK's getrf. Pivots that are no rows of the matrix are errors.
 #include "lu.h"
 
 namespace opbridge::op {

@@ -1,3 +1,5 @@
+// A = Q R by Householder reflections, as LAPACK's geqrf and orgqr, with their signs. The modes are those of
+// torch.linalg.qr.
 #include "householder.h"
 
 namespace opbridge::op {

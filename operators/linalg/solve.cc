@@ -1,3 +1,5 @@
+// A X = B by LU factorization, as LAPACK's gesv; without B the inverse. A pivot of zero is an error unless
+// check_errors is false, when info tells which.
 #include "lu.h"
 
 namespace opbridge::op {
