@@ -72,36 +72,38 @@ std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t t
   return taps;
 }
 
-// Sizes and places up to which constant scales are tried.
+// ONNX Runtime's Resize computes sizes and places in float32, and divides by the scale where ATen multiplies
+// by its reciprocal. Up to here is tried whether they agree where sizes are known only when the model runs.
 constexpr int64_t most_tried = 1 << 14;
 
-// Whether ONNX Runtime's Resize gives an axis PyTorch's size and, where it takes the nearest, its pixels. It
-// computes both in float32, and divides by the scale where ATen multiplies by its reciprocal.
-bool resizes_alike(const Interpolation& how, const Dim& from, const Dim& to, std::optional<double> scale) {
-  if (from == to && (!scale || *scale == 1)) return true;
-  const bool is_static = from.is_static() && to.is_static();
-  const auto narrow = static_cast<float>(scale.value_or(1));
-  const auto size_differs = [&](int64_t size) {
-    return std::floor(narrow * static_cast<float>(size)) != std::floor(*scale * static_cast<double>(size));
+bool sizes_agree(const Dim& from, double scale) {
+  const auto agree = [scale, narrow = static_cast<float>(scale)](int64_t size) {
+    return std::floor(narrow * static_cast<float>(size)) == std::floor(scale * static_cast<double>(size));
   };
-  if (scale && is_static &&
-      std::floor(narrow * static_cast<float>(from.value())) != static_cast<float>(to.value()))
-    return false;
-  if (scale && !is_static && std::ranges::any_of(std::views::iota(int64_t{1}, most_tried), size_differs))
-    return false;
-  if (how.mode != "nearest") return true;
-  if (!scale && !is_static) return false;
-  const int64_t in = is_static ? from.value() : most_tried, out = is_static ? to.value() : most_tried;
-  if (in == 0) return true;
-  const float factor = scale ? narrow : static_cast<float>(out) / static_cast<float>(in);
-  const Taps taps = taps_of_axis(how, in, out, scale).front();
-  for (int64_t i = 0; i < out; ++i) {
+  return from.is_static() ? agree(from.value())
+                          : std::ranges::all_of(std::views::iota(int64_t{1}, most_tried), agree);
+}
+
+bool nearest_pixels_agree(const Interpolation& how, int64_t from, int64_t to, std::optional<double> scale) {
+  if (from == 0) return true;
+  const float factor = scale ? static_cast<float>(*scale) : static_cast<float>(to) / static_cast<float>(from);
+  const Taps taps = taps_of_axis(how, from, to, scale).front();
+  for (int64_t i = 0; i < to; ++i) {
     const auto place = static_cast<float>(i);
     const float source = how.coordinates == "asymmetric" ? std::floor(place / factor)
                                                          : std::round((place + 0.5F) / factor - 0.5F);
-    if (std::clamp<int64_t>(static_cast<int64_t>(source), 0, in - 1) != taps.places[i]) return false;
+    if (std::clamp<int64_t>(static_cast<int64_t>(source), 0, from - 1) != taps.places[i]) return false;
   }
   return true;
+}
+
+// Whether Resize gives an axis what PyTorch gives it.
+bool resizes_alike(const Interpolation& how, const Dim& from, const Dim& to, std::optional<double> scale) {
+  if (from == to && (!scale || *scale == 1)) return true;
+  if (scale && !sizes_agree(from, *scale)) return false;
+  if (how.mode != "nearest") return true;
+  if (from.is_static() && to.is_static()) return nearest_pixels_agree(how, from.value(), to.value(), scale);
+  return scale && nearest_pixels_agree(how, most_tried, most_tried, scale);
 }
 
 // The places that taps_of_axis gives, for sizes that are known only when the model runs.
@@ -126,7 +128,7 @@ Value nearest_places(GraphBuilder& g, const Interpolation& how, const Dim& from,
   return result;
 }
 
-// The same without Resize, axis by axis.
+// Resized by Gather and sums, axis by axis.
 Value resize_by_taps(GraphBuilder& g, Value x, const std::optional<std::vector<double>>& scales,
                      const Interpolation& how) {
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
