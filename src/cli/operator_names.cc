@@ -8,7 +8,7 @@ namespace opbridge::cli {
 namespace {
 
 // But for the words that no schema may have.
-constexpr std::string_view kWordsOfCpp =
+constexpr std::string_view words_of_cpp =
     "alignas alignof and_eq asm auto bitand bitor bool case catch char char16_t char32_t char8_t "
     "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit decltype "
     "default delete do double enum explicit export extern false float friend goto inline int long "
@@ -16,8 +16,8 @@ constexpr std::string_view kWordsOfCpp =
     "requires short signed sizeof static static_assert static_cast struct switch template this "
     "thread_local throw true try typedef typeid typename union unsigned using virtual void volatile "
     "wchar_t xor xor_eq dynamic_cast reinterpret_cast";
-constexpr std::string_view kWordsOfPython = "async await except finally lambda nonlocal try yield";
-constexpr std::string_view kNamesInProject =
+constexpr std::string_view words_of_python = "async await except finally lambda nonlocal try yield";
+constexpr std::string_view names_in_project =
     "BFloat16 Context Dim Half Model OP OPBRIDGE_OPERATOR Output Shape T TensorView arguments begin "
     "capture context dtype end floating_types i isinstance len list opbridge out pytest reference "
     "require rows self std tensors tmp_path torch tuple types values";
@@ -39,8 +39,8 @@ bool is_numbered_out(std::string_view name) {
 }  // namespace
 
 std::string variable_name(const std::string& argument) {
-  const bool taken = contains(kWordsOfCpp, argument) || contains(kWordsOfPython, argument) ||
-                     contains(kNamesInProject, argument) || is_numbered_out(argument) ||
+  const bool taken = contains(words_of_cpp, argument) || contains(words_of_python, argument) ||
+                     contains(names_in_project, argument) || is_numbered_out(argument) ||
                      argument.starts_with("grad_") || argument.starts_with("arg_");
   return taken ? "arg_" + argument : argument;
 }

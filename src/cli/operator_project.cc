@@ -328,7 +328,7 @@ def test_gradient():
   bool list_ = false, differentiable_ = false;
 };
 
-constexpr std::string_view kSource = R"(#include "opbridge/operator.h"
+constexpr std::string_view source_template = R"(#include "opbridge/operator.h"
 
 using namespace opbridge::op;
 
@@ -345,7 +345,7 @@ OPBRIDGE_OPERATOR("@escaped_schema@")
     })@backward@;
 )";
 
-constexpr std::string_view kInit =
+constexpr std::string_view init_template =
     R"("""torch.ops.@domain@.@name@, and the node @name@ of the ONNX domain @domain@."""
 
 from pathlib import Path
@@ -359,7 +359,7 @@ else:  # not installed: this is the source tree
     opbridge.load_operators(opbridge.build([_here.parent / "@name@.cc"]))
 )";
 
-constexpr std::string_view kTest = R"("""@domain@::@name@ in PyTorch and in ONNX Runtime."""
+constexpr std::string_view test_template = R"("""@domain@::@name@ in PyTorch and in ONNX Runtime."""
 
 import opbridge
 import pytest
@@ -409,7 +409,7 @@ def test_dynamic_shapes(tmp_path):
     opbridge.verify(path, Model(), tensors(rows=7))
 )";
 
-constexpr std::string_view kPyproject = R"([build-system]
+constexpr std::string_view pyproject_template = R"([build-system]
 requires = ["setuptools>=64", "opbridge"]
 build-backend = "setuptools.build_meta"
 
@@ -427,7 +427,7 @@ pythonpath = ["."]
 testpaths = ["tests"]
 )";
 
-constexpr std::string_view kSetup = R"(import shutil
+constexpr std::string_view setup_template = R"(import shutil
 from pathlib import Path
 
 import opbridge
@@ -451,7 +451,7 @@ class BinaryDistribution(Distribution):
 setup(cmdclass={"build_py": BuildOperator}, distclass=BinaryDistribution)
 )";
 
-constexpr std::string_view kReadme = R"(# @name@
+constexpr std::string_view readme_template = R"(# @name@
 
 ```
 @schema@
@@ -483,12 +483,12 @@ std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const st
   check(schema, line);
   const Project project(schema, line);
   const std::pair<std::string, std::string_view> files[] = {
-      {"README.md", kReadme},
-      {"pyproject.toml", kPyproject},
-      {"setup.py", kSetup},
-      {project.name() + ".cc", kSource},
-      {package_name(schema) + "/__init__.py", kInit},
-      {"tests/test_" + project.name() + ".py", kTest},
+      {"README.md", readme_template},
+      {"pyproject.toml", pyproject_template},
+      {"setup.py", setup_template},
+      {project.name() + ".cc", source_template},
+      {package_name(schema) + "/__init__.py", init_template},
+      {"tests/test_" + project.name() + ".py", test_template},
       {".gitignore", "/build/\n__pycache__/\n*.egg-info/\n"},
   };
   std::vector<ProjectFile> result;

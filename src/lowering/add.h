@@ -6,7 +6,7 @@
 namespace opbridge::lowering {
 
 // What a schema line of a new tensor ends with.
-inline constexpr const char* kOptions =
+inline constexpr const char* tensor_options =
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
 
 // `add(registry)("aten::asinh(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) { … });`

@@ -12,14 +12,14 @@
 namespace opbridge::lowering {
 namespace {
 
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();
 
 struct Neighbours {
   Value later, earlier;
 };
 
 Neighbours neighbours(GraphBuilder& g, Value x, int64_t axis) {
-  Neighbours result{g.slice(x, axis, 1, kEnd), g.slice(x, axis, 0, -1)};
+  Neighbours result{g.slice(x, axis, 1, end_of_axis), g.slice(x, axis, 0, -1)};
   std::vector<Dim> dims = x.dims();
   if (!dims[axis].is(0)) dims[axis] = dims[axis] - Dim(1);
   for (Value value : {result.later, result.earlier})
@@ -71,7 +71,7 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
   const int64_t axis = wrap_axis(dim, y.rank());
   if (!x && !cumulative && is_integral(y.element_type()) && !y.dim(axis).is(0)) {
     // PyTorch subtracts half of the two ends from the sum, and their sum may wrap around.
-    Value first = g.slice(y, axis, 0, 1), last = g.slice(y, axis, -1, kEnd);
+    Value first = g.slice(y, axis, 0, 1), last = g.slice(y, axis, -1, end_of_axis);
     Value ends = g.op("Mul", operand(g, in_own_type(g, "Add", first, last), type), g.scalar(0.5, type));
     Value sum = g.reduce("ReduceSum", g.cast(y, ElementType::int64), {axis}, true);
     Value area = g.op("Mul", g.op("Sub", g.cast(sum, type), ends), g.scalar(dx, type));
@@ -108,14 +108,14 @@ Value derivative(GraphBuilder& g, Value x, int64_t axis, const Spacing& spacing,
   };
   const auto number = [&](double value) { return g.scalar_like(x, value / spacing.distance); };
   if (!spacing.places) {
-    Value inside = weighted({{2, kEnd, number(0.5)}, {0, -2, number(-0.5)}});
+    Value inside = weighted({{2, end_of_axis, number(0.5)}, {0, -2, number(-0.5)}});
     if (edge_order == 1) {
       return g.concat({weighted({{1, 2, number(1)}, {0, 1, number(-1)}}), inside,
-                       weighted({{-1, kEnd, number(1)}, {-2, -1, number(-1)}})},
+                       weighted({{-1, end_of_axis, number(1)}, {-2, -1, number(-1)}})},
                       axis);
     }
     return g.concat({weighted({{0, 1, number(-1.5)}, {1, 2, number(2)}, {2, 3, number(-0.5)}}), inside,
-                     weighted({{-3, -2, number(0.5)}, {-2, -1, number(-2)}, {-1, kEnd, number(1.5)}})},
+                     weighted({{-3, -2, number(0.5)}, {-2, -1, number(-2)}, {-1, end_of_axis, number(1.5)}})},
                     axis);
   }
   // Steps as wide as the axis is long, less one, which broadcast along the others. The weights have the type
@@ -152,16 +152,17 @@ Value derivative(GraphBuilder& g, Value x, int64_t axis, const Spacing& spacing,
                      {of[1].first, of[1].second, second},
                      {of[2].first, of[2].second, third}});
   };
-  Value inside = slope(step(0, -1), step(1, kEnd), 1, {{{0, -2}, {1, -1}, {2, kEnd}}});
+  Value inside = slope(step(0, -1), step(1, end_of_axis), 1, {{{0, -2}, {1, -1}, {2, end_of_axis}}});
   if (edge_order == 2) {
-    return g.concat({slope(step(0, 1), step(1, 2), 0, {{{0, 1}, {1, 2}, {2, 3}}}), inside,
-                     slope(step(-2, -1), step(-1, kEnd), 2, {{{-3, -2}, {-2, -1}, {-1, kEnd}}})},
-                    axis);
+    return g.concat(
+        {slope(step(0, 1), step(1, 2), 0, {{{0, 1}, {1, 2}, {2, 3}}}), inside,
+         slope(step(-2, -1), step(-1, end_of_axis), 2, {{{-3, -2}, {-2, -1}, {-1, end_of_axis}}})},
+        axis);
   }
   Value one = g.scalar(1, of_places), first = g.op("Div", one, step(0, 1)),
-        last = g.op("Div", one, step(-1, kEnd));
+        last = g.op("Div", one, step(-1, end_of_axis));
   return g.concat({weighted({{1, 2, first}, {0, 1, g.op("Neg", first)}}), inside,
-                   weighted({{-1, kEnd, last}, {-2, -1, g.op("Neg", last)}})},
+                   weighted({{-1, end_of_axis, last}, {-2, -1, g.op("Neg", last)}})},
                   axis);
 }
 

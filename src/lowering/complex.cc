@@ -16,231 +16,232 @@ using namespace std::string_view_literals;
 
 // Operators that are linear, and those that only move elements: what they make of the parts are the parts of
 // the result. Sorted.
-constexpr std::array kByParts = {"aten::_conj_copy"sv,
-                                 "aten::_unsafe_index"sv,
-                                 "aten::_unsafe_index_put"sv,
-                                 "aten::_unsafe_view"sv,
-                                 "aten::add"sv,
-                                 "aten::alias"sv,
-                                 "aten::as_strided"sv,
-                                 "aten::as_strided_scatter"sv,
-                                 "aten::atleast_1d"sv,
-                                 "aten::atleast_2d"sv,
-                                 "aten::atleast_3d"sv,
-                                 "aten::block_diag"sv,
-                                 "aten::broadcast_tensors"sv,
-                                 "aten::broadcast_to"sv,
-                                 "aten::cartesian_prod"sv,
-                                 "aten::cat"sv,
-                                 "aten::channel_shuffle"sv,
-                                 "aten::chunk"sv,
-                                 "aten::clone"sv,
-                                 "aten::column_stack"sv,
-                                 "aten::combinations"sv,
-                                 "aten::concat"sv,
-                                 "aten::concatenate"sv,
-                                 "aten::constant_pad_nd"sv,
-                                 "aten::contiguous"sv,
-                                 "aten::copy"sv,
-                                 "aten::cumsum"sv,
-                                 "aten::detach"sv,
-                                 "aten::diag"sv,
-                                 "aten::diag_embed"sv,
-                                 "aten::diagflat"sv,
-                                 "aten::diagonal"sv,
-                                 "aten::diagonal_scatter"sv,
-                                 "aten::diff"sv,
-                                 "aten::dsplit"sv,
-                                 "aten::dstack"sv,
-                                 "aten::embedding"sv,
-                                 "aten::expand"sv,
-                                 "aten::expand_as"sv,
-                                 "aten::fft_fftshift"sv,
-                                 "aten::fft_ifftshift"sv,
-                                 "aten::fill"sv,
-                                 "aten::flatten"sv,
-                                 "aten::flip"sv,
-                                 "aten::fliplr"sv,
-                                 "aten::flipud"sv,
-                                 "aten::full"sv,
-                                 "aten::full_like"sv,
-                                 "aten::gather"sv,
-                                 "aten::hsplit"sv,
-                                 "aten::hstack"sv,
-                                 "aten::index"sv,
-                                 "aten::index_add"sv,
-                                 "aten::index_copy"sv,
-                                 "aten::index_fill"sv,
-                                 "aten::index_put"sv,
-                                 "aten::index_select"sv,
-                                 "aten::lift_fresh"sv,
-                                 "aten::linalg_diagonal"sv,
-                                 "aten::mT"sv,
-                                 "aten::masked_fill"sv,
-                                 "aten::masked_scatter"sv,
-                                 "aten::masked_select"sv,
-                                 "aten::mean"sv,
-                                 "aten::meshgrid"sv,
-                                 "aten::movedim"sv,
-                                 "aten::moveaxis"sv,
-                                 "aten::nan_to_num"sv,
-                                 "aten::narrow"sv,
-                                 "aten::neg"sv,
-                                 "aten::negative"sv,
-                                 "aten::new_full"sv,
-                                 "aten::numpy_T"sv,
-                                 "aten::pad"sv,
-                                 "aten::permute"sv,
-                                 "aten::pixel_shuffle"sv,
-                                 "aten::pixel_unshuffle"sv,
-                                 "aten::positive"sv,
-                                 "aten::put"sv,
-                                 "aten::ravel"sv,
-                                 "aten::repeat"sv,
-                                 "aten::repeat_interleave"sv,
-                                 "aten::reshape"sv,
-                                 "aten::reshape_as"sv,
-                                 "aten::resolve_conj"sv,
-                                 "aten::resolve_neg"sv,
-                                 "aten::roll"sv,
-                                 "aten::rot90"sv,
-                                 "aten::row_stack"sv,
-                                 "aten::scatter"sv,
-                                 "aten::scatter_add"sv,
-                                 "aten::select"sv,
-                                 "aten::select_scatter"sv,
-                                 "aten::slice"sv,
-                                 "aten::slice_scatter"sv,
-                                 "aten::split"sv,
-                                 "aten::split_with_sizes"sv,
-                                 "aten::squeeze"sv,
-                                 "aten::stack"sv,
-                                 "aten::sub"sv,
-                                 "aten::subtract"sv,
-                                 "aten::sum"sv,
-                                 "aten::swapaxes"sv,
-                                 "aten::swapdims"sv,
-                                 "aten::t"sv,
-                                 "aten::take"sv,
-                                 "aten::take_along_dim"sv,
-                                 "aten::tensor_split"sv,
-                                 "aten::tile"sv,
-                                 "aten::to"sv,
-                                 "aten::_to_copy"sv,
-                                 "aten::trace"sv,
-                                 "aten::transpose"sv,
-                                 "aten::tril"sv,
-                                 "aten::triu"sv,
-                                 "aten::type_as"sv,
-                                 "aten::unbind"sv,
-                                 "aten::unflatten"sv,
-                                 "aten::unfold"sv,
-                                 "aten::unsafe_chunk"sv,
-                                 "aten::unsafe_split"sv,
-                                 "aten::unsafe_split_with_sizes"sv,
-                                 "aten::unsqueeze"sv,
-                                 "aten::view"sv,
-                                 "aten::view_as"sv,
-                                 "aten::vsplit"sv,
-                                 "aten::vstack"sv,
-                                 "aten::where"sv,
-                                 "aten::zeros"sv,
-                                 "aten::zeros_like"sv,
-                                 "aten::new_zeros"sv,
-                                 "aten::_chunk_cat"sv,
-                                 "aten::_unsafe_masked_index"sv,
-                                 "aten::_unsafe_masked_index_put_accumulate"sv,
-                                 "aten::col2im"sv,
-                                 "aten::gradient"sv,
-                                 "aten::im2col"sv,
-                                 "aten::linspace"sv,
-                                 "aten::native_channel_shuffle"sv,
-                                 "aten::scalar_tensor"sv,
-                                 "aten::sum_to_size"sv,
-                                 "aten::zero"sv,
-                                 "aten::rsub"sv};
+constexpr std::array mapped_by_parts = {"aten::_conj_copy"sv,
+                                        "aten::_unsafe_index"sv,
+                                        "aten::_unsafe_index_put"sv,
+                                        "aten::_unsafe_view"sv,
+                                        "aten::add"sv,
+                                        "aten::alias"sv,
+                                        "aten::as_strided"sv,
+                                        "aten::as_strided_scatter"sv,
+                                        "aten::atleast_1d"sv,
+                                        "aten::atleast_2d"sv,
+                                        "aten::atleast_3d"sv,
+                                        "aten::block_diag"sv,
+                                        "aten::broadcast_tensors"sv,
+                                        "aten::broadcast_to"sv,
+                                        "aten::cartesian_prod"sv,
+                                        "aten::cat"sv,
+                                        "aten::channel_shuffle"sv,
+                                        "aten::chunk"sv,
+                                        "aten::clone"sv,
+                                        "aten::column_stack"sv,
+                                        "aten::combinations"sv,
+                                        "aten::concat"sv,
+                                        "aten::concatenate"sv,
+                                        "aten::constant_pad_nd"sv,
+                                        "aten::contiguous"sv,
+                                        "aten::copy"sv,
+                                        "aten::cumsum"sv,
+                                        "aten::detach"sv,
+                                        "aten::diag"sv,
+                                        "aten::diag_embed"sv,
+                                        "aten::diagflat"sv,
+                                        "aten::diagonal"sv,
+                                        "aten::diagonal_scatter"sv,
+                                        "aten::diff"sv,
+                                        "aten::dsplit"sv,
+                                        "aten::dstack"sv,
+                                        "aten::embedding"sv,
+                                        "aten::expand"sv,
+                                        "aten::expand_as"sv,
+                                        "aten::fft_fftshift"sv,
+                                        "aten::fft_ifftshift"sv,
+                                        "aten::fill"sv,
+                                        "aten::flatten"sv,
+                                        "aten::flip"sv,
+                                        "aten::fliplr"sv,
+                                        "aten::flipud"sv,
+                                        "aten::full"sv,
+                                        "aten::full_like"sv,
+                                        "aten::gather"sv,
+                                        "aten::hsplit"sv,
+                                        "aten::hstack"sv,
+                                        "aten::index"sv,
+                                        "aten::index_add"sv,
+                                        "aten::index_copy"sv,
+                                        "aten::index_fill"sv,
+                                        "aten::index_put"sv,
+                                        "aten::index_select"sv,
+                                        "aten::lift_fresh"sv,
+                                        "aten::linalg_diagonal"sv,
+                                        "aten::mT"sv,
+                                        "aten::masked_fill"sv,
+                                        "aten::masked_scatter"sv,
+                                        "aten::masked_select"sv,
+                                        "aten::mean"sv,
+                                        "aten::meshgrid"sv,
+                                        "aten::movedim"sv,
+                                        "aten::moveaxis"sv,
+                                        "aten::nan_to_num"sv,
+                                        "aten::narrow"sv,
+                                        "aten::neg"sv,
+                                        "aten::negative"sv,
+                                        "aten::new_full"sv,
+                                        "aten::numpy_T"sv,
+                                        "aten::pad"sv,
+                                        "aten::permute"sv,
+                                        "aten::pixel_shuffle"sv,
+                                        "aten::pixel_unshuffle"sv,
+                                        "aten::positive"sv,
+                                        "aten::put"sv,
+                                        "aten::ravel"sv,
+                                        "aten::repeat"sv,
+                                        "aten::repeat_interleave"sv,
+                                        "aten::reshape"sv,
+                                        "aten::reshape_as"sv,
+                                        "aten::resolve_conj"sv,
+                                        "aten::resolve_neg"sv,
+                                        "aten::roll"sv,
+                                        "aten::rot90"sv,
+                                        "aten::row_stack"sv,
+                                        "aten::scatter"sv,
+                                        "aten::scatter_add"sv,
+                                        "aten::select"sv,
+                                        "aten::select_scatter"sv,
+                                        "aten::slice"sv,
+                                        "aten::slice_scatter"sv,
+                                        "aten::split"sv,
+                                        "aten::split_with_sizes"sv,
+                                        "aten::squeeze"sv,
+                                        "aten::stack"sv,
+                                        "aten::sub"sv,
+                                        "aten::subtract"sv,
+                                        "aten::sum"sv,
+                                        "aten::swapaxes"sv,
+                                        "aten::swapdims"sv,
+                                        "aten::t"sv,
+                                        "aten::take"sv,
+                                        "aten::take_along_dim"sv,
+                                        "aten::tensor_split"sv,
+                                        "aten::tile"sv,
+                                        "aten::to"sv,
+                                        "aten::_to_copy"sv,
+                                        "aten::trace"sv,
+                                        "aten::transpose"sv,
+                                        "aten::tril"sv,
+                                        "aten::triu"sv,
+                                        "aten::type_as"sv,
+                                        "aten::unbind"sv,
+                                        "aten::unflatten"sv,
+                                        "aten::unfold"sv,
+                                        "aten::unsafe_chunk"sv,
+                                        "aten::unsafe_split"sv,
+                                        "aten::unsafe_split_with_sizes"sv,
+                                        "aten::unsqueeze"sv,
+                                        "aten::view"sv,
+                                        "aten::view_as"sv,
+                                        "aten::vsplit"sv,
+                                        "aten::vstack"sv,
+                                        "aten::where"sv,
+                                        "aten::zeros"sv,
+                                        "aten::zeros_like"sv,
+                                        "aten::new_zeros"sv,
+                                        "aten::_chunk_cat"sv,
+                                        "aten::_unsafe_masked_index"sv,
+                                        "aten::_unsafe_masked_index_put_accumulate"sv,
+                                        "aten::col2im"sv,
+                                        "aten::gradient"sv,
+                                        "aten::im2col"sv,
+                                        "aten::linspace"sv,
+                                        "aten::native_channel_shuffle"sv,
+                                        "aten::scalar_tensor"sv,
+                                        "aten::sum_to_size"sv,
+                                        "aten::zero"sv,
+                                        "aten::rsub"sv};
 
 // Operators whose mapping takes and returns complex tensors as pairs; the Fourier transforms too. Sorted.
-constexpr std::array kInPairs = {"aten::_linalg_det"sv,
-                                 "aten::_linalg_eigh"sv,
-                                 "aten::_linalg_eigvals"sv,
-                                 "aten::_linalg_slogdet"sv,
-                                 "aten::_linalg_solve_ex"sv,
-                                 "aten::_linalg_svd"sv,
-                                 "aten::_lu_with_info"sv,
-                                 "aten::cholesky_inverse"sv,
-                                 "aten::cholesky_solve"sv,
-                                 "aten::det"sv,
-                                 "aten::geqrf"sv,
-                                 "aten::inverse"sv,
-                                 "aten::istft"sv,
-                                 "aten::linalg_cholesky"sv,
-                                 "aten::linalg_cholesky_ex"sv,
-                                 "aten::linalg_cond"sv,
-                                 "aten::linalg_det"sv,
-                                 "aten::linalg_eig"sv,
-                                 "aten::linalg_eigh"sv,
-                                 "aten::linalg_eigvals"sv,
-                                 "aten::linalg_eigvalsh"sv,
-                                 "aten::linalg_householder_product"sv,
-                                 "aten::linalg_inv"sv,
-                                 "aten::linalg_inv_ex"sv,
-                                 "aten::linalg_ldl_factor"sv,
-                                 "aten::linalg_ldl_factor_ex"sv,
-                                 "aten::linalg_ldl_solve"sv,
-                                 "aten::linalg_lu"sv,
-                                 "aten::linalg_lu_factor"sv,
-                                 "aten::linalg_lu_factor_ex"sv,
-                                 "aten::linalg_lu_solve"sv,
-                                 "aten::linalg_matrix_exp"sv,
-                                 "aten::linalg_matrix_norm"sv,
-                                 "aten::linalg_matrix_power"sv,
-                                 "aten::linalg_matrix_rank"sv,
-                                 "aten::linalg_matrix_sqrth"sv,
-                                 "aten::linalg_norm"sv,
-                                 "aten::linalg_pinv"sv,
-                                 "aten::linalg_polar"sv,
-                                 "aten::linalg_qr"sv,
-                                 "aten::linalg_slogdet"sv,
-                                 "aten::linalg_solve"sv,
-                                 "aten::linalg_solve_ex"sv,
-                                 "aten::linalg_solve_triangular"sv,
-                                 "aten::linalg_svd"sv,
-                                 "aten::linalg_svdvals"sv,
-                                 "aten::linalg_tensorinv"sv,
-                                 "aten::linalg_tensorsolve"sv,
-                                 "aten::logdet"sv,
-                                 "aten::lu_solve"sv,
-                                 "aten::lu_unpack"sv,
-                                 "aten::matrix_exp"sv,
-                                 "aten::matrix_power"sv,
-                                 "aten::nuclear_norm"sv,
-                                 "aten::orgqr"sv,
-                                 "aten::ormqr"sv,
-                                 "aten::pinverse"sv,
-                                 "aten::slogdet"sv,
-                                 "aten::stft"sv,
-                                 "aten::svd"sv,
-                                 "aten::triangular_solve"sv};
+constexpr std::array mapped_in_pairs = {"aten::_linalg_det"sv,
+                                        "aten::_linalg_eigh"sv,
+                                        "aten::_linalg_eigvals"sv,
+                                        "aten::_linalg_slogdet"sv,
+                                        "aten::_linalg_solve_ex"sv,
+                                        "aten::_linalg_svd"sv,
+                                        "aten::_lu_with_info"sv,
+                                        "aten::cholesky_inverse"sv,
+                                        "aten::cholesky_solve"sv,
+                                        "aten::det"sv,
+                                        "aten::geqrf"sv,
+                                        "aten::inverse"sv,
+                                        "aten::istft"sv,
+                                        "aten::linalg_cholesky"sv,
+                                        "aten::linalg_cholesky_ex"sv,
+                                        "aten::linalg_cond"sv,
+                                        "aten::linalg_det"sv,
+                                        "aten::linalg_eig"sv,
+                                        "aten::linalg_eigh"sv,
+                                        "aten::linalg_eigvals"sv,
+                                        "aten::linalg_eigvalsh"sv,
+                                        "aten::linalg_householder_product"sv,
+                                        "aten::linalg_inv"sv,
+                                        "aten::linalg_inv_ex"sv,
+                                        "aten::linalg_ldl_factor"sv,
+                                        "aten::linalg_ldl_factor_ex"sv,
+                                        "aten::linalg_ldl_solve"sv,
+                                        "aten::linalg_lu"sv,
+                                        "aten::linalg_lu_factor"sv,
+                                        "aten::linalg_lu_factor_ex"sv,
+                                        "aten::linalg_lu_solve"sv,
+                                        "aten::linalg_matrix_exp"sv,
+                                        "aten::linalg_matrix_norm"sv,
+                                        "aten::linalg_matrix_power"sv,
+                                        "aten::linalg_matrix_rank"sv,
+                                        "aten::linalg_matrix_sqrth"sv,
+                                        "aten::linalg_norm"sv,
+                                        "aten::linalg_pinv"sv,
+                                        "aten::linalg_polar"sv,
+                                        "aten::linalg_qr"sv,
+                                        "aten::linalg_slogdet"sv,
+                                        "aten::linalg_solve"sv,
+                                        "aten::linalg_solve_ex"sv,
+                                        "aten::linalg_solve_triangular"sv,
+                                        "aten::linalg_svd"sv,
+                                        "aten::linalg_svdvals"sv,
+                                        "aten::linalg_tensorinv"sv,
+                                        "aten::linalg_tensorsolve"sv,
+                                        "aten::logdet"sv,
+                                        "aten::lu_solve"sv,
+                                        "aten::lu_unpack"sv,
+                                        "aten::matrix_exp"sv,
+                                        "aten::matrix_power"sv,
+                                        "aten::nuclear_norm"sv,
+                                        "aten::orgqr"sv,
+                                        "aten::ormqr"sv,
+                                        "aten::pinverse"sv,
+                                        "aten::slogdet"sv,
+                                        "aten::stft"sv,
+                                        "aten::svd"sv,
+                                        "aten::triangular_solve"sv};
 
 // Operators of bools and of places, for which a number only counts as zero or not. Sorted.
-constexpr std::array kByTruth = {"aten::all"sv,           "aten::any"sv,           "aten::argwhere"sv,
-                                 "aten::count_nonzero"sv, "aten::logical_and"sv,   "aten::logical_not"sv,
-                                 "aten::logical_or"sv,    "aten::logical_xor"sv,   "aten::nonzero"sv,
-                                 "aten::nonzero_numpy"sv, "aten::nonzero_static"sv};
+constexpr std::array mapped_by_truth = {
+    "aten::all"sv,         "aten::any"sv,           "aten::argwhere"sv,      "aten::count_nonzero"sv,
+    "aten::logical_and"sv, "aten::logical_not"sv,   "aten::logical_or"sv,    "aten::logical_xor"sv,
+    "aten::nonzero"sv,     "aten::nonzero_numpy"sv, "aten::nonzero_static"sv};
 // Norms of vectors, to which a number is its size.
-constexpr std::array kBySize = {"aten::frobenius_norm"sv, "aten::linalg_vector_norm"sv, "aten::norm"sv};
+constexpr std::array mapped_by_size = {"aten::frobenius_norm"sv, "aten::linalg_vector_norm"sv,
+                                       "aten::norm"sv};
 // Operators with an argument dtype that come to be of real numbers by it.
-constexpr std::array kOfRealPart = {"aten::log_softmax"sv, "aten::softmax"sv};
+constexpr std::array mapped_by_real_part = {"aten::log_softmax"sv, "aten::softmax"sv};
 // Constants that are real.
-constexpr std::array kReal = {"aten::eye"sv};
+constexpr std::array real_results = {"aten::eye"sv};
 
 // Arguments that say where, not what: the same for both parts.
-constexpr std::array kPlaces = {
+constexpr std::array place_arguments = {
     "index"sv, "indices"sv, "mask"sv, "condition"sv, "tensor_indices_or_sections"sv, "repeats"sv, "start"sv};
 // Numbers that stand for an element; another number is a factor.
-constexpr std::array kElements = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
-constexpr std::array kElementsOfLinspace = {"start"sv, "end"sv};
+constexpr std::array element_arguments = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
+constexpr std::array linspace_arguments = {"start"sv, "end"sv};
 
 template <class List>
 bool contains(const List& list, std::string_view name) {
@@ -333,12 +334,12 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
   shadow->name = node.name;
   shadow->source = node.source;
   const std::span<const std::string_view> elements =
-      base_name(node.op) == "aten::linspace" ? std::span<const std::string_view>(kElementsOfLinspace)
-                                             : kElements;
+      base_name(node.op) == "aten::linspace" ? std::span<const std::string_view>(linspace_arguments)
+                                             : element_arguments;
   PartOfValues values(values_);
   // A tensor may come twice, each time with another part.
   auto part = [&](ir::Value* tensor, std::string_view argument, size_t index) -> ir::Value* {
-    if (!tensor || (contains(kPlaces, argument) && !contains(elements, argument))) return tensor;
+    if (!tensor || (contains(place_arguments, argument) && !contains(elements, argument))) return tensor;
     const Part wanted = select(argument, index);
     if (wanted == Part::none) return nullptr;
     const Complex given = parts(tensor);
@@ -444,7 +445,8 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   const std::string_view op = base_name(node.op);
   g_.set_call(&node, node.op, true);
   const ir::AttributeValue* rounding = node.find("rounding_mode");
-  if (rounding && !std::holds_alternative<std::monostate>(*rounding)) g_.refuse(std::string(kUnsupported));
+  if (rounding && !std::holds_alternative<std::monostate>(*rounding))
+    g_.refuse(std::string(unsupported_complex));
   const Call arguments(*this, g_, node);
   if (const auto special = specials().find(op); special != specials().end())
     return {special->second.function(arguments)};
@@ -457,10 +459,10 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   }
   const bool is_transform =
       (op.starts_with("aten::fft_") && !op.ends_with("shift")) || op.starts_with("aten::_fft_");
-  const bool in_pairs = is_transform || contains(kInPairs, op);
+  const bool in_pairs = is_transform || contains(mapped_in_pairs, op);
   if (!symbolic && in_pairs) g_.refuse("needs a higher opset; Fourier transforms are in ONNX since opset 17");
   if (!symbolic || symbolic->origin == Origin::user || !symbolic->schema)
-    g_.refuse(std::string(kUnsupported));
+    g_.refuse(std::string(unsupported_complex));
 
   if (in_pairs) return call_in_pairs(node, *symbolic);
 
@@ -468,27 +470,27 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   // A complex factor is no part of a number.
   if (complex_alpha) g_.refuse("a complex alpha");
   if (op == "aten::gradient") refuse_complex(node, "spacing");
-  if (contains(kByParts, op)) return lower_by_parts(node, *symbolic);
-  if (contains(kByTruth, op) || contains(kBySize, op)) {
+  if (contains(mapped_by_parts, op)) return lower_by_parts(node, *symbolic);
+  if (contains(mapped_by_truth, op) || contains(mapped_by_size, op)) {
     std::vector<Complex> results;
-    for (Value value : call(node, *symbolic, contains(kBySize, op) ? Part::size : Part::is_nonzero))
+    for (Value value : call(node, *symbolic, contains(mapped_by_size, op) ? Part::size : Part::is_nonzero))
       results.push_back({value, {}});
     return results;
   }
-  if (contains(kOfRealPart, op) && !is_complex_value(node.outputs.at(0)))
+  if (contains(mapped_by_real_part, op) && !is_complex_value(node.outputs.at(0)))
     return {{call(node, *symbolic, Part::real)[0], {}}};
   if (op == "aten::mH" || op == "aten::matrix_H" || op == "aten::adjoint") {
     const Complex turned = lower_by_parts(node, *symbolic).at(0);
     return {{turned.re, g_.op("Neg", turned.im)}};
   }
-  if (contains(kReal, op)) {
+  if (contains(real_results, op)) {
     Value value = call(node, *symbolic, Part::real)[0];
     return {{value, filled(g_, value.dims(), 0, value.element_type())}};
   }
   for (std::string_view name : {"aten::var", "aten::std", "aten::var_mean", "aten::std_mean"}) {
     if (op == name) return lower_deviation(node, *symbolic);
   }
-  g_.refuse(std::string(kUnsupported));
+  g_.refuse(std::string(unsupported_complex));
 }
 
 }  // namespace opbridge::lowering

@@ -10,7 +10,7 @@
 
 namespace opbridge::lowering {
 
-inline constexpr std::string_view kUnsupported =
+inline constexpr std::string_view unsupported_complex =
     "complex numbers are not supported here; compute with real and imaginary part";
 
 bool is_complex_value(const ir::Value* value);  // of a torch-level graph
@@ -36,7 +36,7 @@ class ComplexLowering::Call {
   // A tensor or a number, in `type`.
   Complex operator[](std::string_view argument) const {
     const ir::AttributeValue* value = node_.find(argument);
-    if (!value) g.refuse(std::string(kUnsupported));
+    if (!value) g.refuse(std::string(unsupported_complex));
     if (ir::Value* const* tensor = std::get_if<ir::Value*>(value)) {
       const Complex given = lowering_.parts(*tensor);
       return {g.cast(given.re, type), given.im ? g.cast(given.im, type) : Value()};
@@ -45,7 +45,7 @@ class ComplexLowering::Call {
       return {g.scalar(number->real(), type), g.scalar(number->imag(), type)};
     if (const auto* number = std::get_if<double>(value)) return {g.scalar(*number, type), {}};
     if (const auto* number = std::get_if<int64_t>(value)) return {g.scalar(*number, type), {}};
-    g.refuse(std::string(kUnsupported));
+    g.refuse(std::string(unsupported_complex));
   }
   Complex get(std::string_view argument, double otherwise) const {
     return node_.find(argument) ? (*this)[argument] : Complex{g.scalar(otherwise, type), {}};
@@ -69,7 +69,7 @@ class ComplexLowering::Call {
     if (value == nullptr || std::holds_alternative<std::monostate>(*value)) return otherwise;
     if (const auto* number = std::get_if<double>(value)) return *number;
     if (const auto* number = std::get_if<int64_t>(value)) return static_cast<double>(*number);
-    g.refuse(std::string(kUnsupported));
+    g.refuse(std::string(unsupported_complex));
   }
   std::vector<int64_t> integers(std::string_view argument) const {
     const ir::AttributeValue* value = node_.find(argument);

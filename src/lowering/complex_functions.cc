@@ -10,7 +10,7 @@
 namespace opbridge::lowering {
 namespace {
 
-constexpr ElementType kWide = ElementType::float64;
+constexpr ElementType wide_type = ElementType::float64;
 
 // Shorthands of one graph. Intermediate results are float64, so that of complex64 nothing is lost where large
 // numbers cancel.
@@ -18,8 +18,8 @@ class Parts {
  public:
   explicit Parts(GraphBuilder& g) : g_(g) {}
 
-  Value number(double value) const { return g_.scalar(value, kWide); }
-  Value wide(Value x) const { return g_.cast(x, kWide); }
+  Value number(double value) const { return g_.scalar(value, wide_type); }
+  Value wide(Value x) const { return g_.cast(x, wide_type); }
   Complex wide(Complex z) const {
     return {wide(z.re), z.im ? wide(z.im) : g_.op("Mul", wide(z.re), number(0))};
   }

@@ -66,7 +66,7 @@ Complex ComplexLowering::lower_product(const ir::Node& node, const Symbolic& sym
     for_each_tensor(attribute.value, [&](const ir::Value* tensor) {
       const bool known = attribute.name == product.addend ||
                          std::ranges::find(product.factors, attribute.name) != product.factors.end();
-      if (!known && is_complex_value(tensor)) g_.refuse(std::string(kUnsupported));
+      if (!known && is_complex_value(tensor)) g_.refuse(std::string(unsupported_complex));
     });
   }
   if (factors.size() > 6) g_.refuse("a product of more than six complex tensors; multiply a few at a time");

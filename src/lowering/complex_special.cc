@@ -186,7 +186,8 @@ Complex triplet_margin_loss(const Call& call) {
   if (call.flag("swap")) far = g.op("Min", far, row_distance(call, like, unlike, false));
   Value near = row_distance(call, anchor, like, false);
   Value loss = g.op("Sub", g.op("Add", near, g.scalar_like(near, call.number("margin", 1))), far);
-  return {reduced(g, g.op("Max", loss, g.scalar_like(loss, 0)), call.integer("reduction").value_or(kMean)),
+  return {reduced(g, g.op("Max", loss, g.scalar_like(loss, 0)),
+                  call.integer("reduction").value_or(mean_reduction)),
           {}};
 }
 
@@ -314,7 +315,7 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
        }}},
       {"aten::l1_loss", {[](C call) {
          Value losses = distances(call.g, call["self"], call["target"]);
-         return Complex{reduced(call.g, losses, call.integer("reduction").value_or(kMean)), {}};
+         return Complex{reduced(call.g, losses, call.integer("reduction").value_or(mean_reduction)), {}};
        }}},
       {"aten::triplet_margin_loss", {triplet_margin_loss}},
       {"aten::renorm", {renorm}},

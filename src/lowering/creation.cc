@@ -149,47 +149,49 @@ void register_creation(SymbolicRegistry& registry) {
   // What is uninitialized in PyTorch is zero here.
   for (const auto& [name, value] : {std::pair{"zeros", 0}, {"ones", 1}, {"empty", 0}}) {
     const bool is_empty = std::string_view(name) == "empty";
-    on(fmt::format("aten::new_{}(Tensor self, SymInt[] size, *, {}) -> Tensor", name, kOptions), Since{9},
-       [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+    on(fmt::format("aten::new_{}(Tensor self, SymInt[] size, *, {}) -> Tensor", name, tensor_options),
+       Since{9}, [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
          return filled_result(g, value);
        });
     on(fmt::format("aten::{}_like(Tensor self, *, {}, MemoryFormat? memory_format=None) -> Tensor", name,
-                   kOptions),
+                   tensor_options),
        Since{9}, [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
          return filled_result(g, value);
        });
     if (is_empty) continue;
-    on(fmt::format("aten::{}(SymInt[] size, *, {}) -> Tensor", name, kOptions), Since{9},
+    on(fmt::format("aten::{}(SymInt[] size, *, {}) -> Tensor", name, tensor_options), Since{9},
        [value = value](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) {
          return filled_result(g, value);
        });
   }
   on(fmt::format(
          "aten::empty.memory_format(SymInt[] size, *, {}, MemoryFormat? memory_format=None) -> Tensor",
-         kOptions),
+         tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, 0);
      });
-  on(fmt::format("aten::empty_permuted(SymInt[] size, int[] physical_layout, *, {}) -> Tensor", kOptions),
+  on(fmt::format("aten::empty_permuted(SymInt[] size, int[] physical_layout, *, {}) -> Tensor",
+                 tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, 0);
      });
-  on(fmt::format("aten::empty_strided(SymInt[] size, SymInt[] stride, *, {}) -> Tensor", kOptions), Since{9},
-     [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
+  on(fmt::format("aten::empty_strided(SymInt[] size, SymInt[] stride, *, {}) -> Tensor", tensor_options),
+     Since{9}, [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, 0);
      });
 
-  on(fmt::format("aten::full(SymInt[] size, Scalar fill_value, *, {}) -> Tensor", kOptions), Since{9},
+  on(fmt::format("aten::full(SymInt[] size, Scalar fill_value, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Ignored, Scalar value, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, value);
      });
-  on(fmt::format("aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {}) -> Tensor", kOptions),
+  on(fmt::format("aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, {}) -> Tensor",
+                 tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Ignored, Scalar value, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, value);
      });
   on(fmt::format("aten::full_like(Tensor self, Scalar fill_value, *, {}, MemoryFormat? memory_format=None) "
                  "-> Tensor",
-                 kOptions),
+                 tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Scalar value, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, value);
      });
@@ -199,34 +201,35 @@ void register_creation(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Ignored, Value value) { return filled_result(g, value); });
   on("aten::zero(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Ignored) { return filled_result(g, 0); });
-  on(fmt::format("aten::scalar_tensor(Scalar s, *, {}) -> Tensor", kOptions), Since{9},
+  on(fmt::format("aten::scalar_tensor(Scalar s, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Scalar value, Ignored, Ignored, Ignored, Ignored) {
        return filled_result(g, value);
      });
 
-  on(fmt::format("aten::arange(Scalar end, *, {}) -> Tensor", kOptions), Since{11},
+  on(fmt::format("aten::arange(Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
      [](GraphBuilder& g, Scalar end, Ignored, Ignored, Ignored, Ignored) { return arange(g, 0, end, 1); });
-  on(fmt::format("aten::arange.start(Scalar start, Scalar end, *, {}) -> Tensor", kOptions), Since{11},
+  on(fmt::format("aten::arange.start(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
      [](GraphBuilder& g, Scalar start, Scalar end, Ignored, Ignored, Ignored, Ignored) {
        return arange(g, start, end, 1);
      });
   on(fmt::format("aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {}) -> Tensor",
-                 kOptions),
+                 tensor_options),
      Since{11},
      [](GraphBuilder& g, Scalar start, Scalar end, Scalar step, Ignored, Ignored, Ignored, Ignored) {
        return arange(g, start, end, step);
      });
-  on(fmt::format("aten::linspace(Scalar start, Scalar end, int steps, *, {}) -> Tensor", kOptions), Since{9},
+  on(fmt::format("aten::linspace(Scalar start, Scalar end, int steps, *, {}) -> Tensor", tensor_options),
+     Since{9},
      [](GraphBuilder& g, Scalar start, Scalar end, int64_t steps, Ignored, Ignored, Ignored, Ignored) {
        return from_numbers(g, linspace(g, start, end, steps), {steps});
      });
   for (const char* name : {"fftfreq", "rfftfreq"}) {
-    on(fmt::format("aten::fft_{}(int n, float d=1.0, *, {}) -> Tensor", name, kOptions), Since{9},
+    on(fmt::format("aten::fft_{}(int n, float d=1.0, *, {}) -> Tensor", name, tensor_options), Since{9},
        [half = *name == 'r'](GraphBuilder& g, int64_t n, double distance, Ignored, Ignored, Ignored,
                              Ignored) { return frequencies(g, n, distance, half); });
   }
   on(fmt::format("aten::logspace(Scalar start, Scalar end, int steps, float base=10., *, {}) -> Tensor",
-                 kOptions),
+                 tensor_options),
      Since{9},
      [](GraphBuilder& g, Scalar start, Scalar end, int64_t steps, double base, Ignored, Ignored, Ignored,
         Ignored) {
@@ -237,11 +240,11 @@ void register_creation(SymbolicRegistry& registry) {
 
   for (const char* ends : {"Tensor_Tensor(Tensor start, Tensor end", "Tensor_Scalar(Tensor start, Scalar end",
                            "Scalar_Tensor(Scalar start, Tensor end"}) {
-    on(fmt::format("aten::linspace.{}, int steps, *, {}) -> Tensor", ends, kOptions), Since{9},
+    on(fmt::format("aten::linspace.{}, int steps, *, {}) -> Tensor", ends, tensor_options), Since{9},
        [](GraphBuilder& g, Value start, Value end, int64_t steps, Ignored, Ignored, Ignored, Ignored) {
          return g.cast(linspace(g, start, end, steps), g.result().element_type);
        });
-    on(fmt::format("aten::logspace.{}, int steps, float base=10., *, {}) -> Tensor", ends, kOptions),
+    on(fmt::format("aten::logspace.{}, int steps, float base=10., *, {}) -> Tensor", ends, tensor_options),
        Since{9},
        [](GraphBuilder& g, Value start, Value end, int64_t steps, double base, Ignored, Ignored, Ignored,
           Ignored) {
@@ -252,9 +255,9 @@ void register_creation(SymbolicRegistry& registry) {
        });
   }
 
-  on(fmt::format("aten::eye(SymInt n, *, {}) -> Tensor", kOptions), Since{9},
+  on(fmt::format("aten::eye(SymInt n, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) { return eye(g); });
-  on(fmt::format("aten::eye.m(SymInt n, SymInt m, *, {}) -> Tensor", kOptions), Since{9},
+  on(fmt::format("aten::eye.m(SymInt n, SymInt m, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) { return eye(g); });
   for (const bool upper : {true, false}) {
     const char* name = upper ? "triu" : "tril";

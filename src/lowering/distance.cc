@@ -24,8 +24,8 @@ Value dist(GraphBuilder& g, Value a, Value b, Scalar p) {
 
 // Whether so many differences are computed at once in standard ONNX, where they all take memory.
 bool is_feasible(const Dim& differences) {
-  constexpr int64_t kMost = 1 << 16;
-  return differences.is_static() && differences.value() <= kMost;
+  constexpr int64_t most_elements = 1 << 16;
+  return differences.is_static() && differences.value() <= most_elements;
 }
 
 // An attribute keeps p as float32.

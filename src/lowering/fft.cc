@@ -22,11 +22,11 @@ struct Transform {
   bool forward;
 };
 
-constexpr ElementType kWide = ElementType::float64;
+constexpr ElementType wide_type = ElementType::float64;
 
 // (…, 2), or (…, 1) of a real tensor.
 Value as_signal(GraphBuilder& g, Value self, std::string_view argument) {
-  Value wide = g.cast(self, kWide);
+  Value wide = g.cast(self, wide_type);
   return is_in_pairs(g, argument) ? wide : g.unsqueeze(wide, {-1});
 }
 
@@ -80,7 +80,7 @@ Value whole_spectrum(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
 }
 
 Value times(GraphBuilder& g, Value x, const Dim& factor) {
-  return factor.is(1) ? x : g.op("Mul", x, g.scalar(factor, kWide));
+  return factor.is(1) ? x : g.op("Mul", x, g.scalar(factor, wide_type));
 }
 
 // What DFT leaves to do: its inverse has divided by the lengths `divided`, in all.
@@ -91,13 +91,13 @@ Value normalize(GraphBuilder& g, Value x, const Dim& count, const Dim& divided, 
     if (count.is_static() && divided.is_static()) {
       const double factor =
           static_cast<double>(divided.value()) / std::sqrt(static_cast<double>(count.value()));
-      return g.op("Mul", x, g.scalar(factor, kWide));
+      return g.op("Mul", x, g.scalar(factor, wide_type));
     }
-    return g.op("Div", times(g, x, divided), g.op("Sqrt", g.scalar(count, kWide)));
+    return g.op("Div", times(g, x, divided), g.op("Sqrt", g.scalar(count, wide_type)));
   }
   const bool whole = name == (forward ? "backward" : "forward");
   if (whole) return times(g, x, divided);
-  return divided == count ? x : g.op("Div", times(g, x, divided), g.scalar(count, kWide));
+  return divided == count ? x : g.op("Div", times(g, x, divided), g.scalar(count, wide_type));
 }
 
 Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes, const Axes& dims,
@@ -176,7 +176,7 @@ struct Frames {
     if (is_in_pairs(g, "window")) g.refuse("a complex window; multiply the frames yourself");
     const int64_t size = win_length.value_or(n_fft), left = (n_fft - size) / 2;
     if (!given && size == n_fft) return;
-    window = given ? g.cast(*given, kWide) : filled(g, std::vector{Dim(size)}, 1, kWide);
+    window = given ? g.cast(*given, wide_type) : filled(g, std::vector{Dim(size)}, 1, wide_type);
     if (size == n_fft) return;
     window = typed(g.op("Pad", window, g.ints({left, n_fft - size - left})), {Dim(n_fft)});
   }
@@ -197,7 +197,7 @@ Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> ho
   if (frames.window) x = typed(g.op("Mul", x, g.unsqueeze(frames.window, {-1})), dims);
   const bool is_real = x.dim(-1).is(1);
   x = dft(g, x, 2, false, is_real && onesided.value_or(true));
-  if (normalized) x = g.op("Div", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), kWide));
+  if (normalized) x = g.op("Div", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), wide_type));
   x = g.transpose(x, {0, 2, 1, 3});
   if (!is_batch) x = g.squeeze(x, {0});
   return g.cast(x, part_type(g.result().element_type));
@@ -208,7 +208,7 @@ Value overlap(GraphBuilder& g, Value values, int64_t hop, const Dim& total) {
   const Dim batch = values.dim(0), elements = values.dim(1) * values.dim(2);
   Value places = frame_places(g, values.dim(1), hop, values.dim(2).value());
   places = g.expand(g.reshape(places, {Dim(1), elements}), std::vector{batch, elements});
-  Value sum = g.op("ScatterElements", filled(g, std::vector{batch, total}, 0, kWide), places,
+  Value sum = g.op("ScatterElements", filled(g, std::vector{batch, total}, 0, wide_type), places,
                    g.reshape(values, {batch, elements}), attr("axis", 1), attr("reduction", "add"));
   return typed(sum, {batch, total});
 }
@@ -227,7 +227,7 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
     x = whole_spectrum(g, x, 2, size);
   }
   x = dft(g, x, 2, true, false);
-  if (normalized) x = g.op("Mul", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), kWide));
+  if (normalized) x = g.op("Mul", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), wide_type));
 
   const Dim total = size + Dim(frames.hop) * (count - Dim(1));
   const int64_t start = center ? n_fft / 2 : 0;
@@ -237,7 +237,7 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
     Value part = g.slice(signal, 1, g.scalar(start, ElementType::int64), g.size(kept));
     return typed(part, {signal.dim(0), kept - Dim(start)});
   };
-  auto ones = [&] { return filled(g, std::vector{size}, 1, kWide); };
+  auto ones = [&] { return filled(g, std::vector{size}, 1, wide_type); };
   Value square = frames.window ? g.op("Mul", frames.window, frames.window) : ones();
   Value envelope = cut(overlap(g, g.expand(square, std::vector{Dim(1), count, size}), frames.hop, total));
   auto part = [&](int64_t i) {
@@ -263,7 +263,7 @@ struct Named {
   const char* name;
   Transform kind;
 };
-constexpr Named kTransforms[] = {
+constexpr Named transform_names[] = {
     {"fft", {Form::complex, true}},       {"ifft", {Form::complex, false}},
     {"rfft", {Form::real_to_half, true}}, {"irfft", {Form::half_to_real, false}},
     {"hfft", {Form::half_to_real, true}}, {"ihfft", {Form::real_to_half, false}},
@@ -274,7 +274,7 @@ constexpr Named kTransforms[] = {
 void register_fft(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  for (const auto& [name, kind] : kTransforms) {
+  for (const auto& [name, kind] : transform_names) {
     const std::string stem = std::string("aten::fft_") + name;
     on(stem + "(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", Since{17},
        [kind](GraphBuilder& g, Value self, std::optional<Dim> n, int64_t dim, Norm norm) {

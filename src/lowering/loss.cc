@@ -178,7 +178,7 @@ TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std
 }
 
 Value reduced_by_weight(GraphBuilder& g, const TargetLoss& loss, int64_t reduction) {
-  if (reduction != kMean) return reduced(g, loss.losses, reduction);
+  if (reduction != mean_reduction) return reduced(g, loss.losses, reduction);
   Value sum = g.reduce("ReduceSum", loss.losses, {}, false);
   return g.cast(g.op("Div", sum, g.reduce("ReduceSum", loss.weights, {}, false)), g.result().element_type);
 }
@@ -214,7 +214,7 @@ Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value>
       t = g.op("Add", times(g, t, 1 - smoothing), spread);
     }
     Value losses = g.op("Neg", g.reduce("ReduceSum", g.op("Mul", weighted, t), {axis}, false));
-    if (reduction != kMean) return reduced(g, losses, reduction);
+    if (reduction != mean_reduction) return reduced(g, losses, reduction);
     Value targets = g.cast(g.size(floor_div(element_count(x), classes)), log.element_type());
     return g.cast(g.op("Div", g.reduce("ReduceSum", losses, {}, false), targets), type);
   }
@@ -313,7 +313,7 @@ Value ctc_loss(GraphBuilder& g, Value log_probs, Value targets, Value input_leng
     Value infinite = g.op("Equal", losses, constant(g, losses, INFINITY));
     losses = g.op("Where", infinite, constant(g, losses, 0), losses);
   }
-  if (reduction == kMean)
+  if (reduction == mean_reduction)
     losses = g.op("Div", losses, at_least(g, g.cast(target_lengths, losses.element_type()), 1));
   return reduced(g, single ? g.squeeze(losses, {0}) : losses, reduction);
 }
@@ -390,7 +390,8 @@ void register_loss(SymbolicRegistry& registry) {
        if (of_input || of_weight || of_bias)
          g.refuse("gradients that are computed with the loss; export under torch.no_grad()");
        return std::array{linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight,
-                                              reduction == "mean" ? kMean : kSum, ignore_index, smoothing),
+                                              reduction == "mean" ? mean_reduction : sum_reduction,
+                                              ignore_index, smoothing),
                          Value(), Value(), Value()};
      });
   on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction(Tensor input, Tensor linear_weight, Tensor "
@@ -399,8 +400,8 @@ void register_loss(SymbolicRegistry& registry) {
      Since{13},
      [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
         std::optional<Value> weight, Dim ignore_index, Ignored, Ignored, Ignored) {
-       return linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight, kNone, ignore_index,
-                                   0);
+       return linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight, no_reduction,
+                                   ignore_index, 0);
      });
   on("aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
      "int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",

@@ -7,7 +7,7 @@
 namespace opbridge {
 namespace {
 
-constexpr size_t kMostPlaces = 5;
+constexpr size_t most_places = 5;
 
 void add_place(std::vector<std::string>& places, const ir::Node& node) {
   std::string place = node.source.line.empty() ? node.source.scope : node.source.line;
@@ -17,9 +17,9 @@ void add_place(std::vector<std::string>& places, const ir::Node& node) {
 
 std::string places_text(const std::vector<std::string>& places) {
   std::string text;
-  for (size_t i = 0; i < std::min(places.size(), kMostPlaces); ++i) text += "      at " + places[i] + "\n";
-  if (places.size() > kMostPlaces)
-    text += fmt::format("      and {} more places\n", places.size() - kMostPlaces);
+  for (size_t i = 0; i < std::min(places.size(), most_places); ++i) text += "      at " + places[i] + "\n";
+  if (places.size() > most_places)
+    text += fmt::format("      and {} more places\n", places.size() - most_places);
   return text;
 }
 

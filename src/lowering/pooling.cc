@@ -66,7 +66,7 @@ Sizes constant_sizes(GraphBuilder& g, Value self, size_t axes, const char* refus
   return sizes;
 }
 
-constexpr const char* kNeedsSizes =
+constexpr const char* needs_sizes =
     "pooling of integers and of float64 needs an image of constant size; convert it to float32";
 
 // Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
@@ -102,7 +102,7 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   const Window window{kernel, stride.empty() ? kernel : per_axis(stride, axes), per_axis(padding, axes),
                       std::vector<int64_t>(axes, 1)};
   if (needs_gathered_windows(self.element_type())) {
-    const Sizes sizes = constant_sizes(g, self, axes, kNeedsSizes);
+    const Sizes sizes = constant_sizes(g, self, axes, needs_sizes);
     std::vector<int64_t> divisors = counted(window, sizes.input, sizes.result, count_include_pad);
     if (divisor) std::ranges::fill(divisors, *divisor);
     Value x = operand(g, self, self.element_type());
@@ -189,7 +189,7 @@ std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndO
 
 // Along each axis, for integers.
 std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
-  const Sizes sizes = constant_sizes(g, self, window.kernel.size(), kNeedsSizes);
+  const Sizes sizes = constant_sizes(g, self, window.kernel.size(), needs_sizes);
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     if (has_idle_window(window, i, sizes.input[i], sizes.result[i]))
       g.refuse("a window that holds nothing of the input, of integers");

@@ -57,10 +57,10 @@ struct Range {
   ElementType type;
   int64_t least, greatest;
 };
-constexpr std::array<Range, 4> kRanges = {{{ElementType::uint8, 0, 255},
-                                           {ElementType::int8, -128, 127},
-                                           {ElementType::uint16, 0, 65535},
-                                           {ElementType::int16, -32768, 32767}}};
+constexpr std::array<Range, 4> integer_ranges = {{{ElementType::uint8, 0, 255},
+                                                  {ElementType::int8, -128, 127},
+                                                  {ElementType::uint16, 0, 65535},
+                                                  {ElementType::int16, -32768, 32767}}};
 
 Value linear(GraphBuilder& g, const char* op, Value x, ElementType type, const Scheme& scheme,
              ElementType result) {
@@ -99,9 +99,9 @@ Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
 
 Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType type) {
   Value x = g.cast(input, ElementType::float32);
-  const auto* range = std::ranges::find(kRanges, type, &Range::type);
+  const auto* range = std::ranges::find(integer_ranges, type, &Range::type);
   const bool whole =
-      range != kRanges.end() && scheme.least <= range->least && scheme.greatest >= range->greatest;
+      range != integer_ranges.end() && scheme.least <= range->least && scheme.greatest >= range->greatest;
   // Of the quantized types ONNX Runtime clips bytes alone.
   if (!is_linear(g, type, scheme) || !(whole || is_byte(type)))
     return g.cast(in_range(g, levels(g, x, scheme), scheme), type);
@@ -120,7 +120,7 @@ Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType
 
 Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
   const ElementType result = self.element_type();
-  for (const Range& range : kRanges) {
+  for (const Range& range : integer_ranges) {
     const bool holds = range.least <= scheme.least && scheme.greatest <= range.greatest;
     if (!holds || !is_linear(g, range.type, scheme)) continue;
     Value made = quantize(g, self, scheme, range.type);

@@ -11,7 +11,7 @@ namespace opbridge::lowering {
 namespace {
 
 // Integers are int64 where nothing else is said.
-constexpr const char* kIntegers =
+constexpr const char* integer_draws =
     "ScalarType? dtype=int64, Layout? layout=None, Device? device=None, bool? pin_memory=None";
 
 // Numbers in `type`, float32 or float64, from "RandomUniform" in [0, 1) or "RandomNormal" around 0.
@@ -108,10 +108,10 @@ void register_random(SymbolicRegistry& registry) {
     const auto drawn = [normally = std::string_view(op) == "randn"](GraphBuilder& g) {
       return normally ? normal(g, 0.0, 1.0) : uniform(g, 0, 1);
     };
-    on(fmt::format("aten::{}(SymInt[] size, *, {}) -> Tensor", op, kOptions), Since{9},
+    on(fmt::format("aten::{}(SymInt[] size, *, {}) -> Tensor", op, tensor_options), Since{9},
        [drawn](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) { return drawn(g); });
     on(fmt::format("aten::{}_like(Tensor self, *, {}, MemoryFormat? memory_format=None) -> Tensor", op,
-                   kOptions),
+                   tensor_options),
        Since{9},
        [drawn](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) { return drawn(g); });
   }
@@ -131,32 +131,32 @@ void register_random(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value mean, Value deviation, Ignored) { return normal(g, mean, deviation); });
   on(fmt::format("aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? "
                  "generator=None, {}) -> Tensor",
-                 kOptions),
+                 tensor_options),
      Since{9},
      [](GraphBuilder& g, double mean, double deviation, Ignored, Ignored, Ignored, Ignored, Ignored,
         Ignored) { return normal(g, mean, deviation); });
 
-  on(fmt::format("aten::randint(SymInt high, SymInt[] size, *, {}) -> Tensor", kIntegers), Since{9},
+  on(fmt::format("aten::randint(SymInt high, SymInt[] size, *, {}) -> Tensor", integer_draws), Since{9},
      [](GraphBuilder& g, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, 0, high);
      });
-  on(fmt::format("aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, {}) -> Tensor", kIntegers),
+  on(fmt::format("aten::randint.low(SymInt low, SymInt high, SymInt[] size, *, {}) -> Tensor", integer_draws),
      Since{9}, [](GraphBuilder& g, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, low, high);
      });
   on(fmt::format("aten::randint_like(Tensor self, SymInt high, *, {}, MemoryFormat? memory_format=None) -> "
                  "Tensor",
-                 kOptions),
+                 tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, 0, high);
      });
   on(fmt::format("aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, {}, MemoryFormat? "
                  "memory_format=None) -> Tensor",
-                 kOptions),
+                 tensor_options),
      Since{9}, [](GraphBuilder& g, Ignored, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, low, high);
      });
-  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", kIntegers), Since{11},
+  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", integer_draws), Since{11},
      [](GraphBuilder& g, Dim count, Ignored, Ignored, Ignored, Ignored) { return permutation(g, count); });
 
   on("aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", Since{9},

@@ -78,9 +78,9 @@ Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
 }
 
 Value reduced(GraphBuilder& g, Value losses, int64_t reduction) {
-  if (reduction == kMean) {
+  if (reduction == mean_reduction) {
     losses = mean_of(g, losses, {}, false);
-  } else if (reduction != kNone) {
+  } else if (reduction != no_reduction) {
     losses = g.reduce("ReduceSum", losses, {}, false);
   }
   return g.cast(losses, g.result().element_type);

@@ -37,7 +37,7 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most);
 
 // The last step of a loss, cast to the type of the call's result. `losses` in a kernel type.
-inline constexpr int64_t kNone = 0, kMean = 1, kSum = 2;
+inline constexpr int64_t no_reduction = 0, mean_reduction = 1, sum_reduction = 2;
 Value reduced(GraphBuilder& g, Value losses, int64_t reduction);
 
 // Greatest or least elements and their places. ONNX leaves open what ReduceMax and ArgMax make of NaN; in

@@ -13,13 +13,13 @@ const char* choice(GraphBuilder& g, const std::array<const char*, count>& names,
   return names[index];
 }
 
-constexpr int64_t kCubic = 2;
+constexpr int64_t cubic_mode = 2;
 
 // Of volumes GridSample is defined from opset 20 on, and ONNX Runtime has it without cubic interpolation.
 Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolation, int64_t padding,
                    bool align_corners) {
   const bool old = g.opset() < 20;
-  if (input.rank() == 5 && (old || interpolation == kCubic)) {
+  if (input.rank() == 5 && (old || interpolation == cubic_mode)) {
     return floating_kernel(g, "opbridge::grid_sample", {input, grid},
                            {attr("interpolation_mode", interpolation), attr("padding_mode", padding),
                             attr("align_corners", align_corners)});

@@ -17,7 +17,7 @@ Value isin(GraphBuilder& g, Value elements, Value tests, bool invert) {
 }
 
 // Up to so many boundaries each value is compared with all of them.
-constexpr int64_t kMostCompared = 64;
+constexpr int64_t most_compared = 64;
 
 // How many of the boundaries lie before each value: those below it, or with `right` also those equal to it.
 // NaN comes after all of them.
@@ -26,7 +26,7 @@ Value place_among(GraphBuilder& g, Value boundaries, Value values, bool right) {
   const ElementType type = result_type(g, both);
   Value edges = operand(g, boundaries, type), x = operand(g, values, type);
   const Dim& count = edges.dim(-1);
-  if (!count.is_static() || count.value() > kMostCompared) {
+  if (!count.is_static() || count.value() > most_compared) {
     Value places =
         kernel(g, "opbridge::searchsorted", {edges, x, attr("right", right)}, {ElementType::int64, x.dims()});
     return g.cast(places, g.result().element_type);

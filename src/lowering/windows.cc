@@ -14,7 +14,7 @@ struct Cosines {
   double a, b, c;
 };
 
-constexpr Cosines kHann{0.5, 0.5, 0}, kHamming{0.54, 0.46, 0}, kBlackman{0.42, 0.5, 0.08};
+constexpr Cosines hann{0.5, 0.5, 0}, hamming{0.54, 0.46, 0}, blackman{0.42, 0.5, 0.08};
 
 template <class At>
 Value window(GraphBuilder& g, int64_t length, bool periodic, At at) {
@@ -52,10 +52,10 @@ Value kaiser(GraphBuilder& g, int64_t length, bool periodic, double beta) {
 void register_windows(SymbolicRegistry& registry) {
   auto on = add(registry);
   const auto line = [](const char* name, const char* arguments) {
-    return fmt::format("aten::{}(int window_length{}, *, {}) -> Tensor", name, arguments, kOptions);
+    return fmt::format("aten::{}(int window_length{}, *, {}) -> Tensor", name, arguments, tensor_options);
   };
   for (const auto& [name, of] :
-       {std::pair{"hann_window", kHann}, {"hamming_window", kHamming}, {"blackman_window", kBlackman}}) {
+       {std::pair{"hann_window", hann}, {"hamming_window", hamming}, {"blackman_window", blackman}}) {
     on(line(name, ""), Since{9}, [of](GraphBuilder& g, int64_t length, Ignored, Ignored, Ignored, Ignored) {
       return cosines(g, length, true, of);
     });
@@ -66,7 +66,7 @@ void register_windows(SymbolicRegistry& registry) {
   }
   on(line("hamming_window.periodic_alpha", ", bool periodic, float alpha"), Since{9},
      [](GraphBuilder& g, int64_t length, bool periodic, double alpha, Ignored, Ignored, Ignored, Ignored) {
-       return cosines(g, length, periodic, {alpha, kHamming.b, 0});
+       return cosines(g, length, periodic, {alpha, hamming.b, 0});
      });
   on(line("hamming_window.periodic_alpha_beta", ", bool periodic, float alpha, float beta"), Since{9},
      [](GraphBuilder& g, int64_t length, bool periodic, double alpha, double beta, Ignored, Ignored, Ignored,

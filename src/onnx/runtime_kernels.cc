@@ -12,7 +12,7 @@ struct Kernel {
   TypeSet types;
 };
 
-constexpr Kernel kKernels[] = {
+constexpr Kernel kernels[] = {
 // sorted by name
 #include "onnx/runtime_kernels.inc"
 };
@@ -21,7 +21,7 @@ constexpr Kernel kKernels[] = {
 
 std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter& variable) {
   if (!schema.domain().empty()) return std::nullopt;
-  for (const Kernel& kernel : std::ranges::equal_range(kKernels, schema.name(), {}, &Kernel::op)) {
+  for (const Kernel& kernel : std::ranges::equal_range(kernels, schema.name(), {}, &Kernel::op)) {
     if (kernel.variable == variable.name() && kernel.first_version <= schema.since_version &&
         schema.since_version <= kernel.last_version) {
       // Of nothing that ONNX allows: a later version of the operator gave the name to another variable.

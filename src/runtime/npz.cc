@@ -18,7 +18,7 @@
 namespace opbridge::runtime {
 namespace {
 
-constexpr std::string_view kMagic("\x93NUMPY", 6);
+constexpr std::string_view npy_magic("\x93NUMPY", 6);
 
 struct Header {
   std::string_view descr;
@@ -148,7 +148,7 @@ std::shared_ptr<std::vector<std::byte>> row_major(const Header& header, size_t e
 ir::Weight read_npy(const ZipArchive::Content& content) {
   const std::span<const std::byte> bytes = content.bytes;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (!text.starts_with(kMagic) || bytes.size() < 12) {
+  if (!text.starts_with(npy_magic) || bytes.size() < 12) {
     throw Error(ErrorCode::invalid_file, "it is no NumPy array");
   }
   const size_t length_bytes = bytes[6] == std::byte{1} ? 2 : 4;

@@ -19,7 +19,7 @@ namespace {
 
 // The API of ONNX Runtime 1.20, the oldest supported: later releases keep it, whatever the header that
 // compiled this.
-constexpr uint32_t kApiVersion = 20;
+constexpr uint32_t api_version = 20;
 
 // Turns a failed call into an Error with ONNX Runtime's own words.
 void check(const OrtApi& api, OrtStatus* status, ErrorCode code, std::string_view what) {
@@ -108,12 +108,12 @@ OnnxRuntime::OnnxRuntime(const std::filesystem::path& library) {
   const auto get_base = reinterpret_cast<const OrtApiBase*(ORT_API_CALL*)()>(dlsym(handle, "OrtGetApiBase"));
   const OrtApiBase* const base = get_base == nullptr ? nullptr : get_base();
   if (base != nullptr) version_ = base->GetVersionString();
-  if (base != nullptr) api_ = base->GetApi(kApiVersion);
+  if (base != nullptr) api_ = base->GetApi(api_version);
   if (api_ == nullptr) {
     throw Error(ErrorCode::invalid_argument,
                 base == nullptr ? fmt::format("{} is not ONNX Runtime's library", path.string())
                                 : fmt::format("{} is ONNX Runtime {}; 1.{} or later is needed", path.string(),
-                                              version_, kApiVersion));
+                                              version_, api_version));
   }
   check(*api_, api_->CreateEnv(ORT_LOGGING_LEVEL_ERROR, "opbridge", &environment_));
 }

@@ -380,9 +380,9 @@ void GraphBuilder::add_function(OnnxFunction function) {
 const std::vector<OnnxFunction>& GraphBuilder::functions() const { return state_->functions; }
 
 Value GraphBuilder::constant(ir::Weight weight) {
-  constexpr size_t kSmall = 64;
+  constexpr size_t most_shared_bytes = 64;
   std::string key;
-  if (weight.bytes.size() <= kSmall) {
+  if (weight.bytes.size() <= most_shared_bytes) {
     key = fmt::format("{}[{}]", static_cast<int>(weight.element_type), fmt::join(weight.dims, ","));
     key.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
     auto found = state_->small_constants.find(key);

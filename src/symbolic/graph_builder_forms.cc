@@ -30,8 +30,8 @@ Value GraphBuilder::cast(Value value, ElementType to) {
   if (value.element_type() == to) return value;
   if (is_complex(to) || is_complex(value.element_type()))
     refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
-  constexpr size_t kFoldedBytes = 256;
-  if (value.weight() && value.weight()->bytes.size() <= kFoldedBytes) {
+  constexpr size_t most_folded_bytes = 256;
+  if (value.weight() && value.weight()->bytes.size() <= most_folded_bytes) {
     if (std::optional<ir::Weight> folded = convert_weight(*value.weight(), to))
       return constant(std::move(*folded));
   }
