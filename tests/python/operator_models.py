@@ -128,10 +128,14 @@ def refused_by_both_hosts(
 
 
 def scratch_in_torch(call: Callable[[], torch.Tensor]) -> int:
-    """The most bytes that ``call`` takes from PyTorch's allocator at once, beyond those of what it returns."""
-    cpu = torch.profiler.ProfilerActivity.CPU
-    with torch.profiler.profile(activities=[cpu], profile_memory=True) as profile:
-        result = call()
+    """The most bytes that ``call``, on one thread, takes from PyTorch's allocator at once beyond what it returns."""
+    cpu, threads = torch.profiler.ProfilerActivity.CPU, torch.get_num_threads()
+    torch.set_num_threads(1)  # for each has scratch of its own
+    try:
+        with torch.profiler.profile(activities=[cpu], profile_memory=True) as profile:
+            result = call()
+    finally:
+        torch.set_num_threads(threads)
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         profile.export_chrome_trace(file.name)
         with open(file.name) as trace:
