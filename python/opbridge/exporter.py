@@ -60,8 +60,10 @@ def export(
     line of the model it comes from. ``mutations_as_outputs`` returns what the model writes to its inputs and buffers as
     further outputs, named ``NAME_out``; without it, such a model is refused.
 
-    Raises UnsupportedError with everything that has no mapping, InvalidNodeError for a symbolic function that makes a
-    wrong node, FileError where the file cannot be written; what stood at ``path`` is then untouched.
+    Raises InvalidArgumentError for arguments that do not fit, UnsupportedError with everything that has no mapping,
+    InvalidNodeError for a symbolic function that makes a wrong node, FileError where the file cannot be written; what
+    stood at ``path`` is then untouched. A file that is found wrong by ``verify`` stays there. Exports in several
+    threads wait for one another.
     """
     from opbridge import _core
     from opbridge.errors import InvalidArgumentError
@@ -73,6 +75,16 @@ def export(
     if not isinstance(target, (str, os.PathLike)):
         raise InvalidArgumentError(f"the file to write is given by its path, not as a {type(target).__name__}")
     opset = DEFAULT_OPSET if opset_version is None else opset_version
+    if not isinstance(opset, int):
+        raise InvalidArgumentError(f"opset_version is a number, not {opset!r}")
+    if external_data not in (None, True, False):
+        raise InvalidArgumentError(f"external_data is True, False or None, not {external_data!r}")
+    for what, given in (("input_names", input_names), ("output_names", output_names)):
+        if isinstance(given, str) or not all(isinstance(name, str) for name in given or ()):
+            raise InvalidArgumentError(f"{what} is a list of names, not {given!r}")
+    for what, mapping in (("kwargs", kwargs), ("custom_opsets", custom_opsets), ("dynamic_axes", dynamic_axes)):
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise InvalidArgumentError(f"{what} is a dict, not {mapping!r}")
     program = capture_program(
         model,
         args,

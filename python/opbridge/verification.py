@@ -12,6 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
+from opbridge.capture.attributes import attributes_kept, buffers_kept
 from opbridge.capture.environment import inference
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.errors import Error
@@ -104,12 +105,15 @@ def compare(
     inputs = read_inputs(module, args, kwargs)
     running = session(path)
     names = [value.name for value in running.get_inputs()]
-    # ONNX Runtime first: PyTorch may write to its inputs.
     actual = run(running, feeds_for(names, inputs))
-    with inference(module):
-        expected = [leaf for leaf in pytree.tree_leaves(module(*inputs.args, **inputs.kwargs)) if leaf is not None]
     outputs = [value.name for value in running.get_outputs()]
-    expected += _written(outputs[len(expected) :], module, inputs)
+    # The model may write to its inputs and buffers, which stay the caller's.
+    copies = {id(tensor): tensor.clone() for tensor in inputs.tensors}
+    inputs = inputs.map_leaves(lambda leaf: copies.get(id(leaf), leaf))
+    with inference(module), attributes_kept(module), buffers_kept(module):
+        expected = [leaf for leaf in pytree.tree_leaves(module(*inputs.args, **inputs.kwargs)) if leaf is not None]
+        expected = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected]
+        expected += _written(outputs[len(expected) :], module, inputs)
     if len(actual) != len(expected):
         raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(expected)}")
     return Verification(
@@ -122,7 +126,7 @@ def _written(names: Sequence[str], module: torch.nn.Module, inputs: Inputs) -> l
     tensors = dict(zip(inputs.names, inputs.leaves, strict=True)) | dict(module.named_parameters())
     tensors |= dict(module.named_buffers())
     written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
-    return [tensor for tensor in written if isinstance(tensor, torch.Tensor)]
+    return [tensor.clone() for tensor in written if isinstance(tensor, torch.Tensor)]
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:

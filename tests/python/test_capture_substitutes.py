@@ -140,3 +140,28 @@ def test_what_torch_cannot_run_on_dynamic_sizes_is_refused(capture, tmp_path):
     shapes = ({0: DYNAMIC},)
     with pytest.raises(opbridge.UnsupportedError, match=r"aten\.histogram"):
         opbridge.export(Histogram(), (torch.randn(5),), tmp_path / "x.onnx", dynamic_shapes=shapes, capture=capture)
+
+
+TRUTHS = {
+    "if": lambda x: x * 2 if x.shape[0] % 4 else x,
+    "not": lambda x: x * 2 if not x.shape[0] % 4 else x,
+    "all": lambda x: x * 2 if all(size % 2 for size in x.shape) else x,
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("name", TRUTHS)
+def test_branches_by_the_truth_of_a_size_are_told(name, capture, tmp_path):
+    with pytest.warns(UserWarning, match="a branch by a dynamic size"):
+        opbridge.export(
+            TRUTHS[name], (torch.ones(9, 3),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture
+        )
+
+
+def test_extremes_of_sizes_and_numbers():
+    functions = {
+        "float": lambda x: x * max(x.shape[0] / 2, 3.0),
+        "generator": lambda x: x * max(size for size in x.shape),
+        "least": lambda x: x * min(x.shape[0], 4, x.shape[1] * 3),
+    }
+    check(functions, torch.ones(9, 3), dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.ones(2, 3),)])

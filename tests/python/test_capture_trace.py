@@ -370,3 +370,28 @@ def test_what_a_model_keeps_in_dicts_and_lists_is_taken_back(dynamic, tmp_path):
     assert model.cache == {"of": {}}
     assert model.seen == [1]
     assert type(model(x)) is torch.Tensor
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "rows"}}])
+def test_tensors_are_printed(dynamic, tmp_path):
+    def model(x):
+        print(x * 2, str(x))
+        return x * 2
+
+    opbridge.export(
+        model, (torch.ones(2, 3),), tmp_path / "m.onnx", capture="trace", dynamic_shapes=dynamic, verify=True
+    )
+    assert torch.ones(2).sum() == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: torch.tensor([x[0, 0], x[1, 1]]),
+        lambda x: torch.as_tensor([x.sum(), x.mean()]),
+        lambda x: x.new_tensor([x.sum(), 1.0]),
+    ],
+)
+def test_tensors_made_of_numbers_that_are_read_are_told(make, tmp_path):
+    with pytest.warns(UserWarning, match="was read into Python"):
+        opbridge.export(make, (torch.ones(2, 3),), tmp_path / "m.onnx", capture="trace")

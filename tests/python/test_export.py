@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import io
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
@@ -288,3 +292,67 @@ def test_a_model_that_fails_itself_is_not_laid_to_torch_export(tmp_path: Path, c
 def test_a_target_that_is_no_path_is_refused() -> None:
     with pytest.raises(opbridge.InvalidArgumentError, match="by its path, not as a BytesIO"):
         opbridge.export(nn.ReLU(), (torch.randn(2),), io.BytesIO())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"opset_version": "17"}, "opset_version is a number, not '17'"),
+        ({"external_data": "x"}, "external_data is True, False or None"),
+        ({"input_names": "ab"}, "input_names is a list of names"),
+        ({"output_names": [1]}, "output_names is a list of names"),
+        ({"custom_opsets": ["a"]}, "custom_opsets is a dict"),
+        ({"dynamic_axes": ["x"]}, "dynamic_axes is a dict"),
+        ({"kwargs": [1]}, "kwargs is a dict"),
+    ],
+)
+def test_arguments_of_another_kind(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(opbridge.InvalidArgumentError, match=message):
+        opbridge.export(nn.ReLU(), torch.rand(3), tmp_path / "m.onnx", **arguments)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("holder", [types.SimpleNamespace(a=torch.ones(2)), {torch.ones(2)}, np.ones(2)])
+def test_tensors_that_torch_does_not_find_are_no_constants(holder: Any, capture: Any, tmp_path: Path) -> None:
+    with pytest.raises(opbridge.InvalidArgumentError, match="would be"):
+        opbridge.export(lambda batch, y: y * 2, (holder, torch.zeros(2)), tmp_path / "m.onnx", capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_objects_that_are_called_and_functions_of_c(capture: Any, tmp_path: Path) -> None:
+    class Doubled:
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    for model in (Doubled(), functools.partial(torch.add, torch.ones(3)), functools.partial(Doubled().__call__)):
+        opbridge.export(model, torch.rand(3), tmp_path / "m.onnx", capture=capture, verify=True)
+
+
+def test_verify_leaves_inputs_and_buffers_as_they_were(tmp_path: Path) -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.n = nn.Buffer(torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.n += 1
+            self.cache = x.add_(1) * self.n
+            return self.cache
+
+    model, x = Counts(), torch.ones(3)
+    opbridge.export(model, x, tmp_path / "m.onnx", mutations_as_outputs=True, verify=True)
+    assert model.n == 0
+    assert not hasattr(model, "cache")
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_exports_in_several_threads(tmp_path: Path) -> None:
+    def export(i: int) -> None:
+        capture = ("export", "trace")[i % 2]
+        path = tmp_path / f"{i}.onnx"
+        opbridge.export(nn.Linear(i + 2, 3), torch.rand(1, i + 2), path, capture=capture, verify=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(export, range(8)))
+    assert not torch.onnx.is_in_onnx_export()
+    assert not torch.compiler.is_compiling()

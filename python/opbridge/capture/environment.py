@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -10,6 +11,9 @@ import torch
 from opbridge.capture.inputs import torchscript_in
 from opbridge.capture.replaced import replaced
 from opbridge.errors import UnsupportedError
+
+# What is replaced meanwhile belongs to the whole process: threads wait for one another.
+_one_at_a_time = threading.RLock()
 
 
 @contextlib.contextmanager
@@ -20,20 +24,21 @@ def inference(model: torch.nn.Module) -> Iterator[None]:
     of the operators that the modules are made of, and give other values where the input is padding. The modes of
     the model's modules are as before afterwards.
     """
-    in_training = [
-        module for module in model.modules() if getattr(module, "training", False)
-    ]  # TorchScript may lack it
-    fastpath = torch.backends.mha.get_fastpath_enabled()
-    try:
-        for module in in_training:
-            module.training = False
-        torch.backends.mha.set_fastpath_enabled(False)
-        with torch.no_grad():
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fastpath)
-        for module in in_training:
-            module.training = True
+    with _one_at_a_time:
+        in_training = [
+            module for module in model.modules() if getattr(module, "training", False)
+        ]  # TorchScript may lack it
+        fastpath = torch.backends.mha.get_fastpath_enabled()
+        try:
+            for module in in_training:
+                module.training = False
+            torch.backends.mha.set_fastpath_enabled(False)
+            with torch.no_grad():
+                yield
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fastpath)
+            for module in in_training:
+                module.training = True
 
 
 @contextlib.contextmanager
@@ -49,6 +54,7 @@ def capturing(model: torch.nn.Module) -> Iterator[None]:
     # TorchScript calls the Python code that it was made from where it is exported, in vain.
     exporting = torchscript_in(model) is None
     with (
+        _one_at_a_time,
         replaced(_flags, _is_onnx_exporting=True),
         replaced(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
         inference(model),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
+from opbridge.capture.attributes import attributes_kept
 from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
@@ -26,10 +27,13 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
     # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
     try:
         exported = as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, size_oblivious=True))
-    except UnsupportedError:
+    except UnsupportedError as error:
         if sizes.shapes is None:
             raise
-        exported = _exported(model, inputs, sizes, size_oblivious=False)
+        try:
+            exported = _exported(model, inputs, sizes, size_oblivious=False)
+        except UnsupportedError:
+            raise error from None
     if any(_is_unresolved(node) for node in exported.graph.nodes):
         exported = exported.run_decompositions({})
     return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))
@@ -47,7 +51,14 @@ def _exported(
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
     oblivious = config.patch(backed_size_oblivious=size_oblivious)
-    with oblivious, economical_export(), sizes_watched(), _marks_taken_back(inputs.tensors), warnings.catch_warnings():
+    with (
+        oblivious,
+        economical_export(),
+        sizes_watched(),
+        attributes_kept(model),
+        _marks_taken_back(inputs.tensors),
+        warnings.catch_warnings(),
+    ):
         try:
             # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
             warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)

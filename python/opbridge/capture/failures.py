@@ -7,22 +7,20 @@ import re
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
+from opbridge.capture.attributes import buffers_kept
 from opbridge.capture.inputs import Inputs
 from opbridge.errors import InvalidArgumentError
 
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Where a model itself fails, that is the news, not what torch.export makes of it."""
-    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     copies = inputs.map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
     try:
-        model(*copies.args, **copies.kwargs)
+        with buffers_kept(model):
+            model(*copies.args, **copies.kwargs)
     except Exception as error:
         shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
         raise InvalidArgumentError(f"the model itself fails on its inputs ({shapes}): {first_lines(error)}") from error
-    finally:
-        for buffer, values in before:
-            buffer.copy_(values)
 
 
 def first_lines(error: Exception) -> str:

@@ -71,7 +71,3 @@ def _comparable(tensor: torch.Tensor, content: torch.Tensor) -> tuple[torch.Tens
     """The tensor and one filled with ``content``; NaN, which equals nothing, as zeros on both sides where it is."""
     filled = content.expand(tensor.shape)
     return (tensor.isnan(), filled.isnan()) if bool(content.isnan()) else (tensor, filled)
-
-
-def _has_versions(tensor: torch.Tensor) -> bool:
-    return not is_fake(tensor) and not tensor.is_inference()

@@ -69,7 +69,26 @@ def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | N
         for path, leaf in paths:
             leaves.append(leaf)
             names.append("_".join([name, *(_text_of_key(key) for key in path)]))
+            _check_leaf(names[-1], leaf)
     return Inputs(args, kwargs, parameters, leaves, names)
+
+
+def _check_leaf(name: str, leaf: Any) -> None:
+    """Refuses what would make constants of tensors that are inputs."""
+    if type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
+        raise InvalidArgumentError(f"the input '{name}' is a NumPy array, which would be a constant; pass a tensor")
+    if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)):
+        return
+    held = leaf if isinstance(leaf, (set, frozenset)) else getattr(leaf, "__dict__", {})
+    if any(
+        isinstance(value, torch.Tensor)
+        for value in pytree.tree_leaves([*held] if isinstance(held, (set, frozenset)) else [*held.values()])
+    ):
+        raise InvalidArgumentError(
+            f"the input '{name}' is a {type(leaf).__name__} that holds tensors, which would be constants; tell torch "
+            "of the type (torch.export.register_dataclass, or register_pytree_node of torch.utils._pytree), or pass "
+            "its tensors"
+        )
 
 
 def _signature_of(forward: Any) -> inspect.Signature:
@@ -102,9 +121,23 @@ def as_module(model: Any) -> torch.nn.Module:
         _check_materialized(model)
         return model
     if callable(model):
-        # One of C says no names of its parameters.
-        return _FunctionModule((lambda *args: model(*args)) if inspect.isbuiltin(model) else model)
+        if isinstance(model, torch.jit.ScriptFunction) or hasattr(model, "__code__"):
+            return _FunctionModule(model)
+        return _FunctionModule(_as_function(model))
     raise InvalidArgumentError(f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram")
+
+
+def _as_function(model: Callable[..., Any]) -> Callable[..., Any]:
+    """Of what has no code of its own, which torch.export asks for: an object that is called, a function of C."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    try:
+        function.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
+    except ValueError:  # one of C says no names of its parameters
+        return lambda *args: model(*args)
+    return function
 
 
 def _check_materialized(model: torch.nn.Module) -> None:

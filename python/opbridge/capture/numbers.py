@@ -55,7 +55,7 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
         return dim(expr)
     if name not in _CALLS:
         raise UnsupportedError(f"the model computes '{expr}' from sizes, which has no form in the graph")
-    dtype = torch.bool if expr.is_Boolean else torch.float64
+    dtype = torch.bool if expr.is_Boolean or expr.is_Relational else torch.float64
     operands = [number(operand, dim, emit, known) for operand in expr.args]
     if name not in _CHAINED:
         return emit(_CALLS[name], tuple(operands), dtype)

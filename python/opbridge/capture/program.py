@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about torch
-from opbridge.errors import UnsupportedError
+from opbridge.errors import FileError, UnsupportedError
 
 if TYPE_CHECKING:
     from opbridge.capture.functions import FunctionCall
@@ -44,7 +44,10 @@ class Sizes:
         """``expr`` is one of sympy's."""
         dim = self._dims.get(expr)
         if dim is None:
-            dim = self._dims[expr] = _core.Dim.parse(str(expr), self._names)
+            try:
+                dim = self._dims[expr] = _core.Dim.parse(str(expr), self._names)
+            except FileError as error:
+                raise UnsupportedError(error.message) from error
         return dim
 
     def shape(self, shape: Sequence[int | torch.SymInt]) -> Shape:

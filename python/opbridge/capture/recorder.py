@@ -178,7 +178,9 @@ class Recorder:
         name = self._unique(key.rpartition("::")[2])
         names = tuple(f"arg{i}" for i in range(len(arguments)))
         result = (name, dtype, _core.Dim.parse(name))
-        return self._builder.call(key, names, arguments, {}, [result], self._scopes[-1], "")[0]
+        return self._builder.call(
+            key, names, arguments, {}, [result], self._scopes[-1], line_of_frame(sys._getframe(1))
+        )[0]
 
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)

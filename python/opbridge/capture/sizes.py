@@ -7,6 +7,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,6 +25,16 @@ from opbridge.errors import UnsupportedError
 _SYMBOLS = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
+_SYMBOLIC = {torch.SymInt, torch.SymFloat}
+
+
+def _asking_frame(frame: FrameType) -> FrameType:
+    """The innermost one beyond the symbols themselves and what stands here for a builtin."""
+    while frame.f_code.co_filename in (*_SYMBOLS, __file__) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
 @contextlib.contextmanager
 def sizes_kept_by_builtins() -> Iterator[None]:
     """``len`` of a fake tensor is its size, which may be a symbol, and ``min`` and ``max`` of sizes are symbols too:
@@ -35,9 +46,11 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
     def extremum(original: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
+            if length(args) == 1 and isinstance(args[0], Iterator):
+                args = ([*args[0]],)
             values = args[0] if length(args) == 1 and isinstance(args[0], (list, tuple)) else args
             kinds = {type(value) for value in values}
-            if torch.SymInt in kinds and kinds <= {torch.SymInt, int} and not kwargs:
+            if kinds & _SYMBOLIC and kinds <= _SYMBOLIC | {int, float} and not kwargs:
                 return functools.reduce(of_two, values)
             return original(*args, **kwargs)
 
@@ -78,8 +91,7 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
         if frame.f_code.co_name != "int_":
             warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
             return result
-        while frame.f_code.co_filename in _SYMBOLS and frame.f_back is not None:
-            frame = frame.f_back
+        frame = _asking_frame(frame)
         if is_users(frame.f_code.co_filename):
             raise UnsupportedError(
                 f"'{asked}', which depends on a dynamic size, is made the number {result}, as by int(), range() or an "
@@ -101,8 +113,7 @@ def branches_told() -> Iterator[None]:
     def guard_bool(self: Any, file: str, line: int) -> Any:
         always, asked = self.shape_env._maybe_evaluate_static(self.expr) is not None, str(self.expr)
         result = original(self, file, line)
-        asking = sys._getframe(3)  # beyond SymNode.bool_ and SymBool.__bool__
-        if not always and is_users(asking.f_code.co_filename):
+        if not always and is_users(_asking_frame(sys._getframe(1)).f_code.co_filename):
             warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
 

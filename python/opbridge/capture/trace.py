@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -22,10 +22,12 @@ from torch.nn.modules import module as hooks
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
+from opbridge.capture.attributes import attributes_kept
 from opbridge.capture.control_flow import control_flow_followed
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
+from opbridge.capture.reads import ReadsSeenBy
 from opbridge.capture.recorder import Recorder, SizesDependOnData
 from opbridge.capture.replaced import replaced
 from opbridge.capture.substitutes import as_it_is_or_substituted
@@ -62,9 +64,9 @@ def follow(
     args, kwargs = inputs.with_leaves(leaves)
     try:
         with (
-            _attributes_kept(model),
+            attributes_kept(model),
             _scopes_of_modules(model, scopes),
-            _reads_seen_by(recorder.read),
+            ReadsSeenBy(recorder.read),
             control_flow_followed(),
             _operators_seen_by(recorder.call),
             _torchscript_as_written(),
@@ -82,6 +84,8 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
     torch admits a few classes of modes there; of these, SchemaCheckMode has no meaning to the rest of torch.
     """
 
+    _dispatch_key = torch._C.DispatchKey.PreDispatch  # where torch puts it back, as when it prints a tensor
+
     def __init__(self, call: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()
         # Not a method of the class, for torch would wrap it in a call of Dynamo.
@@ -97,21 +101,6 @@ def _operators_seen_by(call: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
             yield
         finally:
             modes._pop_mode_from_pre_dispatch()
-
-
-@contextlib.contextmanager
-def _reads_seen_by(read: Callable[[torch.Tensor], None]) -> Iterator[None]:
-    """Calls ``read`` where a tensor's data leave torch by a way that is no operator."""
-
-    def reading(method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            read(tensor)
-            return method(tensor, *args, **kwargs)
-
-        return call
-
-    with replaced(torch.Tensor, numpy=reading(torch.Tensor.numpy), tolist=reading(torch.Tensor.tolist)):
-        yield
 
 
 def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
@@ -133,44 +122,6 @@ def _compiled_code_as_written() -> Iterator[None]:
     eager = torch.compiler.set_stance("force_eager") if dynamo_is_there else contextlib.nullcontext()
     with replaced(torch, compile=as_written), eager:
         yield
-
-
-@contextlib.contextmanager
-def _attributes_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Takes back the tensors, real or fake, that the modules assign to their attributes in the run, and what they put
-    into dicts and lists that are attributes: parameters, buffers, caches."""
-    before = [(vars(module), dict(vars(module))) for module in model.modules()]
-    containers: dict[int, tuple[Any, Any]] = {}
-    for _, values in before:
-        _copy_containers(values.values(), containers)
-    try:
-        yield
-    finally:
-        for place, values in before:
-            for name in [name for name, value in place.items() if isinstance(value, torch.Tensor)]:
-                if name not in values:
-                    del place[name]
-                elif place[name] is not values[name]:
-                    place[name] = values[name]
-        for container, copy in containers.values():
-            _restore(container, copy)
-
-
-def _copy_containers(values: Iterable[Any], found: dict[int, tuple[Any, Any]]) -> None:
-    """Of the dicts and lists among the values, and of those inside them."""
-    for value in values:
-        if isinstance(value, (dict, list)) and id(value) not in found:
-            found[id(value)] = value, value.copy()
-            _copy_containers(value.values() if isinstance(value, dict) else value, found)
-
-
-def _restore(container: Any, copy: Any) -> None:
-    if isinstance(container, dict):
-        if container.keys() != copy.keys() or any(container[key] is not copy[key] for key in copy):
-            container.clear()
-            container.update(copy)
-    elif len(container) != len(copy) or any(a is not b for a, b in zip(container, copy, strict=True)):
-        container[:] = copy
 
 
 @contextlib.contextmanager
