@@ -50,6 +50,11 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
   const ElementType type = g.result().element_type;
   auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
   return in_kernel_type(g, self, [&](Value x) {
+    // A bound beyond the integers of the type is none.
+    for (std::optional<Value>* bound : {&min, &max}) {
+      const bool is_number = *bound && is_integral(type) && (*bound)->weight();
+      if (is_number && !converts_exactly(*(*bound)->weight(), type)) bound->reset();
+    }
     if (min) min = operand(g, *min, type);
     if (max) max = operand(g, *max, type);
     for (const std::optional<Value>& bound : {min, max}) {

@@ -205,6 +205,7 @@ Value scatter_reduce(GraphBuilder& g, const Scatter& s, const std::string& name,
   if (!include_self) start = written_with(self, neutral(g, reduction, wide), Reduction::none);
   Value result = scatter_elements(g, start, s.indices, src, s.axis, reduction);
   if (name == "mean") {
+    result = g.cast(g.cast(result, type), wide);  // PyTorch's sum wraps around
     Value count = filled(g, s.self.dims(), 1, wide);
     if (!include_self) count = written_with(count, g.scalar(0, wide), Reduction::none);
     count = written_with(count, g.scalar(1, wide), Reduction::add);

@@ -74,9 +74,11 @@ Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
     Value weight = interpolation == "midpoint"
                        ? g.scalar_like(x, 0.5)
                        : g.cast(g.op("Sub", rank_of, g.op("Floor", rank_of)), x.element_type());
-    Value step = g.op("Mul", weight, g.op("Sub", above, below));
-    // Between two equal infinities there is no step.
-    result = g.op("Where", g.op("Equal", above, below), below, g.op("Add", below, step));
+    // From the nearer of the two, as torch.lerp.
+    Value step = g.op("Sub", above, below), rest = g.op("Sub", g.scalar_like(x, 1), weight);
+    Value from_below = g.op("Add", below, g.op("Mul", weight, step));
+    Value from_above = g.op("Sub", above, g.op("Mul", rest, step));
+    result = g.op("Where", g.op("Less", weight, g.scalar_like(x, 0.5)), from_below, from_above);
   }
   Value undefined = ignore_nan ? g.op("Equal", rows.numbers, zero) : rows.has_nan;
   result = g.op("Where", undefined, g.scalar_like(x, NAN), result);

@@ -17,6 +17,11 @@ Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like
 
 Value scaled(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 
+// To another base: in float64, so that it is exact at the powers of the base, which people round down.
+Value logarithm(GraphBuilder& g, Value x, double factor) {
+  return g.cast(scaled(g, g.op("Log", g.cast(x, ElementType::float64)), factor), x.element_type());
+}
+
 // exp(x) - 1 = (exp(x) + 1) * tanh(x / 2), which does not cancel.
 Value expm1(GraphBuilder& g, Value x) {
   Value sum = g.op("Add", g.op("Exp", x), constant(g, x, 1));
@@ -173,9 +178,8 @@ void register_unary(SymbolicRegistry& registry) {
             [](GraphBuilder&g, Value x) { return g.op("Pow", constant(g, x, 2), x); }},
            {{"expm1", "special_expm1"}, expm1},
            {{"log1p", "special_log1p"}, log1p},
-           {{"log2"}, [](GraphBuilder&g, Value x) { return scaled(g, g.op("Log", x), std::numbers::log2e); }},
-           {{"log10"},
-            [](GraphBuilder&g, Value x) { return scaled(g, g.op("Log", x), std::numbers::log10e); }},
+           {{"log2"}, [](GraphBuilder&g, Value x) { return logarithm(g, x, std::numbers::log2e); }},
+           {{"log10"}, [](GraphBuilder&g, Value x) { return logarithm(g, x, std::numbers::log10e); }},
            {{"rsqrt"}, [](GraphBuilder&g, Value x) { return g.op("Reciprocal", g.op("Sqrt", x)); }},
            {{"sinc", "special_sinc"}, sinc},
            {{"special_entr"}, entr},

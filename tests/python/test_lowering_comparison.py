@@ -122,3 +122,15 @@ def test_shortest_form():
     assert operators(check(lambda x: x.clamp(max=1), x)) == ["Min"]
     assert operators(check(lambda x: x >= 0, x)) == ["GreaterOrEqual"]
     assert operators(check(lambda x: x != 0, x)) == ["Equal", "Not"]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_bounds_beyond_the_type_are_none(dtype):
+    x = torch.tensor([5, 60, 100], dtype=dtype)
+    bounds = {
+        "least": {"min": -(2**40)},
+        "most": {"max": 2**40},
+        "both": {"min": -300, "max": 300},
+        "one": {"max": 128},
+    }
+    check({name: lambda x, kw=kw: x.clamp(**kw) for name, kw in bounds.items()}, x)

@@ -73,3 +73,9 @@ def test_bincount():
         "bincount by weight": lambda x: torch.bincount(x, weights=x / 2),
     }
     check(functions, torch.tensor([1, 0, 3, 3, 6]))
+
+
+def test_quantiles_beside_infinities():
+    inf = math.inf
+    x = torch.tensor([[-inf, 1], [1, inf], [-inf, inf], [inf, inf], [1, 2]])
+    check({str(q): lambda x, q=q: x.quantile(q, 1) for q in (0.25, 0.5, 0.75)}, x)

@@ -149,3 +149,8 @@ def test_rounding_integers_to_tens_is_refused():
 
     with pytest.raises(opbridge.UnsupportedError, match="round a floating-point tensor"):
         check(lambda x: torch.round(x, decimals=-1), torch.arange(3))
+
+
+def test_logarithms_of_powers_are_whole():
+    check({"two": lambda x: x.log2().floor()}, 2.0 ** torch.arange(-20, 20))
+    check({"ten": lambda x: x.log10().floor()}, torch.tensor([10.0**k for k in range(-6, 10)]))
