@@ -165,3 +165,15 @@ def test_extremes_of_sizes_and_numbers():
         "least": lambda x: x * min(x.shape[0], 4, x.shape[1] * 3),
     }
     check(functions, torch.ones(9, 3), dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.ones(2, 3),)])
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_floats_made_of_sizes_are_told(capture, tmp_path):
+    with pytest.warns(UserWarning, match="was made the number 0.1"):
+        opbridge.export(
+            lambda x: x * x.new_tensor(1 / x.shape[0]),
+            (torch.ones(10, 3),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=({0: "n"},),
+            capture=capture,
+        )

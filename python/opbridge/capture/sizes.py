@@ -70,8 +70,8 @@ def sizes_watched(of_data: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def numbers_refused(of_data: bool) -> Iterator[None]:
-    """Refuses to make a Python number of what the model computes from a dynamic size, for it would be the number of the
-    example. Warns where an operator needs such a number, as ``split`` that of its pieces.
+    """Refuses to make an int of what the model computes from a dynamic size, for it would be the number of the example.
+    Warns where an operator needs such a number, as ``split`` that of its pieces, and where it becomes a float.
 
     Where the size itself becomes a number, it is fixed, and its axis refused or fixed with it."""
     original: Any = SymNode.guard_int
@@ -100,7 +100,17 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
             )
         return result
 
-    with replaced(SymNode, guard_int=guard_int):
+    of_float: Any = SymNode.guard_float
+
+    def guard_float(self: Any, file: str, line: int) -> float:
+        asked = self.expr
+        always = self.shape_env._maybe_evaluate_static(asked) is not None
+        result: float = of_float(self, file, line)
+        if not always and self.shape_env.replace(asked).free_symbols:
+            warn_of_run(f"'{asked}', which depends on a dynamic size, was made the number {result}")
+        return result
+
+    with replaced(SymNode, guard_int=guard_int, guard_float=guard_float):
         yield
 
 
