@@ -1,10 +1,9 @@
 // The symbolic registry: which function turns the calls of an operator into ONNX nodes, at which opset.
 //
 // A key is `namespace::name` (all overloads; with a schema, the default one alone) or
-// `namespace::name.overload`. `Since{n}` holds for opset n and
-// every later one until a later registration replaces it; `Exactly{n}` for opset n alone. What a user
-// registers wins over what is bundled; then the exact overload over the bare name, then Exactly over Since,
-// then the greatest opset; of equals, the last.
+// `namespace::name.overload`. `Since{n}` holds for opset n and every later one until a later registration
+// replaces it; `Exactly{n}` for opset n alone. What a user registers wins over what is bundled; then the
+// exact overload over the bare name, then Exactly over Since, then the greatest opset; of equals, the last.
 #pragma once
 
 #include <array>

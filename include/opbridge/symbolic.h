@@ -9,9 +9,10 @@
 //   Scalar                 Scalar                      Scalar? std::optional<Scalar>; or Value, see `number`
 //   int, SymInt            int64_t or Dim              int64_t refuses a size that is symbolic
 //   int[], SymInt[]        std::vector<int64_t> or std::vector<Dim>; optional lists in std::optional
-//   float, bool, str       double, bool, std::string   and std::optional, std::vector of them; float: or
-//   Scalar ScalarType             ElementType                 ScalarType? std::optional<ElementType> Device,
-//   Layout, …      Ignored                     any schema type can be taken as Ignored
+//   float                  double, or Scalar           and std::optional, std::vector of double
+//   bool, str              bool, std::string           and std::optional, std::vector of them
+//   ScalarType             ElementType                 ScalarType? std::optional<ElementType>
+//   Device, Layout, …      Ignored                     any schema type can be taken as Ignored
 //
 // The function returns a Value, std::vector<Value>, or a std::array of Values: one for each return of the
 // schema; an absent Value for an output that ONNX cannot give.
