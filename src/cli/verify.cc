@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "lowering/complex.h"
 #include "opbridge/error.h"
 #include "runtime/compare.h"
 #include "runtime/npz.h"
@@ -26,17 +27,8 @@ struct Options {
   std::optional<double> atol;
 };
 
-// Complex numbers as models have them: real and imaginary parts in a last dim.
-ir::Weight in_pairs(ir::Weight tensor) {
-  if (!is_complex(tensor.element_type)) return tensor;
-  tensor.element_type =
-      tensor.element_type == ElementType::complex64 ? ElementType::float32 : ElementType::float64;
-  tensor.dims.push_back(2);
-  return tensor;
-}
-
-// The tensors of `file` for the model's `names`, in their order: by name, or by place where the file calls
-// them arr_0, arr_1, ..., as numpy.savez does unless it is told names.
+// The tensors of `file` for the model's `names`, as models have them, in their order: by name, or by place
+// where the file calls them arr_0, arr_1, ..., as numpy.savez does unless it is told names.
 std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::string& file,
                               std::string_view kind) {
   std::vector<runtime::NamedTensor> tensors = runtime::read_npz(file);
@@ -45,7 +37,7 @@ std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::
     for (const std::string& wanted : {names[i], fmt::format("arr_{}", i)}) {
       const auto found = std::ranges::find(tensors, wanted, &runtime::NamedTensor::name);
       if (found == tensors.end()) continue;
-      matched.push_back(in_pairs(std::move(found->tensor)));
+      matched.push_back(lowering::in_pairs(std::move(found->tensor)));
       tensors.erase(found);
       break;
     }

@@ -290,6 +290,20 @@ ElementType part_type(ElementType type) {
   return type == ElementType::complex128 ? ElementType::float64 : type;
 }
 
+ir::TensorType in_pairs(ir::TensorType type) {
+  if (!is_complex(type.element_type)) return type;
+  type.element_type = part_type(type.element_type);
+  if (type.dims) type.dims->push_back(Dim(2));
+  return type;
+}
+
+ir::Weight in_pairs(ir::Weight weight) {
+  if (!is_complex(weight.element_type)) return weight;
+  weight.element_type = part_type(weight.element_type);
+  weight.dims.push_back(2);
+  return weight;
+}
+
 bool is_in_pairs(const GraphBuilder& g, std::string_view argument) {
   const ir::AttributeValue* value = g.call()->find(argument);
   ir::Value* const* tensor = value ? std::get_if<ir::Value*>(value) : nullptr;

@@ -19,6 +19,10 @@ struct Complex {
 // float32 of complex64, float64 of complex128, a real type itself.
 ElementType part_type(ElementType type);
 
+// With complex numbers as pairs in a last dim; a real tensor itself.
+ir::TensorType in_pairs(ir::TensorType type);
+ir::Weight in_pairs(ir::Weight weight);
+
 // Of a mapping that takes and returns complex tensors as pairs in a last dim: whether PyTorch's argument is
 // one.
 bool is_in_pairs(const GraphBuilder& g, std::string_view argument);

@@ -22,21 +22,6 @@ ir::TensorType tensor_type_of(const ir::Value& value) {
 
 bool is_complex_tensor(const ir::Value& value) { return is_complex(tensor_type_of(value).element_type); }
 
-// Of complex tensors as pairs in a last dim.
-ir::TensorType in_pairs(ir::TensorType type) {
-  if (!is_complex(type.element_type)) return type;
-  type.element_type = lowering::part_type(type.element_type);
-  if (type.dims) type.dims->push_back(Dim(2));
-  return type;
-}
-
-ir::Weight in_pairs(ir::Weight weight) {
-  if (!is_complex(weight.element_type)) return weight;
-  weight.element_type = lowering::part_type(weight.element_type);
-  weight.dims.push_back(2);
-  return weight;
-}
-
 class Lowering final : public ValueMap, public BodyLowering {
  public:
   Lowering(const ir::Graph& source, const SymbolicRegistry& registry, const ConvertOptions& options)
@@ -100,11 +85,12 @@ class Lowering final : public ValueMap, public BodyLowering {
     // First of all the names that the user knows the model by; then nothing that is made later takes them.
     for (const ir::Value* input : source_.inputs) {
       g_.reserve_name(input->name);
-      values_[input] = model_.graph.add_input(input->name, in_pairs(tensor_type_of(*input)));
+      values_[input] = model_.graph.add_input(input->name, lowering::in_pairs(tensor_type_of(*input)));
     }
     name_outputs();
     for (const ir::Value* weight : source_.initializers) {
-      values_[weight] = model_.graph.add_initializer(g_.unique_name(weight->name), in_pairs(*weight->weight));
+      values_[weight] =
+          model_.graph.add_initializer(g_.unique_name(weight->name), lowering::in_pairs(*weight->weight));
     }
     for (const ir::Value* input : source_.inputs) bind_symbols(*input, g_);
     for (const auto* values : {&source_.inputs, &source_.initializers}) {
@@ -236,7 +222,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   void give_up(const ir::Node& node, GraphBuilder& g) {
     for (const ir::Value* output : node.outputs) {
       if (!values_.contains(output))
-        values_[output] = model_.graph.add_value(output->name, in_pairs(tensor_type_of(*output)));
+        values_[output] = model_.graph.add_value(output->name, lowering::in_pairs(tensor_type_of(*output)));
       if (is_complex_tensor(*output)) complex_.set(output, {values_[output], values_[output]});
       bind_symbols(*output, g);
     }
