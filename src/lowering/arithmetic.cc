@@ -9,13 +9,6 @@ namespace {
 
 bool is_one(const Scalar& value) { return value.is_static() && value.to_complex() == 1.0; }
 
-// The value of a Python number among the operands; nothing for tensors and for numbers known only at run
-// time.
-std::optional<double> static_number(GraphBuilder& g, Value value) {
-  if (!g.is_number(value) || is_complex(value.element_type())) return std::nullopt;
-  return g.cast(value, ElementType::float64).weight()->as<double>()[0];
-}
-
 // a + alpha * b, a - alpha * b.
 Value add_scaled(GraphBuilder& g, std::string_view op, Value a, Value b, const Scalar& alpha) {
   const ElementType type = g.result().element_type;
@@ -50,45 +43,15 @@ Pair rounded_operands(GraphBuilder& g, Value a, Value b) {
   return operands(g, g.cast(a, type), g.cast(b, type));
 }
 
-Value c_remainder(GraphBuilder& g, const Pair& p) { return g.op("Mod", p.a, p.b, attr("fmod", 1)); }
-
-// Whether a remainder has another sign than the divisor.
-Value signs_differ(GraphBuilder& g, Value remainder, Value divisor, std::optional<double> known_divisor) {
-  Value zero = g.scalar_like(remainder, 0);
-  if (known_divisor && *known_divisor > 0) return g.op("Less", remainder, zero);
-  if (known_divisor && *known_divisor < 0) return g.op("Greater", remainder, zero);
-  Value unequal = g.op("Xor", g.op("Less", remainder, zero), g.op("Less", divisor, zero));
-  return g.op("And", g.op("Not", g.op("Equal", remainder, zero)), unequal);
-}
-
-// Python's %: the sign of the divisor.
 Value remainder(GraphBuilder& g, Value a, Value b) {
-  const ElementType type = g.result().element_type;
   const Pair p = rounded_operands(g, a, b);
-  if (!is_floating_point(type)) return g.cast(g.op("Mod", p.a, p.b), type);
-  Value rest = c_remainder(g, p);
-  Value differ = signs_differ(g, rest, p.b, static_number(g, b));
-  return g.cast(g.op("Where", differ, g.op("Add", rest, p.b), rest), type);
+  return g.cast(floor_modulo(g, p.a, p.b, static_number(g, b)), g.result().element_type);
 }
 
-// Python's //. Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
 Value floor_divide(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, g.cast(a, type), b);
-  if (!is_floating_point(type)) {
-    // Div truncates; what is left after taking the remainder away divides exactly.
-    return g.cast(g.op("Div", g.op("Sub", p.a, g.op("Mod", p.a, p.b)), p.b), type);
-  }
-  const std::optional<double> divisor = static_number(g, b);
-  Value rest = c_remainder(g, p);
-  Value quotient = g.op("Div", g.op("Sub", p.a, rest), p.b);
-  Value one_less = g.cast(signs_differ(g, rest, p.b, divisor), p.a.element_type());
-  Value result = g.op("Round", g.op("Sub", quotient, one_less));
-  if (!divisor || *divisor == 0) {
-    Value by_zero = g.op("Equal", p.b, g.scalar_like(p.b, 0));
-    result = g.op("Where", by_zero, g.op("Div", p.a, p.b), result);
-  }
-  return g.cast(result, type);
+  return g.cast(floor_quotient(g, p.a, p.b, static_number(g, b)), type);
 }
 
 Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>& rounding) {
@@ -136,24 +99,10 @@ Value add_of(GraphBuilder& g, std::string_view op, Value self, Value a, Value b,
   return g.cast(g.op("Add", operand(g, self, type), term), type);
 }
 
-// From the nearer of the two ends, as PyTorch computes it.
-Value lerp(GraphBuilder& g, Value self, Value end, Value weight) {
+Value interpolate(GraphBuilder& g, Value self, Value end, Value weight) {
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, self, end);
-  Value w = operand(g, weight, type);
-  Value difference = g.op("Sub", p.b, p.a);
-  auto from_start = [&] { return g.op("Add", p.a, g.op("Mul", w, difference)); };
-  auto from_end = [&] {
-    return g.op("Sub", p.b, g.op("Mul", difference, g.op("Sub", g.scalar_like(w, 1), w)));
-  };
-  Value result;
-  if (const std::optional<double> known = static_number(g, weight)) {
-    result = std::abs(*known) < 0.5 ? from_start() : from_end();
-  } else {
-    Value near_start = g.op("Less", g.op("Abs", w), g.scalar_like(w, 0.5));
-    result = g.op("Where", near_start, from_start(), from_end());
-  }
-  return g.cast(result, type);
+  return g.cast(lerp(g, p.a, p.b, operand(g, weight, type), static_number(g, weight)), type);
 }
 
 // Each name in its Tensor and its Scalar overload: both arguments are operands.
@@ -199,7 +148,8 @@ void register_arithmetic(SymbolicRegistry& registry) {
   on_binary(on, "remainder", 10, remainder);
   on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{10}, remainder);
   on_binary(on, "fmod", 10, [](GraphBuilder& g, Value a, Value b) {
-    return g.cast(c_remainder(g, rounded_operands(g, a, b)), g.result().element_type);
+    const Pair p = rounded_operands(g, a, b);
+    return g.cast(g.op("Mod", p.a, p.b, attr("fmod", 1)), g.result().element_type);
   });
 
   for (const char* name : {"pow", "float_power"}) {
@@ -215,8 +165,8 @@ void register_arithmetic(SymbolicRegistry& registry) {
          return add_of(g, op, self, a, b, value);
        });
   }
-  on("aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", Since{9}, lerp);
-  on("aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", Since{9}, lerp);
+  on("aten::lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", Since{9}, interpolate);
+  on("aten::lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", Since{9}, interpolate);
 }
 
 }  // namespace opbridge::lowering

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <limits>
 #include <numeric>
 
 #include "lowering/add.h"
@@ -11,8 +10,6 @@
 
 namespace opbridge::lowering {
 namespace {
-
-constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();
 
 struct Neighbours {
   Value later, earlier;

@@ -1,6 +1,7 @@
 #include "lowering/common.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include <numeric>
@@ -70,6 +71,53 @@ Value matmul(GraphBuilder& g, Value a, Value b) {
   }
   if (is_floating_point(type)) return g.op("MatMul", a, b);
   return g.cast(g.op("MatMul", g.cast(a, kernel_type(type)), g.cast(b, kernel_type(type))), type);
+}
+
+std::optional<double> static_number(GraphBuilder& g, Value value) {
+  if (!g.is_number(value) || is_complex(value.element_type())) return std::nullopt;
+  return g.cast(value, ElementType::float64).weight()->as<double>()[0];
+}
+
+namespace {
+
+// Whether a remainder has another sign than the divisor.
+Value signs_differ(GraphBuilder& g, Value remainder, Value divisor, std::optional<double> known_divisor) {
+  Value zero = g.scalar_like(remainder, 0);
+  if (known_divisor && *known_divisor > 0) return g.op("Less", remainder, zero);
+  if (known_divisor && *known_divisor < 0) return g.op("Greater", remainder, zero);
+  Value unequal = g.op("Xor", g.op("Less", remainder, zero), g.op("Less", divisor, zero));
+  return g.op("And", g.op("Not", g.op("Equal", remainder, zero)), unequal);
+}
+
+}  // namespace
+
+Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divisor) {
+  if (!is_floating_point(a.element_type())) return g.op("Mod", a, b);
+  Value rest = g.op("Mod", a, b, attr("fmod", 1));
+  return g.op("Where", signs_differ(g, rest, b, divisor), g.op("Add", rest, b), rest);
+}
+
+Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor) {
+  // Div truncates integers; what is left after taking the remainder away divides exactly.
+  if (!is_floating_point(a.element_type())) return g.op("Div", g.op("Sub", a, g.op("Mod", a, b)), b);
+  // Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
+  Value rest = g.op("Mod", a, b, attr("fmod", 1));
+  Value quotient = g.op("Div", g.op("Sub", a, rest), b);
+  Value one_less = g.cast(signs_differ(g, rest, b, divisor), a.element_type());
+  Value result = g.op("Round", g.op("Sub", quotient, one_less));
+  if (divisor && *divisor != 0) return result;
+  return g.op("Where", g.op("Equal", b, g.scalar_like(b, 0)), g.op("Div", a, b), result);
+}
+
+Value lerp(GraphBuilder& g, Value start, Value end, Value weight, std::optional<double> known) {
+  Value difference = g.op("Sub", end, start);
+  const auto from_start = [&] { return g.op("Add", start, g.op("Mul", weight, difference)); };
+  const auto from_end = [&] {
+    return g.op("Sub", end, g.op("Mul", difference, g.op("Sub", g.scalar_like(weight, 1), weight)));
+  };
+  if (known) return std::abs(*known) < 0.5 ? from_start() : from_end();
+  Value near_start = g.op("Less", g.op("Abs", weight), g.scalar_like(weight, 0.5));
+  return g.op("Where", near_start, from_start(), from_end());
 }
 
 Value truncate(GraphBuilder& g, Value value) {

@@ -1,6 +1,8 @@
 // What several families of lowerings share.
 #pragma once
 
+#include <limits>
+
 #include "opbridge/symbolic.h"
 
 namespace opbridge::lowering {
@@ -31,6 +33,19 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
 // MatMul of what makes the call's result.
 Value matmul(GraphBuilder& g, Value a, Value b);
 
+// The value of a Python number among the operands; nothing for tensors and for numbers known only at run
+// time.
+std::optional<double> static_number(GraphBuilder& g, Value value);
+
+// Python's % and //: the remainder has the sign of the divisor. Both in one kernel type; `divisor` is `b`,
+// where it is known.
+Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divisor = std::nullopt);
+Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor = std::nullopt);
+
+// From the nearer of the two ends, as torch.lerp computes it. All in one kernel type of floating point;
+// `known` is `weight`, where it is known.
+Value lerp(GraphBuilder& g, Value start, Value end, Value weight, std::optional<double> known = std::nullopt);
+
 // Rounded towards zero. `value` in a kernel type of floating point.
 Value truncate(GraphBuilder& g, Value value);
 
@@ -46,6 +61,8 @@ double greatest_finite(ElementType type);
 
 // log(exp(a) + exp(b)). Both in one kernel type of floating point.
 Value logaddexp(GraphBuilder& g, Value a, Value b);
+
+inline constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();  // as the end of a slice
 
 Dim element_count(Value value);
 Value flat(GraphBuilder& g, Value value);  // with one dim

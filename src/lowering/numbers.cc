@@ -28,20 +28,6 @@ bool is_floating(const SymbolicCall& call) {
 
 using Binary = Value (*)(GraphBuilder&, Value, Value);
 
-// With the sign of the divisor.
-Value modulo(GraphBuilder& g, Value a, Value b) {
-  if (!is_floating_point(a.element_type())) return g.op("Mod", a, b);
-  Value rest = g.op("Mod", a, b, attr("fmod", 1)), zero = g.scalar_like(rest, 0);
-  Value other_sign = g.op("Less", g.op("Mul", g.op("Sign", rest), g.op("Sign", b)), zero);
-  return g.op("Where", other_sign, g.op("Add", rest, b), rest);
-}
-
-// Rounded down: what is left after taking the remainder away divides exactly, or nearly.
-Value floor_divide(GraphBuilder& g, Value a, Value b) {
-  Value quotient = g.op("Div", g.op("Sub", a, modulo(g, a, b)), b);
-  return is_floating_point(a.element_type()) ? g.op("Round", quotient) : quotient;
-}
-
 Value item(GraphBuilder& g, Value self) {
   const auto* number = std::get_if<ir::ScalarType>(&g.call()->outputs.at(0)->type);
   if (number == nullptr) g.refuse("its result is not a number");
@@ -65,8 +51,8 @@ void register_numbers(SymbolicRegistry& registry) {
       {"_operator::mul", [](GraphBuilder& g, Value a, Value b) { return g.op("Mul", a, b); }},
       {"_operator::truediv", [](GraphBuilder& g, Value a, Value b) { return g.op("Div", a, b); }},
       {"_operator::pow", [](GraphBuilder& g, Value a, Value b) { return g.op("Pow", a, b); }},
-      {"_operator::floordiv", floor_divide},
-      {"_operator::mod", modulo},
+      {"_operator::floordiv", [](GraphBuilder& g, Value a, Value b) { return floor_quotient(g, a, b); }},
+      {"_operator::mod", [](GraphBuilder& g, Value a, Value b) { return floor_modulo(g, a, b); }},
       {"_operator::and_", [](GraphBuilder& g, Value a, Value b) { return g.op("And", a, b); }},
       {"_operator::or_", [](GraphBuilder& g, Value a, Value b) { return g.op("Or", a, b); }},
       {"_operator::xor", [](GraphBuilder& g, Value a, Value b) { return g.op("Xor", a, b); }},

@@ -72,6 +72,16 @@ std::vector<Taps> taps_of_axis(const Interpolation& how, int64_t from, int64_t t
   return taps;
 }
 
+using Scales = std::optional<std::vector<double>>;  // of the spatial axes
+
+std::optional<double> scale_of(const Scales& scales, size_t spatial_axis) {
+  return scales ? std::optional(scales->at(spatial_axis)) : std::nullopt;
+}
+
+bool stays(const Dim& from, const Dim& to, std::optional<double> scale) {
+  return from == to && (!scale || *scale == 1);
+}
+
 // ONNX Runtime's Resize computes sizes and places in float32, and divides by the scale where ATen multiplies
 // by its reciprocal. Up to here is tried whether they agree where sizes are known only when the model runs.
 constexpr int64_t most_tried = 1 << 14;
@@ -99,7 +109,7 @@ bool nearest_pixels_agree(const Interpolation& how, int64_t from, int64_t to, st
 
 // Whether Resize gives an axis what PyTorch gives it.
 bool resizes_alike(const Interpolation& how, const Dim& from, const Dim& to, std::optional<double> scale) {
-  if (from == to && (!scale || *scale == 1)) return true;
+  if (stays(from, to, scale)) return true;
   if (scale && !sizes_agree(from, *scale)) return false;
   if (how.mode != "nearest") return true;
   if (from.is_static() && to.is_static()) return nearest_pixels_agree(how, from.value(), to.value(), scale);
@@ -129,12 +139,11 @@ Value nearest_places(GraphBuilder& g, const Interpolation& how, const Dim& from,
 }
 
 // Resized by Gather and sums, axis by axis.
-Value resize_by_taps(GraphBuilder& g, Value x, const std::optional<std::vector<double>>& scales,
-                     const Interpolation& how) {
+Value resize_by_taps(GraphBuilder& g, Value x, const Scales& scales, const Interpolation& how) {
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
     const Dim from = x.dim(axis), to = g.result().dims->at(axis);
-    const auto scale = scales ? std::optional(scales->at(axis - 2)) : std::nullopt;
-    if (from == to && (!scale || *scale == 1)) continue;
+    const std::optional<double> scale = scale_of(scales, axis - 2);
+    if (stays(from, to, scale)) continue;
     if (!from.is_static() || !to.is_static()) {
       if (how.mode != "nearest") {
         g.refuse(x.element_type() == ElementType::float64
@@ -175,8 +184,7 @@ using AxisWeights = std::function<std::vector<double>(int64_t from, int64_t to, 
 
 // Images resized by products of matrices, columns and then rows; nothing where a size is not constant.
 std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std::vector<Dim>& size,
-                                         const std::optional<std::vector<double>>& scales,
-                                         const AxisWeights& weights_of) {
+                                         const Scales& scales, const AxisWeights& weights_of) {
   const bool fixed_point = input.element_type() == ElementType::uint8;
   const ElementType type = fixed_point ? ElementType::float64 : kernel_type(input.element_type());
   const auto is_static = [](const Dim& dim) { return dim.is_static(); };
@@ -186,8 +194,7 @@ std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std
   for (const size_t i : {1, 0}) {
     const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
     if (from == to) continue;  // whatever the scale factor is
-    std::vector<double> weights =
-        weights_of(from.value(), to.value(), scales ? std::optional(scales->at(i)) : std::nullopt);
+    std::vector<double> weights = weights_of(from.value(), to.value(), scale_of(scales, i));
     const int bits = fixed_point ? to_fixed_point(weights) : 0;
     Value matrix = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);
     x = i == 0 ? g.op("MatMul", matrix, x) : g.op("MatMul", x, g.transpose(matrix, {1, 0}));
@@ -199,8 +206,7 @@ std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std
   return g.cast(x, input.element_type());
 }
 
-Value resize_bytes(GraphBuilder& g, Value input, const std::optional<std::vector<double>>& scales,
-                   const Interpolation& how) {
+Value resize_bytes(GraphBuilder& g, Value input, const Scales& scales, const Interpolation& how) {
   const std::vector<Dim> size(g.result().dims->begin() + 2, g.result().dims->end());
   const auto weights_of = [&](int64_t from, int64_t to, std::optional<double> scale) {
     std::vector<double> weights(static_cast<size_t>(from * to));
@@ -217,15 +223,14 @@ Value resize_bytes(GraphBuilder& g, Value input, const std::optional<std::vector
 
 // (N, C, spatial…) resized in its spatial dims. Where scales are given PyTorch computes coordinates with them
 // and not with the quotient of the sizes; so does Resize.
-Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
-             const std::optional<std::vector<double>>& scales, const Interpolation& how) {
+Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size, const Scales& scales,
+             const Interpolation& how) {
   if (input.element_type() == ElementType::float64 && !how.antialias)
     return resize_by_taps(g, input, scales, how);
   if (input.element_type() == ElementType::uint8 && how.mode != "nearest" && input.rank() == 4)
     return resize_bytes(g, input, scales, how);
   for (int64_t axis = 2; axis < input.rank() && !how.antialias; ++axis) {
-    const auto scale = scales ? std::optional(scales->at(axis - 2)) : std::nullopt;
-    if (resizes_alike(how, input.dim(axis), g.result().dims->at(axis), scale)) continue;
+    if (resizes_alike(how, input.dim(axis), g.result().dims->at(axis), scale_of(scales, axis - 2))) continue;
     if (how.mode == "nearest") return resize_by_taps(g, input, scales, how);
     return in_kernel_type(g, input, [&](Value x) { return resize_by_taps(g, x, scales, how); });
   }
@@ -289,7 +294,7 @@ std::vector<double> antialiasing_weights(int64_t from, int64_t to, std::optional
 }
 
 Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
-                         const std::optional<std::vector<double>>& scales, bool align_corners, bool cubic) {
+                         const Scales& scales, bool align_corners, bool cubic) {
   // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
   const bool beyond_onnx =
       align_corners || (size && scales) || g.opset() < 18 || !is_floating_point(input.element_type());
@@ -312,7 +317,6 @@ Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::
 void register_resize(SymbolicRegistry& registry) {
   auto on = add(registry);
   using Dims = std::optional<std::vector<Dim>>;
-  using Scales = std::optional<std::vector<double>>;
 
   for (const auto& [name, mode] : {std::pair("linear1d", "linear"), std::pair("bilinear2d", "linear"),
                                    std::pair("trilinear3d", "linear"), std::pair("bicubic2d", "cubic")}) {

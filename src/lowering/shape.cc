@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -9,8 +8,6 @@
 
 namespace opbridge::lowering {
 namespace {
-
-constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();
 
 std::vector<int64_t> identity_permutation(int64_t rank) {
   std::vector<int64_t> permutation(rank);
@@ -50,9 +47,7 @@ Value narrow(GraphBuilder& g, Value self, int64_t dim, Value start, Dim length) 
   start = g.reshape(g.cast(start, ElementType::int64), std::vector<Dim>());
   Value from_end = g.op("Add", start, g.dim_of(self, axis));
   start = g.op("Where", g.op("Less", start, zero), from_end, start);
-  Value steps = g.op("Range", zero, g.size(length), g.scalar(1, ElementType::int64));
-  steps.get()->type = ir::TensorType{ElementType::int64, std::vector{length}};
-  return g.gather(self, g.op("Add", start, steps), axis);
+  return g.gather(self, g.op("Add", start, arithmetic(g, 0, 1, length)), axis);
 }
 
 Value concatenate(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {

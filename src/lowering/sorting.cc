@@ -1,6 +1,5 @@
 // Order: TopK in all its uses. ONNX leaves open where NaN goes; PyTorch takes it for the greatest.
 #include <cmath>
-#include <limits>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -14,11 +13,9 @@ struct Sorted {
 };
 
 // Numbers in the order of those of `x`, with infinity for NaN. Infinity itself becomes the greatest finite
-// number, with which it changes places.
+// number, with which it may change places.
 Value with_nan_greatest(GraphBuilder& g, Value x) {
-  const double greatest = x.element_type() == ElementType::float64 ? std::numeric_limits<double>::max()
-                                                                   : std::numeric_limits<float>::max();
-  Value finite = g.op("Min", x, g.scalar_like(x, greatest));
+  Value finite = g.op("Min", x, g.scalar_like(x, greatest_finite(x.element_type())));
   return g.op("Where", g.op("IsNaN", x), g.scalar_like(x, INFINITY), finite);
 }
 

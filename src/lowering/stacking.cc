@@ -1,8 +1,6 @@
 // Joining and cutting by the names that NumPy gave them, and products of index sets.
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -91,7 +89,7 @@ std::vector<Value> cut_at(GraphBuilder& g, Value self, Value places, int64_t dim
   for (size_t i = 0; i < g.result_count(); ++i) {
     const auto place = static_cast<int64_t>(i);
     const bool last = i + 1 == g.result_count();
-    Value end = last ? g.ints({std::numeric_limits<int64_t>::max()}) : g.slice(places, 0, place, place + 1);
+    Value end = last ? g.ints({end_of_axis}) : g.slice(places, 0, place, place + 1);
     parts.push_back(g.slice(self, dim, begin, end));
     begin = end;
   }

@@ -71,14 +71,10 @@ Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
     result = element("Ceil");
   } else {
     Value below = element("Floor"), above = element("Ceil");
-    Value weight = interpolation == "midpoint"
-                       ? g.scalar_like(x, 0.5)
-                       : g.cast(g.op("Sub", rank_of, g.op("Floor", rank_of)), x.element_type());
-    // From the nearer of the two, as torch.lerp.
-    Value step = g.op("Sub", above, below), rest = g.op("Sub", g.scalar_like(x, 1), weight);
-    Value from_below = g.op("Add", below, g.op("Mul", weight, step));
-    Value from_above = g.op("Sub", above, g.op("Mul", rest, step));
-    result = g.op("Where", g.op("Less", weight, g.scalar_like(x, 0.5)), from_below, from_above);
+    const bool is_midpoint = interpolation == "midpoint";
+    Value weight = is_midpoint ? g.scalar_like(x, 0.5)
+                               : g.cast(g.op("Sub", rank_of, g.op("Floor", rank_of)), x.element_type());
+    result = lerp(g, below, above, weight, is_midpoint ? std::optional(0.5) : std::nullopt);
   }
   Value undefined = ignore_nan ? g.op("Equal", rows.numbers, zero) : rows.has_nan;
   result = g.op("Where", undefined, g.scalar_like(x, NAN), result);

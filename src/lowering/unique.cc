@@ -1,6 +1,5 @@
 // What is different among elements or slices. How many that are is known only when the model runs.
 #include <array>
-#include <limits>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -59,7 +58,7 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value nothing = filled(g, std::vector{Dim(0)}, 0, integer);
   if (x.dim(axis).is(0)) return {x, nothing, nothing};
   Value compared = operand(g, x, x.element_type());
-  Value later = g.slice(compared, axis, 1, std::numeric_limits<int64_t>::max());
+  Value later = g.slice(compared, axis, 1, end_of_axis);
   Value equal = g.op("Equal", later, g.slice(compared, axis, 0, -1));
   Value differs = g.op("Not", equal);
   std::vector<int64_t> others;
@@ -76,8 +75,7 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   places.get()->type =
       ir::TensorType{integer, std::vector{Dim(1), Dim::symbol("runs:" + begins.get()->name)}};
   Value starts = g.squeeze(places, {0});
-  Value ends =
-      g.concat({g.slice(starts, 0, 1, std::numeric_limits<int64_t>::max()), g.sizes({x.dim(axis)})}, 0);
+  Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({x.dim(axis)})}, 0);
   return {values, wants_inverse ? inverse : nothing, wants_counts ? g.op("Sub", ends, starts) : nothing};
 }
 

@@ -1,16 +1,14 @@
 // Views that pick elements by their place in memory, and writing through views.
 #include <fmt/format.h>
 
-#include <limits>
 #include <numeric>
 
 #include "lowering/add.h"
+#include "lowering/common.h"
 #include "lowering/indexing.h"
 
 namespace opbridge::lowering {
 namespace {
-
-constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();
 
 // The bounds of self[start:end:step] along an axis of `size`, as numbers from 0 to the size; nothing where
 // that depends on what is only known when the model runs.

@@ -267,8 +267,8 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
   if (node.op == "MatMul" && type == ElementType::float32 && inputs[1]->element_type == type)
     return matmul(*inputs[0], *inputs[1]);
   const auto of_type = [&]<class T>(std::type_identity<T>) -> std::optional<ir::Weight> {
-    if (node.op == "Clip" && node.attributes.empty())
-      return clip<T>(inputs);  // before opset 11 it had bounds there
+    // Before opset 11 the bounds are attributes.
+    if (node.op == "Clip" && node.attributes.empty()) return clip<T>(inputs);
     if (inputs.size() == 1) return unary<T>(node.op, *inputs[0]);
     if (node.op == "Mod" && int_attribute(node, "fmod", 0) != 0) return std::nullopt;
     return inputs.size() == 2 ? binary<T>(node.op, *inputs[0], *inputs[1]) : std::nullopt;
