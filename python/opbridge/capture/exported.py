@@ -15,7 +15,7 @@ from opbridge.capture.attributes import attributes_kept
 from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.economy import economical_export
-from opbridge.capture.failures import check_that_it_runs, first_lines
+from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.substitutes import as_it_is_or_substituted
@@ -25,15 +25,13 @@ from opbridge.errors import Error, UnsupportedError
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
     # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
     # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
-    try:
-        exported = as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, size_oblivious=True))
-    except UnsupportedError as error:
-        if sizes.shapes is None:
-            raise
-        try:
-            exported = _exported(model, inputs, sizes, size_oblivious=False)
-        except UnsupportedError:
-            raise error from None
+    def oblivious() -> torch.export.ExportedProgram:
+        return as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, size_oblivious=True))
+
+    def by_sizes() -> torch.export.ExportedProgram:
+        return _exported(model, inputs, sizes, size_oblivious=False)
+
+    exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
     if any(_is_unresolved(node) for node in exported.graph.nodes):
         exported = exported.run_decompositions({})
     return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))

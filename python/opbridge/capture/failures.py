@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge.capture.attributes import buffers_kept
 from opbridge.capture.inputs import Inputs
-from opbridge.errors import InvalidArgumentError
+from opbridge.errors import InvalidArgumentError, UnsupportedError
+
+T = TypeVar("T")
 
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Where a model itself fails, that is the news, not what torch.export makes of it."""
-    copies = inputs.map_leaves(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
+    copies = inputs.copied()
     try:
         with buffers_kept(model):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
         shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
         raise InvalidArgumentError(f"the model itself fails on its inputs ({shapes}): {first_lines(error)}") from error
+
+
+def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
+    """``first()``, or ``second()`` where that refuses the model. Where both do, it says why the first did."""
+    try:
+        return first()
+    except UnsupportedError as refusal:
+        try:
+            return second()
+        except UnsupportedError:
+            raise refusal from None
 
 
 def first_lines(error: Exception) -> str:

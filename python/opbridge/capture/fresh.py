@@ -68,6 +68,6 @@ class FreshTensors:
 
 
 def _comparable(tensor: torch.Tensor, content: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tensor and one filled with ``content``; NaN, which equals nothing, as zeros on both sides where it is."""
+    """The tensor and one filled with ``content``; where that is NaN, which equals nothing, where each is NaN."""
     filled = content.expand(tensor.shape)
     return (tensor.isnan(), filled.isnan()) if bool(content.isnan()) else (tensor, filled)

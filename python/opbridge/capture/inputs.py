@@ -38,6 +38,11 @@ class Inputs:
         args, kwargs, parameters = pytree.tree_map(change, (self.args, self.kwargs, self.parameters))
         return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names)
 
+    def copied(self) -> Inputs:
+        """With copies of the tensors, which a model may write to."""
+        copies = {id(tensor): tensor.clone() for tensor in self.tensors}
+        return self.map_leaves(lambda leaf: copies.get(id(leaf), leaf))
+
     @property
     def tensors(self) -> list[torch.Tensor]:
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
@@ -79,11 +84,8 @@ def _check_leaf(name: str, leaf: Any) -> None:
         raise InvalidArgumentError(f"the input '{name}' is a NumPy array, which would be a constant; pass a tensor")
     if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)):
         return
-    held = leaf if isinstance(leaf, (set, frozenset)) else getattr(leaf, "__dict__", {})
-    if any(
-        isinstance(value, torch.Tensor)
-        for value in pytree.tree_leaves([*held] if isinstance(held, (set, frozenset)) else [*held.values()])
-    ):
+    held = leaf if isinstance(leaf, (set, frozenset)) else getattr(leaf, "__dict__", {}).values()
+    if any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves([*held])):
         raise InvalidArgumentError(
             f"the input '{name}' is a {type(leaf).__name__} that holds tensors, which would be constants; tell torch "
             "of the type (torch.export.register_dataclass, or register_pytree_node of torch.utils._pytree), or pass "

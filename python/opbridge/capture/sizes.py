@@ -21,16 +21,13 @@ from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.substitutes import linspace
 from opbridge.errors import UnsupportedError
 
-# The files of SymInt and SymFloat, and of SymNode.
-_SYMBOLS = (torch.__file__, sys.modules[SymNode.__module__].__file__)
-
-
-_SYMBOLIC = {torch.SymInt, torch.SymFloat}
+_SYMBOLS = {torch.SymInt, torch.SymFloat}
+_THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
 def _asking_frame(frame: FrameType) -> FrameType:
     """The innermost one beyond the symbols themselves and what stands here for a builtin."""
-    while frame.f_code.co_filename in (*_SYMBOLS, __file__) and frame.f_back is not None:
+    while frame.f_code.co_filename in (*_THEIR_FILES, __file__) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -50,7 +47,7 @@ def sizes_kept_by_builtins() -> Iterator[None]:
                 args = ([*args[0]],)
             values = args[0] if length(args) == 1 and isinstance(args[0], (list, tuple)) else args
             kinds = {type(value) for value in values}
-            if kinds & _SYMBOLIC and kinds <= _SYMBOLIC | {int, float} and not kwargs:
+            if kinds & _SYMBOLS and kinds <= _SYMBOLS | {int, float} and not kwargs:
                 return functools.reduce(of_two, values)
             return original(*args, **kwargs)
 
@@ -68,6 +65,14 @@ def sizes_watched(of_data: bool = False) -> Iterator[None]:
         yield
 
 
+def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
+    """The number that the symbol is made, and whether it is the example's while the symbol stays one."""
+    asked, sizes = node.expr, node.shape_env
+    always = sizes._maybe_evaluate_static(asked) is not None
+    result = evaluate(node, file, line)
+    return result, not always and bool(sizes.replace(asked).free_symbols)
+
+
 @contextlib.contextmanager
 def numbers_refused(of_data: bool) -> Iterator[None]:
     """Refuses to make an int of what the model computes from a dynamic size, for it would be the number of the example.
@@ -83,9 +88,8 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
                 f"a size that depends on data ('{asked}') is needed as a Python number, as by int(), range() or "
                 "an index of a list; compute with tensors instead"
             )
-        always = self.shape_env._maybe_evaluate_static(asked) is not None
-        result = original(self, file, line)
-        if always or not self.shape_env.replace(asked).free_symbols:
+        result, is_example = _evaluated(self, original, file, line)
+        if not is_example:
             return result
         frame = sys._getframe(1)
         if frame.f_code.co_name != "int_":
@@ -104,9 +108,9 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
 
     def guard_float(self: Any, file: str, line: int) -> float:
         asked = self.expr
-        always = self.shape_env._maybe_evaluate_static(asked) is not None
-        result: float = of_float(self, file, line)
-        if not always and self.shape_env.replace(asked).free_symbols:
+        result: float
+        result, is_example = _evaluated(self, of_float, file, line)
+        if is_example:
             warn_of_run(f"'{asked}', which depends on a dynamic size, was made the number {result}")
         return result
 

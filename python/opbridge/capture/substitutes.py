@@ -9,31 +9,27 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from opbridge.errors import UnsupportedError
+from opbridge.capture.failures import T, otherwise
 from opbridge.operators import load_operators
 
 Function = Callable[..., Any]
-T = TypeVar("T")
 
 
 def as_it_is_or_substituted(capture: Callable[[], T]) -> T:
-    """``capture()``; where it refuses the model as it is, with functions replaced. Where it refuses that too, it says
-    why it refused the model as it is."""
-    try:
-        return capture()
-    except UnsupportedError as first:
-        try:
-            with _Substitution():
-                return capture()
-        except UnsupportedError:
-            raise first from None
+    """``capture()``; where it refuses the model as it is, with functions replaced."""
+
+    def substituted() -> T:
+        with _Substitution():
+            return capture()
+
+    return otherwise(capture, substituted)
 
 
 class _Substitution(TorchFunctionMode):
