@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 from operator_models import refused_by_both_hosts
 
 
@@ -49,3 +51,20 @@ def check_that_bad_regions_are_refused(op: str, **options: Any) -> None:
     refused("lies in an image that the input does not have", rois=np.float32([[np.nan, 0, 0, 1, 1]]))
     refused("lies in an image that the input does not have", input=x[:0])
     refused("more elements than memory can hold|a size overflows|multiple of", pooled_height=2**40, pooled_width=2**40)
+
+
+def check_gradient_beside_nan(
+    pool: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], image: np.ndarray, rois: np.ndarray
+) -> None:
+    """The gradient of the image is the same with and without a last region, of four, that is not finite."""
+    gradients = []
+    for count in (4, 3):
+        x, regions = torch.from_numpy(image).requires_grad_(), torch.from_numpy(rois.copy())
+        regions[3, 3] = np.nan
+        out = pool(x, regions[:count])
+        assert out.isnan().flatten(1).all(1).tolist() == [False, False, False, True][:count]
+        out.backward(torch.ones_like(out))
+        assert x.grad is not None
+        gradients.append(x.grad)
+    assert gradients[0].any()
+    assert torch.equal(*gradients)
