@@ -5,25 +5,14 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <numeric>
+#include <span>
 #include <vector>
 
 #include "best_cpu.h"
+#include "by_score.h"
 #include "shapes.h"
 
 namespace opbridge::op {
-
-// Indices by descending score, of equal ones the first first; NaN before all numbers, as in torch.sort.
-template <class T>
-std::vector<std::int64_t> by_score(const T* scores, std::int64_t count) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    const T x = scores[a], y = scores[b];
-    return x > y || (std::isnan(x) && !std::isnan(y));
-  });
-  return order;
-}
 
 // `offset` is what x2 - x1 lacks of the width of a box.
 template <class T>
@@ -54,30 +43,33 @@ class KeptBoxes {
 
   std::size_t size() const { return count_; }
 
-  // Whether the box at `index` overlaps one that was kept, from the `first`th on; those before may count.
-  OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first) const {
+  // Whether the box at `index` overlaps one that was kept, from the `first`th to before the `last`th; those
+  // before the first may count.
+  OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first, std::size_t last) const {
     const T* box = boxes_ + 4 * index;
     const T x1 = box[0], y1 = box[1], x2 = box[2], y2 = box[3], area = (x2 - x1) * (y2 - y1);
-    for (std::size_t begin = first / kBlock * kBlock; begin < count_; begin += kBlock) {
-      // Room is whole blocks, filled with boxes of NaN, which overlap nothing.
+    const auto overlaps_kept = [&](std::size_t i) __attribute__((always_inline)) {
+      const T width = smaller(x2, x2_[i]) - larger(x1, x1_[i]);
+      const T height = smaller(y2, y2_[i]) - larger(y1, y1_[i]);
+      const T common = larger(width, T(0)) * larger(height, T(0));
+      return common / (area + area_[i] - common) > threshold_;
+    };
+    std::size_t begin = first / kBlock * kBlock;
+    for (; begin + kBlock <= last; begin += kBlock) {
       int found = 0;
-      for (std::size_t i = begin; i < begin + kBlock; ++i) {
-        const T width = smaller(x2, x2_[i]) - larger(x1, x1_[i]);
-        const T height = smaller(y2, y2_[i]) - larger(y1, y1_[i]);
-        const T common = larger(width, T(0)) * larger(height, T(0));
-        found |= common / (area + area_[i] - common) > threshold_;
-      }
+      for (std::size_t i = begin; i < begin + kBlock; ++i) found |= overlaps_kept(i);
       if (found != 0) return true;
     }
-    return false;
+    if (begin >= last) return false;
+    int found = 0;  // room is whole blocks
+    for (std::size_t i = begin; i < begin + kBlock; ++i) found |= (i < last) & overlaps_kept(i);
+    return found != 0;
   }
 
   void add(std::int64_t index) {
     if (count_ == x1_.size()) {
       const std::size_t room = std::max<std::size_t>(2 * count_, kBlock);
-      for (auto* values : {&x1_, &y1_, &x2_, &y2_, &area_}) {
-        values->resize(room, std::numeric_limits<T>::quiet_NaN());
-      }
+      for (auto* values : {&x1_, &y1_, &x2_, &y2_, &area_}) values->resize(room);
     }
     const T* box = boxes_ + 4 * index;
     x1_[count_] = box[0];
@@ -100,28 +92,49 @@ class KeptBoxes {
 };
 
 // Goes through boxes in `order`; calls keep(index) for each that overlaps none that was kept before. Those of
-// a chunk are compared with the boxes kept before it by for_parts(count, grain, f), as
-// Context::parallel_for does, and with one another in turn.
+// a chunk are compared with the boxes kept before it, and then those that are left with one another, by
+// for_parts(count, grain, f), as Context::parallel_for does; in turn, only those that overlap one another.
 template <class Kept, class Keep, class ForParts>
 void suppress(std::span<const std::int64_t> order, Kept kept, const Keep& keep, const ForParts& for_parts) {
   constexpr std::size_t kChunk = 512;
   constexpr std::int64_t kLeastComparisons = 1 << 15;  // of a part
-  std::vector<char> hidden(std::min(kChunk, order.size()));
+  const Kept none = kept;
+  std::vector<char> overlaps(std::min(kChunk, order.size()));
+  std::vector<std::int64_t> left;
+  const auto compare = [&](std::size_t count, std::size_t others, const auto& overlap) {
+    const std::int64_t grain = kLeastComparisons / static_cast<std::int64_t>(others + 1) + 1;
+    for_parts(static_cast<std::int64_t>(count), grain, [&](std::int64_t begin, std::int64_t end) {
+      on_best_cpu([&]() __attribute__((always_inline)) {
+        for (std::int64_t i = begin; i < end; ++i) overlap(static_cast<std::size_t>(i));
+      });
+    });
+  };
   while (!order.empty()) {
     const std::span<const std::int64_t> chunk = order.first(std::min(kChunk, order.size()));
     order = order.subspan(chunk.size());
     const std::size_t before = kept.size();
-    const std::int64_t grain = kLeastComparisons / static_cast<std::int64_t>(before + 1) + 1;
-    for_parts(static_cast<std::int64_t>(chunk.size()), grain, [&](std::int64_t begin, std::int64_t end) {
-      on_best_cpu([&]() __attribute__((always_inline)) {
-        for (std::int64_t i = begin; i < end; ++i) hidden[i] = kept.overlaps(chunk[i], 0) ? 1 : 0;
-      });
-    });
+    compare(
+        chunk.size(), before, [&](std::size_t i) __attribute__((always_inline)) {
+          overlaps[i] = kept.overlaps(chunk[i], 0, before);
+        });
+
+    left.clear();
+    Kept rivals = none;
+    for (std::size_t i = 0; i < chunk.size(); ++i) {
+      if (overlaps[i]) continue;
+      left.push_back(chunk[i]);
+      rivals.add(chunk[i]);
+    }
+    // In pairs of an early one and a late one, which has the more before it.
+    compare(
+        left.size() / 2 + left.size() % 2, left.size(), [&](std::size_t i) __attribute__((always_inline)) {
+          for (const std::size_t k : {i, left.size() - 1 - i}) overlaps[k] = rivals.overlaps(left[k], 0, k);
+        });
     on_best_cpu([&]() __attribute__((always_inline)) {
-      for (std::size_t i = 0; i < chunk.size(); ++i) {
-        if (hidden[i] != 0 || kept.overlaps(chunk[i], before)) continue;
-        kept.add(chunk[i]);
-        keep(chunk[i]);
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        if (overlaps[i] && kept.overlaps(left[i], before, kept.size())) continue;
+        kept.add(left[i]);
+        keep(left[i]);
       }
     });
   }

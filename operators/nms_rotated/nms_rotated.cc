@@ -16,13 +16,14 @@ class KeptRotatedBoxes {
 
   std::size_t size() const { return kept_.size(); }
 
-  // Whether the box at `index` overlaps one that was kept, from the `first`th on; those before may count.
-  OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first) const {
+  // Whether the box at `index` overlaps one that was kept, from the `first`th to before the `last`th; those
+  // before the first may count.
+  OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first, std::size_t last) const {
     const RotatedBox& box = boxes_[static_cast<std::size_t>(index)];
     const auto x = static_cast<float>(box.x), y = static_cast<float>(box.y);
     const float radius = radius_of(box);
     const double area = box.area();
-    for (std::size_t begin = first / kBlock * kBlock; begin < kept_.size(); begin += kBlock) {
+    for (std::size_t begin = first / kBlock * kBlock; begin < last; begin += kBlock) {
       const Block& block = circles_[begin / kBlock];
       int near[kBlock], any = 0;
       for (std::size_t i = 0; i < kBlock; ++i) {
@@ -32,7 +33,7 @@ class KeptRotatedBoxes {
         any |= near[i];
       }
       if (any == 0) continue;
-      for (std::size_t i = 0; i < kBlock && begin + i < kept_.size(); ++i) {
+      for (std::size_t i = 0; i < kBlock && begin + i < last; ++i) {
         const std::int64_t other = kept_[begin + i];
         if (near[i] == 0 || (labels_ && labels_[other] != labels_[index])) continue;
         const RotatedBox& kept = boxes_[static_cast<std::size_t>(other)];
@@ -73,11 +74,13 @@ class KeptRotatedBoxes {
 };
 
 template <class T>
-std::vector<RotatedBox> rotated_boxes(TensorView<const T> rows, double direction) {
-  std::vector<RotatedBox> boxes;
-  for (std::int64_t i = 0; i < rows.dim(0); ++i) {
-    boxes.push_back(RotatedBox::from(rows.slice(i).data(), direction));
-  }
+std::vector<RotatedBox> rotated_boxes(Context& context, TensorView<const T> rows, double direction) {
+  std::vector<RotatedBox> boxes(static_cast<std::size_t>(rows.dim(0)));
+  context.parallel_for(rows.dim(0), 512, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      boxes[static_cast<std::size_t>(i)] = RotatedBox::from(rows.slice(i).data(), direction);
+    }
+  });
   return boxes;
 }
 
@@ -94,7 +97,7 @@ OPBRIDGE_OPERATOR(
                      double iou_threshold, std::optional<TensorView<const std::int64_t>> labels,
                      bool clockwise, Output<std::int64_t> out) {
            std::vector<std::int64_t> kept;
-           const std::vector<RotatedBox> boxes = rotated_boxes(dets, clockwise ? 1 : -1);
+           const std::vector<RotatedBox> boxes = rotated_boxes(context, dets, clockwise ? 1 : -1);
            suppress(context, by_score(scores.data(), scores.size()),
                     KeptRotatedBoxes(boxes, labels ? labels->data() : nullptr, iou_threshold),
                     [&](std::int64_t index) { kept.push_back(index); });
@@ -116,7 +119,7 @@ OPBRIDGE_OPERATOR(
                                      double iou_threshold, double score_threshold, Output<std::int64_t> out) {
       std::vector<std::int64_t> kept;
       for (std::int64_t image = 0; image < scores.dim(0); ++image) {
-        const std::vector<RotatedBox> here = rotated_boxes(boxes.slice(image), 1);
+        const std::vector<RotatedBox> here = rotated_boxes(context, boxes.slice(image), 1);
         for (std::int64_t label = 0; label < scores.dim(1); ++label) {
           const TensorView<const T> row = scores.slice(image).slice(label);
           std::vector<std::int64_t> order = by_score(row.data(), row.size());
