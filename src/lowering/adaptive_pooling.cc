@@ -13,23 +13,31 @@ namespace {
 
 // The windows of one axis, all made as long as the longest by naming the last element again.
 struct Windows {
-  int64_t count, length;
-  std::vector<int64_t> places;  // row by row
-  std::vector<int64_t> sizes;   // without what is named again
+  Dim length;
+  Value places;  // (count, length)
+  Value sizes;   // (count), without what is named again
+  bool equal;    // whether nothing is
 };
 
-Windows windows(int64_t size, int64_t count) {
-  Windows result{count, 0, {}, {}};
-  std::vector<int64_t> starts;
-  for (int64_t i = 0; i < count; ++i) {
-    starts.push_back(i * size / count);
-    result.sizes.push_back((size * (i + 1) + count - 1) / count - starts.back());
-    result.length = std::max(result.length, result.sizes.back());
+Windows windows(GraphBuilder& g, const Dim& size, const Dim& count) {
+  Value starts = g.op("Div", arithmetic(g, 0, size, count), g.size(count));
+  Value ends = g.op("Div", arithmetic(g, size + count - 1, size, count), g.size(count));
+  Windows result{floor_div(size + count - 1, count) + 1, {}, g.op("Sub", ends, starts), false};
+  if (size.is_static() && count.is_static()) {
+    int64_t shortest = size.value(), longest = 0;
+    for (int64_t i = 0; i < count.value(); ++i) {
+      const int64_t end = (size.value() * (i + 1) + count.value() - 1) / count.value();
+      const int64_t length = end - i * size.value() / count.value();
+      shortest = std::min(shortest, length);
+      longest = std::max(longest, length);
+    }
+    result.length = longest;
+    result.equal = shortest == longest;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t k = 0; k < result.length; ++k)
-      result.places.push_back(starts[i] + std::min(k, result.sizes[i] - 1));
-  }
+  Value offsets = g.unsqueeze(arithmetic(g, 0, 1, result.length), {0});
+  Value last = g.unsqueeze(g.op("Sub", result.sizes, g.scalar(1, ElementType::int64)), {1});
+  offsets = g.op("Where", g.op("Less", offsets, last), offsets, last);
+  result.places = g.op("Add", g.unsqueeze(starts, {1}), offsets);
   return result;
 }
 
@@ -44,51 +52,35 @@ bool is_to_one(std::span<const Dim> output) {
 }
 
 // The side of equal windows side by side; none where an output does not divide its input.
-std::optional<std::vector<int64_t>> equal_windows(GraphBuilder& g, Value self, std::span<const Dim> output) {
+std::optional<std::vector<int64_t>> equal_windows(Value self, std::span<const Dim> output) {
   std::vector<int64_t> kernel;
-  bool equal = true;
   for (size_t i = 0; i < output.size(); ++i) {
     const Dim& in = self.dim(static_cast<int64_t>(i) - static_cast<int64_t>(output.size()));
     const Dim& out = output[i];
     if (in == out) {
       kernel.push_back(1);
-    } else if (!in.is_static() || !out.is_static()) {
-      g.refuse(fmt::format("from {} to {} elements: needs constant sizes, or an output of size 1", in.str(),
-                           out.str()));
-    } else if (out.value() > 0 && in.value() > 0 && in.value() % out.value() == 0) {
+    } else if (in.is_static() && out.is_static() && out.value() > 0 && in.value() > 0 &&
+               in.value() % out.value() == 0) {
       kernel.push_back(in.value() / out.value());
     } else {
-      equal = false;
+      return std::nullopt;
     }
   }
-  if (!equal) return std::nullopt;
   return kernel;
 }
 
-// The windows of `axis` on two axes in its place: which one, and where in it.
-Value gather_windows(GraphBuilder& g, Value x, int64_t axis, const Windows& of) {
-  return g.gather(x, g.reshape(g.ints(of.places), {Dim(of.count), Dim(of.length)}), axis);
-}
-
-Value mean_along(GraphBuilder& g, Value x, int64_t axis, int64_t count) {
-  const Windows of = windows(x.dim(axis).value(), count);
-  Value parts = gather_windows(g, x, axis, of);
-  std::vector<double> sizes(of.sizes.begin(), of.sizes.end());
-  std::vector<int64_t> shape(x.rank() - axis, 1);
-  shape[0] = count;
-  const bool equal = std::ranges::all_of(of.sizes, [&](int64_t size) { return size == of.length; });
-  if (equal) return g.reduce("ReduceMean", parts, {axis + 1}, false);
+Value mean_along(GraphBuilder& g, Value x, int64_t axis, const Dim& count) {
+  const Windows of = windows(g, x.dim(axis), count);
+  Value parts = g.gather(x, of.places, axis);
+  if (of.equal) return g.reduce("ReduceMean", parts, {axis + 1}, false);
   // What is named again does not count.
-  std::vector<uint8_t> counted;
-  for (int64_t size : of.sizes) {
-    for (int64_t k = 0; k < of.length; ++k) counted.push_back(k < size);
-  }
-  std::vector<int64_t> mask_shape(shape);
-  mask_shape.insert(mask_shape.begin() + 1, of.length);
-  Value mask =
-      g.cast(g.constant(ir::Weight::of(std::span<const uint8_t>(counted), mask_shape)), ElementType::boolean);
-  Value sum = g.reduce("ReduceSum", g.op("Where", mask, parts, g.scalar_like(x, 0)), {axis + 1}, false);
-  Value divisor = g.constant(ir::Weight::of(std::span<const double>(sizes), shape));
+  std::vector<Dim> dims(x.rank() - axis, 1);
+  dims[0] = count;
+  Value divisor = g.reshape(of.sizes, dims);
+  dims.insert(dims.begin() + 1, of.length);
+  Value counted = g.op("Less", arithmetic(g, 0, 1, of.length), g.unsqueeze(of.sizes, {1}));
+  Value numbers = g.op("Where", g.reshape(counted, dims), parts, g.scalar_like(x, 0));
+  Value sum = g.reduce("ReduceSum", numbers, {axis + 1}, false);
   return g.op("Div", sum, g.cast(divisor, x.element_type()));
 }
 
@@ -99,12 +91,12 @@ Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& out
     if (has_batch && !needs_gathered_windows(self.element_type())) return g.op("GlobalAveragePool", self);
     return g.reduce("ReduceMean", self, spatial_axes(axes), true);
   }
-  const std::optional<std::vector<int64_t>> kernel = equal_windows(g, self, output);
+  const std::optional<std::vector<int64_t>> kernel = equal_windows(self, output);
   if (!kernel || needs_gathered_windows(self.element_type())) {
     Value x = g.cast(self, kernel_type(self.element_type()));
     for (size_t i = 0; i < axes; ++i) {
       const int64_t axis = x.rank() - static_cast<int64_t>(axes - i);
-      if (!(x.dim(axis) == output[i])) x = mean_along(g, x, axis, output[i].value());
+      if (!(x.dim(axis) == output[i])) x = mean_along(g, x, axis, output[i]);
     }
     return g.cast(x, self.element_type());
   }
@@ -120,39 +112,32 @@ struct AllWindows {
 };
 
 AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
-  const auto axes = static_cast<int64_t>(output.size());
-  const int64_t leading = self.rank() - axes;
-  std::vector<int64_t> places{0}, order(leading);
-  std::vector<Dim> dims(self.dims().begin(), self.dims().begin() + leading), place_dims;
+  const auto axes = static_cast<int64_t>(output.size()), leading = self.rank() - axes;
+  std::vector<int64_t> order(leading);
   std::iota(order.begin(), order.end(), 0);
-  Value x = self;
-  int64_t length = 1, count = 1;
+  std::vector<Dim> result_dims(self.dims().begin(), self.dims().begin() + leading);
+  result_dims.insert(result_dims.end(), output.begin(), output.end());
+  Value x = self, places;
+  Dim length(1);
   for (int64_t i = 0; i < axes; ++i) {
-    const int64_t size = self.dim(leading + i).value();
-    const Windows of = windows(size, output[i].value());
-    x = gather_windows(g, x, leading + 2 * i, of);
-    // Places so far are (outputs, elements of their windows).
-    std::vector<int64_t> next;
-    for (int64_t before = 0; before < count; ++before) {
-      for (int64_t place = 0; place < of.count; ++place) {
-        for (int64_t k = 0; k < length; ++k) {
-          for (int64_t l = 0; l < of.length; ++l)
-            next.push_back(places[before * length + k] * size + of.places[place * of.length + l]);
-        }
-      }
-    }
-    places = std::move(next);
-    count *= of.count;
-    length *= of.length;
-    dims.push_back(Dim(of.count));
-    place_dims.push_back(Dim(of.count));
+    const Dim& size = self.dim(leading + i);
+    const Windows of = windows(g, size, output[i]);
+    x = g.gather(x, of.places, leading + 2 * i);
     order.push_back(leading + 2 * i);
+    // (outputs…, elements of their windows…)
+    std::vector<Dim> dims(2 * axes, 1);
+    dims[i] = output[i];
+    dims[axes + i] = of.length;
+    Value along = g.reshape(of.places, dims);
+    places = places ? g.op("Add", g.op("Mul", places, g.size(size)), along) : along;
+    length = length * of.length;
   }
   for (int64_t i = 0; i < axes; ++i) order.push_back(leading + 2 * i + 1);
-  dims.push_back(Dim(length));
-  place_dims.push_back(Dim(length));
-  Value table = g.expand(g.reshape(g.ints(places), place_dims), dims);
-  return {g.reshape(g.transpose(x, order), dims), table};
+  std::vector<Dim> place_dims = output;
+  place_dims.push_back(length);
+  result_dims.push_back(length);
+  return {g.reshape(g.transpose(x, order), result_dims),
+          g.expand(g.reshape(places, place_dims), result_dims)};
 }
 
 // Greatest elements, and their places, which count from 0 in each channel of each sample.
@@ -167,10 +152,6 @@ std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::v
     dims.push_back(channel);
     elements = g.reshape(self, dims);
   } else {
-    equal_windows(g, self, output);  // refuses symbolic sizes
-    for (size_t i = 0; i < output.size(); ++i) {
-      if (!output[i].is_static()) g.refuse("the output size is not constant");
-    }
     const AllWindows all = all_windows(g, self, output);
     elements = all.elements;
     places = all.places;

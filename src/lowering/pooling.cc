@@ -54,20 +54,58 @@ std::vector<int64_t> counted(const Window& window, const std::vector<int64_t>& s
 struct Sizes {
   std::vector<int64_t> input, result;  // along each spatial axis
 };
-Sizes constant_sizes(GraphBuilder& g, Value self, size_t axes, const char* refusal) {
+std::optional<Sizes> constant_sizes(GraphBuilder& g, Value self, size_t axes) {
   Sizes sizes;
   for (size_t i = 0; i < axes; ++i) {
     const auto axis = static_cast<int64_t>(i) - static_cast<int64_t>(axes);
     const Dim &size = self.dim(axis), &result = g.result().dims->at(g.result().rank() + axis);
-    if (!size.is_static() || !result.is_static()) g.refuse(refusal);
+    if (!size.is_static() || !result.is_static()) return std::nullopt;
     sizes.input.push_back(size.value());
     sizes.result.push_back(result.value());
   }
   return sizes;
 }
 
-constexpr const char* needs_sizes =
-    "pooling of integers and of float64 needs an image of constant size; convert it to float32";
+Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
+  std::optional<Sizes> sizes = constant_sizes(g, self, axes);
+  if (!sizes)
+    g.refuse("pooling of integers and of float64 needs an image of constant size; convert it to float32");
+  return *std::move(sizes);
+}
+
+// What has to stand after an axis so that rounding down gives the windows that PyTorch gets by rounding up:
+// it leaves out one that starts beyond the input and its left padding.
+int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t axis) {
+  const size_t axes = window.kernel.size();
+  const Dim& size = self.dim(static_cast<int64_t>(axis) - static_cast<int64_t>(axes));
+  const Dim& count = g.result().dims->at(g.result().rank() - axes + axis);
+  const int64_t padding = window.padding[axis], stride = window.stride[axis];
+  const int64_t span = window.dilation[axis] * (window.kernel[axis] - 1) + 1;
+  if (size.is_static() && count.is_static())
+    return std::max<int64_t>((count.value() - 1) * stride + span - padding - size.value(), 0);
+  if (padding + stride > span || (padding > 0 && window.dilation[axis] > 1)) {
+    g.refuse(
+        "ceil_mode needs an input of constant size where padding and stride together exceed the kernel, or "
+        "where a window with gaps meets padding");
+  }
+  return padding + stride - 1;
+}
+
+// What part of each window counts, of an input whose size is known only when the model runs; (1, 1,
+// windows…).
+Value counted_part(GraphBuilder& g, Value x, const Window& window, std::vector<int64_t> pads,
+                   bool count_include_pad) {
+  const size_t axes = window.kernel.size();
+  std::vector<Dim> dims(x.dims().begin(), x.dims().end());
+  dims[0] = dims[1] = 1;
+  for (size_t i = 0; i < axes && count_include_pad; ++i) {
+    dims[i + 2] = dims[i + 2] + 2 * window.padding[i];
+    pads[i] = 0;
+    pads[axes + i] = std::max<int64_t>(pads[axes + i] - window.padding[i], 0);
+  }
+  Value ones = padded(g, filled(g, dims, 1, x.element_type()), pads, 0);
+  return g.op("AveragePool", ones, attr("kernel_shape", window.kernel), attr("strides", window.stride));
+}
 
 // Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
 // and its padding (count_include_pad) or in the input alone; what ONNX counts there differs by version.
@@ -76,21 +114,19 @@ constexpr const char* needs_sizes =
 Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool count_include_pad,
                         std::optional<int64_t> divisor) {
   const size_t axes = window.kernel.size();
-  const Sizes sizes = constant_sizes(
-      g, self, axes, "ceil_mode where windows hang over the end needs an input of constant size");
   std::vector<int64_t> pads = window.padding;
-  for (size_t i = 0; i < axes; ++i) {
-    const int64_t end = (sizes.result[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
-    pads.push_back(std::max<int64_t>(end - sizes.input[i], 0));
-  }
-  std::vector<double> counts;
-  for (int64_t count : counted(window, sizes.input, sizes.result, count_include_pad))
-    counts.push_back(static_cast<double>(product(window.kernel)) /
-                     static_cast<double>(divisor.value_or(count)));
+  for (size_t i = 0; i < axes; ++i) pads.push_back(padding_at_end(g, self, window, i));
+  const auto whole = static_cast<double>(product(window.kernel));
   return on_batch(g, self, axes, [&](Value x) {
     Value mean = g.op("AveragePool", padded(g, x, pads, 0), attr("kernel_shape", window.kernel),
                       attr("strides", window.stride));
-    Value scale = g.constant(ir::Weight::of(std::span<const double>(counts), sizes.result));
+    if (divisor) return g.op("Mul", mean, g.scalar_like(mean, whole / static_cast<double>(*divisor)));
+    const std::optional<Sizes> sizes = constant_sizes(g, self, axes);
+    if (!sizes) return g.op("Div", mean, counted_part(g, x, window, pads, count_include_pad));
+    std::vector<double> factors;
+    for (int64_t count : counted(window, sizes->input, sizes->result, count_include_pad))
+      factors.push_back(whole / static_cast<double>(count));
+    Value scale = g.constant(ir::Weight::of(std::span<const double>(factors), sizes->result));
     return g.op("Mul", mean, g.cast(scale, x.element_type()));
   });
 }
@@ -102,7 +138,7 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   const Window window{kernel, stride.empty() ? kernel : per_axis(stride, axes), per_axis(padding, axes),
                       std::vector<int64_t>(axes, 1)};
   if (needs_gathered_windows(self.element_type())) {
-    const Sizes sizes = constant_sizes(g, self, axes, needs_sizes);
+    const Sizes sizes = sizes_of_gathered(g, self, axes);
     std::vector<int64_t> divisors = counted(window, sizes.input, sizes.result, count_include_pad);
     if (divisor) std::ranges::fill(divisors, *divisor);
     Value x = operand(g, self, self.element_type());
@@ -124,12 +160,10 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   });
 }
 
-// How MaxPool is told to round up: by padding at the end with which rounding down gives PyTorch's size, or by
-// its own ceil_mode where a size is not constant.
+// How MaxPool is made to round up: by padding at the end.
 struct EndOfPool {
   std::vector<int64_t> padding;
   std::vector<int64_t> beyond;  // by what the input has to grow first, for ONNX pads less than a kernel
-  bool ceil_mode = false;
 };
 
 // Whether some window along an axis reads padding alone, of which runtimes make different numbers.
@@ -142,25 +176,15 @@ bool has_idle_window(const Window& window, size_t axis, int64_t size, int64_t co
   return false;
 }
 
-// PyTorch leaves out a window that starts beyond the input and its left padding, which ONNX may count.
 EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   const size_t axes = window.kernel.size();
   EndOfPool end;
   for (size_t i = 0; i < axes; ++i) {
     const Dim& size = self.dim(static_cast<int64_t>(i) - static_cast<int64_t>(axes));
     const Dim& count = g.result().dims->at(g.result().rank() - axes + i);
-    const int64_t span = window.dilation[i] * (window.kernel[i] - 1) + 1;
-    if (!size.is_static() || !count.is_static()) {
-      for (size_t j = 0; j < axes; ++j) {
-        if (window.padding[j] > 0 || window.stride[j] > window.dilation[j] * (window.kernel[j] - 1) + 1)
-          g.refuse("ceil_mode with padding, or with gaps between windows, needs an input of constant size");
-      }
-      return {window.padding, {}, true};
-    }
-    if (has_idle_window(window, i, size.value(), count.value()))
+    if (size.is_static() && count.is_static() && has_idle_window(window, i, size.value(), count.value()))
       g.refuse("ceil_mode where a window holds nothing of the input");
-    const int64_t last = (count.value() - 1) * window.stride[i] + span - window.padding[i];
-    const int64_t missing = std::max<int64_t>(last - size.value(), 0);
+    const int64_t missing = padding_at_end(g, self, window, i);
     end.padding.push_back(std::min(missing, window.kernel[i] - 1));
     end.beyond.push_back(missing - end.padding.back());
   }
@@ -179,17 +203,13 @@ Value grown(GraphBuilder& g, Value x, const std::vector<int64_t>& beyond) {
 std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndOfPool& end) {
   std::vector<int64_t> pads = window.padding;
   pads.insert(pads.end(), end.padding.begin(), end.padding.end());
-  return {x,
-          attr("kernel_shape", window.kernel),
-          attr("strides", window.stride),
-          attr("pads", std::move(pads)),
-          attr("dilations", window.dilation),
-          attr("ceil_mode", end.ceil_mode)};
+  return {x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
+          attr("pads", std::move(pads)), attr("dilations", window.dilation)};
 }
 
 // Along each axis, for integers.
 std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
-  const Sizes sizes = constant_sizes(g, self, window.kernel.size(), needs_sizes);
+  const Sizes sizes = sizes_of_gathered(g, self, window.kernel.size());
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     if (has_idle_window(window, i, sizes.input[i], sizes.result[i]))
       g.refuse("a window that holds nothing of the input, of integers");

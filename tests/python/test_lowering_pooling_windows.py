@@ -81,13 +81,22 @@ def test_unpool():
     check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, places)
 
 
-def test_size_of_the_image_unknown():
+@pytest.mark.parametrize("opset", [11, 17])
+def test_size_of_the_image_unknown(opset):
     functions = {
-        "mean": lambda x: F.adaptive_avg_pool2d(x, 1),
-        "greatest": lambda x: F.adaptive_max_pool2d(x, 1),
+        "mean of all": lambda x: F.adaptive_avg_pool2d(x, 1),
+        "mean in equal parts of its size": lambda x: F.adaptive_avg_pool2d(x, (x.shape[2] // 2, 3)),
+        "ceil_mode, padding that does not count": lambda x: F.avg_pool2d(
+            x, (3, 4), 2, padding=(1, 2), ceil_mode=True, count_include_pad=False
+        ),
+        "greatest, ceil_mode": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
+        "greatest, ceil_mode and gaps": lambda x: F.max_pool2d(x, 3, 4, 0, 2, ceil_mode=True, return_indices=True),
     }
+    depends_on_the_size = {"ceil_mode, without padding", "ceil_mode along one dim", "far beyond"}
+    functions |= {name: f for name, f in (AVERAGES | GREATEST | ADAPTIVE).items() if name not in depends_on_the_size}
     sizes = [{2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}]
-    check(functions, image(), dynamic=sizes, also=[(torch.randn(2, 3, 4, 5),)])
+    also = [(torch.randn(2, 3, height, width),) for height, width in ((5, 6), (8, 7), (16, 12), (21, 31))]
+    check(functions, image(), opset=opset, dynamic=sizes, also=also)
 
 
 def test_places_that_nobody_asks_for_cost_nothing():
