@@ -93,6 +93,38 @@ def test_batch_and_length(capture: Any, tmp_path: pathlib.Path) -> None:
     assert model.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
 
+@CAPTURES
+def test_a_name_that_two_inputs_share_may_have_a_greatest_size(capture: Any, tmp_path: pathlib.Path) -> None:
+    class Tokens(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("kinds", torch.rand(1, 32))
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            kinds = self.kinds[:, : x.shape[1]].expand(x.shape[0], x.shape[1])  # no more than 32 of them
+            return x * kinds + mask
+
+    sizes = {0: "batch", 1: "length"}
+    model = agrees(
+        Tokens(), [[(2, 8)] * 2, [(3, 32)] * 2, [(1, 1)] * 2], {"x": sizes, "mask": sizes}, capture, tmp_path
+    )
+    for value in (*model.graph.input, *model.graph.output):
+        assert [dim.dim_param for dim in value.type.tensor_type.shape.dim] == ["batch", "length"]
+
+
+@CAPTURES
+def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    sizes = {0: "batch"}
+    with pytest.raises(opbridge.InvalidArgumentError, match="the sizes called 'batch' differ"):
+        opbridge.export(
+            lambda x, y: (x + 1, y + 1),
+            (torch.rand(2), torch.rand(3)),
+            tmp_path / "m.onnx",
+            dynamic_shapes={"x": sizes, "y": sizes},
+            capture=capture,
+        )
+
+
 RECURRENT: dict[str, Callable[[], nn.Module]] = {
     "LSTM": lambda: nn.LSTM(4, 3, num_layers=2, bidirectional=True),
     "GRU, sequences in rows": lambda: nn.GRU(4, 3, batch_first=True),

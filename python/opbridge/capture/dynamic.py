@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -87,15 +85,23 @@ class DynamicSizes:
             yield from _leaf_specs(value, by_name.get(name), name)
 
     def _for_torch(self) -> dict[str, Any]:
-        """Equal names become one torch.export.Dim, so that torch knows the sizes to be equal."""
-        counts = Counter(dim for leaf in self.leaves for dim in leaf.values() if isinstance(dim, str))
-        shared = {name: _torch_dim(name, i) for i, (name, n) in enumerate(counts.items()) if n > 1}
-
-        def of_torch(dim: Any) -> Any:
-            return shared.get(dim, torch.export.Dim.DYNAMIC) if isinstance(dim, str) else dim
-
-        specs = iter([{axis: of_torch(dim) for axis, dim in leaf.items()} or None for leaf in self.leaves])
+        """A name becomes Dim.DYNAMIC, whose range may be what the model takes; a torch.export.Dim promises its own."""
+        specs = iter(
+            [
+                {axis: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in leaf.items()} or None
+                for leaf in self.leaves
+            ]
+        )
         return {name: pytree.tree_map(lambda _: next(specs), value) for name, value in self._inputs.parameters.items()}
+
+    def equate(self, leaves: Sequence[Any]) -> None:
+        """Has torch know that sizes of one name are equal; ``leaves`` are those that a capture gives the model."""
+        known: dict[str, Any] = {}
+        for leaf, axes in zip(leaves, self.leaves, strict=True):
+            for axis, dim in axes.items():
+                name = name_of(dim)
+                if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
+                    raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
 
     def without_ones(self) -> Inputs:
         """The inputs, with each dynamic axis of size 1 repeated to 2.
@@ -164,10 +170,6 @@ def name_of(dim: Any) -> str | None:
     if isinstance(dim, str):
         return dim
     return None if isinstance(dim, _HINTS) else str(dim.__name__)
-
-
-def _torch_dim(name: str, index: int) -> Any:
-    return torch.export.Dim(re.sub(r"\W", "_", name) if name[:1].isalpha() else f"dim{index}")
 
 
 def _parts(spec: Any, what: str) -> Sequence[Any]:

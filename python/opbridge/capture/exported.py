@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.attributes import attributes_kept
@@ -55,6 +56,7 @@ def _exported(
         sizes_watched(),
         attributes_kept(model),
         _marks_taken_back(inputs.tensors),
+        _sizes_equated(model, sizes),
         warnings.catch_warnings(),
     ):
         try:
@@ -69,6 +71,18 @@ def _exported(
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
                 f"torch.export says: {first_lines(error)}"
             ) from error
+
+
+@contextlib.contextmanager
+def _sizes_equated(model: torch.nn.Module, sizes: DynamicSizes) -> Iterator[None]:
+    def equate(_: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        sizes.equate(pytree.tree_leaves((args, kwargs)))
+
+    hook = model.register_forward_pre_hook(equate, prepend=True, with_kwargs=True)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 @contextlib.contextmanager

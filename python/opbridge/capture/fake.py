@@ -22,13 +22,13 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from opbridge import _core
-from opbridge.capture.dynamic import DynamicSizes, name_of
+from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.trace import follow
-from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
+from opbridge.errors import Error, UnsupportedError
 
 
 def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
@@ -67,7 +67,7 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
             _fake(mode, name, leaf, axes)
             for name, leaf, axes in zip(inputs.names, inputs.leaves, sizes.leaves, strict=True)
         ]
-        _equate(leaves, sizes)
+        sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
         with _NonStrictTorchFunctionHandler(), sizes_watched(of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
@@ -82,16 +82,6 @@ def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> A
     dynamic = [DimDynamic.DYNAMIC if axis in axes else DimDynamic.STATIC for axis in range(leaf.dim())]
     context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
     return mode.from_tensor(leaf, source=ConstantSource(name), symbolic_context=context)
-
-
-def _equate(leaves: list[Any], sizes: DynamicSizes) -> None:
-    """Sizes of one name are equal."""
-    known: dict[str, Any] = {}
-    for leaf, axes in zip(leaves, sizes.leaves, strict=True):
-        for axis, dim in axes.items():
-            name = name_of(dim)
-            if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
-                raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
 
 
 def _shapes(leaves: list[Any]) -> list[Any]:
