@@ -113,6 +113,19 @@ def test_a_name_that_two_inputs_share_may_have_a_greatest_size(capture: Any, tmp
 
 
 @CAPTURES
+@pytest.mark.parametrize("dim", ["n", Dim.DYNAMIC, Dim("n", max=9)], ids=["name", "hint", "dim"])
+def test_the_line_that_fixes_a_size_is_told(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    def repeated(x: torch.Tensor) -> torch.Tensor:
+        for i in range(x.shape[0]):
+            x = x + i
+        return x
+
+    with pytest.raises(opbridge.UnsupportedError, match="was to be dynamic, but the model fixes it to 5") as refusal:
+        opbridge.export(repeated, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: dim},), capture=capture)
+    assert "in repeated: for i in range(x.shape[0]):" in refusal.value.where
+
+
+@CAPTURES
 def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
     sizes = {0: "batch"}
     with pytest.raises(opbridge.InvalidArgumentError, match="the sizes called 'batch' differ"):

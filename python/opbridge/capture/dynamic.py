@@ -116,10 +116,12 @@ class DynamicSizes:
                 replaced[id(leaf)] = leaf.repeat([2 if axis in ones else 1 for axis in range(leaf.dim())])
         return self._inputs.map_leaves(lambda leaf: replaced.get(id(leaf), leaf)) if replaced else self._inputs
 
-    def name_symbols(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> dict[str, str]:
+    def name_symbols(
+        self, shapes: Sequence[Sequence[int | torch.SymInt] | None], lines: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
         """The user's names for the symbols in the captured shapes of the leaves.
 
-        Throws where a size that the caller called dynamic has become a constant.
+        Throws where a size that the caller called dynamic has become a constant; ``lines`` are those that fix sizes.
         """
         names: dict[str, str] = {}
         for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
@@ -128,7 +130,7 @@ class DynamicSizes:
                     raise InvalidArgumentError(f"the input '{leaf_name}' is no tensor; it has no dynamic axes")
                 symbol = _symbol(shape[axis])
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
-                    raise _specialized(leaf_name, axis, symbol)
+                    raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, lines or {})
                 if not symbol.isidentifier():
                     continue
                 name = name_of(dim) or f"{leaf_name}_dim_{axis}"
@@ -159,10 +161,11 @@ def _symbol(size: int | torch.SymInt) -> str:
     return str(size if isinstance(size, int) else size.node.expr)
 
 
-def _specialized(name: str, axis: int, size: str) -> UnsupportedError:
+def specialized(what: str, size: str, lines: Mapping[str, str]) -> UnsupportedError:
     return UnsupportedError(
-        f"axis {axis} of the input '{name}' was to be dynamic, but the model fixes it to {size}: "
-        "something in it depends on this very size (a Python branch, int(), a reshape to a constant)"
+        f"{what} was to be dynamic, but the model fixes it to {size}: something in it depends on this very size "
+        "(a Python branch, int(), range(), a reshape to a constant)",
+        lines.get(size, ""),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,13 +15,19 @@ from torch.utils import _pytree as pytree
 from opbridge import _core
 from opbridge.capture.attributes import attributes_kept
 from opbridge.capture.bridge import bridge, casts
-from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.dynamic import DynamicSizes, specialized
 from opbridge.capture.economy import economical_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.substitutes import as_it_is_or_substituted
 from opbridge.errors import Error, UnsupportedError
+
+# torch.export's words for a dynamic axis, or a Dim, that the model makes a constant.
+_FIXED = re.compile(
+    r"You marked (?:L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]|(\S+)) as dynamic but your code specialized it to be a "
+    r"constant \((\d+)\)"
+)
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
@@ -53,7 +60,7 @@ def _exported(
     with (
         oblivious,
         economical_export(),
-        sizes_watched(),
+        sizes_watched() as lines,
         attributes_kept(model),
         _marks_taken_back(inputs.tensors),
         _sizes_equated(model, sizes),
@@ -67,6 +74,10 @@ def _exported(
             raise
         except Exception as error:
             check_that_it_runs(model, inputs)
+            fixed = _FIXED.search(str(error))
+            if fixed:
+                name, axis, dim, size = fixed.groups()
+                raise specialized(dim or f"axis {axis} of the input '{name}'", size, lines) from error
             raise UnsupportedError(
                 f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
                 f"torch.export says: {first_lines(error)}"

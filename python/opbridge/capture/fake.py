@@ -69,9 +69,9 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         ]
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
-        with _NonStrictTorchFunctionHandler(), sizes_watched(of_data=True):
+        with _NonStrictTorchFunctionHandler(), sizes_watched(of_data=True) as lines:
             graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
-        sizes.name_symbols(_shapes(leaves))
+        sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves))
     return graph if remaining is None else _capture(model, inputs, remaining, with_data)
 

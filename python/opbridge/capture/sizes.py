@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, uninteresting_files
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 
 from opbridge.capture.recorder import warn_of_run
 from opbridge.capture.replaced import replaced
@@ -58,11 +58,33 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sizes_watched(of_data: bool = False) -> Iterator[None]:
+def sizes_watched(of_data: bool = False) -> Iterator[dict[str, str]]:
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
-    itself would take the example's."""
-    with sizes_kept_by_builtins(), linspaces_kept(), numbers_refused(of_data), branches_told(), squeezes_told():
-        yield
+    itself would take the example's. Yields the lines that fix sizes, filled while the model runs."""
+    with (
+        sizes_kept_by_builtins(),
+        linspaces_kept(),
+        numbers_refused(of_data),
+        branches_told(),
+        squeezes_told(),
+        fixed_sizes_noted() as lines,
+    ):
+        yield lines
+
+
+@contextlib.contextmanager
+def fixed_sizes_noted() -> Iterator[dict[str, str]]:
+    """The lines of the model that make a constant of a size, the first for each constant."""
+    lines: dict[str, str] = {}
+    original: Any = ShapeEnv._set_replacement
+
+    def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
+        original(self, symbol, value, message)
+        if value.is_number:
+            lines.setdefault(str(value), line_of_frame(sys._getframe(1)))
+
+    with replaced(ShapeEnv, _set_replacement=set_replacement):
+        yield lines
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
@@ -125,7 +147,8 @@ def branches_told() -> Iterator[None]:
     original: Any = SymNode.guard_bool
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
-        always, asked = self.shape_env._maybe_evaluate_static(self.expr) is not None, str(self.expr)
+        asked = self.expr
+        always = self.shape_env._maybe_evaluate_static(asked) is not None
         result = original(self, file, line)
         if not always and is_users(_asking_frame(sys._getframe(1)).f_code.co_filename):
             warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")

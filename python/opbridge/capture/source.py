@@ -13,7 +13,7 @@ import torch
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_RUN = "follow"  # the function of opbridge that calls the model
+_RUNS = {"follow", "_exported"}  # the functions of opbridge that call the model
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
 
@@ -38,7 +38,7 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
         if is_users(code.co_filename):
             return frame
         if code.co_filename.startswith(_OPBRIDGE):
-            if code.co_name == _RUN:
+            if code.co_name in _RUNS:
                 break
         elif fallback is None and code.co_name == "forward":
             fallback = frame
