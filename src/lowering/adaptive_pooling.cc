@@ -51,6 +51,10 @@ bool is_to_one(std::span<const Dim> output) {
   return std::ranges::all_of(output, [](const Dim& size) { return size.is(1); });
 }
 
+bool is_empty(std::span<const Dim> output) {
+  return std::ranges::any_of(output, [](const Dim& size) { return size.is(0); });
+}
+
 // The side of equal windows side by side; none where an output does not divide its input.
 std::optional<std::vector<int64_t>> equal_windows(Value self, std::span<const Dim> output) {
   std::vector<int64_t> kernel;
@@ -86,6 +90,7 @@ Value mean_along(GraphBuilder& g, Value x, int64_t axis, const Dim& count) {
 
 Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const size_t axes = output.size();
+  if (is_empty(output)) return filled(g, *g.result().dims, 0, self.element_type());
   if (is_to_one(output)) {
     const bool has_batch = self.rank() == static_cast<int64_t>(axes) + 2;
     if (has_batch && !needs_gathered_windows(self.element_type())) return g.op("GlobalAveragePool", self);
@@ -143,6 +148,8 @@ AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& outp
 // Greatest elements, and their places, which count from 0 in each channel of each sample.
 std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const ElementType type = self.element_type();
+  const std::vector<Dim>& result = *g.result().dims;
+  if (is_empty(output)) return {filled(g, result, 0, type), filled(g, result, 0, ElementType::int64)};
   Value elements, places;
   if (is_to_one(output)) {
     std::vector<Dim> dims = self.dims();
@@ -157,7 +164,6 @@ std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::v
     places = all.places;
   }
   Extremum greatest(g, true, elements);
-  const std::vector<Dim>& result = *g.result().dims;
   Value values = g.reshape(g.cast(greatest.value(std::vector<int64_t>{-1}, false), type), result);
   Value place = greatest.place(-1, true);
   if (places) place = g.op("GatherElements", places, place, attr("axis", -1));
