@@ -1,7 +1,11 @@
 // Sampling at places that are themselves data.
 #include <fmt/format.h>
 
+#include <functional>
+#include <numeric>
+
 #include "lowering/add.h"
+#include "lowering/common.h"
 #include "lowering/kernel.h"
 
 namespace opbridge::lowering {
@@ -30,39 +34,31 @@ Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolati
               attr("padding_mode", choice(g, paddings, padding)), attr("align_corners", align_corners));
 }
 
-// Centres of `size` pixels, or with `align_corners` from edge to edge, in [-1, 1].
-std::vector<double> centres(int64_t size, bool align_corners) {
-  std::vector<double> result(size);
-  for (int64_t i = 0; i < size; ++i) {
-    const auto place = static_cast<double>(i), count = static_cast<double>(size);
-    result[i] = !align_corners ? (2 * place + 1) / count - 1 : size == 1 ? 0 : 2 * place / (count - 1) - 1;
-  }
-  return result;
+// Centres of `size` pixels, or with `align_corners` from edge to edge, in [-1, 1]; 0 of a single one.
+// float64.
+Value centres(GraphBuilder& g, const Dim& size, bool align_corners) {
+  Value doubled = arithmetic(g, Dim(1) - size, 2, size);
+  Value divisor = g.size(align_corners ? max(size - Dim(1), 1) : size);
+  return g.op("Div", g.cast(doubled, ElementType::float64), g.cast(divisor, ElementType::float64));
 }
 
 // theta (N, axes, axes + 1) applied to the homogeneous coordinates of each pixel.
 Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bool align_corners) {
-  std::vector<int64_t> spatial;
-  for (size_t axis = 2; axis < size.size(); ++axis) {
-    if (!size[axis].is_static()) g.refuse("the grid needs an image of constant size");
-    spatial.push_back(size[axis].value());
-  }
-  std::vector<double> base;
-  int64_t pixels = 1;
-  for (int64_t length : spatial) pixels *= length;
-  for (int64_t pixel = 0; pixel < pixels; ++pixel) {
-    int64_t rest = pixel;
-    for (size_t i = spatial.size(); i-- > 0;) {  // x is the first coordinate
-      base.push_back(centres(spatial[i], align_corners)[rest % spatial[i]]);
-      rest /= spatial[i];
-    }
-    base.push_back(1);
-  }
-  const auto width = static_cast<int64_t>(spatial.size()) + 1;
+  std::vector<Dim> image(size.begin() + 2, size.end());
+  const Dim pixels = std::accumulate(image.begin(), image.end(), Dim(1), std::multiplies<>());
+  const auto axes = static_cast<int64_t>(image.size());
+  image.push_back(1);
   return in_kernel_type(g, theta, [&](Value x) {
-    Value points = g.constant(ir::Weight::of(std::span<const double>(base), {pixels, width}));
-    Value moved = g.op("MatMul", g.cast(points, x.element_type()), g.transpose(x, {0, 2, 1}));
-    return g.reshape(moved, *g.result().dims);
+    std::vector<Value> coordinates;
+    for (int64_t i = axes; i-- > 0;) {  // x is the first coordinate
+      std::vector<Dim> along(image.size(), 1);
+      along[i] = image[i];
+      Value of_axis = g.cast(centres(g, image[i], align_corners), x.element_type());
+      coordinates.push_back(g.expand(g.reshape(of_axis, along), image));
+    }
+    coordinates.push_back(filled(g, image, 1, x.element_type()));
+    Value points = g.reshape(g.concat(coordinates, axes), {pixels, Dim(axes + 1)});
+    return g.reshape(g.op("MatMul", points, g.transpose(x, {0, 2, 1})), *g.result().dims);
   });
 }
 

@@ -120,6 +120,20 @@ def test_affine_grid(align):
     )
 
 
+@pytest.mark.parametrize("align", [True, False])
+def test_affine_grid_of_images_of_any_size(align):
+    torch.manual_seed(0)
+    check(
+        lambda t, x: F.affine_grid(t, x.shape, align_corners=align),
+        torch.randn(2, 2, 3),
+        image(),
+        dynamic=[None, {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}],
+        also=[
+            (torch.randn(2, 2, 3), torch.randn(2, *image().shape[1:2], *size)) for size in ((1, 2), (9, 1), (16, 31))
+        ],
+    )
+
+
 UNFOLD = {
     "unfold": lambda x: F.unfold(x, 3),
     "unfold with all": lambda x: F.unfold(x, (2, 3), dilation=(2, 1), padding=(1, 2), stride=(1, 2)),
