@@ -67,6 +67,19 @@ def test_each_node_knows_the_users_line(capture):
     assert lines[0].endswith("in forward: return torch.relu(x) + 1")
 
 
+def doubled(x):
+    return x + x
+
+
+def test_a_line_is_that_of_the_innermost_function_of_the_user(capture):
+    class Model(nn.Module):
+        def forward(self, x):
+            return doubled(x)
+
+    assert capture(Model(), (torch.rand(2),)).graph.source_lines[0].endswith("in doubled: return x + x")
+    assert capture(doubled, (torch.rand(2),)).graph.source_lines[0].endswith("in doubled: return x + x")
+
+
 def test_a_line_inside_torch_gives_way_to_the_line_that_called_it(capture):
     line = capture(Net(), (torch.rand(2, 3, 4),)).graph.source_lines[0]
     assert line.endswith("in forward: y = self.first(x) * self.scale + self.shift")

@@ -8,52 +8,60 @@ import logging
 import sys
 import traceback
 from collections.abc import Iterator
-from types import FrameType
 
 import torch.export._trace
 import torch.fx.proxy
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from opbridge.capture.replaced import replaced
+from opbridge.capture.source import users_frame
 
 
-class _ForwardFrames:
+class _UsersFrame:
     """In place of ``CapturedTraceback``, which looks up the source text of the whole stack, some 80 frames, for every
-    node; torch.fx keeps those named ``forward``."""
+    node."""
 
     @staticmethod
-    def extract() -> type[_ForwardFrames]:
-        return _ForwardFrames
+    def extract() -> type[_UsersFrame]:
+        return _UsersFrame
 
     @staticmethod
     def summary() -> traceback.StackSummary:
+        frame = users_frame(sys._getframe(1))
         frames = []
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
+        if frame is not None:
             code = frame.f_code
-            if code.co_name == "forward":
-                frames.append(traceback.FrameSummary(code.co_filename, frame.f_lineno, "forward", lookup_line=False))
-            frame = frame.f_back
-        return traceback.StackSummary.from_list(reversed(frames))
+            frames = [traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False)]
+        return traceback.StackSummary.from_list(frames)
 
 
 @contextlib.contextmanager
 def economical_export() -> Iterator[None]:
     """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
-    among the many objects that stay, and neither a graph nor stacks printed where the export fails."""
+    among the many objects that stay, and nothing printed of what torch tries and cannot solve."""
     collecting = gc.isenabled()
-    of_fakes = logging.getLogger("torch._subclasses.fake_tensor")
-    level = of_fakes.level
     gc.disable()
-    of_fakes.setLevel(logging.CRITICAL)
     try:
         with (
-            replaced(torch.fx.proxy, CapturedTraceback=_ForwardFrames),
+            _silent("torch._subclasses.fake_tensor"),
+            _silent("torch.fx.experimental.symbolic_shapes"),
+            replaced(torch.fx.proxy, CapturedTraceback=_UsersFrame),
+            replaced(torch.fx.proxy.TracerBase, _filter_traceback_frames=lambda _, frames: frames),
             replaced(torch.export._trace, print=lambda *_, **__: None),
             _use_lazy_graph_module(True),
         ):
             yield
     finally:
-        of_fakes.setLevel(level)
         if collecting:
             gc.enable()
+
+
+@contextlib.contextmanager
+def _silent(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
