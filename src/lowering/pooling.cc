@@ -91,6 +91,13 @@ int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t
   return padding + stride - 1;
 }
 
+// Means over whole windows of `x` (N, C, spatial…) with zeros around it. Not by Pad, which ONNX Runtime 1.20
+// draws into an AveragePool that does not count it.
+Value mean_with_zeros(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& pads) {
+  return g.op("AveragePool", x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
+              attr("pads", pads), attr("count_include_pad", 1));
+}
+
 // What part of each window counts, of an input whose size is known only when the model runs; (1, 1,
 // windows…).
 Value counted_part(GraphBuilder& g, Value x, const Window& window, std::vector<int64_t> pads,
@@ -103,8 +110,7 @@ Value counted_part(GraphBuilder& g, Value x, const Window& window, std::vector<i
     pads[i] = 0;
     pads[axes + i] = std::max<int64_t>(pads[axes + i] - window.padding[i], 0);
   }
-  Value ones = padded(g, filled(g, dims, 1, x.element_type()), pads, 0);
-  return g.op("AveragePool", ones, attr("kernel_shape", window.kernel), attr("strides", window.stride));
+  return mean_with_zeros(g, filled(g, dims, 1, x.element_type()), window, pads);
 }
 
 // Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
@@ -118,8 +124,7 @@ Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool 
   for (size_t i = 0; i < axes; ++i) pads.push_back(padding_at_end(g, self, window, i));
   const auto whole = static_cast<double>(product(window.kernel));
   return on_batch(g, self, axes, [&](Value x) {
-    Value mean = g.op("AveragePool", padded(g, x, pads, 0), attr("kernel_shape", window.kernel),
-                      attr("strides", window.stride));
+    Value mean = mean_with_zeros(g, x, window, pads);
     if (divisor) return g.op("Mul", mean, g.scalar_like(mean, whole / static_cast<double>(*divisor)));
     const std::optional<Sizes> sizes = constant_sizes(g, self, axes);
     if (!sizes) return g.op("Div", mean, counted_part(g, x, window, pads, count_include_pad));
@@ -285,9 +290,11 @@ std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Win
                                             window_counts(g, self, window));
     results[0] = g.cast(results[0], self.element_type());
   } else {
+    // Of windows that are all 0, ONNX Runtime 1.20 finds no place in uint8.
+    Value numbers = is_integral(x.element_type()) ? g.cast(x, ElementType::float32) : x;
     const std::vector<Value> made =
-        max_pool_of_numbers(g, x, window, end_of_pool(g, self, window, ceil_mode));
-    results = {made[0], made[1]};
+        max_pool_of_numbers(g, numbers, window, end_of_pool(g, self, window, ceil_mode));
+    results = {g.cast(made[0], self.element_type()), made[1]};
   }
   if (batched) return results;
   std::vector<Dim> dims = *g.result().dims;
