@@ -91,8 +91,7 @@ int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t
   return padding + stride - 1;
 }
 
-// Means over whole windows of `x` (N, C, spatial…) with zeros around it. Not by Pad, which ONNX Runtime 1.20
-// draws into an AveragePool that does not count it.
+// Means over whole windows of `x` (N, C, spatial…) with zeros around it.
 Value mean_with_zeros(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& pads) {
   return g.op("AveragePool", x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
               attr("pads", pads), attr("count_include_pad", 1));

@@ -1,5 +1,5 @@
-// The passes of the simplify stage. Each changes the graph in place and returns whether it changed anything;
-// the outputs of the graph keep their values.
+// The passes of the simplify stage. Each changes the graph in place, and most return whether they changed
+// anything; the outputs of the graph keep their values.
 #pragma once
 
 #include "opbridge/ir.h"
@@ -29,6 +29,9 @@ bool spread_float64_scales(ir::Graph& graph);
 
 // A Cast of a Transpose comes before it where the runtime would not survive their order.
 bool cast_before_rotations(ir::Graph& graph);
+
+// A Pad is told from the padding of the pool behind it, where the runtime would take the one for the other.
+void keep_pads_before_pools(ir::Graph& graph, int opset);
 
 // A normalization with constant statistics goes into the weights of the convolution before it, which become
 // copies: up to a limit.

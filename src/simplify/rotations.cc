@@ -113,13 +113,9 @@ class Rewriter {
 }  // namespace
 
 bool cast_before_rotations(ir::Graph& graph) {
-  std::vector<ir::Graph*> graphs;
-  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node&) {
-    if (std::ranges::find(graphs, &owner) == graphs.end()) graphs.push_back(&owner);
-  });
   Names names(graph);
   bool changed = false;
-  for (ir::Graph* each : graphs) changed |= Rewriter(*each, names).run();
+  for (ir::Graph* each : all_graphs(graph)) changed |= Rewriter(*each, names).run();
   return changed && remove_dead_code(graph);
 }
 

@@ -1,5 +1,7 @@
 #include "simplify/uses.h"
 
+#include <algorithm>
+
 namespace opbridge {
 
 Uses count_uses(ir::Graph& graph) {
@@ -15,6 +17,14 @@ Uses count_uses(ir::Graph& graph) {
     add_outputs(owner);
   });
   return uses;
+}
+
+std::vector<ir::Graph*> all_graphs(ir::Graph& graph) {
+  std::vector<ir::Graph*> graphs;
+  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node&) {
+    if (std::ranges::find(graphs, &owner) == graphs.end()) graphs.push_back(&owner);
+  });
+  return graphs;
 }
 
 std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph) {

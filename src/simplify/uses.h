@@ -3,6 +3,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "opbridge/ir.h"
 
@@ -12,6 +13,9 @@ namespace opbridge {
 using Uses = std::unordered_map<const ir::Value*, int>;
 
 Uses count_uses(ir::Graph& graph);
+
+// The graph and its subgraphs, as far as they have nodes.
+std::vector<ir::Graph*> all_graphs(ir::Graph& graph);
 
 // The outputs of the graph and of its subgraphs.
 std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph);

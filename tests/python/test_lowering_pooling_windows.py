@@ -101,6 +101,22 @@ def test_size_of_the_image_unknown(opset):
     check(functions, image(), opset=opset, dynamic=sizes, also=also)
 
 
+@pytest.mark.parametrize("opset", [13, 17, 18, 21])
+def test_zeros_before_a_pool_are_not_its_padding(opset):
+    def padded(x):
+        return F.pad(x - 9, (1, 1, 1, 1))
+
+    functions = {
+        "greatest": lambda x: F.max_pool2d(padded(x), 2),
+        "greatest, with places": lambda x: F.max_pool2d(padded(x), 3, 2, return_indices=True),
+        "greatest, twice": lambda x: (F.max_pool2d(padded(x), 2), F.max_pool2d(padded(x), 3)),
+        "mean": lambda x: F.avg_pool2d(padded(x), 2, count_include_pad=False),
+        "mean of equal windows": lambda x: F.adaptive_avg_pool2d(padded(x), (3, 11)),
+    }
+    for name, function in functions.items():
+        check({name: function}, image(), opset=opset)
+
+
 def test_places_that_nobody_asks_for_cost_nothing():
     assert operators(check(lambda x: F.adaptive_max_pool2d(x, 1), image())).count("ArgMax") == 0
 

@@ -1,0 +1,74 @@
+// ONNX Runtime (1.20 and 1.31) draws a Pad of zeros into the pool behind it. A MaxPool's own padding is less
+// than any number, an AveragePool's may not count, and the kernels refuse what is not less than the window.
+// It leaves alone a Pad that names its axes, which opset 18 brought, and does not look behind a Reshape.
+#include <numeric>
+
+#include "simplify/passes.h"
+#include "simplify/uses.h"
+
+namespace opbridge {
+namespace {
+
+// Whether ONNX Runtime may draw it into what follows.
+bool is_drawn_in(const ir::Node* node) {
+  if (!node || node->op != "Pad" || node->inputs.size() > 3) return false;
+  const ir::AttributeValue* mode = node->find("mode");
+  return (!mode || std::get<std::string>(*mode) == "constant") && node->inputs.size() > 1 &&
+         node->inputs[1]->weight;
+}
+
+ir::Value* ints(ir::Graph& graph, std::string name, const std::vector<int64_t>& values) {
+  const std::vector<int64_t> dims{static_cast<int64_t>(values.size())};
+  return graph.add_initializer(std::move(name), ir::Weight::of<int64_t>(values, dims));
+}
+
+size_t rank_of(const ir::Node& pad) {
+  return static_cast<size_t>(pad.inputs[1]->weight->element_count() / 2);
+}
+
+class Rewriter {
+ public:
+  Rewriter(ir::Graph& graph, Names& names, int opset) : graph_(graph), names_(names), opset_(opset) {}
+
+  void run() {
+    const std::vector<ir::Node*> before = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (ir::Node* node : before) {
+      if (node->op == "MaxPool" || node->op == "AveragePool") {
+        if (ir::Node* pad = node->inputs[0]->producer; is_drawn_in(pad)) keep_apart(*pad, *node);
+      }
+      graph_.nodes.push_back(node);
+    }
+  }
+
+ private:
+  void keep_apart(ir::Node& pad, ir::Node& pool) {
+    const std::string& name = pad.outputs[0]->name;
+    if (opset_ >= 18) {
+      std::vector<int64_t> axes(rank_of(pad));
+      std::iota(axes.begin(), axes.end(), 0);
+      pad.inputs.resize(4, nullptr);
+      pad.inputs[3] = ints(graph_, names_.unused(name + ":axes"), axes);
+      return;
+    }
+    const std::vector<int64_t> same(rank_of(pad), 0);
+    ir::Node* reshape = graph_.add_node("Reshape");
+    reshape->name = names_.unused(pad.name + "/Reshape");
+    reshape->inputs = {pad.outputs[0], ints(graph_, names_.unused(name + ":shape"), same)};
+    reshape->source = pool.source;
+    pool.inputs[0] = graph_.add_output_of(reshape, names_.unused(name + ":apart"), pad.outputs[0]->type);
+  }
+
+  ir::Graph& graph_;
+  Names& names_;
+  int opset_;
+};
+
+}  // namespace
+
+void keep_pads_before_pools(ir::Graph& graph, int opset) {
+  Names names(graph);
+  for (ir::Graph* each : all_graphs(graph)) Rewriter(*each, names, opset).run();
+}
+
+}  // namespace opbridge
