@@ -18,8 +18,8 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
 
 def is_users(filename: str) -> bool:
-    """Whether a frame of this file is outside of torch and of opbridge."""
-    return not filename.startswith((_TORCH, _OPBRIDGE))
+    """Whether a frame of this file is outside of torch, of what torch generates, and of opbridge."""
+    return filename != "<string>" and not filename.startswith((_TORCH, _OPBRIDGE))
 
 
 @functools.lru_cache(maxsize=4096)
