@@ -53,12 +53,14 @@ def export(
 
     The model is exported in evaluation mode, and is in its own again afterwards.
 
-    The arguments are named as in torch.onnx.export and mean the same. ``external_data`` puts the weights into a file
-    beside the model: True always, False never, None where one file would pass 2 GB. ``verify`` runs the file in ONNX
-    Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch. ``capture`` is "export" for
-    torch.export's view of the model, "trace" for what one run of it does. ``source_lines`` stores with each node the
-    line of the model it comes from. ``mutations_as_outputs`` returns what the model writes to its inputs and buffers as
-    further outputs, named ``NAME_out``; without it, such a model is refused.
+    The arguments are named as in torch.onnx.export and mean the same. A dynamic size may be a name, one for all
+    sizes that are equal; the model may bound it, which it may not where a torch.export.Dim promises a range.
+    ``external_data`` puts the weights into a file beside the model: True always, False never, None where one file would
+    pass 2 GB. ``verify`` runs the file in ONNX Runtime on the same inputs and raises VerificationError unless it agrees
+    with PyTorch. ``capture`` is "export" for torch.export's view of the model, "trace" for what one run of it does.
+    ``source_lines`` stores with each node the line of the model it comes from. ``mutations_as_outputs`` returns what
+    the model writes to its inputs and buffers as further outputs, named ``NAME_out``; without it, such a model is
+    refused.
 
     Raises InvalidArgumentError for arguments that do not fit, UnsupportedError with everything that has no mapping,
     InvalidNodeError for a symbolic function that makes a wrong node, FileError where the file cannot be written; what
