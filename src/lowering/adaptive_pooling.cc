@@ -153,9 +153,8 @@ std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::v
   Value elements, places;
   if (is_to_one(output)) {
     std::vector<Dim> dims = self.dims();
+    const Dim channel = element_count(std::span(self.dims()).last(output.size()));
     dims.resize(dims.size() - output.size());
-    Dim channel(1);
-    for (size_t i = 0; i < output.size(); ++i) channel = channel * self.dim(-1 - static_cast<int64_t>(i));
     dims.push_back(channel);
     elements = g.reshape(self, dims);
   } else {

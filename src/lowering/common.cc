@@ -168,11 +168,13 @@ double greatest_finite(ElementType type) {
   }
 }
 
-Dim element_count(Value value) {
+Dim element_count(std::span<const Dim> dims) {
   Dim count(1);
-  for (const Dim& dim : value.dims()) count = count * dim;
+  for (const Dim& dim : dims) count = count * dim;
   return count;
 }
+
+Dim element_count(Value value) { return element_count(value.dims()); }
 
 Value flat(GraphBuilder& g, Value value) {
   return value.rank() == 1 ? value : g.reshape(value, std::vector{element_count(value)});

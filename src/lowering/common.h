@@ -64,6 +64,7 @@ Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 inline constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();  // as the end of a slice
 
+Dim element_count(std::span<const Dim> dims);
 Dim element_count(Value value);
 Value flat(GraphBuilder& g, Value value);  // with one dim
 

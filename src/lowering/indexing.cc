@@ -1,8 +1,6 @@
 // Reading by index, and what indices are made of.
 #include "lowering/indexing.h"
 
-#include <numeric>
-
 #include "lowering/add.h"
 #include "symbolic/constants.h"
 #include "symbolic/shape_inference.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <numeric>
 
 #include "lowering/add.h"
 #include "lowering/common.h"

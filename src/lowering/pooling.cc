@@ -12,10 +12,13 @@
 namespace opbridge::lowering {
 namespace {
 
+// The last `axes` dims of the input or of the result.
+std::span<const Dim> spatial(const std::vector<Dim>& dims, size_t axes) { return std::span(dims).last(axes); }
+
 // Whether every window ends inside, so that rounding up or down is the same.
 bool rounding_is_idle(Value self, const Window& window, size_t axes) {
   for (size_t i = 0; i < axes; ++i) {
-    const Dim& size = self.dim(static_cast<int64_t>(i) - static_cast<int64_t>(axes));
+    const Dim& size = spatial(self.dims(), axes)[i];
     if (!size.is_static()) return false;
     const int64_t reach =
         size.value() + 2 * window.padding[i] - window.dilation[i] * (window.kernel[i] - 1) - 1;
@@ -57,8 +60,7 @@ struct Sizes {
 std::optional<Sizes> constant_sizes(GraphBuilder& g, Value self, size_t axes) {
   Sizes sizes;
   for (size_t i = 0; i < axes; ++i) {
-    const auto axis = static_cast<int64_t>(i) - static_cast<int64_t>(axes);
-    const Dim &size = self.dim(axis), &result = g.result().dims->at(g.result().rank() + axis);
+    const Dim &size = spatial(self.dims(), axes)[i], &result = spatial(*g.result().dims, axes)[i];
     if (!size.is_static() || !result.is_static()) return std::nullopt;
     sizes.input.push_back(size.value());
     sizes.result.push_back(result.value());
@@ -77,8 +79,7 @@ Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
 // it leaves out one that starts beyond the input and its left padding.
 int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t axis) {
   const size_t axes = window.kernel.size();
-  const Dim& size = self.dim(static_cast<int64_t>(axis) - static_cast<int64_t>(axes));
-  const Dim& count = g.result().dims->at(g.result().rank() - axes + axis);
+  const Dim &size = spatial(self.dims(), axes)[axis], &count = spatial(*g.result().dims, axes)[axis];
   const int64_t padding = window.padding[axis], stride = window.stride[axis];
   const int64_t span = window.dilation[axis] * (window.kernel[axis] - 1) + 1;
   if (size.is_static() && count.is_static())
@@ -184,8 +185,7 @@ EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   const size_t axes = window.kernel.size();
   EndOfPool end;
   for (size_t i = 0; i < axes; ++i) {
-    const Dim& size = self.dim(static_cast<int64_t>(i) - static_cast<int64_t>(axes));
-    const Dim& count = g.result().dims->at(g.result().rank() - axes + i);
+    const Dim &size = spatial(self.dims(), axes)[i], &count = spatial(*g.result().dims, axes)[i];
     if (size.is_static() && count.is_static() && has_idle_window(window, i, size.value(), count.value()))
       g.refuse("ceil_mode where a window holds nothing of the input");
     const int64_t missing = padding_at_end(g, self, window, i);
@@ -272,8 +272,7 @@ std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& w
   std::vector<Value> results = g.op_list("MaxPool", 2, max_pool_operands(whole, window, end));
   const std::span<const Dim> image = std::span(x.dims()).subspan(2);
   const std::span<const Dim> larger = std::span(whole.dims()).subspan(2);
-  const Dim channel = std::accumulate(larger.begin(), larger.end(), Dim(1), std::multiplies<>());
-  results[1] = g.op("Mod", results[1], g.size(channel));
+  results[1] = g.op("Mod", results[1], g.size(element_count(larger)));
   if (!end.beyond.empty()) results[1] = replaced(g, results[1], larger, image);
   return results;
 }
@@ -307,14 +306,10 @@ std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Win
 
 // What max_pool made, back at its places; zero elsewhere.
 Value max_unpool(GraphBuilder& g, Value self, Value places, const std::vector<Dim>& size) {
-  Dim channel(1);
-  for (const Dim& dim : size) channel = channel * dim;
   const int64_t leading = self.rank() - static_cast<int64_t>(size.size());
   std::vector<Dim> from(self.dims().begin(), self.dims().begin() + leading), to = from;
-  Dim pooled(1);
-  for (int64_t axis = leading; axis < self.rank(); ++axis) pooled = pooled * self.dim(axis);
-  from.push_back(pooled);
-  to.push_back(channel);
+  from.push_back(element_count(std::span(self.dims()).last(size.size())));
+  to.push_back(element_count(size));
   Value scattered = g.op("ScatterElements", filled(g, to, 0, self.element_type()), g.reshape(places, from),
                          g.reshape(self, from), attr("axis", -1));
   return g.reshape(scattered, *g.result().dims);

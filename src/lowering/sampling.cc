@@ -1,9 +1,6 @@
 // Sampling at places that are themselves data.
 #include <fmt/format.h>
 
-#include <functional>
-#include <numeric>
-
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/kernel.h"
@@ -45,7 +42,7 @@ Value centres(GraphBuilder& g, const Dim& size, bool align_corners) {
 // theta (N, axes, axes + 1) applied to the homogeneous coordinates of each pixel.
 Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bool align_corners) {
   std::vector<Dim> image(size.begin() + 2, size.end());
-  const Dim pixels = std::accumulate(image.begin(), image.end(), Dim(1), std::multiplies<>());
+  const Dim pixels = element_count(image);
   const auto axes = static_cast<int64_t>(image.size());
   image.push_back(1);
   return in_kernel_type(g, theta, [&](Value x) {

@@ -84,10 +84,7 @@ Value roll_axis(GraphBuilder& g, Value self, const Dim& shift, int64_t axis) {
 Value roll(GraphBuilder& g, Value self, std::vector<Dim> shifts, std::vector<int64_t> dims) {
   if (self.rank() == 0) return self;
   if (dims.empty()) {
-    const std::vector<Dim> shape = self.dims();
-    Dim count(1);
-    for (const Dim& dim : shape) count = count * dim;
-    return g.reshape(roll_axis(g, g.reshape(self, {count}), shifts.at(0), 0), shape);
+    return g.reshape(roll_axis(g, flat(g, self), shifts.at(0), 0), self.dims());
   }
   for (size_t i = 0; i < dims.size(); ++i)
     self = roll_axis(g, self, shifts.at(i), wrap_axis(dims[i], self.rank()));

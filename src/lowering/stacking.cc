@@ -72,8 +72,7 @@ Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, in
     const Dim length = floor_div(tensor.dim(axis) + Dim(chunks - 1), Dim(chunks));
     const Dim missing = length * Dim(chunks) - tensor.dim(axis);
     std::vector<Dim> dims(tensor.dims().begin(), tensor.dims().begin() + axis);
-    Dim row = length;
-    for (int64_t i = axis + 1; i < tensor.rank(); ++i) row = row * tensor.dim(i);
+    const Dim row = length * element_count(std::span(tensor.dims()).subspan(static_cast<size_t>(axis) + 1));
     dims.insert(dims.end(), {Dim(chunks), row});
     rows.push_back(g.reshape(lengthened(g, tensor, axis, 0, missing, 0), dims));
   }

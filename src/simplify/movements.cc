@@ -1,6 +1,5 @@
 // Chains of Reshape, Squeeze, Unsqueeze and Transpose, made shorter.
 #include <algorithm>
-#include <functional>
 #include <ranges>
 
 #include "simplify/passes.h"
