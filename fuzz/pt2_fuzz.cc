@@ -1,18 +1,21 @@
-// Any text as the program of a `.pt2` archive, and behind a zero byte any text as the index of its weights.
-// The archive around them is well-formed, since its checksums would keep every mutation from the JSON.
+// Any text as the program of a `.pt2` archive that is converted, and behind a zero byte any text as the index
+// of its weights. The archive around them is well-formed, since its checksums would keep every mutation from
+// the JSON.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "frontend/exported_program.h"
+#include "opbridge/convert.h"
 #include "opbridge/error.h"
-#include "opbridge/ir.h"
 #include "zip_builder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const auto registry = opbridge::SymbolicRegistry::with_bundled();
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = input.find('\0');
   const std::string_view index =
@@ -24,7 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       {"m/data/weights/weight_0", std::string(4096, 'w')}};
   const auto bytes = std::make_shared<std::vector<std::byte>>(opbridge::ZipBuilder().build(entries));
   try {
-    opbridge::ir::print(opbridge::read_exported_program(*bytes, bytes));
+    opbridge::ir::Graph graph = opbridge::read_exported_program(*bytes, bytes);
+    opbridge::ir::print(graph);
+    opbridge::to_onnx(std::move(graph), registry, {});
   } catch (const opbridge::Error& error) {
     if (error.code() == opbridge::ErrorCode::internal) throw;
   }

@@ -95,7 +95,7 @@ struct Value {
   Node* producer = nullptr;        // null for inputs and initializers
   const Weight* weight = nullptr;  // of an initializer
 
-  const TensorType& tensor_type() const;  // throws Error(internal) unless it is a tensor
+  const TensorType& tensor_type() const;  // throws Error(invalid_argument) unless it is a tensor
 };
 
 // Device, Layout, MemoryFormat, Generator: carried for completeness, without meaning in ONNX.

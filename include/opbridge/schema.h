@@ -67,7 +67,8 @@ struct OperatorSchema {
 OperatorSchema parse_schema(std::string_view line);
 
 // The arguments of a torch-level node in schema order, defaults filled in. The pointers live as long as both
-// arguments. Throws Error(invalid_argument) for an unknown, a doubled or a missing argument.
+// arguments. Throws Error(invalid_argument) for an unknown, a doubled or a missing argument, a list of
+// another size than declared, and another number of results.
 std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const ir::Node& node);
 
 }  // namespace opbridge

@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "cli/commands.h"
 #include "opbridge/error.h"
@@ -26,6 +27,9 @@ int main(int argc, char** argv) {
   } catch (const opbridge::Error& error) {
     std::fprintf(stderr, "opbridge: %s\n", error.what());
     return error.code() == opbridge::ErrorCode::internal ? 3 : 2;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "opbridge: not enough memory; is a size in the file far too large?\n");
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "opbridge: %s\n", error.what());
     return 3;

@@ -13,6 +13,7 @@
 #include "functionalize/strides.h"
 #include "functionalize/subgraphs.h"
 #include "functionalize/writes.h"
+#include "ir/inconsistent.h"
 #include "opbridge/convert.h"
 
 namespace opbridge {
@@ -59,7 +60,7 @@ class Functionalizer {
   bool run() {
     for (ir::Node* node : std::exchange(graph_.nodes, {})) {
       memory_.begin(*node);
-      visit(*node);
+      ir::of_consistent_call(*node, [&] { visit(*node); });
     }
     const bool shares = outputs_share_memory();
     return_outputs(memory_);
@@ -96,6 +97,7 @@ class Functionalizer {
       default:
         if (!simple) return visit_by_name(node);
     }
+    if (rule.effect != Effect::view && node.outputs.size() > 1) refuse(node, node.op + " has one result");
     switch (rule.effect) {
       case Effect::same:
         return bind_same(node, self);

@@ -177,7 +177,9 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
   memory.emitter().place(&node);
   memory.bind_new(node.outputs[0], node.outputs[0], false);
 
-  ir::Value* input = std::get<ir::Value*>(*given(node, "input"));
+  ir::Value* const* const tensor = std::get_if<ir::Value*>(given(node, "input"));
+  if (tensor == nullptr) refuse(node, node.op + " has no input");
+  ir::Value* input = *tensor;
   const ir::TensorType& type = input->tensor_type();
   const auto* momentum = std::get_if<double>(given(node, "momentum"));
   if (!type.ranked() || momentum == nullptr || type.element_type != statistics[0]->type().element_type)
@@ -199,7 +201,7 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
                                  *statistics[0]->form);
   };
   input = cast(input, wide);
-  const ir::TensorType of_each{wide, {{(*type.dims)[0], (*type.dims)[1]}}};
+  const ir::TensorType of_each{wide, {{type.dims->at(0), type.dims->at(1)}}};
   for (size_t i = 0; i < 2; ++i) {
     const ir::TensorType of_all{wide, statistics[i]->type().dims};
     // Without correction=… the variance is that of a sample.

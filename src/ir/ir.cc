@@ -101,8 +101,9 @@ void SparseTensor::check() const {
 
 const TensorType& Value::tensor_type() const {
   if (const auto* tensor = std::get_if<TensorType>(&type)) return *tensor;
-  throw Error(ErrorCode::internal, fmt::format("value %{} is a {} where a tensor is needed", name,
-                                               std::holds_alternative<ListType>(type) ? "list" : "number"));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("value %{} is a {} where a tensor is needed", name,
+                          std::holds_alternative<ListType>(type) ? "list" : "number"));
 }
 
 const AttributeValue* Node::find(std::string_view attribute) const {

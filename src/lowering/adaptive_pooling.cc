@@ -118,9 +118,9 @@ struct AllWindows {
 
 AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const auto axes = static_cast<int64_t>(output.size()), leading = self.rank() - axes;
+  std::vector<Dim> result_dims = first_dims(self.dims(), leading);
   std::vector<int64_t> order(leading);
   std::iota(order.begin(), order.end(), 0);
-  std::vector<Dim> result_dims(self.dims().begin(), self.dims().begin() + leading);
   result_dims.insert(result_dims.end(), output.begin(), output.end());
   Value x = self, places;
   Dim length(1);
@@ -152,10 +152,9 @@ std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::v
   if (is_empty(output)) return {filled(g, result, 0, type), filled(g, result, 0, ElementType::int64)};
   Value elements, places;
   if (is_to_one(output)) {
-    std::vector<Dim> dims = self.dims();
-    const Dim channel = element_count(std::span(self.dims()).last(output.size()));
-    dims.resize(dims.size() - output.size());
-    dims.push_back(channel);
+    const auto axes = static_cast<int64_t>(output.size());
+    std::vector<Dim> dims = first_dims(self.dims(), self.rank() - axes);
+    dims.push_back(element_count(last_dims(self.dims(), axes)));
     elements = g.reshape(self, dims);
   } else {
     const AllWindows all = all_windows(g, self, output);

@@ -33,7 +33,7 @@ Value masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value
   }
   std::vector<int64_t> swapped(key.rank());
   for (int64_t axis = 0; axis < key.rank(); ++axis) swapped[axis] = axis;
-  std::swap(swapped[key.rank() - 1], swapped[key.rank() - 2]);
+  std::swap(swapped.at(key.rank() - 1), swapped.at(key.rank() - 2));
   // Scaling the query first costs less than scaling the scores.
   Value scores = g.op("MatMul", g.op("Mul", query, factor), g.transpose(key, swapped));
 

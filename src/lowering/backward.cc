@@ -24,14 +24,13 @@ Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t di
 
 // Each gradient to the place that the greatest element of its window came from.
 Value max_pool_backward(GraphBuilder& g, Value gradient, Value self, Value places) {
-  const std::vector<Dim>& dims = self.dims();
-  std::vector<Dim> to(dims.begin(), dims.end() - 2), from = to;
+  std::vector<Dim> to = first_dims(self.dims(), self.rank() - 2), from = to;
   to.push_back(self.dim(-2) * self.dim(-1));
   from.push_back(gradient.dim(-2) * gradient.dim(-1));
   Value nothing = filled(g, to, 0, self.element_type());
   Value sums =
       scatter_elements(g, nothing, g.reshape(places, from), g.reshape(gradient, from), -1, Reduction::add);
-  return g.reshape(sums, dims);
+  return g.reshape(sums, self.dims());
 }
 
 }  // namespace

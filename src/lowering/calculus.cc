@@ -31,6 +31,7 @@ Value differences(GraphBuilder& g, Value x, int64_t axis) {
 
 Value diff(GraphBuilder& g, Value self, int64_t n, int64_t dim, std::optional<Value> prepend,
            std::optional<Value> append) {
+  if (n > 1000) g.refuse("differences of differences, more than 1,000 times");
   if (n == 0) return self;  // without the ends, as PyTorch has it
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, self.rank());
@@ -169,7 +170,7 @@ std::vector<Value> gradient(const SymbolicCall& call) {
   using namespace symbolic_detail;
   GraphBuilder& g = call.g;
   const size_t dims_at = call.arguments.size() - 2;
-  Value self = decode_value(call, 0);
+  Value self = Decode<Value>::get(call, 0);
   std::vector<Spacing> spacings;
   if (dims_at == 2 && std::holds_alternative<std::vector<ir::Value*>>(*call.arguments[1])) {
     for (Value places : decode_values(call, 1)) spacings.push_back({1, places});

@@ -1,5 +1,7 @@
 #include "lowering/common.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -168,6 +170,21 @@ double greatest_finite(ElementType type) {
   }
 }
 
+std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count) {
+  const std::span<const Dim> rest = last_dims(dims, static_cast<int64_t>(dims.size()) - count);
+  return {dims.begin(), dims.end() - static_cast<int64_t>(rest.size())};
+}
+
+std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count) {
+  if (count < 0 || count > static_cast<int64_t>(dims.size()))
+    throw std::out_of_range(fmt::format("{} of {} dims", count, dims.size()));
+  return dims.last(static_cast<size_t>(count));
+}
+
+void check_constant(const GraphBuilder& g, int64_t count) {
+  if (count < 0 || count > int64_t{1} << 28) g.refuse(fmt::format("a constant of {} elements", count));
+}
+
 Dim element_count(std::span<const Dim> dims) {
   Dim count(1);
   for (const Dim& dim : dims) count = count * dim;
@@ -191,7 +208,10 @@ Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
   std::vector<size_t> by_place(to.size());
   std::iota(by_place.begin(), by_place.end(), 0);
   std::ranges::sort(by_place, {}, [&](size_t i) { return to[i]; });
-  for (size_t i : by_place) order.insert(order.begin() + to[i], from.at(i));
+  for (size_t i : by_place) {
+    if (to[i] > static_cast<int64_t>(order.size())) g.refuse("an axis is named twice");
+    order.insert(order.begin() + to[i], from.at(i));
+  }
   return g.transpose(self, order);
 }
 
@@ -219,9 +239,10 @@ Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, El
 
 Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count) {
   if (start.is_static() && step.is_static() && count.is_static()) {
+    check_constant(g, count.value());
     std::vector<int64_t> values(count.value());
     for (size_t i = 0; i < values.size(); ++i)
-      values[i] = start.value() + step.value() * static_cast<int64_t>(i);
+      values[i] = (start + step * Dim(static_cast<int64_t>(i))).value();
     return g.ints(values);
   }
   Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);

@@ -64,6 +64,13 @@ Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 inline constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();  // as the end of a slice
 
+// Throw std::out_of_range where there are fewer.
+std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count);  // to go on with
+std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count);
+
+// Refuses more elements than a constant can have in a file: 2 GB of them.
+void check_constant(const GraphBuilder& g, int64_t count);
+
 Dim element_count(std::span<const Dim> dims);
 Dim element_count(Value value);
 Value flat(GraphBuilder& g, Value value);  // with one dim

@@ -96,7 +96,7 @@ template <class Call>
 Complex vander(const Call& call) {
   GraphBuilder& g = call.g;
   Complex x = in_float64(g, call.full("x"));
-  const Dim count = g.result().dims->back();
+  const Dim count = g.result().dims->at(g.result().rank() - 1);
   if (!count.is_static()) g.refuse("powers of complex numbers need a constant N");
   std::vector<Value> re, im;
   Complex power{filled(g, x.re.dims(), 1, ElementType::float64),

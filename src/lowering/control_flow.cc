@@ -61,9 +61,9 @@ std::vector<Value> branch(const SymbolicCall& call) {
       return call.bodies.lower_body(body(call, index), b, operands);
     }));
   };
-  return g.op_list(
-      "If", call.node.outputs.size(),
-      {truth(g, symbolic_detail::decode_value(call, 0)), graph("then_branch", 1), graph("else_branch", 2)});
+  return g.op_list("If", call.node.outputs.size(),
+                   {truth(g, symbolic_detail::Decode<Value>::get(call, 0)), graph("then_branch", 1),
+                    graph("else_branch", 2)});
 }
 
 // while_loop(goes on, step, carried, others)

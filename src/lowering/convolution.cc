@@ -76,10 +76,11 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
   }
   if (needs_gathered_windows(x.element_type())) {
     Value result = convolution_by_products(g, x, weight, bias, c, std::move(pads));
-    return batched ? result : g.squeeze(result, {0});
+    return batched ? result : without_batch(g, result);
   }
-  std::vector<int64_t> output_padding = per_axis(c.output_padding, axes);
+  std::vector<int64_t> output_padding;
   if (c.transposed) {
+    output_padding = per_axis(c.output_padding, axes);
     // Padding takes from the end of the result what output_padding adds; ONNX Runtime takes only as much of
     // the latter as the stride leaves open.
     for (size_t i = 0; i < axes; ++i) {
@@ -97,10 +98,7 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                                 attr("group", c.groups)};
   if (c.transposed) operands.push_back(attr("output_padding", std::move(output_padding)));
   Value result = g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
-  if (batched) return result;
-  if (!result.ranked())
-    result.get()->type = ir::TensorType{input.element_type(), std::vector<Dim>(weight.rank(), Dim(1))};
-  return g.squeeze(result, {0});
+  return batched ? result : without_batch(g, result);
 }
 
 // padding='same' or 'valid'. For 'same' PyTorch pads the odd one at the end.

@@ -56,6 +56,7 @@ std::vector<double> linspace(T start, T end, int64_t steps) {
 }
 
 std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar& end, int64_t steps) {
+  check_constant(g, steps);
   const ElementType type = g.result().element_type;
   if (is_integral(type))
     return linspace<double>(static_cast<double>(start.to_int()), static_cast<double>(end.to_int()), steps);
@@ -65,6 +66,7 @@ std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar&
 
 // Of ends that are data: the same, when the model runs.
 Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
+  check_constant(g, steps);
   const ElementType type = g.result().element_type;
   const ElementType wide = is_integral(type) ? ElementType::float64 : kernel_type(type);
   start = g.cast(g.cast(start, type), wide);
@@ -108,6 +110,8 @@ Value triangle(GraphBuilder& g, bool upper, Value self, const Dim& diagonal) {
 }
 
 Value triangle_indices(GraphBuilder& g, bool upper, int64_t rows, int64_t columns, int64_t offset) {
+  for (const Dim& number : {Dim(rows), Dim(columns), Dim(rows) * Dim(columns)})
+    check_constant(g, number.value());
   std::vector<double> row, column;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {

@@ -21,7 +21,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   if (mode == Mode::max && g.opset() < 18) g.refuse("ScatterND takes the greatest from opset 18 on");
   const ElementType type = g.result().element_type, kernel = kernel_type(type);
   std::vector<Dim> dims = *g.result().dims;  // (bags, width)
-  const Dim wanted = dims[0];
+  const Dim wanted = dims.at(0);
   // What stands behind the last offset goes to one more bag, which is dropped in the end.
   if (include_last_offset) dims[0] = wanted + Dim(1);
   const std::vector<Dim> bags{dims[0]};

@@ -18,7 +18,7 @@ std::array<Value, outputs> kernel(GraphBuilder& g, std::string_view name, const 
 // The batch of the result of two matrices whose batches are broadcast; `dims` last dims are no part of it.
 std::vector<Dim> result_batch(const GraphBuilder& g, size_t dims) {
   const std::vector<Dim>& all = *g.result().dims;
-  return {all.begin(), all.end() - static_cast<std::ptrdiff_t>(dims)};
+  return first_dims(all, static_cast<int64_t>(all.size() - dims));
 }
 
 Value empty(GraphBuilder& g, size_t result) {

@@ -111,14 +111,15 @@ Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes,
     const int64_t count = sizes ? static_cast<int64_t>(sizes->size()) : rank;
     for (int64_t axis = rank - count; axis < rank; ++axis) axes.push_back(axis);
   }
+  if (axes.empty() && kind.form != Form::complex) g.refuse("no axis is given");
   const bool to_real = kind.form == Form::half_to_real;
   std::vector<Dim> lengths;
   Dim count(1), divided(1);
   for (size_t i = 0; i < axes.size(); ++i) {
     const Dim& had = x.dim(axes[i]);
-    const bool given = sizes && !(*sizes)[i].is(-1);
+    const bool given = sizes && !sizes->at(i).is(-1);
     const bool halved = to_real && i + 1 == axes.size();
-    lengths.push_back(given ? (*sizes)[i] : halved ? Dim(2) * (had - Dim(1)) : had);
+    lengths.push_back(given ? sizes->at(i) : halved ? Dim(2) * (had - Dim(1)) : had);
     count = count * lengths[i];
   }
   auto step = [&](int64_t axis, const Dim& length) {

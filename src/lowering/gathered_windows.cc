@@ -1,6 +1,8 @@
 // Windows of images, gathered axis by axis: patches, and the pooling and convolution of integers, which ONNX
 // has of floating-point numbers alone, and of float64, of which ONNX Runtime has no kernels. Values are in a
 // kernel type.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -37,7 +39,16 @@ Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t 
 
 std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
   if (values.size() == 1) values.resize(axes, values.front());
+  if (values.size() != axes)
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} numbers for {} axes", values.size(), axes));
   return values;
+}
+
+Value without_batch(GraphBuilder& g, Value result) {
+  std::vector<Dim> dims = *g.result().dims;
+  dims.insert(dims.begin(), Dim(1));
+  result.get()->type = ir::TensorType{result.element_type(), std::move(dims)};
+  return g.squeeze(result, {0});
 }
 
 Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value) {
@@ -48,7 +59,7 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const S
   for (size_t i = 0; i < axes; ++i) {
     all[i + 2] = pads[i];
     all[axes + i + 4] = pads[axes + i];
-    dims[i + 2] = dims[i + 2] + pads[i] + pads[axes + i];
+    dims.at(i + 2) = dims.at(i + 2) + pads[i] + pads[axes + i];
   }
   Value result = g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
   result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};

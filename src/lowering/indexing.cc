@@ -150,7 +150,7 @@ Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<i
   if (!dim) return gather_elements(g, flat(g, self), 0, flat(g, indices));
   const int64_t axis = wrap_axis(*dim, self.rank());
   std::vector<Dim> of_self = self.dims(), of_indices = indices.dims();
-  of_self[axis] = of_indices[axis] = Dim(1);
+  of_self.at(axis) = of_indices.at(axis) = Dim(1);
   std::vector<Dim> dims = broadcast_dims(of_self, of_indices);
   dims[axis] = self.dim(axis);
   self = broadcast(g, self, dims);

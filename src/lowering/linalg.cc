@@ -9,7 +9,7 @@ namespace {
 
 // The identity of size n, of each batch.
 Value identity(GraphBuilder& g, std::vector<Dim> dims, ElementType type) {
-  const Dim n = dims.back();
+  const Dim n = last_dims(dims, 1)[0];
   Value places = g.op("Range", g.scalar(0, ElementType::int64), g.size(n), g.scalar(1, ElementType::int64));
   places.get()->type = ir::TensorType{ElementType::int64, std::vector{n}};
   Value matrix = g.cast(g.op("Equal", g.unsqueeze(places, {1}), places), type);
@@ -40,7 +40,7 @@ Value matrix_power(GraphBuilder& g, Value self, int64_t n) {
 
 Value multi_dot(GraphBuilder& g, const std::vector<Value>& tensors) {
   const ElementType type = g.result().element_type;
-  Value product = operand(g, tensors.front(), type);
+  Value product = operand(g, tensors.at(0), type);
   for (size_t i = 1; i < tensors.size(); ++i) {
     // Of products without terms ONNX Runtime leaves the memory as it was.
     if (product.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);

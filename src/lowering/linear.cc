@@ -42,7 +42,7 @@ Value product(GraphBuilder& g, Value a, Value b) {
 
 // a W b for each W of `weight` (out, in of a, in of b).
 Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Value> bias) {
-  std::vector<Dim> dims(a.dims().begin(), a.dims().end() - 1);
+  std::vector<Dim> dims = first_dims(a.dims(), a.rank() - 1);
   dims.push_back(weight.dim(0));
   dims.push_back(weight.dim(2));
   Value matrix = g.reshape(g.transpose(weight, {1, 0, 2}), {weight.dim(1), weight.dim(0) * weight.dim(2)});
@@ -74,7 +74,7 @@ Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> o
   of_other = wrap_axes(of_other, other.rank());
   Dim terms(1);
   for (size_t i = 0; i < of_self.size(); ++i) {
-    const Dim &a = self.dim(of_self[i]), &b = other.dim(of_other[i]);
+    const Dim &a = self.dim(of_self[i]), &b = other.dim(of_other.at(i));
     if (a.is(1) && !b.is(1)) {
       other = g.reduce("ReduceSum", other, {of_other[i]}, true);
     } else if (b.is(1) && !a.is(1)) {
@@ -204,9 +204,8 @@ void register_linear(SymbolicRegistry& registry) {
   on("aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
        // The sum over the batch is a product of the matrices laid side by side.
-       const std::vector<Dim>&left = a.dims(), &right = b.dims();
-       Value wide = g.reshape(g.transpose(a, {1, 0, 2}), {left[1], left[0] * left[2]});
-       Value high = g.reshape(b, {right[0] * right[1], right[2]});
+       Value wide = g.reshape(g.transpose(a, {1, 0, 2}), {a.dim(1), a.dim(0) * a.dim(2)});
+       Value high = g.reshape(b, {b.dim(0) * b.dim(1), b.dim(2)});
        return add_scaled(g, self, product(g, wide, high), beta, alpha);
      });
   on("aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

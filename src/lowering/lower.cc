@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/inconsistent.h"
+#include "lowering/common.h"
 #include "lowering/complex.h"
 #include "lowering/diagnosis.h"
 #include "lowering/missing.h"
@@ -18,6 +20,14 @@ ir::TensorType tensor_type_of(const ir::Value& value) {
   if (const auto* scalar = std::get_if<ir::ScalarType>(&value.type))
     return {scalar->element_type, std::vector<Dim>{}};
   return value.tensor_type();
+}
+
+// One element is a scalar too: PyTorch's own shapes are wrong of a loss of one sample.
+bool contradict(std::span<const Dim> a, std::span<const Dim> b) {
+  if (lowering::element_count(a).is(1) && lowering::element_count(b).is(1)) return false;
+  return !std::ranges::equal(a, b, [](const Dim& x, const Dim& y) {
+    return !x.is_static() || !y.is_static() || x.value() == y.value();
+  });
 }
 
 bool is_complex_tensor(const ir::Value& value) { return is_complex(tensor_type_of(value).element_type); }
@@ -53,7 +63,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   Value operator[](const ir::Value* value) const override {
     const auto found = values_.find(value);
     if (found == values_.end())
-      throw Error(ErrorCode::internal, "value " + value->name + " is used before it is made");
+      throw Error(ErrorCode::invalid_argument, "value " + value->name + " is used before it is made");
     return found->second;
   }
 
@@ -130,7 +140,8 @@ class Lowering final : public ValueMap, public BodyLowering {
       give_up(node, g);
     } else {
       try {
-        is_complex ? lower_complex(node, symbolic, g) : lower_real(node, *symbolic, g);
+        ir::of_consistent_call(
+            node, [&] { is_complex ? lower_complex(node, symbolic, g) : lower_real(node, *symbolic, g); });
       } catch (const Error& error) {
         if (error.code() == ErrorCode::internal) throw;
         refused = true;
@@ -199,6 +210,10 @@ class Lowering final : public ValueMap, public BodyLowering {
         // The mapping of a user who works in another type than PyTorch would be silently wrong further on.
         g.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", name(made.element_type),
                              name(type.element_type)));
+      }
+      if (type.ranked() && made.ranked() && contradict(*type.dims, *made.dims)) {
+        g.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", ir::str(ir::Type(made)),
+                             ir::str(ir::Type(type))));
       }
       if (type.ranked() && result.get()->producer) made.dims = merged_dims(*type.dims, made.dims, origin);
       values_[&expected] = result;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lowering/common.h"
 #include "opbridge/registry.h"
 #include "opbridge/symbolic.h"
 
@@ -19,7 +20,7 @@ struct Matrices {
   Dim dim(int64_t axis) const { return value.dim(axis < 0 && complex ? axis - 1 : axis); }
   Dim rows() const { return dim(-2); }
   Dim columns() const { return dim(-1); }
-  std::vector<Dim> batch() const { return {value.dims().begin(), value.dims().begin() + (rank() - 2)}; }
+  std::vector<Dim> batch() const { return first_dims(value.dims(), rank() - 2); }
   ElementType type() const { return value.element_type(); }
 };
 

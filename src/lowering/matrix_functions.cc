@@ -278,7 +278,7 @@ void register_inverses(SymbolicRegistry& registry) {
   on("aten::linalg_tensorinv(Tensor self, int ind=2) -> Tensor", Since{5},
      [](GraphBuilder& g, Value self, int64_t ind) {
        const bool complex = matrices(g, self, "self").complex;
-       const Dim count = element_count(std::span(self.dims()).first(static_cast<size_t>(ind)));
+       const Dim count = element_count(first_dims(self.dims(), ind));
        Value matrix = g.reshape(self, shape({}, {count, count}, complex));
        return g.reshape(inverse(g, {matrix, complex}, true).inverse.value,
                         shape(*g.result().dims, {}, complex));

@@ -138,7 +138,7 @@ Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Val
   const ElementType type = input.element_type();
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   Value x = half ? g.cast(input, ElementType::float32) : input;
-  const Dim rest = element_count(std::span(x.dims()).subspan(1));
+  const Dim rest = element_count(last_dims(x.dims(), x.rank() - 1));
   Value rows = g.reshape(x, {x.dim(0), Dim(groups), floor_div(rest, Dim(groups))});
   if (needs_parts(x)) {
     rows = layer_norm_by_parts(g, rows, 1, eps);

@@ -10,6 +10,7 @@ using Ints = std::vector<int64_t>;
 
 // (N, C, height, width) to (N, C * elements of the kernel, patches).
 Value im2col(GraphBuilder& g, Value self, Ints kernel, Ints dilation, Ints padding, Ints stride) {
+  for (Ints* numbers : {&kernel, &dilation, &padding, &stride}) *numbers = per_axis(std::move(*numbers), 2);
   return on_batch(g, self, 2, [&](Value x) {
     x = padded(g, x, {padding[0], padding[1], padding[0], padding[1]}, 0);
     x = g.gather(x, window_places(g, x.dim(2), kernel[0], dilation[0], stride[0]), 2);
@@ -25,14 +26,13 @@ Value col2im(GraphBuilder& g, Value self, const std::vector<Dim>& size, Ints ker
              Ints padding, Ints stride) {
   const bool batched = self.rank() == 3;
   Value x = batched ? self : g.unsqueeze(self, {0});
+  padding = per_axis(std::move(padding), 2);
   const Ints pads{padding[0], padding[1], padding[0], padding[1]};
   Value image = g.op("Col2Im", x, g.sizes(size), g.ints(kernel), attr("dilations", dilation),
                      attr("pads", pads), attr("strides", stride));
   if (batched) return image;
-  std::vector<Dim> dims = *g.result().dims;
-  dims.insert(dims.begin(), Dim(1));
-  image.get()->type = ir::TensorType{self.element_type(), dims};
-  return g.squeeze(image, {0});
+  image.get()->type = ir::TensorType{self.element_type(), std::nullopt};
+  return without_batch(g, image);
 }
 
 }  // namespace

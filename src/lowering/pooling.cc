@@ -12,13 +12,10 @@
 namespace opbridge::lowering {
 namespace {
 
-// The last `axes` dims of the input or of the result.
-std::span<const Dim> spatial(const std::vector<Dim>& dims, size_t axes) { return std::span(dims).last(axes); }
-
 // Whether every window ends inside, so that rounding up or down is the same.
 bool rounding_is_idle(Value self, const Window& window, size_t axes) {
   for (size_t i = 0; i < axes; ++i) {
-    const Dim& size = spatial(self.dims(), axes)[i];
+    const Dim& size = last_dims(self.dims(), axes)[i];
     if (!size.is_static()) return false;
     const int64_t reach =
         size.value() + 2 * window.padding[i] - window.dilation[i] * (window.kernel[i] - 1) - 1;
@@ -60,7 +57,7 @@ struct Sizes {
 std::optional<Sizes> constant_sizes(GraphBuilder& g, Value self, size_t axes) {
   Sizes sizes;
   for (size_t i = 0; i < axes; ++i) {
-    const Dim &size = spatial(self.dims(), axes)[i], &result = spatial(*g.result().dims, axes)[i];
+    const Dim &size = last_dims(self.dims(), axes)[i], &result = last_dims(*g.result().dims, axes)[i];
     if (!size.is_static() || !result.is_static()) return std::nullopt;
     sizes.input.push_back(size.value());
     sizes.result.push_back(result.value());
@@ -79,7 +76,7 @@ Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
 // it leaves out one that starts beyond the input and its left padding.
 int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t axis) {
   const size_t axes = window.kernel.size();
-  const Dim &size = spatial(self.dims(), axes)[axis], &count = spatial(*g.result().dims, axes)[axis];
+  const Dim &size = last_dims(self.dims(), axes)[axis], &count = last_dims(*g.result().dims, axes)[axis];
   const int64_t padding = window.padding[axis], stride = window.stride[axis];
   const int64_t span = window.dilation[axis] * (window.kernel[axis] - 1) + 1;
   if (size.is_static() && count.is_static())
@@ -185,7 +182,7 @@ EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   const size_t axes = window.kernel.size();
   EndOfPool end;
   for (size_t i = 0; i < axes; ++i) {
-    const Dim &size = spatial(self.dims(), axes)[i], &count = spatial(*g.result().dims, axes)[i];
+    const Dim &size = last_dims(self.dims(), axes)[i], &count = last_dims(*g.result().dims, axes)[i];
     if (size.is_static() && count.is_static() && has_idle_window(window, i, size.value(), count.value()))
       g.refuse("ceil_mode where a window holds nothing of the input");
     const int64_t missing = padding_at_end(g, self, window, i);
@@ -270,8 +267,8 @@ Value replaced(GraphBuilder& g, Value places, std::span<const Dim> from, std::sp
 std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& window, const EndOfPool& end) {
   Value whole = grown(g, x, end.beyond);
   std::vector<Value> results = g.op_list("MaxPool", 2, max_pool_operands(whole, window, end));
-  const std::span<const Dim> image = std::span(x.dims()).subspan(2);
-  const std::span<const Dim> larger = std::span(whole.dims()).subspan(2);
+  const std::span<const Dim> image = last_dims(x.dims(), x.rank() - 2);
+  const std::span<const Dim> larger = last_dims(whole.dims(), whole.rank() - 2);
   results[1] = g.op("Mod", results[1], g.size(element_count(larger)));
   if (!end.beyond.empty()) results[1] = replaced(g, results[1], larger, image);
   return results;
@@ -295,20 +292,15 @@ std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Win
     results = {g.cast(made[0], self.element_type()), made[1]};
   }
   if (batched) return results;
-  std::vector<Dim> dims = *g.result().dims;
-  dims.insert(dims.begin(), Dim(1));
-  for (Value& result : results) {
-    result.get()->type = ir::TensorType{result.element_type(), dims};
-    result = g.squeeze(result, {0});
-  }
+  for (Value& result : results) result = without_batch(g, result);
   return results;
 }
 
 // What max_pool made, back at its places; zero elsewhere.
 Value max_unpool(GraphBuilder& g, Value self, Value places, const std::vector<Dim>& size) {
-  const int64_t leading = self.rank() - static_cast<int64_t>(size.size());
-  std::vector<Dim> from(self.dims().begin(), self.dims().begin() + leading), to = from;
-  from.push_back(element_count(std::span(self.dims()).last(size.size())));
+  const auto axes = static_cast<int64_t>(size.size());
+  std::vector<Dim> from = first_dims(self.dims(), self.rank() - axes), to = from;
+  from.push_back(element_count(last_dims(self.dims(), axes)));
   to.push_back(element_count(size));
   Value scattered = g.op("ScatterElements", filled(g, to, 0, self.element_type()), g.reshape(places, from),
                          g.reshape(self, from), attr("axis", -1));

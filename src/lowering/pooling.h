@@ -46,15 +46,14 @@ Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window&
 // What a transposed convolution is made of: `strides[i] - 1` zeros between the elements along spatial axis i.
 Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides);
 
+// One sample's result, made of a batch of one.
+Value without_batch(GraphBuilder& g, Value result);
+
 // Runs `pool` on (N, C, spatial…), for an input with or without its batch dim.
 template <class Pool>
 Value on_batch(GraphBuilder& g, Value input, size_t axes, Pool pool) {
   if (input.rank() == static_cast<int64_t>(axes) + 2) return pool(input);
-  Value pooled = pool(g.unsqueeze(input, {0}));
-  std::vector<Dim> dims = *g.result().dims;
-  dims.insert(dims.begin(), Dim(1));
-  pooled.get()->type = ir::TensorType{input.element_type(), dims};
-  return g.squeeze(pooled, {0});
+  return without_batch(g, pool(g.unsqueeze(input, {0})));
 }
 
 }  // namespace opbridge::lowering

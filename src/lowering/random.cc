@@ -84,9 +84,10 @@ Value exponential(GraphBuilder& g, const std::vector<Dim>& dims, ElementType typ
 Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacement) {
   const ElementType type = drawn_type(self.element_type());
   Value rates = g.cast(self, type);
-  std::vector<Dim> dims = self.dims();
+  std::vector<Dim> dims = first_dims(self.dims(), self.rank() - 1);
+  if (replacement) dims.push_back(count);
+  dims.push_back(self.dim(-1));
   if (replacement) {
-    dims.insert(dims.end() - 1, count);
     rates = g.unsqueeze(rates, {self.rank() - 1});
   }
   Value speed = g.op("Div", rates, exponential(g, dims, type));

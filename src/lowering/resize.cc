@@ -183,11 +183,12 @@ int to_fixed_point(std::vector<double>& weights) {
 using AxisWeights = std::function<std::vector<double>(int64_t from, int64_t to, std::optional<double> scale)>;
 
 // Images resized by products of matrices, columns and then rows; nothing where a size is not constant.
-std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std::vector<Dim>& size,
-                                         const Scales& scales, const AxisWeights& weights_of) {
+std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const Scales& scales,
+                                         const AxisWeights& weights_of) {
   const bool fixed_point = input.element_type() == ElementType::uint8;
   const ElementType type = fixed_point ? ElementType::float64 : kernel_type(input.element_type());
   const auto is_static = [](const Dim& dim) { return dim.is_static(); };
+  const std::span<const Dim> size = last_dims(*g.result().dims, 2);
   if (!std::ranges::all_of(size, is_static) || !is_static(input.dim(2)) || !is_static(input.dim(3)))
     return std::nullopt;
   Value x = g.cast(input, type);
@@ -207,7 +208,6 @@ std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const std
 }
 
 Value resize_bytes(GraphBuilder& g, Value input, const Scales& scales, const Interpolation& how) {
-  const std::vector<Dim> size(g.result().dims->begin() + 2, g.result().dims->end());
   const auto weights_of = [&](int64_t from, int64_t to, std::optional<double> scale) {
     std::vector<double> weights(static_cast<size_t>(from * to));
     for (const Taps& taps : taps_of_axis(how, from, to, scale)) {
@@ -215,7 +215,7 @@ Value resize_bytes(GraphBuilder& g, Value input, const Scales& scales, const Int
     }
     return weights;
   };
-  const std::optional<Value> resized = resized_by_matrices(g, input, size, scales, weights_of);
+  const std::optional<Value> resized = resized_by_matrices(g, input, scales, weights_of);
   if (!resized)
     g.refuse("resizing uint8 needs an image of constant size; convert it to float32, and round after that");
   return *resized;
@@ -225,6 +225,9 @@ Value resize_bytes(GraphBuilder& g, Value input, const Scales& scales, const Int
 // and not with the quotient of the sizes; so does Resize.
 Value resize(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size, const Scales& scales,
              const Interpolation& how) {
+  for (const Dim& dim : *g.result().dims) {
+    if (dim.is_static()) check_constant(g, dim.value());  // a table of the pixels that one is made from
+  }
   if (input.element_type() == ElementType::float64 && !how.antialias)
     return resize_by_taps(g, input, scales, how);
   if (input.element_type() == ElementType::uint8 && how.mode != "nearest" && input.rank() == 4)
@@ -299,11 +302,10 @@ Value resize_antialiased(GraphBuilder& g, Value input, const std::optional<std::
   const bool beyond_onnx =
       align_corners || (size && scales) || g.opset() < 18 || !is_floating_point(input.element_type());
   if (beyond_onnx || scales || input.element_type() == ElementType::float64) {
-    const std::vector<Dim> to(g.result().dims->begin() + 2, g.result().dims->end());
     const auto weights_of = [&](int64_t from, int64_t to, std::optional<double> scale) {
       return antialiasing_weights(from, to, scale, {cubic, align_corners});
     };
-    if (auto resized = resized_by_matrices(g, input, to, scales, weights_of)) return *resized;
+    if (auto resized = resized_by_matrices(g, input, scales, weights_of)) return *resized;
   }
   if (beyond_onnx)
     g.refuse(

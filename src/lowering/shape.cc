@@ -137,6 +137,7 @@ Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
 Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::string& mode, double value) {
   if (g.opset() < 11) g.refuse("padding needs opset 11");
   const int64_t rank = self.rank();
+  if (static_cast<int64_t>(pad.size()) > 2 * rank) g.refuse("more dims are padded than there are");
   std::vector<Dim> pads(2 * rank, Dim(0)), dims = self.dims();
   std::vector<Padding> shortenings;
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {

@@ -1,5 +1,6 @@
 // Channels that change their order, or places with pixels.
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 Value channel_shuffle(GraphBuilder& g, Value self, const Dim& groups) {
   const std::vector<Dim> dims = self.dims();
   std::vector<Dim> grouped = dims;
-  grouped[1] = floor_div(dims[1], groups);
+  grouped.at(1) = floor_div(dims.at(1), groups);
   grouped.insert(grouped.begin() + 1, groups);
   std::vector<int64_t> order(grouped.size());
   for (size_t axis = 0; axis < order.size(); ++axis) order[axis] = static_cast<int64_t>(axis);
@@ -20,16 +21,15 @@ Value channel_shuffle(GraphBuilder& g, Value self, const Dim& groups) {
 Value pixel_shuffle(GraphBuilder& g, Value self, int64_t factor, bool back) {
   if (!back && self.rank() == 4 && self.element_type() == ElementType::float32)
     return g.op("DepthToSpace", self, attr("blocksize", factor), attr("mode", "CRD"));
-  const int64_t batch_axes = self.rank() - 3;
+  const int64_t first = self.rank() - 2;  // of the image
   const std::vector<Dim>& result = *g.result().dims;
   const std::vector<Dim>& small = back ? result : self.dims();  // with more channels
   const std::vector<Dim>& large = back ? self.dims() : result;
   const Dim side(factor);
-  std::vector<Dim> split(large.begin(), large.begin() + batch_axes + 1);
-  std::vector<int64_t> order(batch_axes + 1);
-  for (int64_t axis = 0; axis <= batch_axes; ++axis) order[axis] = axis;
-  const int64_t first = batch_axes + 1;
-  const Dim &height = small[first], &width = small[first + 1];
+  std::vector<Dim> split = first_dims(large, first);
+  std::vector<int64_t> order(first);
+  for (int64_t axis = 0; axis < first; ++axis) order[axis] = axis;
+  const Dim &height = small.at(first), &width = small.at(first + 1);
   if (back) {
     split.insert(split.end(), {height, side, width, side});
     order.insert(order.end(), {first + 1, first + 3, first, first + 2});

@@ -145,6 +145,7 @@ struct Function {
 // The multivariate log-gamma function: the sum of lgamma(x - j / 2) for j = 0, 1, … p - 1, and a constant.
 Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
   if (p < 1) g.refuse("p has to be 1 or more");
+  check_constant(g, p);
   return in_kernel_type(g, self, [&](Value x) {
     std::vector<double> shifts;
     for (int64_t j = 0; j < p; ++j) shifts.push_back(-static_cast<double>(j) / 2);

@@ -71,8 +71,8 @@ Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, in
     const int64_t axis = wrap_axis(dim, tensor.rank());
     const Dim length = floor_div(tensor.dim(axis) + Dim(chunks - 1), Dim(chunks));
     const Dim missing = length * Dim(chunks) - tensor.dim(axis);
-    std::vector<Dim> dims(tensor.dims().begin(), tensor.dims().begin() + axis);
-    const Dim row = length * element_count(std::span(tensor.dims()).subspan(static_cast<size_t>(axis) + 1));
+    std::vector<Dim> dims = first_dims(tensor.dims(), axis);
+    const Dim row = length * element_count(last_dims(tensor.dims(), tensor.rank() - axis - 1));
     dims.insert(dims.end(), {Dim(chunks), row});
     rows.push_back(g.reshape(lengthened(g, tensor, axis, 0, missing, 0), dims));
   }
@@ -109,26 +109,29 @@ Value cartesian_product(GraphBuilder& g, std::vector<Value> tensors) {
   return joined(g, std::move(tensors), 1);
 }
 
-// Every choice of `count` places in ascending order.
-void choose(int64_t size, int64_t count, bool repeated, std::vector<int64_t>& chosen,
-            std::vector<int64_t>& all) {
-  if (static_cast<int64_t>(chosen.size()) == count) {
+// Every choice of `count` places in ascending order, one after the other.
+std::vector<int64_t> choices(const GraphBuilder& g, int64_t size, int64_t count, bool repeated) {
+  const int64_t step = repeated ? 0 : 1;
+  std::vector<int64_t> chosen(count), all;
+  for (int64_t i = 0; i < count; ++i) chosen[i] = i * step;
+  while (size > 0 && chosen.back() < size) {
     all.insert(all.end(), chosen.begin(), chosen.end());
-    return;
+    check_constant(g, static_cast<int64_t>(all.size()));
+    // The last place that can go on does, and those behind it follow as closely as they may.
+    int64_t i = count - 1;
+    while (i > 0 && chosen[i] + (count - 1 - i) * step + 1 >= size) --i;
+    ++chosen[i];
+    for (++i; i < count; ++i) chosen[i] = chosen[i - 1] + step;
   }
-  for (int64_t next = chosen.empty() ? 0 : chosen.back() + !repeated; next < size; ++next) {
-    chosen.push_back(next);
-    choose(size, count, repeated, chosen, all);
-    chosen.pop_back();
-  }
+  return all;
 }
 
 Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replacement) {
   if (!self.dim(0).is_static())
     g.refuse("combinations of a dynamic number of elements; make that size constant");
   if (count == 0) return filled(g, *g.result().dims, 0, self.element_type());
-  std::vector<int64_t> chosen, all;
-  choose(self.dim(0).value(), count, with_replacement, chosen, all);
+  check_constant(g, count);
+  const std::vector<int64_t> all = choices(g, self.dim(0).value(), count, with_replacement);
   const auto rows = static_cast<int64_t>(all.size()) / count;
   return g.gather(self, g.constant(ir::Weight::of<int64_t>(all, {rows, count})), 0);
 }
@@ -139,7 +142,7 @@ Value kronecker(GraphBuilder& g, Value self, Value other) {
   auto spread = [&](Value value, bool before) {
     std::vector<Dim> dims;
     for (int64_t axis = value.rank() - rank; axis < value.rank(); ++axis) {
-      const Dim size = axis < 0 ? Dim(1) : value.dims()[axis];
+      const Dim size = axis < 0 ? Dim(1) : value.dims().at(axis);
       dims.push_back(before ? size : Dim(1));
       dims.push_back(before ? Dim(1) : size);
     }

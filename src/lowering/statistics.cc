@@ -100,7 +100,7 @@ std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
 
 // How often each of 0, 1, … count - 1 is among `places` (1-d int64), each time counted as its weight.
 Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
-  const std::vector<Dim> bins{(*g.result().dims)[0]};
+  const std::vector<Dim> bins{g.result().dims->at(0)};
   if (g.opset() >= 16) {
     Value zeros = g.op("Expand", g.scalar_like(weights, 0), g.unsqueeze(count, {0}));
     zeros.get()->type = ir::TensorType{weights.element_type(), bins};
@@ -147,7 +147,7 @@ std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
   Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
   x = move_axis(g, x, wrap_axis(dim, x.rank()), x.rank() - 1);
   auto [values, places] = g.ops<2>("opbridge::mode", x);
-  const std::vector<Dim> rows(x.dims().begin(), x.dims().end() - 1), &dims = *g.result().dims;
+  const std::vector<Dim> rows = first_dims(x.dims(), x.rank() - 1), &dims = *g.result().dims;
   values.get()->type = ir::TensorType{x.element_type(), rows};
   places.get()->type = ir::TensorType{ElementType::int64, rows};
   return {g.cast(g.reshape(values, dims), type), g.reshape(places, dims)};

@@ -5,6 +5,24 @@
 #include "opbridge/schema.h"
 
 namespace opbridge {
+namespace {
+
+// Whether a call can give another number of results than the schema names.
+bool gives_lists(const OperatorSchema& schema) {
+  return schema.more_returns ||
+         std::ranges::any_of(schema.returns, [](const SchemaReturn& result) { return result.type.list; });
+}
+
+// Whether a list of integers has as many as int[2] says. One stands for all, and int[1] takes any number.
+bool has_declared_size(const ir::AttributeValue& value, const SchemaType& type) {
+  const auto fits = [&](size_t size) { return size <= 1 || size == static_cast<size_t>(type.fixed_size); };
+  if (type.fixed_size <= 1) return true;
+  if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) return fits(integers->size());
+  if (const auto* dims = std::get_if<std::vector<Dim>>(&value)) return fits(dims->size());
+  return true;
+}
+
+}  // namespace
 
 std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const ir::Node& node) {
   const auto fail = [&](const std::string& what) {
@@ -18,6 +36,8 @@ std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const 
     if (argument == schema.arguments.end()) fail(fmt::format("has the unknown argument {}", attribute.name));
     const ir::AttributeValue*& value = values[argument - schema.arguments.begin()];
     if (value != nullptr) fail(fmt::format("has the argument {} twice", attribute.name));
+    if (!has_declared_size(attribute.value, argument->type))
+      fail(fmt::format("has {} = {}", attribute.name, ir::str(attribute.value)));
     value = &attribute.value;
   }
   for (size_t i = 0; i < values.size(); ++i) {
@@ -26,6 +46,8 @@ std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const 
     if (!argument.default_value) fail(fmt::format("lacks the argument {}", argument.name));
     values[i] = &*argument.default_value;
   }
+  if (!gives_lists(schema) && node.outputs.size() != schema.returns.size())
+    fail(fmt::format("has {} results", node.outputs.size()));
   return values;
 }
 

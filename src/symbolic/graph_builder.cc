@@ -426,7 +426,7 @@ size_t GraphBuilder::result_count() const { return call_ ? call_->outputs.size()
 
 const ir::TensorType& GraphBuilder::result(size_t index) const {
   if (index >= result_count())
-    throw Error(ErrorCode::internal, fmt::format("{} has no result {}", symbolic_, index), where());
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} has no result {}", symbolic_, index), where());
   return call_->outputs[index]->tensor_type();
 }
 

@@ -16,9 +16,10 @@ void set_type(Value value, ElementType element_type, std::vector<Dim> dims) {
 // How many elements a slice with constant bounds takes of an axis of constant size; missing where something
 // is not constant.
 std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t step) {
-  if (!size.is_static() || !start.weight() || !end.weight() || step < 1) return std::nullopt;
+  const auto is_one = [](Value value) { return value.weight() && value.weight()->as<int64_t>().size() == 1; };
+  if (!size.is_static() || !is_one(start) || !is_one(end) || step < 1) return std::nullopt;
   auto bound = [&](Value value) {
-    const int64_t given = value.weight()->as<int64_t>()[0];
+    const int64_t given = value.weight()->as<int64_t>().front();
     return std::clamp<int64_t>(given < 0 ? given + size.value() : given, 0, size.value());
   };
   return Dim(std::max<int64_t>(0, (bound(end) - bound(start) + step - 1) / step));
@@ -145,7 +146,7 @@ std::vector<Value> GraphBuilder::split(Value value, int64_t axis, std::span<cons
   std::vector<Value> results = op_list("Split", parts.size(), std::move(operands));
   for (size_t i = 0; i < parts.size(); ++i) {
     std::vector<Dim> dims = value.dims();
-    dims[wrap_axis(axis, value.rank())] = parts[i];
+    dims.at(wrap_axis(axis, value.rank())) = parts[i];
     set_type(results[i], value.element_type(), std::move(dims));
   }
   return results;

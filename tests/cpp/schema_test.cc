@@ -218,7 +218,7 @@ TEST(Schema, RefusesBrokenLines) {
 class Bind : public testing::Test {
  protected:
   const OperatorSchema schema_ =
-      parse_schema("aten::f(Tensor self, int n, float eps=0.5, *, str? mode=None) -> Tensor");
+      parse_schema("aten::f(Tensor self, int n, float eps=0.5, *, str? mode=None, int[2] pair=0) -> Tensor");
   ir::Node node_;
 
   std::string refusal() const {
@@ -234,6 +234,7 @@ class Bind : public testing::Test {
 
   Bind() {
     node_.op = "aten::f";
+    node_.outputs = {nullptr};
     node_.source.line = "model.py:3";
   }
 };
@@ -242,7 +243,7 @@ TEST_F(Bind, OrdersByTheSchemaAndFillsDefaults) {
   node_.attributes = {
       {"mode", std::string("same")}, {"n", int64_t{3}}, {"self", static_cast<ir::Value*>(nullptr)}};
   const auto values = bind(schema_, node_);
-  ASSERT_EQ(values.size(), 4u);
+  ASSERT_EQ(values.size(), 5u);
   EXPECT_EQ(values[0], &node_.attributes[2].value);
   EXPECT_EQ(values[1], &node_.attributes[1].value);
   EXPECT_EQ(values[2], &*schema_.arguments[2].default_value);
@@ -256,6 +257,18 @@ TEST_F(Bind, RefusesUnknownDoubledAndMissing) {
   EXPECT_NE(refusal().find("has the argument n twice"), std::string::npos);
   node_.attributes = {{"m", int64_t{3}}};
   EXPECT_NE(refusal().find("has the unknown argument m"), std::string::npos);
+}
+
+TEST_F(Bind, RefusesOtherNumbersOfElementsAndOfResults) {
+  const auto with = [&](std::vector<int64_t> pair) {
+    node_.attributes = {{"self", static_cast<ir::Value*>(nullptr)}, {"n", int64_t{3}}, {"pair", pair}};
+    return refusal();
+  };
+  EXPECT_EQ(with({1, 2}), "");
+  EXPECT_EQ(with({1}), "");
+  EXPECT_NE(with({1, 2, 3}).find("has pair = [1, 2, 3]"), std::string::npos);
+  node_.outputs.clear();
+  EXPECT_NE(with({1, 2}).find("has 0 results"), std::string::npos);
 }
 
 }  // namespace
