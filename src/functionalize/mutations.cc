@@ -235,8 +235,8 @@ void adapt_arguments(ir::Node& node, ElementType written) {
   const std::string_view op = without_overload(node.op);
   if (factories.contains(op)) node.set("dtype", written);
   if (op == "aten::polygamma") {  // polygamma(int n, Tensor self)
-    (void)std::ranges::stable_partition(node.attributes,
-                                        [](const ir::Attribute& a) { return a.name == "n"; });
+    std::stable_partition(node.attributes.begin(), node.attributes.end(),
+                          [](const ir::Attribute& a) { return a.name == "n"; });
   } else if (op.ends_with("dropout")) {  // dropout(Tensor input, float p, bool train)
     for (ir::Attribute& argument : node.attributes) {
       if (argument.name == "self") argument.name = "input";
