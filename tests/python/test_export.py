@@ -174,6 +174,24 @@ def test_a_wrong_mapping_is_found_by_verify(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_mapping_of_another_shape_is_refused(tmp_path: Path, capture: Any) -> None:
+    @opbridge.symbolic("aten::flip", opset=9)
+    def flip(g: Any, x: Any, dims: list[int]) -> Any:
+        return g.op("Transpose", x)
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flip(0)
+
+    try:
+        with pytest.raises(opbridge.UnsupportedError, match=r"gives float32\[3, 2\], PyTorch gives float32\[2, 3\]"):
+            opbridge.export(Model(), torch.rand(2, 3), tmp_path / "m.onnx", capture=capture)
+        opbridge.export(Model(), torch.rand(3, 3), tmp_path / "m.onnx", capture=capture)
+    finally:
+        opbridge.unregister_custom_op_symbolic("aten::flip", 9)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_verify_names_the_first_node_that_differs(tmp_path: Path, capture: Any) -> None:
     @opbridge.symbolic("aten::hardtanh", opset=9)
     def hardtanh(g: Any, x: Any, low: Any, high: Any) -> Any:
