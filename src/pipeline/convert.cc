@@ -60,6 +60,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, and an ONNX model has outputs");
   if (options.simplify) simplify(model.graph, options.opset);
+  spread_float64_scales(model.graph);
   cast_before_rotations(model.graph);
   keep_pads_before_pools(model.graph, options.opset);
   return model;

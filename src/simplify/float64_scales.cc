@@ -35,11 +35,9 @@ std::vector<Scaling> scalings_of(const ir::Graph& graph) {
   return found;
 }
 
-}  // namespace
-
-bool spread_float64_scales(ir::Graph& graph) {
+void spread(ir::Graph& graph, Names& names) {
   const std::vector<Scaling> scalings = scalings_of(graph);
-  if (scalings.empty()) return false;
+  if (scalings.empty()) return;
   std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users;
   for (const ir::Node* node : graph.nodes) {
     for (const ir::Value* input : node->inputs) users[input].push_back(node);
@@ -56,17 +54,20 @@ bool spread_float64_scales(ir::Graph& graph) {
              (user->op == "Transpose" && std::ranges::any_of(users[user->outputs[0]], is_product));
     });
   };
-  Names names(graph);
-  bool changed = false;
   for (const auto& [node, constant, size] : scalings) {
     if (!comes_from_product(node->inputs[1 - constant]) && !goes_to_product(node->outputs[0])) continue;
     const double scale = node->inputs[constant]->weight->as<double>()[0];
-    const std::vector<double> spread(static_cast<size_t>(size), scale);
+    const std::vector<double> values(static_cast<size_t>(size), scale);
     node->inputs[constant] = graph.add_initializer(names.unused(node->outputs[0]->name + ":scale"),
-                                                   ir::Weight::of<double>(spread, {size}));
-    changed = true;
+                                                   ir::Weight::of<double>(values, {size}));
   }
-  return changed;
+}
+
+}  // namespace
+
+void spread_float64_scales(ir::Graph& graph) {
+  Names names(graph);
+  for (ir::Graph* each : all_graphs(graph)) spread(*each, names);
 }
 
 }  // namespace opbridge

@@ -11,7 +11,6 @@ void simplify(ir::Graph& graph, int) {
   divide_by_reciprocals(graph);
   fold_batch_normalization(graph);
   fold_channel_scales(graph);
-  spread_float64_scales(graph);
   merge_common_subexpressions(graph);
   remove_dead_code(graph);
 }

@@ -36,6 +36,7 @@ def check(
     functions: Function | Mapping[str, Function],
     *args: torch.Tensor,
     opset: int = 21,
+    simplify: bool = True,
     dynamic: Sequence[Mapping[int, Any]] | None = None,
     also: Sequence[tuple[torch.Tensor, ...]] = (),
     rtol: float | None = None,
@@ -50,7 +51,12 @@ def check(
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
         opbridge.export(
-            model, args, path, opset_version=opset, dynamic_shapes=None if dynamic is None else (tuple(dynamic),)
+            model,
+            args,
+            path,
+            opset_version=opset,
+            simplify=simplify,
+            dynamic_shapes=None if dynamic is None else (tuple(dynamic),),
         )
         exported = onnx.load(path)
         running = session(path)

@@ -284,8 +284,9 @@ def test_neutral_scalars_and_constant_choices_go(tmp_path: pathlib.Path) -> None
         assert made == ["Abs", *expected, "Neg"], expected
 
 
+@pytest.mark.parametrize("simplify", [True, False])
 @pytest.mark.parametrize("opset", [21, 23])
-def test_scaled_products_of_float64_keep_their_precision(opset: int) -> None:
+def test_scaled_products_of_float64_keep_their_precision(opset: int, simplify: bool) -> None:
     torch.manual_seed(0)
     x, y = torch.randn(2, 2, 3, 7, 8, dtype=torch.float64)
     products = {
@@ -294,7 +295,7 @@ def test_scaled_products_of_float64_keep_their_precision(opset: int) -> None:
         "transposed": lambda x, y: x @ (y / 3).mT,
         "result": lambda x, y: (x @ y.mT).mT * 0.7,
     }
-    check(products, x, y, opset=opset, rtol=0, atol=1e-13)
+    check(products, x, y, opset=opset, simplify=simplify, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("simplify", [True, False])
