@@ -64,20 +64,12 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
   return g.cast(result, type);
 }
 
-Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, const Convolution& c,
-                  std::vector<int64_t> pads = {}) {
+// Of a batch. `pads`: before and after each axis, as ONNX has them.
+Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
+                           const Convolution& c, std::vector<int64_t> pads) {
+  if (needs_gathered_windows(x.element_type()))
+    return convolution_by_products(g, x, weight, bias, c, std::move(pads));
   const size_t axes = weight.rank() - 2;
-  const bool batched = input.rank() == weight.rank();
-  Value x = batched ? input : g.unsqueeze(input, {0});
-  if (pads.empty()) {
-    const std::vector<int64_t> padding = per_axis(c.padding, axes);
-    pads = padding;
-    pads.insert(pads.end(), padding.begin(), padding.end());
-  }
-  if (needs_gathered_windows(x.element_type())) {
-    Value result = convolution_by_products(g, x, weight, bias, c, std::move(pads));
-    return batched ? result : without_batch(g, result);
-  }
   std::vector<int64_t> output_padding;
   if (c.transposed) {
     output_padding = per_axis(c.output_padding, axes);
@@ -97,8 +89,19 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                                 attr("dilations", per_axis(c.dilation, axes)),
                                 attr("group", c.groups)};
   if (c.transposed) operands.push_back(attr("output_padding", std::move(output_padding)));
-  Value result = g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
-  return batched ? result : without_batch(g, result);
+  return g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
+}
+
+Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, const Convolution& c,
+                  std::vector<int64_t> pads = {}) {
+  const size_t axes = weight.rank() - 2;
+  if (pads.empty()) {
+    const std::vector<int64_t> padding = per_axis(c.padding, axes);
+    pads = padding;
+    pads.insert(pads.end(), padding.begin(), padding.end());
+  }
+  return on_batch(g, input, axes,
+                  [&](Value x) { return convolution_of_batch(g, x, weight, bias, c, std::move(pads)); });
 }
 
 // padding='same' or 'valid'. For 'same' PyTorch pads the odd one at the end.

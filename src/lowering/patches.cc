@@ -24,15 +24,12 @@ Value im2col(GraphBuilder& g, Value self, Ints kernel, Ints dilation, Ints paddi
 // The sum of what lies on each pixel.
 Value col2im(GraphBuilder& g, Value self, const std::vector<Dim>& size, Ints kernel, Ints dilation,
              Ints padding, Ints stride) {
-  const bool batched = self.rank() == 3;
-  Value x = batched ? self : g.unsqueeze(self, {0});
   padding = per_axis(std::move(padding), 2);
   const Ints pads{padding[0], padding[1], padding[0], padding[1]};
-  Value image = g.op("Col2Im", x, g.sizes(size), g.ints(kernel), attr("dilations", dilation),
-                     attr("pads", pads), attr("strides", stride));
-  if (batched) return image;
-  image.get()->type = ir::TensorType{self.element_type(), std::nullopt};
-  return without_batch(g, image);
+  return on_batch(g, self, 1, [&](Value x) {
+    return g.op("Col2Im", x, g.sizes(size), g.ints(kernel), attr("dilations", dilation), attr("pads", pads),
+                attr("strides", stride));
+  });
 }
 
 }  // namespace
