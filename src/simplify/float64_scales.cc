@@ -35,9 +35,9 @@ std::vector<Scaling> scalings_of(const ir::Graph& graph) {
   return found;
 }
 
-void spread(ir::Graph& graph, Names& names) {
+bool spread(ir::Graph& graph, Names& names) {
   const std::vector<Scaling> scalings = scalings_of(graph);
-  if (scalings.empty()) return;
+  if (scalings.empty()) return false;
   std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users;
   for (const ir::Node* node : graph.nodes) {
     for (const ir::Value* input : node->inputs) users[input].push_back(node);
@@ -54,20 +54,25 @@ void spread(ir::Graph& graph, Names& names) {
              (user->op == "Transpose" && std::ranges::any_of(users[user->outputs[0]], is_product));
     });
   };
+  bool changed = false;
   for (const auto& [node, constant, size] : scalings) {
     if (!comes_from_product(node->inputs[1 - constant]) && !goes_to_product(node->outputs[0])) continue;
     const double scale = node->inputs[constant]->weight->as<double>()[0];
     const std::vector<double> values(static_cast<size_t>(size), scale);
     node->inputs[constant] = graph.add_initializer(names.unused(node->outputs[0]->name + ":scale"),
                                                    ir::Weight::of<double>(values, {size}));
+    changed = true;
   }
+  return changed;
 }
 
 }  // namespace
 
-void spread_float64_scales(ir::Graph& graph) {
+bool spread_float64_scales(ir::Graph& graph) {
   Names names(graph);
-  for (ir::Graph* each : all_graphs(graph)) spread(*each, names);
+  bool changed = false;
+  for (ir::Graph* each : all_graphs(graph)) changed |= spread(*each, names);
+  return changed && remove_dead_code(graph);
 }
 
 }  // namespace opbridge

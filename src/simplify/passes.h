@@ -25,7 +25,7 @@ bool shorten_movements(ir::Graph& graph);
 bool divide_by_reciprocals(ir::Graph& graph);
 
 // A scalar of float64 by which a MatMul is scaled becomes a vector, lest the runtime round it.
-void spread_float64_scales(ir::Graph& graph);
+bool spread_float64_scales(ir::Graph& graph);
 
 // A Cast of a Transpose comes before it where the runtime would not survive their order.
 bool cast_before_rotations(ir::Graph& graph);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import zipfile
 from collections.abc import Callable, Iterator
@@ -47,14 +46,20 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return {name: file.read(name) for name in file.namelist()}
 
 
+def program(archive: dict[str, bytes]) -> tuple[str, Any]:
+    [name] = [name for name in archive if name.endswith("models/model.json")]
+    return name, json.loads(archive[name])
+
+
+def graph_of(archive: dict[str, bytes]) -> Graph:
+    return program(archive)[1]["graph_module"]["graph"]
+
+
 def converted(archive: dict[str, bytes], alter: Callable[[Graph], None], folder: Path) -> tuple[int, str]:
-    altered = dict(archive)
-    [program] = [name for name in archive if name.endswith("models/model.json")]
-    model = json.loads(archive[program])
+    path, model = program(archive)
     alter(model["graph_module"]["graph"])
-    altered[program] = json.dumps(model).encode()
     with zipfile.ZipFile(folder / "altered.pt2", "w") as file:
-        for name, content in altered.items():
+        for name, content in (archive | {path: json.dumps(model).encode()}).items():
             file.writestr(name, content)
     done = opbridge("convert", folder / "altered.pt2", folder / "net.onnx")
     assert (folder / "net.onnx").exists() == (done.returncode == 0)
@@ -71,9 +76,8 @@ def shapes(graph: Graph) -> Iterator[tuple[str, list[Any]]]:
 
 
 def test_altered_shapes(archive: dict[str, bytes], tmp_path: Path) -> None:
-    [program] = [content for name, content in archive.items() if name.endswith("models/model.json")]
     codes = []
-    for name, sizes in shapes(json.loads(program)["graph_module"]["graph"]):
+    for name, sizes in shapes(graph_of(archive)):
 
         def alter(graph: Graph, name: str = name, sizes: list[Any] = sizes) -> None:
             graph["tensor_values"][name].update(sizes=sizes, strides=[{"as_int": 1} for _ in sizes])
@@ -102,13 +106,12 @@ def replacements(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def test_altered_arguments(archive: dict[str, bytes], tmp_path: Path) -> None:
-    [program] = [content for name, content in archive.items() if name.endswith("models/model.json")]
     codes = []
-    for index, (argument, node) in enumerate(arguments(json.loads(program)["graph_module"]["graph"])):
+    for index, (argument, node) in enumerate(arguments(graph_of(archive))):
         for value in replacements(argument["arg"]):
 
             def alter(graph: Graph, index: int = index, value: dict[str, Any] = value) -> None:
-                arguments(graph)[index][0]["arg"] = copy.deepcopy(value)
+                arguments(graph)[index][0]["arg"] = value
 
             code, message = converted(archive, alter, tmp_path)
             codes.append(code)

@@ -295,7 +295,9 @@ def test_scaled_products_of_float64_keep_their_precision(opset: int, simplify: b
         "transposed": lambda x, y: x @ (y / 3).mT,
         "result": lambda x, y: (x @ y.mT).mT * 0.7,
     }
-    check(products, x, y, opset=opset, simplify=simplify, rtol=0, atol=1e-13)
+    model = check(products, x, y, opset=opset, simplify=simplify, rtol=0, atol=1e-13)
+    used = {name for node in model.graph.node for name in node.input}
+    assert {weight.name for weight in model.graph.initializer} <= used
 
 
 @pytest.mark.parametrize("simplify", [True, False])
