@@ -165,7 +165,8 @@ class ShapedOperator {
   // The gradient, for training in PyTorch. Takes Context&, the gradient of each return (TensorView<const T>),
   // each argument as a kernel does, then for each Tensor and Tensor? argument its gradient to write, of the
   // same shape: std::optional<TensorView<T>>, empty where nobody asks for it, or NoGradient for an argument
-  // that has none.
+  // that has none. Before it the shape rule runs on the arguments, and the gradients of the returns are
+  // checked to have the shapes that it gives.
   template <class F>
   ShapedOperator&& backward(F) && {
     return add_backward<Context, F>(Types<>{});

@@ -21,6 +21,7 @@ OPBRIDGE_OPERATOR(
          []<class T>(Context& context, double min_radius, double max_radius, std::int64_t sample_num,
                      TensorView<const T> xyz, TensorView<const T> center_xyz, TensorView<std::int32_t> out) {
            const std::int64_t centers = out.dim(1), points = xyz.dim(1);
+           require_numbers_of_int32(points);
            const auto nearest = static_cast<T>(min_radius), farthest = static_cast<T>(max_radius);
            context.parallel_for(out.dim(0) * centers, 8, [&](std::int64_t begin, std::int64_t end) {
              for (std::int64_t i = begin; i < end; ++i) {

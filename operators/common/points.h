@@ -43,6 +43,11 @@ void find_nearest(const T* center, const T* points, std::int64_t count, std::spa
   }
 }
 
+// The results name points by numbers of int32.
+inline void require_numbers_of_int32(std::int64_t count) {
+  require(count <= std::numeric_limits<std::int32_t>::max(), "there are more points than int32 has numbers");
+}
+
 // Batches of points, (batch, count, 3).
 inline void require_points(const Shape& points, const Dim& batch, const std::string& name) {
   require_rank(points, 3, name);

@@ -103,18 +103,20 @@ OPBRIDGE_INLINE void locate(const Image<T, C>& image, std::int64_t offset_group,
     if (++column == g.out_width) column = 0, ++row;
   }
   const auto height = static_cast<C>(g.height), width = static_cast<C>(g.width);
+  // Not computed in C, which rounds the height of a large image up.
+  const auto outside_row = static_cast<std::int32_t>(g.height + 1);
   for (std::int64_t p = 0; p < count; ++p) {
     C y = base_y[p] + static_cast<C>(offset_y[p]), x = base_x[p] + static_cast<C>(offset_x[p]);
     // What is outside is zero; what is neither inside nor outside is at NaN, and NaN.
     const bool inside = y > -1 && y < height && x > -1 && x < width;
     const bool outside = y <= -1 || y >= height || x <= -1 || x >= width;
     const C unit = inside ? C(1) : outside ? C(0) : std::numeric_limits<C>::quiet_NaN();
-    y = inside ? y : height;
-    x = inside ? x : C(-1);
+    y = inside ? y : C(0);
+    x = inside ? x : C(0);
     const C low_y = std::floor(y), low_x = std::floor(x);
     const C dy = y - low_y, dx = x - low_x;
-    n.y[p] = static_cast<std::int32_t>(low_y) + 1;
-    n.x[p] = static_cast<std::int32_t>(low_x) + 1;
+    n.y[p] = inside ? static_cast<std::int32_t>(low_y) + 1 : outside_row;
+    n.x[p] = inside ? static_cast<std::int32_t>(low_x) + 1 : 0;
     n.weight[0][p] = (1 - dy) * (1 - dx) * unit;
     n.weight[1][p] = (1 - dy) * dx * unit;
     n.weight[2][p] = dy * (1 - dx) * unit;

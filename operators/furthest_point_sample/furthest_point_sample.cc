@@ -16,6 +16,7 @@ OPBRIDGE_OPERATOR("opbridge::furthest_point_sample(Tensor points_xyz, SymInt num
     .cpu(floating_types, []<class T>(Context& context, TensorView<const T> points_xyz, std::int64_t,
                                      TensorView<std::int32_t> out) {
       const std::int64_t points = points_xyz.dim(1);
+      require_numbers_of_int32(points);
       context.parallel_for(out.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
         const std::span<T> distances = context.scratch<T>(points);
         for (std::int64_t batch = begin; batch < end; ++batch) {

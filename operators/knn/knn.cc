@@ -21,6 +21,7 @@ OPBRIDGE_OPERATOR("opbridge::knn(int k, Tensor xyz, Tensor center_xyz, bool tran
          []<class T>(Context& context, std::int64_t k, TensorView<const T> xyz,
                      TensorView<const T> center_xyz, bool transposed, TensorView<std::int32_t> out) {
            const std::int64_t points = xyz.dim(transposed ? 2 : 1), centers = out.dim(2);
+           require_numbers_of_int32(points);
            const std::span<T> rows = context.scratch<T>(transposed ? xyz.size() : 0);
            if (transposed) {
              for (std::int64_t i = 0; i < xyz.size(); ++i) {

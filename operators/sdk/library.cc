@@ -153,7 +153,31 @@ void DataSizedOutputs::require_all() const {
   }
 }
 
+namespace {
+
+// A gradient takes the arguments of its operator, whose rule holds for them, and the gradients of what that
+// returns. A size that only the data decide is left to the kernel.
+void check_gradient(const LibraryOperator& gradient, std::span<const Value> arguments) {
+  const LibraryOperator& op = operators()[static_cast<std::size_t>(gradient.backward_of)];
+  const std::size_t returns = op.schema.return_count;
+  const auto outputs = infer_shapes(op, arguments.subspan(returns, op.schema.argument_count));
+  for (std::size_t i = 0; i < returns; ++i) {
+    const Shape &given = std::get<Shape>(arguments[i]), &rule = outputs[i].front();
+    const auto message = [&] {
+      return std::string(gradient.schema.arguments[i].name) + " must have the shape of what " + op.name +
+             " returns, " + to_string(rule) + ", not " + to_string(given);
+    };
+    require(given.size() == rule.size(), message);
+    for (std::size_t d = 0; d < rule.size(); ++d) {
+      if (!rule[d].is_from_data()) require(given[d] == rule[d], message);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments) {
+  if (op.backward_of >= 0) check_gradient(op, arguments);
   std::vector<std::vector<Shape>> shapes = op.shape(arguments);
   for (const auto& output : shapes) {
     for (const Shape& shape : output) {

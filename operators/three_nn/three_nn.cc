@@ -18,6 +18,7 @@ OPBRIDGE_OPERATOR("opbridge::three_nn(Tensor target, Tensor source) -> (Tensor, 
     .cpu(floating_types, []<class T>(Context& context, TensorView<const T> target, TensorView<const T> source,
                                      TensorView<T> distance, TensorView<std::int32_t> index) {
       const std::int64_t count = target.dim(1), points = source.dim(1);
+      require_numbers_of_int32(points);
       context.parallel_for(target.dim(0) * count, 8, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           Neighbour<T> found[3] = {};

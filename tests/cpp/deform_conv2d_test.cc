@@ -129,5 +129,19 @@ TEST(DeformConv2d, VectorsOf64Bytes) {
   expect_the_definition<double, 8>(1e-12);
 }
 
+// float has no 2^24 + 3, and would make it 2^24 + 4.
+TEST(DeformConv2d, SamplesOutsideOfAHighImageLieInItsBorder) {
+  Geometry g = kGeometry;
+  g.height = (1 << 24) + 3;
+  const std::vector<float> offset(2 * g.offset_groups * g.taps() * g.pixels(), 1e9f);
+  const Image<float, float> image{&g, nullptr, nullptr, nullptr, offset.data(), nullptr, nullptr};
+  Neighbours<float> n;
+  locate(image, 0, 0, 0, g.pixels(), n);
+  for (std::int64_t p = 0; p < g.pixels(); ++p) {
+    EXPECT_LT(n.y[p] + 1, g.padded_height());
+    EXPECT_EQ(n.x[p], 0);
+  }
+}
+
 }  // namespace
 }  // namespace opbridge::deform_conv2d

@@ -131,7 +131,12 @@ class BackwardBinding {
     std::vector<std::vector<Shape>> shapes;
     for (const std::size_t argument : arguments) {
       const bool want = wanted.values[shapes.size()];
-      shapes.push_back({want ? std::get<Shape>(values[kReturns + argument]) : Shape{0}});
+      const auto* shape = std::get_if<Shape>(&values[kReturns + argument]);
+      require(!want || shape != nullptr, [&] {
+        return "the gradient of " + std::string(schema.arguments[argument].name) +
+               " is wanted, and that is not given";
+      });
+      shapes.push_back({want ? *shape : Shape{0}});
     }
     return shapes;
   }

@@ -1,0 +1,177 @@
+"""The gradients of all operators that ship, called directly with what they cannot take: an error that names the
+operator, as the operator itself gives it, and never a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from opbridge import operators
+
+
+def images(*shape: int) -> torch.Tensor:
+    return torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape)
+
+
+def indices(*shape: int) -> torch.Tensor:
+    return (torch.arange(torch.Size(shape).numel()) % 4).int().reshape(shape)
+
+
+# What each operator takes.
+CALLS: dict[str, Callable[[], list[Any]]] = {
+    "custom::my_add": lambda: [images(3, 4), images(3, 4)],
+    "custom::deform_conv2d": lambda: [
+        *(images(2, 4, 5, 6), images(6, 2, 3, 3), images(2, 18, 5, 6), images(2, 9, 5, 6), images(6)),
+        *(1, 1, 1, 1, 1, 1, 2, 1, True),
+    ],
+    "opbridge::gather_points": lambda: [images(2, 3, 4), indices(2, 5)],
+    "opbridge::group_points": lambda: [images(2, 3, 4), indices(2, 5, 3)],
+    "opbridge::three_interpolate": lambda: [images(2, 3, 4), indices(2, 5, 3), images(2, 5, 3)],
+    "opbridge::carafe": lambda: [images(2, 4, 3, 3), images(2, 18, 6, 6), 3, 2, 2],
+    "opbridge::roi_align": lambda: [images(2, 3, 6, 6), torch.tensor([[0.0, 1, 1, 4, 4]] * 2), 1.0, 2, 3, -1, False],
+    "opbridge::roi_align_rotated": lambda: [
+        *(images(2, 3, 6, 6), torch.tensor([[1.0, 3, 3, 4, 4, 0.5]] * 2)),
+        *([2, 3], 1.0, 2, True, False),
+    ],
+    "opbridge::multi_scale_deformable_attention": lambda: [
+        *(images(2, 20, 2, 3), torch.tensor([[4, 4], [2, 2]]), torch.tensor([0, 16])),
+        *(images(2, 5, 2, 2, 3, 2), images(2, 5, 2, 2, 3), 64),
+    ],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded() -> None:
+    operators.load_operators()
+
+
+def overload(name: str) -> Any:
+    namespace, _, short = name.partition("::")
+    return getattr(getattr(torch.ops, namespace), short).default
+
+
+def gradient_call(name: str) -> tuple[Any, torch.Tensor, list[Any], list[bool]]:
+    """The gradient, and what it takes: of the output, the arguments, what is wanted."""
+    arguments = CALLS[name]()
+    backward = overload(name + "_backward")
+    return backward, torch.ones_like(overload(name)(*arguments)), arguments, [True] * len(backward._schema.returns)
+
+
+def other_shapes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Of every rank up to one more, each size 0, 1, another and huge."""
+    yield tensor[None]
+    yield tensor.new_zeros(())
+    yield tensor.new_zeros(tensor.numel())
+    yield tensor.new_zeros(10**7)
+    for dim in range(tensor.dim()):
+        yield tensor.select(dim, 0)
+        for size in (0, 1, tensor.size(dim) + 1, 10**5):
+            shape = [*tensor.shape[:dim], size, *tensor.shape[dim + 1 :]]
+            if size != tensor.size(dim):
+                yield tensor.new_zeros(shape)
+
+
+def other_types(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    for dtype in (torch.float64, torch.float16, torch.int64, torch.int32, torch.bool, torch.complex64):
+        if dtype != tensor.dtype:
+            yield tensor.to(dtype)
+
+
+def error_of(operator: Any, *arguments: Any) -> str:
+    """Empty where there is none."""
+    try:
+        operator(*arguments)
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def test_no_operator_is_left_out() -> None:
+    assert set(CALLS) == {operator.backward_of for operator in operators.read_operators()} - {None}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_incoming_gradients_of_another_shape_or_type(name: str) -> None:
+    backward, grad, arguments, wanted = gradient_call(name)
+    backward(grad, *arguments, wanted)
+    for wrong in other_shapes(grad):
+        message = error_of(backward, wrong, *arguments, wanted)
+        assert f"{name}_backward: grad_output0 must have the shape" in message, wrong.shape
+    for wrong in other_types(grad):
+        message = error_of(backward, wrong, *arguments, wanted)
+        assert f"{name}_backward: no kernel takes tensors of" in message, wrong.dtype
+
+
+def altered_calls(arguments: list[Any]) -> Iterator[list[Any]]:
+    for i, argument in enumerate(arguments):
+        if isinstance(argument, torch.Tensor):
+            others: list[Any] = [*other_shapes(argument), *other_types(argument)]
+        elif isinstance(argument, bool | float):
+            others = []
+        else:
+            others = [[0, 0], [-1, 2**62]] if isinstance(argument, list) else [0, -1, 7, 2**62]
+        yield from ([*arguments[:i], other, *arguments[i + 1 :]] for other in others)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_gradient_refuses_what_its_operator_refuses(name: str) -> None:
+    backward, grad, arguments, wanted = gradient_call(name)
+    forward, refused = overload(name), 0
+    of = [argument.name for argument in forward._schema.arguments]
+    for altered in altered_calls(arguments):
+        why = error_of(forward, *altered)
+        if not why:
+            made = backward(torch.ones_like(forward(*altered)), *altered, wanted)
+            made = [made] if isinstance(made, torch.Tensor) else made
+            for gradient, returned in zip(made, backward._schema.returns, strict=True):
+                assert gradient.shape == altered[of.index(returned.name.removeprefix("grad_"))].shape
+            continue
+        refused += 1
+        message = error_of(backward, grad, *altered, wanted)
+        assert f"{name}_backward: " in message
+        if "no kernel takes" not in why:
+            assert message == why.replace(name, name + "_backward")
+    assert refused > 5
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_too_few_and_too_many(name: str) -> None:
+    backward, grad, arguments, wanted = gradient_call(name)
+    for flags in (wanted[1:], [*wanted, True]):
+        with pytest.raises(RuntimeError, match=f"{name}_backward: wanted must have one flag for each gradient"):
+            backward(grad, *arguments, flags)
+    with pytest.raises(RuntimeError, match=f"{name}_backward"):
+        backward(grad, grad, *arguments, wanted)
+    with pytest.raises(RuntimeError, match=f"{name}_backward"):
+        backward(*arguments, wanted)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_gradients_that_do_not_lie_side_by_side_are_read_in_order(name: str) -> None:
+    backward, grad, arguments, wanted = gradient_call(name)
+    grad = images(*grad.shape)
+    expected = backward(grad, *arguments, wanted)
+    apart = [grad.mT.contiguous().mT, torch.stack([grad, -grad], -1)[..., 0]]
+    for other in apart:
+        assert not other.is_contiguous()
+        torch.testing.assert_close(backward(other, *arguments, wanted), expected, rtol=0, atol=0)
+
+
+def test_the_gradient_of_what_is_not_given() -> None:
+    backward, grad, arguments, wanted = gradient_call("custom::deform_conv2d")
+    arguments[3] = None
+    with pytest.raises(
+        RuntimeError, match="custom::deform_conv2d_backward: the gradient of mask is wanted, and that is"
+    ):
+        backward(grad, *arguments, wanted)
+    backward(grad, *arguments, [True, True, True, False, True])
+
+
+def test_what_crashed() -> None:
+    with pytest.raises(
+        RuntimeError, match=r"grad_output0 must have the shape of what custom::my_add returns, \(1\), not"
+    ):
+        torch.ops.custom.my_add_backward(torch.ones(10**7), torch.ones(1), torch.ones(1), [True, True])
