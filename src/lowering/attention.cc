@@ -58,20 +58,36 @@ bool all_moderate(const ir::Weight& weight) {
   return std::ranges::all_of(weight.as<T>(), [](T value) { return std::abs(value) < T(1e30); });
 }
 
-// Whether a mask hides nothing, whatever the inputs: it is made of tables of numbers, none so large that sums
-// become infinite, as relative positions give it.
-bool is_finite_table(const ir::Value* value) {
+bool is_moderate(const ir::Weight& weight) {
   constexpr int64_t largest = 1 << 20;  // elements that are looked at
-  if (const ir::Weight* weight = value->weight) {
-    if (weight->element_count() > largest) return false;
-    if (weight->element_type == ElementType::float32) return all_moderate<float>(*weight);
-    return weight->element_type == ElementType::float64 && all_moderate<double>(*weight);
-  }
+  if (weight.element_count() > largest) return false;
+  if (weight.element_type == ElementType::float32) return all_moderate<float>(weight);
+  return weight.element_type == ElementType::float64 && all_moderate<double>(weight);
+}
+
+// Whether a mask hides nothing, whatever the inputs: it is made of tables of numbers, none so large that sums
+// become infinite, as relative positions give it. A mask that comes from more values than any of those do is
+// taken to hide something.
+bool is_finite_table(const ir::Value* mask) {
+  constexpr size_t most_values = 256, most_sums = 24;  // each doubles the greatest number at most
+  size_t sums = 0;
   static const std::set<std::string_view> moves{"Gather", "GatherND", "Reshape",   "Transpose", "Squeeze",
                                                 "Slice",  "Expand",   "Unsqueeze", "Flatten",   "Identity"};
-  const ir::Node* node = value->producer;
-  if (node && node->op == "Add") return std::ranges::all_of(node->inputs, is_finite_table);
-  return node && moves.contains(node->op) && is_finite_table(node->inputs[0]);
+  std::vector<const ir::Value*> values{mask};  // without repetition: sums may share their terms
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i == most_values) return false;
+    if (values[i]->weight) {
+      if (!is_moderate(*values[i]->weight)) return false;
+      continue;
+    }
+    const ir::Node* node = values[i]->producer;
+    const bool is_sum = node && node->op == "Add";
+    if (!node || (!is_sum && !moves.contains(node->op)) || (is_sum && ++sums > most_sums)) return false;
+    for (const ir::Value* input : std::span(node->inputs).first(is_sum ? 2 : 1)) {
+      if (std::ranges::find(values, input) == values.end()) values.push_back(input);
+    }
+  }
+  return true;
 }
 
 // Zeros in the rows of the result (…, length, width) whose mask hides every key: PyTorch's softmax is 0

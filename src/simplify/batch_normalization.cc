@@ -2,6 +2,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "simplify/evaluate.h"
 #include "simplify/folded_weights.h"
 #include "simplify/passes.h"
 #include "simplify/uses.h"
@@ -38,7 +39,7 @@ std::optional<Affine> affine_of(const ir::Node& normalization) {
 }
 
 // Bias and all: the convolution that gives what the normalization of its result would.
-bool fold(ir::Graph& graph, ir::Node& convolution, const ir::Node& normalization) {
+bool fold(ir::Graph& graph, Uses& uses, ir::Node& convolution, ir::Node& normalization) {
   const std::optional<Affine> affine = affine_of(normalization);
   if (!affine) return false;
   ir::Value* bias = convolution.inputs.size() > 2 ? convolution.inputs[2] : nullptr;
@@ -50,35 +51,35 @@ bool fold(ir::Graph& graph, ir::Node& convolution, const ir::Node& normalization
   }
   const auto channels = static_cast<int64_t>(shift.size());
   const ir::Value& weight = *convolution.inputs[1];
-  convolution.inputs.resize(3);
-  convolution.inputs[2] = graph.add_initializer(bias ? bias->name : normalization.inputs[2]->name,
-                                                ir::Weight::of<float>(shift, {channels}));
-  convolution.inputs[1] = graph.add_initializer(weight.name, scaled(*weight.weight, 0, affine->scale));
+  ir::Value* new_weight = graph.add_initializer(weight.name, scaled(*weight.weight, 0, affine->scale));
+  ir::Value* new_bias = graph.add_initializer(bias ? bias->name : normalization.inputs[2]->name,
+                                              ir::Weight::of<float>(shift, {channels}));
+  uses.set_inputs(convolution, {convolution.inputs[0], new_weight, new_bias});
+  uses.take_over_result(convolution, normalization);
   return true;
 }
 
 }  // namespace
 
 bool fold_batch_normalization(ir::Graph& graph) {
-  Uses uses = count_uses(graph);
-  auto used_once = [&](const ir::Value* value) { return uses.at(value) == 1; };
+  Uses uses(graph);
   std::unordered_set<const ir::Node*> folded;
   size_t bytes = 0;
-  for (ir::Node* node : graph.nodes) {
-    if (node->op != "BatchNormalization" || node->outputs.size() != 1) continue;
-    ir::Node* before = node->inputs[0]->producer;
-    if (!before || before->op != "Conv" || !used_once(before->outputs[0])) continue;
+  uses.for_each_node([&](ir::Node& node) {
+    if (node.op != "BatchNormalization" || node.outputs.size() != 1) return;
+    if (int_attribute(node, "training_mode", 0) != 0) return;
+    ir::Node* before = node.inputs[0]->producer;
+    if (!before || before->op != "Conv" || !uses.once(before->outputs[0])) return;
     const ir::Value* weight = before->inputs[1];
-    const bool own = weight->weight && used_once(weight) && used_once(node->inputs[2]) &&
-                     (before->inputs.size() < 3 || !before->inputs[2] || used_once(before->inputs[2]));
-    if (!own || bytes + weight->weight->bytes.size() > most_folded_bytes) continue;
-    if (weight->weight->element_type != ElementType::float32 || !fold(graph, *before, *node)) continue;
-    bytes += weight->weight->bytes.size();
-    uses[before->inputs[1]] = uses[before->inputs[2]] = 1;
-    before->outputs = node->outputs;
-    before->outputs[0]->producer = before;
-    folded.insert(node);
-  }
+    // Names go on to what is made of them, so nothing else may use them.
+    const bool own = weight->weight && uses.once(weight) && uses.once(node.inputs[2]) &&
+                     (before->inputs.size() < 3 || !before->inputs[2] || uses.once(before->inputs[2]));
+    if (!own || weight->weight->element_type != ElementType::float32) return;
+    const size_t size = weight->weight->bytes.size();
+    if (bytes + size > most_folded_bytes || !fold(graph, uses, *before, node)) return;
+    bytes += size;
+    folded.insert(&node);
+  });
   std::erase_if(graph.nodes, [&](const ir::Node* node) { return folded.contains(node); });
   // The old weights go before anything finds them equal to others: what was made of them has their names.
   return !folded.empty() && remove_dead_code(graph);

@@ -35,13 +35,13 @@ bool varies_along(const ir::Weight& scale, int64_t axis, size_t rank) {
 
 class ChannelScales {
  public:
-  explicit ChannelScales(ir::Graph& graph) : graph_(graph), uses_(count_uses(graph)), names_(graph) {}
+  explicit ChannelScales(ir::Graph& graph) : graph_(graph), uses_(graph), names_(graph) {}
 
   bool fold() {
     std::unordered_set<const ir::Node*> folded;
-    for (ir::Node* node : graph_.nodes) {
-      if (is(node, "Mul") && (fold(*node, 0, 1) || fold(*node, 1, 0))) folded.insert(node);
-    }
+    uses_.for_each_node([&](ir::Node& node) {
+      if (is(&node, "Mul") && (fold(node, 0, 1) || fold(node, 1, 0))) folded.insert(&node);
+    });
     std::erase_if(graph_.nodes, [&](const ir::Node* node) { return folded.contains(node); });
     return !folded.empty() && remove_dead_code(graph_);
   }
@@ -50,72 +50,72 @@ class ChannelScales {
   // A convolution or a product with a matrix, whose weights nothing else uses.
   struct Linear {
     ir::Node* node;
-    ir::Value** bias = nullptr;  // the input that it is, of one dim
-    int64_t axis = 1;            // of the channels, in the result
-    size_t rank = 0;             // of the result
+    ir::Node* biased = nullptr;  // whose input `bias` is one, of one dim
+    size_t bias = 0;
+    int64_t axis = 1;  // of the channels, in the result
+    size_t rank = 0;   // of the result
   };
 
   bool fold(ir::Node& multiplication, size_t scaled, size_t constant) {
     ir::Value* value = multiplication.inputs[scaled];
     const ir::Weight* scale = float32_weight(multiplication.inputs[constant]);
-    if (!scale || scale->element_count() < 2 || !value->producer || uses_.at(value) != 1) return false;
+    if (!scale || scale->element_count() < 2 || !value->producer || !uses_.once(value)) return false;
     ir::Node& last = *value->producer;
     const std::optional<Linear> linear = linear_of(is_transpose(&last) ? *last.inputs[0] : *value);
     if (!linear) return false;
     const int64_t axis = is_transpose(&last) ? moved_axis(last, linear->axis) : linear->axis;
     if (!varies_along(*scale, axis, linear->rank)) return false;
     if (!multiply(*linear, scale->as<float>())) return false;
-    last.outputs = multiplication.outputs;
-    last.outputs[0]->producer = &last;
+    uses_.take_over_result(last, multiplication);
     return true;
   }
 
   std::optional<Linear> linear_of(const ir::Value& value) {
     ir::Node* node = value.producer;
     const auto* type = std::get_if<ir::TensorType>(&value.type);
-    if (!node || !type || !type->dims || uses_.at(&value) != 1) return std::nullopt;
+    if (!node || !type || !type->dims || !uses_.once(&value)) return std::nullopt;
     if (is(node, "Conv") || is(node, "Gemm")) {
       if (is(node, "Gemm") && (node->attributes.size() != 1 || int_attribute(*node, "transB", 0) != 1)) {
         return std::nullopt;
       }
       const bool biased = node->inputs.size() > 2 && node->inputs[2];
-      return Linear{node, biased ? &node->inputs[2] : nullptr, 1, type->rank()};
+      return Linear{node, biased ? node : nullptr, 2, 1, type->rank()};
     }
     const auto last_axis = static_cast<int64_t>(type->rank()) - 1;
-    if (is(node, "MatMul")) return Linear{node, nullptr, last_axis, type->rank()};
+    if (is(node, "MatMul")) return Linear{node, nullptr, 0, last_axis, type->rank()};
     if (!is(node, "Add")) return std::nullopt;
     const size_t product = is(node->inputs[0]->producer, "MatMul") ? 0 : 1;
     ir::Value* source = node->inputs[product];
-    if (!is(source->producer, "MatMul") || uses_.at(source) != 1) return std::nullopt;
-    return Linear{source->producer, &node->inputs[1 - product], last_axis, type->rank()};
+    if (!is(source->producer, "MatMul") || !uses_.once(source)) return std::nullopt;
+    return Linear{source->producer, node, 1 - product, last_axis, type->rank()};
   }
 
   bool multiply(const Linear& linear, std::span<const float> factors) {
-    ir::Value*& input = linear.node->inputs[1];
+    const ir::Value* input = linear.node->inputs[1];
     const bool by_columns = is(linear.node, "MatMul");
     const bool transposed = by_columns && is_transpose(input->producer);
     const ir::Value* stored = transposed ? input->producer->inputs[0] : input;
     const ir::Weight* weight = float32_weight(stored);
-    if (!weight || uses_.at(input) != 1 || uses_.at(stored) != 1) return false;
+    if (!weight || !uses_.once(input) || !uses_.once(stored)) return false;
     const size_t axis = by_columns && !transposed ? 1 : 0;
     const bool fits = by_columns ? weight->dims.size() == 2 : weight->dims.size() > axis;
     if (!fits || weight->dims[axis] != std::ssize(factors)) return false;
-    const ir::Weight* bias = linear.bias ? float32_weight(*linear.bias) : nullptr;
-    if (linear.bias && (!bias || bias->dims != std::vector<int64_t>{std::ssize(factors)})) return false;
+    const ir::Value* bias = linear.biased ? linear.biased->inputs[linear.bias] : nullptr;
+    const ir::Weight* shift = float32_weight(bias);
+    if (bias && (!shift || shift->dims != std::vector<int64_t>{std::ssize(factors)})) return false;
     if (!std::ranges::all_of(factors, [](float factor) { return std::isfinite(factor); })) return false;
     if (bytes_ + weight->bytes.size() > most_folded_bytes) return false;
     bytes_ += weight->bytes.size();
     // A bias may serve others: they keep the old one.
-    if (bias) *linear.bias = replacement(**linear.bias, scaled(*bias, 0, factors));
-    input = replacement(
-        *input, transposed ? transposed_and_scaled(*weight, factors) : scaled(*weight, axis, factors));
+    if (bias) uses_.set_input(*linear.biased, linear.bias, added(*bias, scaled(*shift, 0, factors)));
+    ir::Weight product =
+        transposed ? transposed_and_scaled(*weight, factors) : scaled(*weight, axis, factors);
+    uses_.set_input(*linear.node, 1, added(*input, std::move(product)));
     return true;
   }
 
-  ir::Value* replacement(const ir::Value& old, ir::Weight weight) {
-    ir::Value* value = graph_.add_initializer(names_.unused(old.name + ":scaled"), std::move(weight));
-    uses_[value] = 1;
-    return value;
+  ir::Value* added(const ir::Value& old, ir::Weight weight) {
+    return graph_.add_initializer(names_.unused(old.name + ":scaled"), std::move(weight));
   }
 
   ir::Graph& graph_;

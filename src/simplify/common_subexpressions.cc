@@ -54,10 +54,8 @@ bool is_random(const ir::Node& node) {
 }  // namespace
 
 bool merge_common_subexpressions(ir::Graph& graph) {
-  const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
-  std::unordered_map<std::string, ir::Node*> nodes;
+  Uses uses(graph);
   std::unordered_map<std::string, ir::Value*> constants;
-  Replacements merged;
   for (ir::Value* value : graph.initializers) {
     const ir::Weight& weight = *value->weight;
     if (weight.bytes.size() > largest_compared) continue;
@@ -65,21 +63,18 @@ bool merge_common_subexpressions(ir::Graph& graph) {
         fmt::format("{}[{}]", static_cast<int>(weight.element_type), fmt::join(weight.dims, ","));
     key.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
     const auto [entry, fresh] = constants.emplace(std::move(key), value);
-    if (!fresh) merged.add(value, entry->second);
+    if (!fresh) uses.replace(value, entry->second);
   }
-  bool changed = !merged.empty();
-  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
-    merged.apply(node);
+  std::unordered_map<std::string, ir::Node*> nodes;
+  // What a body computes may not be computed at all: only the nodes of the graph itself are shared.
+  return uses.for_each_node([&](ir::Node& node) {
     const bool is_output =
-        std::ranges::any_of(node.outputs, [&](const ir::Value* value) { return outputs.contains(value); });
-    // What a subgraph computes may not be computed at all: only the main graph's nodes are shared.
-    if (&owner != &graph || is_output || is_random(node) || node.op.find("::") != std::string::npos) return;
+        std::ranges::any_of(node.outputs, [&](const ir::Value* value) { return uses.is_output(value); });
+    if (is_output || is_random(node) || node.op.find("::") != std::string::npos) return;
     const auto [entry, fresh] = nodes.emplace(key_of(node), &node);
     if (fresh || entry->second->outputs.size() != node.outputs.size()) return;
-    for (size_t i = 0; i < node.outputs.size(); ++i) merged.add(node.outputs[i], entry->second->outputs[i]);
-    changed = true;
+    for (size_t i = 0; i < node.outputs.size(); ++i) uses.replace(node.outputs[i], entry->second->outputs[i]);
   });
-  return changed;
 }
 
 }  // namespace opbridge

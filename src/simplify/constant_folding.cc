@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <unordered_set>
 
 #include "simplify/evaluate.h"
 #include "simplify/passes.h"
@@ -32,28 +31,24 @@ std::optional<ir::Weight> static_shape(const ir::Node& node) {
 }  // namespace
 
 bool fold_constants(ir::Graph& graph) {
-  const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
-  Replacements folded;
+  Uses uses(graph);
   std::vector<const ir::Weight*> inputs;
-  for (ir::Node* node : graph.nodes) {
-    folded.apply(*node);
-    if (node->outputs.size() != 1 || outputs.contains(node->outputs[0])) continue;
-    if (node->op.find("::") != std::string::npos) continue;
+  return uses.for_each_node([&](ir::Node& node) {
+    if (node.outputs.size() != 1 || uses.is_output(node.outputs[0])) return;
+    if (node.op.find("::") != std::string::npos) return;
 
     std::optional<ir::Weight> result;
-    if (node->op == "Shape") result = static_shape(*node);
+    if (node.op == "Shape") result = static_shape(node);
     inputs.clear();
-    bool constant = !node->inputs.empty();
-    for (const ir::Value* input : node->inputs) {
+    bool constant = !node.inputs.empty();
+    for (const ir::Value* input : node.inputs) {
       constant &= !input || (input->weight && input->weight->bytes.size() <= largest_folded_input);
       inputs.push_back(input ? input->weight : nullptr);
     }
-    if (!result && constant) result = evaluate(*node, inputs);
-    if (!result) continue;
-    folded.add(node->outputs[0], graph.add_initializer(node->outputs[0]->name, std::move(*result)));
-  }
-  folded.apply(graph);
-  return !folded.empty();
+    if (!result && constant) result = evaluate(node, inputs);
+    if (!result) return;
+    uses.replace(node.outputs[0], graph.add_initializer(node.outputs[0]->name, std::move(*result)));
+  });
 }
 
 }  // namespace opbridge

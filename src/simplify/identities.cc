@@ -39,17 +39,13 @@ ir::Value* source_of(const ir::Node& node) {
 }  // namespace
 
 bool remove_identities(ir::Graph& graph) {
-  const std::unordered_set<const ir::Value*> outputs = all_outputs(graph);
-  Replacements replaced;
-  for (ir::Node* node : graph.nodes) {
-    replaced.apply(*node);
-    ir::Value* source = source_of(*node);
+  Uses uses(graph);
+  return uses.for_each_node([&](ir::Node& node) {
+    ir::Value* source = source_of(node);
     // Broadcast, it is another.
-    if (source && source->type == node->outputs[0]->type && !outputs.contains(node->outputs[0]))
-      replaced.add(node->outputs[0], source);
-  }
-  replaced.apply(graph);
-  return !replaced.empty();
+    if (source && source->type == node.outputs[0]->type && !uses.is_output(node.outputs[0]))
+      uses.replace(node.outputs[0], source);
+  });
 }
 
 }  // namespace opbridge

@@ -44,56 +44,56 @@ bool moves_ones_alone(const Dims& from, const Permutation& permutation) {
 
 class Chains {
  public:
-  explicit Chains(ir::Graph& graph)
-      : graph_(graph), uses_(count_uses(graph)), outputs_(all_outputs(graph)), names_(graph) {}
+  explicit Chains(ir::Graph& graph) : graph_(graph), uses_(graph), names_(graph) {}
 
   bool shorten() {
-    for (ir::Node* node : graph_.nodes) {
-      replaced_.apply(*node);
-      if (is_transpose(node)) shorten_transpose(*node);
-      if (is_view(node)) shorten_view(*node);
-      if (does_nothing(*node)) replaced_.add(node->outputs[0], node->inputs[0]);
-    }
-    replaced_.apply(graph_);
-    return changed_ || !replaced_.empty();
+    const bool replaced = uses_.for_each_node([&](ir::Node& node) {
+      for (ir::Node* each = &node; is_transpose(each);) each = shorten_transpose(*each);
+      if (is_view(&node)) shorten_view(node);
+      if (does_nothing(node)) uses_.replace(node.outputs[0], node.inputs[0]);
+    });
+    if (!changed_ && !replaced) return false;
+    remove_dead_code(graph_);  // the inputs of dead nodes may have come to be of another type
+    return true;
   }
 
  private:
-  void shorten_transpose(ir::Node& node) {
+  // Returns another transposition to shorten after it, or null.
+  ir::Node* shorten_transpose(ir::Node& node) {
     ir::Node* before = node.inputs[0]->producer;
     if (is_transpose(before)) {
       const Permutation inner = permutation_of(*before), outer = permutation_of(node);
       Permutation joined;
-      for (const int64_t axis : outer) joined.push_back(inner[static_cast<size_t>(axis)]);
-      node.set("perm", std::move(joined));
-      take_over(node, before->inputs[0]);
+      for (const int64_t axis : outer) joined.push_back(inner.at(static_cast<size_t>(axis)));
+      become_transpose(node, before->inputs[0], joined);
     }
     const Dims *from = dims_of(node.inputs[0]), *to = dims_of(node.outputs[0]);
     if (from && to && moves_ones_alone(*from, permutation_of(node))) {
       become_reshape(node, node.inputs[0]);
-      return;
+      return nullptr;
     }
     // transpose(view(transpose(x))), where the view adds or takes dims of size 1 alone, is
     // view(transpose(x)).
     ir::Node* view = node.inputs[0]->producer;
-    if (!to || !is_view(view) || !used_once(view->outputs[0])) return;
+    if (!to || !is_view(view) || !uses_.once(view->outputs[0])) return nullptr;
     ir::Node* first = view->inputs[0]->producer;
-    if (!is_transpose(first) || !used_once(first->outputs[0])) return;
+    if (!is_transpose(first) || !uses_.once(first->outputs[0])) return nullptr;
     const std::optional<Transposed> moved = transposed_before(*view, node);
-    if (!moved || !constant_reshape(moved->dims, *to)) return;
+    if (!moved || !constant_reshape(moved->dims, *to)) return nullptr;
     ir::Value* source = view->inputs[0];
-    become_transpose(*view, source, *moved);
+    std::get<ir::TensorType>(view->outputs[0]->type).dims = moved->dims;
+    become_transpose(*view, source, moved->permutation);
     become_reshape(node, view->outputs[0]);
-    shorten_transpose(*view);
+    return view;
   }
 
   void shorten_view(ir::Node& node) {
     ir::Node* before = node.inputs[0]->producer;
     if (is_view(before) && become_reshape(node, before->inputs[0])) return;
     const Dims* to = dims_of(node.outputs[0]);
-    if (!to || !is_transpose(before) || !used_once(before->outputs[0])) return;
+    if (!to || !is_transpose(before) || !uses_.once(before->outputs[0])) return;
     ir::Node* first = before->inputs[0]->producer;
-    if (!is_view(first) || !used_once(first->outputs[0])) return;
+    if (!is_view(first) || !uses_.once(first->outputs[0])) return;
     // view(transpose(view(x))), where the outer view adds or takes dims of size 1 alone, is
     // transpose(view(x)) …
     if (const std::optional<Transposed> moved = transposed_after(*before, node)) {
@@ -105,17 +105,15 @@ class Chains {
           become_reshape(*first, source);
           source = first->outputs[0];
         }
-        node.op = "Transpose";
-        node.inputs.resize(1);
-        node.attributes = {{"perm", moved->permutation}};
-        take_over(node, source);
+        become_transpose(node, source, moved->permutation);
         return;
       }
     }
     // … and where the inner one does, view(transpose(x)).
     const std::optional<Transposed> moved = transposed_before(*first, *before);
     if (!moved || !constant_reshape(moved->dims, *to)) return;
-    become_transpose(*before, first->inputs[0], *moved);
+    std::get<ir::TensorType>(before->outputs[0]->type).dims = moved->dims;
+    become_transpose(*before, first->inputs[0], moved->permutation);
     become_reshape(node, before->outputs[0]);
   }
 
@@ -170,12 +168,11 @@ class Chains {
     return result;
   }
 
-  void become_transpose(ir::Node& node, ir::Value* source, const Transposed& moved) {
+  void become_transpose(ir::Node& node, ir::Value* source, const Permutation& permutation) {
     node.op = "Transpose";
-    node.inputs.resize(1);
-    node.attributes = {{"perm", moved.permutation}};
-    std::get<ir::TensorType>(node.outputs[0]->type).dims = moved.dims;
-    take_over(node, source);
+    node.attributes = {{"perm", permutation}};
+    uses_.set_inputs(node, {source});
+    changed_ = true;
   }
 
   // Whatever the node is, by a constant shape.
@@ -186,36 +183,25 @@ class Chains {
     if (!shape) return false;
     node.op = "Reshape";
     node.attributes.clear();
-    node.inputs.resize(2);
-    node.inputs[1] =
+    ir::Value* constant =
         graph_.add_initializer(names_.unused(node.outputs[0]->name + ":shape"),
                                ir::Weight::of<int64_t>(*shape, {static_cast<int64_t>(shape->size())}));
-    take_over(node, source);
+    uses_.set_inputs(node, {source, constant});
+    changed_ = true;
     return true;
   }
 
-  void take_over(ir::Node& node, ir::Value* source) {
-    ++uses_[source];
-    node.inputs[0] = source;
-    changed_ = true;
-  }
-
   bool does_nothing(const ir::Node& node) const {
-    if (outputs_.contains(node.outputs[0])) return false;
+    if (uses_.is_output(node.outputs[0])) return false;
     if (is_transpose(&node)) return std::ranges::is_sorted(permutation_of(node));
     const Dims *from = node.op == "Reshape" ? dims_of(node.inputs[0]) : nullptr,
                *to = dims_of(node.outputs[0]);
     return from && to && *from == *to;
   }
 
-  // Higher than it is where a use has gone.
-  bool used_once(const ir::Value* value) const { return uses_.at(value) == 1; }
-
   ir::Graph& graph_;
   Uses uses_;
-  std::unordered_set<const ir::Value*> outputs_;
   Names names_;
-  Replacements replaced_;
   bool changed_ = false;
 };
 

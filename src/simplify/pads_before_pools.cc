@@ -28,7 +28,9 @@ size_t rank_of(const ir::Node& pad) {
 
 class Rewriter {
  public:
-  Rewriter(ir::Graph& graph, Names& names, int opset) : graph_(graph), names_(names), opset_(opset) {}
+  // `root` is the graph around all.
+  Rewriter(ir::Graph& root, ir::Graph& graph, Names& names, int opset)
+      : root_(root), graph_(graph), names_(names), opset_(opset) {}
 
   void run() {
     const std::vector<ir::Node*> before = std::move(graph_.nodes);
@@ -48,17 +50,18 @@ class Rewriter {
       std::vector<int64_t> axes(rank_of(pad));
       std::iota(axes.begin(), axes.end(), 0);
       pad.inputs.resize(4, nullptr);
-      pad.inputs[3] = ints(graph_, names_.unused(name + ":axes"), axes);
+      pad.inputs[3] = ints(root_, names_.unused(name + ":axes"), axes);
       return;
     }
     const std::vector<int64_t> same(rank_of(pad), 0);
     ir::Node* reshape = graph_.add_node("Reshape");
     reshape->name = names_.unused(pad.name + "/Reshape");
-    reshape->inputs = {pad.outputs[0], ints(graph_, names_.unused(name + ":shape"), same)};
+    reshape->inputs = {pad.outputs[0], ints(root_, names_.unused(name + ":shape"), same)};
     reshape->source = pool.source;
     pool.inputs[0] = graph_.add_output_of(reshape, names_.unused(name + ":apart"), pad.outputs[0]->type);
   }
 
+  ir::Graph& root_;
   ir::Graph& graph_;
   Names& names_;
   int opset_;
@@ -68,7 +71,7 @@ class Rewriter {
 
 void keep_pads_before_pools(ir::Graph& graph, int opset) {
   Names names(graph);
-  for (ir::Graph* each : all_graphs(graph)) Rewriter(*each, names, opset).run();
+  for (ir::Graph* each : all_graphs(graph)) Rewriter(graph, *each, names, opset).run();
 }
 
 }  // namespace opbridge

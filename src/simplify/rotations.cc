@@ -27,12 +27,20 @@ const ir::Node* rotation(const ir::Value* value) {
   return perm && rotates(std::get<std::vector<int64_t>>(*perm)) ? node : nullptr;
 }
 
-// Whether the runtime makes a constant of it.
-bool is_constant(const ir::Value* value) {
-  if (value->weight) return true;
-  return value->producer && !value->producer->inputs.empty() &&
-         std::ranges::all_of(value->producer->inputs,
-                             [](const ir::Value* input) { return !input || is_constant(input); });
+// The values of the graph and its bodies that the runtime makes constants of.
+std::unordered_set<const ir::Value*> constants_of(ir::Graph& graph) {
+  std::unordered_set<const ir::Value*> constants;
+  const auto is_constant = [&](const ir::Value* value) {
+    return !value || value->weight || constants.contains(value);
+  };
+  for (const ir::Graph* each : all_graphs(graph)) {
+    for (const ir::Node* node : each->nodes) {
+      if (!node->inputs.empty() && node->bodies().empty() && std::ranges::all_of(node->inputs, is_constant))
+        constants.insert(node->outputs.begin(), node->outputs.end());
+    }
+    constants.insert(each->initializers.begin(), each->initializers.end());
+  }
+  return constants;
 }
 
 bool is_float16(const ir::Value* value) {
@@ -42,7 +50,8 @@ bool is_float16(const ir::Value* value) {
 
 class Rewriter {
  public:
-  Rewriter(ir::Graph& graph, Names& names) : graph_(graph), names_(names) {}
+  Rewriter(ir::Graph& graph, Names& names, const std::unordered_set<const ir::Value*>& constants)
+      : graph_(graph), names_(names), constants_(constants) {}
 
   bool run() {
     std::unordered_set<const ir::Value*> multiplied;
@@ -54,7 +63,8 @@ class Rewriter {
     for (ir::Node* node : before) {
       if (node->op == "Cast" && multiplied.contains(node->outputs[0])) {
         if (const ir::Node* turned = rotation(node->inputs[0])) cast_first(*node, *turned);
-      } else if (node->op == "MatMul" && is_float16(node->outputs[0]) && is_constant(node->inputs[1])) {
+      } else if (node->op == "MatMul" && is_float16(node->outputs[0]) &&
+                 constants_.contains(node->inputs[1])) {
         if (rotation(node->inputs[0])) multiply_in_float32(*node);
       }
       graph_.nodes.push_back(node);
@@ -108,14 +118,16 @@ class Rewriter {
 
   ir::Graph& graph_;
   Names& names_;
+  const std::unordered_set<const ir::Value*>& constants_;
 };
 
 }  // namespace
 
 bool cast_before_rotations(ir::Graph& graph) {
   Names names(graph);
+  const std::unordered_set<const ir::Value*> constants = constants_of(graph);
   bool changed = false;
-  for (ir::Graph* each : all_graphs(graph)) changed |= Rewriter(*each, names).run();
+  for (ir::Graph* each : all_graphs(graph)) changed |= Rewriter(*each, names, constants).run();
   return changed && remove_dead_code(graph);
 }
 

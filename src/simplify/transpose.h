@@ -9,9 +9,13 @@ namespace opbridge {
 
 using Permutation = std::vector<int64_t>;
 
-inline bool is_transpose(const ir::Node* node) { return node && node->op == "Transpose"; }
+// A Transpose whose axes are known: by itself, or by the rank of its input.
+inline bool is_transpose(const ir::Node* node) {
+  if (!node || node->op != "Transpose") return false;
+  const auto* type = std::get_if<ir::TensorType>(&node->inputs.at(0)->type);
+  return node->find("perm") || (type && type->ranked());
+}
 
-// Of its input, whose rank is known.
 inline Permutation permutation_of(const ir::Node& transpose) {
   if (const ir::AttributeValue* given = transpose.find("perm")) return std::get<Permutation>(*given);
   Permutation reversed(transpose.inputs[0]->tensor_type().rank());

@@ -4,55 +4,127 @@
 
 namespace opbridge {
 
-Uses count_uses(ir::Graph& graph) {
-  Uses uses;
-  std::unordered_set<const ir::Graph*> seen;
-  const auto add_outputs = [&](const ir::Graph& of) {
-    if (!seen.insert(&of).second) return;
-    for (const ir::Value* output : of.outputs) ++uses[output];
-  };
-  add_outputs(graph);
-  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node& node) {
-    node.for_each_use([&](ir::Value*& value) { ++uses[value]; });
-    add_outputs(owner);
-  });
-  return uses;
-}
-
 std::vector<ir::Graph*> all_graphs(ir::Graph& graph) {
-  std::vector<ir::Graph*> graphs;
-  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node&) {
-    if (std::ranges::find(graphs, &owner) == graphs.end()) graphs.push_back(&owner);
-  });
+  std::vector<ir::Graph*> graphs{&graph};
+  std::unordered_set<const ir::Graph*> seen{&graph};
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    for (const ir::Node* node : graphs[i]->nodes) {
+      for (const ir::GraphPtr& body : node->bodies()) {
+        if (seen.insert(body.get()).second) graphs.push_back(body.get());
+      }
+    }
+  }
   return graphs;
 }
 
-std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph) {
-  std::unordered_set<const ir::Value*> outputs(graph.outputs.begin(), graph.outputs.end());
-  ir::for_each_node(graph, [&](ir::Graph& owner, ir::Node&) {
-    outputs.insert(owner.outputs.begin(), owner.outputs.end());
-  });
-  return outputs;
+Uses::Uses(ir::Graph& graph) : graph_(graph) {
+  for (ir::Graph* each : all_graphs(graph)) {
+    for (ir::Node* node : each->nodes) {
+      node->for_each_use([&](ir::Value*& value) { add(value); });
+    }
+    for (const ir::Value* output : each->outputs) {
+      add(output);
+      ++outputs_[output];
+    }
+  }
 }
 
-void Replacements::apply(ir::Node& node) const {
+bool Uses::for_each_node(const std::function<void(ir::Node&)>& visit) {
+  for (ir::Node* node : graph_.nodes) {
+    update(*node);
+    visit(*node);
+  }
+  if (replaced_.empty()) return false;
+  for (ir::Graph* each : all_graphs(graph_)) {
+    for (ir::Node* node : each->nodes) update(*node);
+  }
+  return true;
+}
+
+void Uses::replace(const ir::Value* value, ir::Value* by) {
+  const auto returned = outputs_.find(value);
+  const size_t kept = returned == outputs_.end() ? 0 : returned->second;
+  const size_t moved = count(value) - kept;
+  if (moved > 0) add(by, moved);
+  counts_[value] = kept + 1;
+  replaced_[value] = by;
+  remove(value);
+}
+
+void Uses::set_inputs(ir::Node& node, std::vector<ir::Value*> inputs) {
+  // Those that stay must not lose their last use for a moment.
+  std::swap(node.inputs, inputs);
+  for (const ir::Value* value : node.inputs) {
+    if (value) add(value);
+  }
+  for (const ir::Value* value : inputs) {
+    if (value) remove(value);
+  }
+}
+
+void Uses::set_input(ir::Node& node, size_t index, ir::Value* value) {
+  std::vector<ir::Value*> inputs = node.inputs;
+  inputs.at(index) = value;
+  set_inputs(node, std::move(inputs));
+}
+
+void Uses::take_over_result(ir::Node& node, ir::Node& last) {
+  last.for_each_use([&](ir::Value*& value) { --counts_[value]; });
+  node.outputs = last.outputs;
+  node.outputs.at(0)->producer = &node;
+}
+
+size_t Uses::count(const ir::Value* value) const {
+  const auto found = counts_.find(value);
+  return found == counts_.end() ? 0 : found->second;
+}
+
+void Uses::add(const ir::Value* value, size_t count) {
+  counts_[value] += count;
+  std::vector<ir::Node*> revived{value->producer};
+  while (!revived.empty()) {
+    ir::Node* node = revived.back();
+    revived.pop_back();
+    if (!node || dead_.erase(node) == 0) continue;
+    node->for_each_use([&](ir::Value*& input) {
+      ++counts_[input];
+      revived.push_back(input->producer);
+    });
+  }
+}
+
+void Uses::remove(const ir::Value* value) {
+  std::vector<const ir::Value*> unused{value};
+  while (!unused.empty()) {
+    value = unused.back();
+    unused.pop_back();
+    if (--counts_[value] > 0 || !value->producer || !value->producer->bodies().empty()) continue;
+    ir::Node& node = *value->producer;
+    if (std::ranges::any_of(node.outputs, [&](const ir::Value* output) { return count(output) > 0; }))
+      continue;
+    if (!dead_.insert(&node).second) continue;
+    node.for_each_use([&](ir::Value*& input) { unused.push_back(input); });
+  }
+}
+
+void Uses::update(ir::Node& node) const {
+  if (replaced_.empty()) return;
   node.for_each_use([&](ir::Value*& value) {
-    if (const auto found = values_.find(value); found != values_.end()) value = found->second;
+    for (auto found = replaced_.find(value); found != replaced_.end(); found = replaced_.find(value)) {
+      value = found->second;
+    }
   });
-}
-
-void Replacements::apply(ir::Graph& graph) const {
-  if (empty()) return;
-  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) { apply(node); });
 }
 
 Names::Names(ir::Graph& graph) {
-  for (const auto* values : {&graph.initializers, &graph.inputs}) {
-    for (const ir::Value* value : *values) taken_.insert(value->name);
+  for (const ir::Graph* each : all_graphs(graph)) {
+    for (const auto* values : {&each->initializers, &each->inputs}) {
+      for (const ir::Value* value : *values) taken_.insert(value->name);
+    }
+    for (const ir::Node* node : each->nodes) {
+      for (const ir::Value* output : node->outputs) taken_.insert(output->name);
+    }
   }
-  ir::for_each_node(graph, [&](ir::Graph&, ir::Node& node) {
-    for (const ir::Value* output : node.outputs) taken_.insert(output->name);
-  });
 }
 
 std::string Names::unused(std::string name) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -9,30 +10,46 @@
 
 namespace opbridge {
 
-// How often each value is used: by nodes, at any depth of subgraphs, and as an output.
-using Uses = std::unordered_map<const ir::Value*, int>;
-
-Uses count_uses(ir::Graph& graph);
-
-// The graph and its subgraphs, as far as they have nodes.
+// The graph and the bodies of its nodes at any depth, each once, outer before inner.
 std::vector<ir::Graph*> all_graphs(ir::Graph& graph);
 
-// The outputs of the graph and of its subgraphs.
-std::unordered_set<const ir::Value*> all_outputs(ir::Graph& graph);
-
-// Values that others stand for.
-class Replacements {
+// Who uses each value of a graph. The counts include the nodes of bodies at any depth and the outputs of the
+// graph and of its bodies. They are exact as long as inputs change through this class alone; a node whose
+// results are not used any more uses nothing.
+class Uses {
  public:
-  bool empty() const { return values_.empty(); }
-  void add(const ir::Value* value, ir::Value* replacement) { values_[value] = replacement; }
-  void apply(ir::Node& node) const;
-  void apply(ir::Graph& graph) const;  // to all nodes, at any depth of subgraphs
+  explicit Uses(ir::Graph& graph);
+
+  bool once(const ir::Value* value) const { return count(value) == 1; }
+  bool is_output(const ir::Value* value) const { return outputs_.contains(value); }
+
+  // Calls `visit` for each node of the graph itself, in order. The inputs of that node and of all before it
+  // are up to date with replace(). Returns whether a value was replaced.
+  bool for_each_node(const std::function<void(ir::Node&)>& visit);
+
+  // All readers of `value` read `by` instead. Graphs go on to return what they return.
+  void replace(const ir::Value* value, ir::Value* by);
+
+  void set_inputs(ir::Node& node, std::vector<ir::Value*> inputs);
+  void set_input(ir::Node& node, size_t index, ir::Value* value);
+
+  // `node` makes the only result of `last` in its place; `last` is to be removed from the graph.
+  void take_over_result(ir::Node& node, ir::Node& last);
 
  private:
-  std::unordered_map<const ir::Value*, ir::Value*> values_;
+  size_t count(const ir::Value* value) const;
+  void add(const ir::Value* value, size_t count = 1);
+  void remove(const ir::Value* value);
+  void update(ir::Node& node) const;
+
+  ir::Graph& graph_;
+  std::unordered_map<const ir::Value*, size_t> counts_;
+  std::unordered_map<const ir::Value*, size_t> outputs_;  // those among the counts
+  std::unordered_map<const ir::Value*, ir::Value*> replaced_;
+  std::unordered_set<const ir::Node*> dead_;  // those that lost their last use
 };
 
-// The names of a graph's values, at any depth of subgraphs, for new ones.
+// The names of a graph's values, at any depth of bodies, for new ones.
 class Names {
  public:
   explicit Names(ir::Graph& graph);

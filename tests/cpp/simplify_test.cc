@@ -1,0 +1,203 @@
+// Single passes: what each must leave alone, and how large a graph may be.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph_evaluator.h"
+#include "model_samples.h"
+#include "opbridge/symbolic.h"
+#include "simplify/passes.h"
+
+namespace opbridge {
+namespace {
+
+using test::floats;
+
+ir::Value* call(ir::Graph& graph, std::string op, std::vector<ir::Value*> inputs, std::string output,
+                std::vector<Dim> dims, std::vector<ir::Attribute> attributes = {}) {
+  return test::add(graph, std::move(op), std::move(inputs), std::move(output), floats(std::move(dims)),
+                   std::move(attributes));
+}
+
+ir::Value* ints(ir::Graph& graph, std::string name, std::vector<int64_t> values) {
+  return graph.add_initializer(std::move(name),
+                               ir::Weight::of<int64_t>(values, {static_cast<int64_t>(values.size())}));
+}
+
+size_t count(const ir::Graph& graph, std::string_view op) {
+  return static_cast<size_t>(
+      std::ranges::count_if(graph.nodes, [&](const ir::Node* node) { return node->op == op; }));
+}
+
+TEST(Simplify, AViewWhoseCopyThatChangesNothingOthersReadStaysAsItIs) {
+  ir::Graph g;
+  ir::Value* x = g.add_input("x", floats({2, 3}));
+  ir::Value* turned = call(g, "Transpose", {x}, "turned", {3, 2}, {{"perm", std::vector<int64_t>{1, 0}}});
+  ir::Value* wide = call(g, "Unsqueeze", {turned, ints(g, "axis", {1})}, "wide", {3, 1, 2});
+  ir::Value* same = call(g, "Reshape", {wide, ints(g, "shape", {3, 1, 2})}, "same", {3, 1, 2});
+  ir::Value* back =
+      call(g, "Transpose", {wide}, "back", {2, 1, 3}, {{"perm", std::vector<int64_t>{2, 1, 0}}});
+  g.outputs = {back, call(g, "Neg", {same}, "y", {3, 1, 2})};
+  shorten_movements(g);
+  ir::verify(g);
+  const ir::Weight content = ir::Weight::of<float>(std::vector<float>{0, 1, 2, 3, 4, 5}, {2, 3});
+  const std::vector<ir::Weight> results = test::GraphEvaluator({}, {{"x", content}}).run(g);
+  EXPECT_TRUE(std::ranges::equal(results[0].as<float>(), std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_TRUE(std::ranges::equal(results[1].as<float>(), std::vector<float>{0, -3, -1, -4, -2, -5}));
+}
+
+TEST(Simplify, ABodyWithoutNodesUsesWhatItReturns) {
+  ir::Graph g;
+  ir::Value* condition = g.add_input("c", ir::TensorType{ElementType::boolean, std::vector<Dim>{}});
+  ir::Value* x = g.add_input("x", floats({2}));
+  ir::Value* sum = call(
+      g, "Add", {x, g.add_initializer("zero", ir::Weight::of<float>(std::vector<float>{0}, {}))}, "sum", {2});
+  const auto branch = std::make_shared<ir::Graph>();
+  branch->outputs = {sum};
+  g.outputs = {call(g, "If", {condition}, "y", {2}, {{"then_branch", branch}, {"else_branch", branch}})};
+  remove_identities(g);
+  remove_dead_code(g);
+  EXPECT_NO_THROW(ir::verify(g));
+}
+
+TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
+  for (const int opset : {17, 21}) {
+    ir::Graph g;
+    ir::Value* condition = g.add_input("c", ir::TensorType{ElementType::boolean, std::vector<Dim>{}});
+    ir::Value* x = g.add_input("x", floats({1, 1, 4, 4}));
+    ir::Value* padded =
+        call(g, "Pad", {x, ints(g, "pads", {0, 0, 1, 1, 0, 0, 1, 1})}, "padded", {1, 1, 6, 6});
+    const auto branch = std::make_shared<ir::Graph>();
+    branch->outputs = {call(*branch, "MaxPool", {padded}, "pooled", {1, 1, 5, 5},
+                            {{"kernel_shape", std::vector<int64_t>{2, 2}}})};
+    g.outputs = {call(g, "If", {condition}, "y", {1, 1, 5, 5}, {{"then_branch", branch}})};
+    keep_pads_before_pools(g, opset);
+    EXPECT_NO_THROW(ir::verify(g)) << opset;
+    EXPECT_EQ(padded->producer->inputs.size() == 4, opset >= 18);
+  }
+}
+
+TEST(Simplify, ANormalizationByTheStatisticsOfTheBatchStays) {
+  for (const int64_t training : {0, 1}) {
+    ir::Graph g;
+    ir::Value* x = g.add_input("x", floats({2, 3, 4, 4}));
+    const auto weight = [&](const char* name, std::vector<int64_t> dims) {
+      const std::vector<float> ones(static_cast<size_t>(count_of(dims)), 1);
+      return g.add_initializer(name, ir::Weight::of<float>(ones, dims));
+    };
+    ir::Value* y = call(g, "Conv", {x, weight("w", {3, 3, 1, 1})}, "y", {2, 3, 4, 4});
+    g.outputs = {call(g, "BatchNormalization",
+                      {y, weight("gamma", {3}), weight("beta", {3}), weight("mean", {3}), weight("var", {3})},
+                      "z", {2, 3, 4, 4}, {{"training_mode", training}})};
+    EXPECT_EQ(fold_batch_normalization(g), training == 0);
+    EXPECT_EQ(count(g, "BatchNormalization"), static_cast<size_t>(training));
+  }
+}
+
+TEST(Simplify, ATransposeOfUnknownRankStays) {
+  ir::Graph g;
+  ir::Value* x = g.add_input("x", ir::TensorType{ElementType::float32, std::nullopt});
+  ir::Value* once =
+      test::add(g, "Transpose", {x}, "once", ir::TensorType{ElementType::float32, std::nullopt});
+  g.outputs = {
+      test::add(g, "Transpose", {once}, "twice", ir::TensorType{ElementType::float32, std::nullopt})};
+  EXPECT_FALSE(shorten_movements(g));
+  EXPECT_EQ(count(g, "Transpose"), 2u);
+}
+
+// -- large graphs: each of these took time or stack without end where a pass went over the graph again and
+// again
+
+void run_all(ir::Graph& graph) {
+  simplify(graph, default_opset);
+  spread_float64_scales(graph);
+  cast_before_rotations(graph);
+  keep_pads_before_pools(graph, default_opset);
+  ir::verify(graph);
+}
+
+TEST(Simplify, GoesOverABodyOnceHoweverDeepItLies) {
+  ir::Graph g;
+  ir::Value* condition = g.add_input("c", ir::TensorType{ElementType::boolean, std::vector<Dim>{}});
+  ir::Value* x = g.add_input("x", floats({2}));
+  ir::GraphPtr body = std::make_shared<ir::Graph>();
+  body->outputs = {call(*body, "Neg", {x}, "innermost", {2})};
+  for (int depth = 0; depth < 60; ++depth) {
+    const auto outer = std::make_shared<ir::Graph>();
+    outer->outputs = {
+        call(*outer, "If", {condition}, fmt::format("y{}", depth), {2}, {{"then_branch", body}})};
+    call(*outer, "Abs", {x}, fmt::format("dead{}", depth), {2});
+    body = outer;
+  }
+  g.outputs = {call(g, "If", {condition}, "y", {2}, {{"then_branch", body}})};
+  run_all(g);
+  size_t nodes = 0;
+  ir::for_each_node(g, [&](ir::Graph&, ir::Node&) { ++nodes; });
+  EXPECT_EQ(nodes, 62u);
+}
+
+TEST(Simplify, TakesDeepDiamonds) {
+  ir::Graph g;
+  const ir::TensorType half{ElementType::float16, std::vector<Dim>{4, 2, 2}};
+  const std::vector<uint16_t> zeros(16);
+  ir::Weight weight = ir::Weight::of<uint16_t>(zeros, {4, 2, 2});
+  weight.element_type = ElementType::float16;
+  ir::Value* sum = g.add_initializer("w", weight);
+  for (int i = 0; i < 60; ++i) sum = test::add(g, "Add", {sum, sum}, fmt::format("sum{}", i), half);
+  ir::Value* x = g.add_input("x", ir::TensorType{ElementType::float16, std::vector<Dim>{2, 2, 4}});
+  ir::Value* turned =
+      test::add(g, "Transpose", {x}, "turned", half, {{"perm", std::vector<int64_t>{1, 2, 0}}});
+  turned->type = ir::TensorType{ElementType::float16, std::vector<Dim>{2, 4, 2}};
+  g.outputs = {test::add(g, "MatMul", {turned, sum}, "y", half)};
+  cast_before_rotations(g);
+  ir::verify(g);
+  EXPECT_EQ(count(g, "Cast"), 3u);
+}
+
+TEST(Simplify, TakesLongChains) {
+  constexpr int length = 100000;
+  ir::Graph g;
+  ir::Value* constant = g.add_initializer("w", test::iota(1, 6));
+  ir::Value* x = g.add_input("x", floats({2, 3}));
+  ir::Value* shape = ints(g, "shape", {2, 3});
+  const std::vector<int64_t> turn{1, 0};
+  for (int i = 0; i < length; ++i) {
+    constant = call(g, "Sin", {constant}, fmt::format("c{}", i), {1, 6});
+    switch (i % 4) {
+      case 0:
+        x = call(g, "Neg", {x}, fmt::format("x{}", i), {2, 3});
+        break;
+      case 1:
+        x = call(g, "Reshape", {x, shape}, fmt::format("x{}", i), {2, 3});
+        break;
+      case 2:
+        x = call(g, "Transpose", {x}, fmt::format("x{}", i), {3, 2}, {{"perm", turn}});
+        break;
+      default:
+        x = call(g, "Transpose", {x}, fmt::format("x{}", i), {2, 3}, {{"perm", turn}});
+        break;
+    }
+  }
+  ir::Value* table = call(g, "Reshape", {constant, shape}, "table", {2, 3});
+  g.outputs = {call(g, "Add", {x, table}, "y", {2, 3})};
+  run_all(g);
+  EXPECT_EQ(g.nodes.size(), length / 4 + 1);
+}
+
+TEST(Simplify, TakesAValueWithManyReaders) {
+  constexpr int readers = 20000;
+  ir::Graph g;
+  ir::Value* x = g.add_input("x", floats({2, 3}));
+  ir::Value* one = g.add_initializer("one", ir::Weight::of<float>(std::vector<float>{1}, {}));
+  std::vector<ir::Value*> parts;
+  for (int i = 0; i < readers; ++i) {
+    ir::Value* same = call(g, "Mul", {x, one}, fmt::format("same{}", i), {2, 3});
+    parts.push_back(call(g, "Add", {same, x}, fmt::format("part{}", i), {2, 3}));
+  }
+  g.outputs = {call(g, "Concat", parts, "y", {2 * readers, 3}, {{"axis", int64_t{0}}})};
+  run_all(g);
+  EXPECT_EQ(g.nodes.size(), 2u);
+}
+
+}  // namespace
+}  // namespace opbridge
