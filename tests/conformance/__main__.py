@@ -18,13 +18,14 @@ import onnx
 import onnxruntime
 import torch
 
+from checking.pool import run_tasks
 from conformance import report
-from conformance.case import CAPTURES, EXPORTERS, NOT_IN_EAGER, WRONG
+from conformance.case import CAPTURES, CRASH, EXPORTERS, NOT_IN_EAGER, WRONG
 from conformance.operators import DTYPES, QUICK_DTYPES, deterministic_operators, dtypes_of
-from conformance.pool import FINISHED, run_tasks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "conformance"
+FINISHED = "finished"  # the last record of a task
 # What the tests run: operators and element types of which three samples passed, with the version of torch.
 PASSING = pathlib.Path(__file__).with_name("passing.txt")
 
@@ -191,8 +192,14 @@ def measure(wanted: dict[str, list[str]], options: argparse.Namespace) -> list[d
             out.write(json.dumps({"fingerprint": _fingerprint()}) + "\n")
         tasks_done = 0
 
-        def keep(record: dict[str, Any]) -> None:
+        def keep(task: dict[str, Any], answer: dict[str, Any]) -> None:
             nonlocal tasks_done
+            if "finished" in answer:
+                answer = {"result": FINISHED}
+            elif "died" in answer:
+                sample = max(answer["case"], task["from"])
+                answer = {"sample": sample, "result": CRASH, "detail": answer["died"], "by": "", "seconds": 0}
+            record = {key: task[key] for key in ("op", "dtype", "exporter")} | answer
             out.write(json.dumps(record) + "\n")
             out.flush()
             if record["result"] != FINISHED:
@@ -202,7 +209,7 @@ def measure(wanted: dict[str, list[str]], options: argparse.Namespace) -> list[d
             if tasks_done % 100 == 0:
                 print(f"{tasks_done} of {len(tasks)} tasks, {time.monotonic() - began:.0f} s", file=sys.stderr)
 
-        run_tasks(tasks, min(options.jobs, len(tasks)), options.timeout, keep)
+        run_tasks("conformance.worker", tasks, min(options.jobs, len(tasks)), options.timeout, keep)
     return [r for r in records.values() if r["result"] != NOT_IN_EAGER and r["exporter"] in exporters]
 
 

@@ -7,7 +7,6 @@ import functools
 import math
 import os
 import pathlib
-import re
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 import opbridge
+from checking.errors import first_line, reason
+from checking.tensors import ROUNDED, as_exact, real, widened
 from conformance.operators import Sample
 from opbridge.runtime import run, session
 
@@ -58,15 +59,15 @@ def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
     try:
         in_eager = [_in_eager(model, call) for call in calls]
     except Exception as error:
-        return Outcome(NOT_IN_EAGER, _first_line(error))
+        return Outcome(NOT_IN_EAGER, first_line(error))
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
         try:
             _export(model, sample, path, exporter, opset)
         except opbridge.UnsupportedError as error:
-            return Outcome(REFUSED, _reason(error))
+            return Outcome(REFUSED, reason(error))
         except Exception as error:
-            return Outcome(ERROR if exporter in CAPTURES else REFUSED, _first_line(error))
+            return Outcome(ERROR if exporter in CAPTURES else REFUSED, first_line(error))
         for call, eager in zip(calls, in_eager, strict=True):
             outcome = _compared(path, dataclasses.replace(call, resized=[]), eager, exporter, opset)
             if outcome.result != PASS:
@@ -99,7 +100,7 @@ def _compared(path: pathlib.Path, sample: Sample, eager: _Eager, exporter: str, 
     try:
         actual, returned = _run(path, _copies(sample))
     except Exception as error:
-        return Outcome(RUNTIME_FAILURE, _first_line(error))
+        return Outcome(RUNTIME_FAILURE, first_line(error))
     # What a call writes to its inputs is part of the result that opbridge is asked for.
     if exporter in CAPTURES and not returned.issuperset(eager.written):
         return Outcome(WRONG, "it writes to an input, and the model does not return that")
@@ -172,7 +173,7 @@ def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any],
         return f"{len(actual)} outputs, PyTorch returns {len(expected)}"
     exact: list[Any] | None = None
     for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
-        e = _real(e)
+        e = real(e)
         if a.dtype != e.dtype:
             return f"output {place}: element type {a.dtype}, PyTorch gives {e.dtype}"
         if a.shape != e.shape:
@@ -182,9 +183,9 @@ def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any],
             continue
         except AssertionError as error:
             wrong = f"output {place}: " + " ".join(str(error).split())
-        if e.dtype in _ROUNDED or sample.op in _IN_MPMATH:
+        if e.dtype in ROUNDED or sample.op in _IN_MPMATH:
             exact = exact or _exact(sample, written)
-            if exact and _as_exact(a, e, _real(exact[place])):
+            if exact and as_exact(a, e, real(exact[place])):
                 continue
         elif not e.is_floating_point() and (
             _sorts_alike(sample, a, e) or (place == 1 and _names_equal_elements(sample, a, e, expected[0]))
@@ -193,8 +194,6 @@ def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any],
         return wrong
     return ""
 
-
-_ROUNDED = (torch.float32, torch.float16, torch.bfloat16)
 
 # Of x, where eager PyTorch is inexact in float64 as well: by up to 8e-7 a little above 5.
 _IN_MPMATH: dict[str, Callable[[float], Any]] = {
@@ -205,15 +204,9 @@ _IN_MPMATH: dict[str, Callable[[float], Any]] = {
 }
 
 
-def _real(value: Any) -> torch.Tensor:
-    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
-    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-
-
 def _widened(sample: Sample) -> list[torch.Tensor]:
     """Its tensors in float64 and complex128."""
-    wide = [t.to(torch.float64) if t.is_floating_point() else t for t in _copies(sample)]
-    return [t.to(torch.complex128) if t.is_complex() else t for t in wide]
+    return [widened(tensor) for tensor in _copies(sample)]
 
 
 def _exact(sample: Sample, written: list[int]) -> list[Any] | None:
@@ -233,22 +226,6 @@ def _real_number(value: Any) -> float:
     return math.nan if isinstance(value, mpmath.mpc) else float(value)
 
 
-def _as_exact(actual: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether no element is farther from the result in float64 than eager's own, or than the tolerance allows.
-
-    Rounding takes eager PyTorch itself beyond the tolerance in some places, above all in float16.
-    """
-    if exact.shape != actual.shape:
-        return False
-    # Both are judged after rounding to the type of the result, in which PyTorch overflows as well.
-    exact = exact.to(actual.dtype).double()
-    a, e = actual.double(), eager.double()
-    rtol, atol = torch.testing._comparison.default_tolerances(actual)
-    same = (a == e) | (a.isnan() & e.isnan()) | (a == exact)
-    bound = torch.maximum((e - exact).abs(), atol + rtol * exact.abs())
-    return bool((same | ((a - exact).abs() <= bound)).all())
-
-
 def _is_rounding(
     sample: Sample,
     exporter: str,
@@ -263,8 +240,8 @@ def _is_rounding(
     if exact is None or len(exact) != len(actual):
         return False
     as_eager = True
-    for a, e, x in zip(actual, map(_real, expected), map(_real, exact), strict=True):
-        if e.dtype not in _ROUNDED:
+    for a, e, x in zip(actual, map(real, expected), map(real, exact), strict=True):
+        if e.dtype not in ROUNDED:
             if not torch.equal(a, e):
                 return False
             continue
@@ -324,18 +301,3 @@ def _made_of(path: pathlib.Path) -> str:
     if not custom:
         return STANDARD
     return FUNCTION if custom <= functions else KERNEL
-
-
-def _first_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:400]}"
-
-
-def _reason(error: opbridge.UnsupportedError) -> str:
-    """Which operators have no mapping and what is refused; not where, nor what would help."""
-    reasons = re.findall(r"^  (\S.*?)  \(\d+ calls?\)$", str(error), re.MULTILINE)
-    if not reasons:
-        return " ".join(str(error).split())[:400]
-    return "; ".join(
-        f"no mapping: {reason}" if re.fullmatch(r"[\w.]+::[\w.]+", reason) else reason for reason in reasons
-    )

@@ -1,11 +1,15 @@
-"""Workers that are started once and again after a case that brings one down."""
+"""Workers that are started once and again after a case that brings one down.
+
+A worker is a module that reads tasks, lines of JSON, from its standard input. It answers a task by {"start": index}
+before each case, any other object after it, and {"done": true} after the last. {"stage": name} in between says how far
+a case has come. A task that is given to another worker has the index of the next case as "from".
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import pathlib
-import queue
 import select
 import subprocess
 import sys
@@ -13,14 +17,18 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from conformance.case import CRASH
-
 MOST_RESIDENT_MB = 3000  # a worker that has grown beyond is replaced between two tasks
 START_TIMEOUT = 300.0
-FINISHED = "finished"  # the last record of a task
 
 Task = dict[str, Any]
-Record = dict[str, Any]
+Answer = dict[str, Any]
+
+# What run_tasks answers itself: after a task, and where a worker died. "case" is -1 where none ran.
+FINISHED: Answer = {"finished": True}
+
+
+def _death(case: int | None, stage: str, reason: str) -> Answer:
+    return {"died": reason, "case": -1 if case is None else case, "stage": stage}
 
 
 class _Died(Exception):
@@ -28,10 +36,10 @@ class _Died(Exception):
 
 
 class _Worker:
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "conformance.worker"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -48,7 +56,7 @@ class _Worker:
         except BrokenPipeError:
             raise _Died("the process ended") from None
 
-    def answer(self, timeout: float) -> dict[str, Any]:
+    def answer(self, timeout: float) -> Answer:
         assert self.process.stdout
         while b"\n" not in self.buffer:
             ready, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT if self.fresh else timeout)
@@ -71,34 +79,36 @@ class _Worker:
         return pages * os.sysconf("SC_PAGESIZE") / 1e6
 
 
-def run_tasks(tasks: Iterable[Task], jobs: int, timeout: float, keep: Callable[[Record], None]) -> None:
-    """Runs the tasks on ``jobs`` workers; ``keep`` is given the record of each case as it ends."""
-    waiting: queue.SimpleQueue[Task] = queue.SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
+def run_tasks(
+    module: str, tasks: Iterable[Task], jobs: int, timeout: float, keep: Callable[[Task, Answer], None]
+) -> None:
+    """Runs the tasks, which are taken one by one, on ``jobs`` workers; ``keep`` is given each answer."""
+    waiting = iter(tasks)
     lock = threading.Lock()
 
-    def record(task: Task, answer: dict[str, Any]) -> None:
+    def next_task() -> Task | None:
         with lock:
-            keep({key: task[key] for key in ("op", "dtype", "exporter")} | answer)
+            return next(waiting, None)
+
+    def record(task: Task, answer: Answer) -> None:
+        with lock:
+            keep(task, answer)
 
     def work() -> None:
-        worker = _Worker()
+        worker = None
         try:
-            while True:
-                try:
-                    task = waiting.get_nowait()
-                except queue.Empty:
-                    return
+            while (task := next_task()) is not None:
+                worker = worker or _Worker(module)
                 while not _run_task(worker, task, timeout, record):
                     worker.stop()
-                    worker = _Worker()
-                record(task, {"result": FINISHED})
+                    worker = _Worker(module)
+                record(task, FINISHED)
                 if worker.resident_mb() > MOST_RESIDENT_MB:
                     worker.stop()
-                    worker = _Worker()
+                    worker = None
         finally:
-            worker.stop()
+            if worker:
+                worker.stop()
 
     threads = [threading.Thread(target=work) for _ in range(jobs)]
     for thread in threads:
@@ -107,9 +117,9 @@ def run_tasks(tasks: Iterable[Task], jobs: int, timeout: float, keep: Callable[[
         thread.join()
 
 
-def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Task, dict[str, Any]], None]) -> bool:
+def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Task, Answer], None]) -> bool:
     """Whether the worker has done the task; where not, it died, and the task is what remains."""
-    running = None
+    running, stage = None, ""
     try:
         worker.send(task)
         while True:
@@ -117,14 +127,16 @@ def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Tas
             if "done" in answer:
                 return True
             if "start" in answer:
-                running = answer["start"]
-                continue
-            record(task, answer)
-            task["from"] = answer["sample"] + 1
-            running = None
+                running, stage = answer["start"], ""
+            elif "stage" in answer:
+                stage = answer["stage"]
+            else:
+                record(task, answer)
+                if running is not None:
+                    task["from"] = running + 1
+                running = None
     except _Died as death:
-        # Outside a case: the samples themselves cannot be made.
-        sample = task["from"] if running is None else running
-        record(task, {"sample": sample, "result": CRASH, "detail": str(death), "by": "", "seconds": 0})
-        task["from"] = sample + 1 if running is not None else 1 << 30
+        record(task, _death(running, stage, str(death)))
+        # Outside a case: the worker cannot make the cases of this task.
+        task["from"] = running + 1 if running is not None else 1 << 62
         return False

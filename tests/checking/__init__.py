@@ -1,0 +1,1 @@
+"""What the programs that measure opbridge share: workers, comparison with eager PyTorch, reasons of refusals."""
