@@ -6,7 +6,7 @@ RUN := PYTHONPATH=python $(VENV)/python
 
 cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu')
 
-.PHONY: demo test build setup bench conformance models lint tidy format clean
+.PHONY: demo test build setup bench conformance models hunt lint tidy format clean
 
 demo: build
 	$(RUN) examples/demo.py
@@ -34,6 +34,10 @@ conformance: build
 # Whole models of torchvision, timm and transformers; goes on where it was stopped.
 models: build
 	PYTHONPATH=python:tests $(VENV)/python -m zoo --table docs/models.md
+
+# Calls and programs drawn at random, against eager PyTorch: a fresh seed each time unless SEED is given.
+hunt: build
+	PYTHONPATH=python:tests $(VENV)/python -m hunt --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
 
 lint: setup
 	$(VENV)/clang-format --dry-run --Werror $(cpp_files)

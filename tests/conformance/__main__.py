@@ -14,11 +14,11 @@ import warnings
 import zlib
 from typing import Any
 
-import onnx
 import onnxruntime
 import torch
 
 from checking.pool import run_tasks
+from checking.runtime import newest_opset
 from conformance import report
 from conformance.case import CAPTURES, CRASH, EXPORTERS, NOT_IN_EAGER, WRONG
 from conformance.operators import DTYPES, QUICK_DTYPES, deterministic_operators, dtypes_of
@@ -56,7 +56,7 @@ def _beside(options: argparse.Namespace) -> report.Rows:
     wanted = _chosen(quick)
     by_opset: report.Rows = {}
     quick.exporters = "export"
-    for quick.opset in (13, 17, _newest_opset()):
+    for quick.opset in (13, 17, newest_opset()):
         by_opset |= report.rows(measure(wanted, quick), f", opset {quick.opset}")
     quick.opset, quick.exporters = options.opset, ",".join(EXPORTERS)
     return report.rows(measure(wanted, quick)) | by_opset
@@ -70,21 +70,6 @@ def _dynamic(options: argparse.Namespace) -> report.Rows:
 
 def _quick(options: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(**vars(options) | {"quick": True, "three": True})
-
-
-def _newest_opset() -> int:
-    """Of those that the installed ONNX Runtime loads."""
-    value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
-    graph = onnx.helper.make_graph([], "nothing", [value], [value])
-    for opset in range(onnx.defs.onnx_opset_version(), 13, -1):
-        imports = [onnx.helper.make_opsetid("", opset)]
-        model = onnx.helper.make_model_gen_version(graph, opset_imports=imports)
-        try:
-            onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-            return opset
-        except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
-            continue
-    sys.exit("ONNX Runtime loads no model")
 
 
 def _torch_version() -> str:

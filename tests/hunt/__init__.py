@@ -1,0 +1,1 @@
+"""Calls and programs drawn at random through opbridge and ONNX Runtime, compared with eager PyTorch."""

@@ -1,0 +1,163 @@
+"""Hunts for faults: see ``python -m hunt --help``."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import random
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from checking.pool import run_tasks
+from hunt.report import CRASH, EAGER_CRASH, Tally
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "hunt"
+CALLS_AT_ONCE, PROGRAMS_AT_ONCE = 50, 10
+TIMEOUT = 60.0
+
+
+def main() -> int:
+    options = _options()
+    warnings.simplefilter("ignore")
+    if options.case:
+        return _one(options.case)
+    if options.ops:
+        from hunt.calls import overloads
+
+        if not any(fnmatch.fnmatchcase(overload.name, options.ops) for overload in overloads()):
+            sys.exit(f"no operator that opbridge maps is called {options.ops}")
+    seed = options.seed if options.seed is not None else random.SystemRandom().getrandbits(40)
+    print(f"seed {seed}", flush=True)
+    tally = hunt(options, seed)
+    print(tally.text())
+    return 1 if tally.faults else 0
+
+
+def hunt(options: argparse.Namespace, seed: int) -> Tally:
+    BUILD.mkdir(parents=True, exist_ok=True)
+    tally, shown = Tally(), time.monotonic()
+    with (options.out or BUILD / f"{seed}.jsonl").open("w") as out:
+
+        def keep(task: dict[str, Any], answer: dict[str, Any]) -> None:
+            nonlocal shown
+            if "finished" in answer:
+                return
+            if "died" in answer:
+                answer = _death(task, answer)
+            new = "fault" in answer and answer["fault"] not in tally.faults
+            tally.add(answer)
+            out.write(json.dumps(answer) + "\n")
+            out.flush()
+            if new:
+                print(f"{answer['fault']}\n    {answer['seed']}  {answer['shrunk'][:300]}", file=sys.stderr, flush=True)
+            if time.monotonic() - shown > 60:
+                shown = time.monotonic()
+                print({kind: dict(counts) for kind, counts in tally.results.items()}, file=sys.stderr, flush=True)
+
+        run_tasks("hunt.worker", _tasks(options, seed), options.jobs, TIMEOUT, keep)
+    return tally
+
+
+def _death(task: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """A worker that died in eager PyTorch's part has found no fault of opbridge."""
+    from hunt.draw import about
+
+    name = about(task["kind"], answer["case"]) if answer["case"] >= 0 else "the worker"
+    ours = answer["stage"] == "opbridge" or answer["case"] < 0
+    record = {
+        "seed": f"{task['kind']}:{answer['case']}",
+        "about": name,
+        "detail": answer["died"],
+        "kind": answer["died"],
+    }
+    record |= {"result": CRASH if ours else EAGER_CRASH}
+    if ours:
+        record |= {"fault": f"{name} {CRASH} {answer['died']}", "shrunk": f"{answer['died']}: {record['seed']}"}
+    return record
+
+
+def _tasks(options: argparse.Namespace, seed: int) -> Iterator[dict[str, Any]]:
+    """Calls and programs by turns, until the time or their number is reached."""
+    began = time.monotonic()
+    wanted = {"call": options.calls, "program": options.programs}
+    if options.minutes is None and not any(wanted.values()):
+        wanted["call"] = 2000
+    place = {"call": seed, "program": seed}
+    size = {"call": CALLS_AT_ONCE if not options.ops else 2000, "program": PROGRAMS_AT_ONCE}
+    while True:
+        if options.minutes is not None and time.monotonic() - began > 60 * options.minutes:
+            return
+        given = False
+        for kind in ("call", "program"):
+            left = wanted[kind]
+            if left is None:
+                left = size[kind] if options.minutes is not None and not any(wanted.values()) else 0
+            elif left:
+                left -= place[kind] - seed
+            if kind == "program":
+                left = 0
+            if left <= 0:
+                continue
+            count = min(left, size[kind])
+            yield {
+                "kind": kind,
+                "seeds": [place[kind], place[kind] + count],
+                "ops": options.ops,
+                "faults": str(options.faults),
+                "from": 0,
+            }
+            place[kind] += count
+            given = True
+        if not given:
+            return
+
+
+def _one(name: str) -> int:
+    """Runs one case again, and prints it."""
+    import torch
+
+    from hunt.check import check
+    from hunt.draw import draw
+    from hunt.faults import script
+    from hunt.shrink import shrunk
+
+    torch.set_num_threads(1)
+    kind, _, seed = name.partition(":")
+    drawn = draw(kind, int(seed))
+    if drawn is None:
+        print("PyTorch accepts nothing of what was drawn")
+        return 0
+    outcome = check(drawn.case())
+    print(script(drawn.case(), outcome))
+    print(outcome)
+    if outcome.is_fault:
+        drawn, outcome = shrunk(drawn, outcome)
+        print(script(drawn.case(), outcome))
+    return 1 if outcome.is_fault else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="hunt", description="Draws calls and programs, and compares them with PyTorch."
+    )
+    parser.add_argument("--minutes", type=float, help="how long to go on")
+    parser.add_argument("--calls", type=int, help="how many calls")
+    parser.add_argument("--programs", type=int, help="how many programs")
+    parser.add_argument("--seed", type=int, help="a fresh one where not given")
+    parser.add_argument("--ops", help="only calls of these operators: a pattern")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
+    parser.add_argument("--case", metavar="KIND:SEED", help="run this case alone, shrink it and print it")
+    parser.add_argument("--faults", type=pathlib.Path, default=BUILD / "faults", help="where files of faults go")
+    parser.add_argument("--out", type=pathlib.Path, help="where the records go, lines of JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,386 @@
+"""Calls of one operator, drawn from its schema and from the calls of torch.testing's database."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import opbridge
+from hunt import samples
+from hunt.arguments import Drawer
+from hunt.case import Case, Settings
+from hunt.defined import undefined, value_kinds
+from hunt.settings import draw_settings
+from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, with_memory_of
+from opbridge.symbolics.registry import registry
+
+TRIES = 40
+
+# What is compared of a result that is open up to signs, phases or order: `r` is the result.
+INVARIANTS = {
+    "linalg_svd": "r[1], (r[0][..., : r[1].shape[-1]] * r[1].unsqueeze(-2)) @ r[2][..., : r[1].shape[-1], :]",
+    "svd": "r[1], (r[0][..., : r[1].shape[-1]] * r[1].unsqueeze(-2)) @ r[2][..., : r[1].shape[-1]].mH",
+    "linalg_eigh": "r[0], (r[1] * r[0].unsqueeze(-2)) @ r[1].mH",
+}
+INVARIANTS["_linalg_svd"] = INVARIANTS["opbridge::svd"] = INVARIANTS["linalg_svd"]
+INVARIANTS["opbridge::eigh"] = INVARIANTS["_linalg_eigh"] = INVARIANTS["linalg_eigh"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Overload:
+    name: str  # namespace::name.overload
+    op: Any
+
+    @property
+    def base(self) -> str:
+        return self.name.partition("::")[2].partition(".")[0]
+
+    @property
+    def is_aten(self) -> bool:
+        return self.name.startswith("aten::")
+
+
+@functools.cache
+def overloads() -> list[Overload]:
+    """What opbridge maps, of the operators that are installed."""
+    shipped = [operator.schema for operator in opbridge.load_operators() if operator.backward_of is None]
+    lines = {schema.partition("(")[0] for _, _, _, _, schema in registry().entries() if schema}
+    names = sorted(lines | {schema.partition("(")[0] for schema in shipped})
+    found = [Overload(name, op) for name in names if (op := _resolve(name)) is not None]
+    return [overload for overload in found if overload.name not in _NOT_DRAWN]
+
+
+# PyTorch reads beyond its tensors, and the process ends, where their arguments do not fit each other.
+_CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+# Their results are what memory held.
+_NOT_DRAWN = {
+    "aten::empty.memory_format",
+    "aten::empty_like",
+    "aten::empty_permuted",
+    "aten::empty_strided",
+    "aten::new_empty",
+}
+
+
+def _resolve(name: str) -> Any:
+    namespace, _, rest = name.partition("::")
+    short, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), short), overload or "default")
+    except AttributeError:
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """``roles`` tells of each tensor, in order, whether it is an "input", a "weight" or a "parameter"."""
+
+    seed: str
+    op: Any
+    name: str
+    arguments: dict[str, Any]
+    roles: tuple[str, ...]
+    resized: tuple[tuple[TensorSpec, ...], ...]  # the inputs of other runs
+    settings: Settings
+
+    @property
+    def specs(self) -> list[TensorSpec]:
+        return [leaf for leaf in pytree.tree_leaves(list(self.arguments.values())) if isinstance(leaf, TensorSpec)]
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(spec for spec, role in zip(self.specs, self.roles, strict=True) if role == "input")
+
+    def case(self) -> Case:
+        init: list[str] = []
+        count = 0
+        roles = iter(self.roles)
+
+        def text(value: Any) -> str:
+            nonlocal count
+            if not isinstance(value, TensorSpec):
+                return _text(value, text)
+            role = next(roles)
+            if role == "input":
+                count += 1
+                return f"x{count - 1}"
+            name = f"w{len(init)}"
+            if role == "parameter":
+                init.append(f"self.{name} = nn.Parameter({value.text()}, requires_grad=False)")
+            else:
+                init.append(f'self.register_buffer("{name}", {value.text()})')
+            return f"self.{name}"
+
+        positional, named = [], []
+        skipped = False
+        for argument in self.op._schema.arguments:
+            if argument.name not in self.arguments:
+                skipped = True
+                continue
+            written = text(self.arguments[argument.name])
+            (named if skipped or argument.kwarg_only else positional).append(
+                f"{argument.name}={written}" if skipped or argument.kwarg_only else written
+            )
+        call = f"torch.ops.{self.op!s}({', '.join([*positional, *named])})"
+        base = self.op._schema.name.removeprefix("aten::")
+        body = [f"r = {call}", f"return {INVARIANTS[base]}"] if base in INVARIANTS else [f"return {call}"]
+        return Case(self.seed, self.name, tuple(init), tuple(body), (self.inputs, *self.resized), self.settings)
+
+    def simpler(self) -> Iterator[Call]:
+        """Calls that show less, the least first."""
+        yield from self._simpler_settings()
+        yield from self._simpler_arguments()
+
+    def _simpler_settings(self) -> Iterator[Call]:
+        plain = Settings()
+        if self.settings.dynamic is not None:
+            static = dataclasses.replace(self.settings, dynamic=None)
+            yield dataclasses.replace(self, settings=static, resized=())
+            for run in self.resized:
+                yield dataclasses.replace(self, settings=static, resized=(), **self._with_inputs(run))
+            if len(self.resized) > 1:
+                for run in self.resized:
+                    yield dataclasses.replace(self, resized=(run,))
+        for name in ("opset", "simplify", "capture"):
+            if getattr(self.settings, name) != getattr(plain, name):
+                yield dataclasses.replace(
+                    self, settings=dataclasses.replace(self.settings, **{name: getattr(plain, name)})
+                )
+        if set(self.roles) != {"input"} and not self.resized:
+            yield dataclasses.replace(self, roles=("input",) * len(self.roles), settings=self._all_constant())
+        dynamic = self.settings.dynamic or ()
+        for i, dims in enumerate(dynamic):
+            for dim in dims or {}:
+                fewer = {d: n for d, n in (dims or {}).items() if d != dim} or None
+                by_input = (*dynamic[:i], fewer, *dynamic[i + 1 :])
+                if any(by_input):
+                    yield dataclasses.replace(self, settings=dataclasses.replace(self.settings, dynamic=by_input))
+
+    def _all_constant(self) -> Settings:
+        return dataclasses.replace(self.settings, dynamic=None)
+
+    def _with_inputs(self, inputs: Sequence[TensorSpec]) -> dict[str, Any]:
+        left, roles = iter(inputs), iter(self.roles)
+        changed = pytree.tree_map_only(
+            TensorSpec, lambda s: next(left) if next(roles) == "input" else s, self.arguments
+        )
+        return {"arguments": changed}
+
+    def _simpler_arguments(self) -> Iterator[Call]:
+        order = self.op._schema.arguments
+        for argument in order:
+            if argument.name not in self.arguments or not argument.has_default_value():
+                continue
+            value = self.arguments[argument.name]
+            if not any(isinstance(leaf, TensorSpec) for leaf in pytree.tree_leaves(value)):
+                left = {name: v for name, v in self.arguments.items() if name != argument.name}
+                yield dataclasses.replace(self, arguments=left)
+        if self.resized:
+            return
+        for place, spec in enumerate(self.specs):
+            for simpler in _simpler_specs(spec):
+                yield self._with_spec(place, simpler)
+
+    def _with_spec(self, place: int, spec: TensorSpec) -> Call:
+        count = itertools.count()
+        changed = pytree.tree_map_only(TensorSpec, lambda s: spec if next(count) == place else s, self.arguments)
+        return dataclasses.replace(self, arguments=changed)
+
+
+def _simpler_specs(spec: TensorSpec) -> Iterator[TensorSpec]:
+    if not spec.is_plain:
+        yield spec.plain()
+    made = spec.make()
+    for dim, size in enumerate(spec.size):
+        if size > 1:
+            yield samples.spec_of(made.narrow(dim, 0, 1).contiguous())
+            yield samples.spec_of(made.narrow(dim, 0, size - 1).contiguous())
+            yield samples.spec_of(made.narrow(dim, 1, size - 1).contiguous())
+    if spec.dtype in (torch.float64, torch.float16, torch.bfloat16):
+        yield samples.spec_of(made.float().contiguous())
+    if not spec.is_plain or spec.dtype == torch.bool or len(spec.values) > 64:
+        return
+    for place, value in enumerate(spec.values):
+        for simple in (type(value)(0), type(value)(1)):
+            if value not in (0, 1) and value != simple:
+                yield dataclasses.replace(spec, values=(*spec.values[:place], simple, *spec.values[place + 1 :]))
+
+
+def _text(value: Any, text: Callable[[Any], str]) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(text, value))}]"
+    if isinstance(value, torch.device):
+        return f'torch.device("{value}")'
+    return repr(value)  # of torch's types too
+
+
+def draw_call(seed: int, overload: Overload) -> Call | None:
+    """None where PyTorch accepted nothing of what was drawn."""
+    rng = random.Random(f"call:{seed}")
+    base = overload.base
+    sampled = samples.sampled_dtypes(base) if overload.is_aten else []
+    for attempt in range(TRIES):
+        try:
+            if base in _CRASH_IN_EAGER:
+                arguments = _mutated(rng, overload, sampled, gentle=True, loose=False)
+            elif sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
+                arguments = _mutated(rng, overload, sampled, gentle=attempt > 25)
+            else:
+                arguments = _drawn(rng, overload)
+        except (ValueError, IndexError, RuntimeError, OverflowError):
+            continue
+        if arguments is None or undefined(overload.name.partition("::")[2], arguments):
+            continue
+        op = overload.op
+        if rng.random() < 0.06:
+            op, arguments = _in_place(op, arguments)
+        if accepts(op, arguments):
+            return _with_roles(rng, seed, overload, op, arguments)
+    return None
+
+
+def _drawn(rng: random.Random, overload: Overload) -> dict[str, Any]:
+    drawer = Drawer(rng, overload.base)
+    drawer.kinds = value_kinds(overload.base)
+    arguments = {}
+    for argument in overload.op._schema.arguments:
+        value = drawer.argument(argument)
+        if argument.has_default_value() and rng.random() < 0.5 and value == argument.default_value:
+            continue
+        arguments[argument.name] = value
+    return arguments
+
+
+def _mutated(
+    rng: random.Random, overload: Overload, dtypes: list[torch.dtype], gentle: bool, loose: bool = True
+) -> dict[str, Any] | None:
+    """A call of the database with other sizes, types, values and arguments; ``gentle``: fewer of them are other ones;
+    not ``loose``: the values alone."""
+    if not dtypes:
+        return None
+    dtype = rng.choices(dtypes, [4, *[1] * (len(dtypes) - 1)])[0]
+    name = overload.name
+    calls = samples.templates(name, overload.base, dtype)
+    if not calls:
+        return None
+    template = rng.choice(calls)
+    other = draw_dtype(rng) if rng.random() < 0.4 and not gentle else dtype
+    kept_values = rng.random() < 0.35
+    sizes = _size_map(rng, gentle) if loose else lambda size: size
+    other = other if loose else dtype
+    kinds = value_kinds(overload.base)
+
+    def tensor(spec: TensorSpec) -> TensorSpec:
+        size = tuple(map(sizes, spec.size))
+        if (spec.dtype != dtype and not spec.dtype.is_floating_point) or (kept_values and size == spec.size):
+            return _resized(rng, spec, size)
+        wanted = other if spec.dtype == dtype else spec.dtype
+        return draw_tensor(rng, wanted, size, kinds)
+
+    arguments = {name: pytree.tree_map_only(TensorSpec, tensor, value) for name, value in template.items()}
+    drawer = Drawer(rng, overload.base)
+    drawer.kinds = kinds
+    first = next((leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)), None)
+    if first is not None:
+        drawer.dtype, drawer.size = first.dtype, first.size
+    for argument in overload.op._schema.arguments if loose else ():
+        if rng.random() < (0.03 if gentle else 0.12):
+            value = drawer.argument(argument)
+            if argument.name in arguments or argument.has_default_value():
+                arguments[argument.name] = value
+    return arguments
+
+
+def _size_map(rng: random.Random, gentle: bool) -> Callable[[int], int]:
+    """Other sizes, the same for equal ones."""
+    if rng.random() < (0.8 if gentle else 0.45):
+        return lambda size: size
+    known: dict[int, int] = {}
+
+    def other(size: int) -> int:
+        if size not in known:
+            keep = rng.random() < (0.5 if size <= 5 else 0.2)
+            known[size] = size if keep else rng.choices(range(7), [2, 9, 10, 10, 8, 6, 3])[0]
+        return known[size]
+
+    return other
+
+
+def _resized(rng: random.Random, spec: TensorSpec, size: tuple[int, ...]) -> TensorSpec:
+    """The same values in other sizes, in order, again and again."""
+    if size == spec.size:
+        return with_memory_of(rng, spec) if rng.random() < 0.3 and 0 not in size else spec
+    values = spec.make().reshape(-1)
+    count = 1
+    for n in size:
+        count *= n
+    if count and not values.numel():
+        return draw_tensor(rng, spec.dtype, size, ("zeros",))
+    repeated = values.repeat(count // max(values.numel(), 1) + 1)[:count].reshape(size)
+    return samples.spec_of(repeated)
+
+
+def _in_place(op: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The form of the operator that writes to its first argument, where there is one that takes the arguments."""
+    namespace, _, short = op._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), f"{short}_", None)
+    form = getattr(packet, op._overloadname, None) if packet is not None else None
+    first = next(iter(arguments.values()), None)
+    if (
+        form is None
+        or not isinstance(first, TensorSpec)
+        or not {a.name for a in form._schema.arguments} >= set(arguments)
+    ):
+        return op, arguments
+    return form, arguments
+
+
+def accepts(op: Any, arguments: dict[str, Any]) -> bool:
+    made = pytree.tree_map_only(TensorSpec, TensorSpec.make, arguments)
+    try:
+        with torch.no_grad():
+            op(**made)
+    except Exception:
+        return False
+    return True
+
+
+def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, arguments: dict[str, Any]) -> Call:
+    order = [argument.name for argument in op._schema.arguments]
+    arguments = {name: arguments[name] for name in order if name in arguments}
+    specs = [leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)]
+    roles = rng.choices(("input", "weight", "parameter"), (75, 15, 10), k=len(specs))
+    if specs and "input" not in roles:
+        roles[0] = "input"
+    roles = [
+        "weight" if role == "parameter" and not (spec.dtype.is_floating_point or spec.dtype.is_complex) else role
+        for spec, role in zip(specs, roles, strict=True)
+    ]
+    if op._schema.is_mutable and roles:
+        roles[0] = "input"
+    inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
+    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0.2)
+    resized = tuple(_other_run(rng, inputs, settings) for _ in range(3)) if settings.dynamic else ()
+    return Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), resized, settings)
+
+
+def _other_run(rng: random.Random, inputs: list[TensorSpec], settings: Settings) -> tuple[TensorSpec, ...]:
+    """The inputs at other sizes, where these are dynamic."""
+    by_size: dict[int, int] = {}
+    to_one = rng.random() < 0.3
+
+    def other(size: int) -> int:
+        return by_size.setdefault(size, 1 if to_one else rng.choice((1, 2, 2, 3, 3, 4, 5, 6, size)))
+
+    run = []
+    for spec, dims in zip(inputs, settings.dynamic or (), strict=True):
+        size = tuple(other(n) if d in (dims or {}) else n for d, n in enumerate(spec.size))
+        run.append(spec if size == spec.size else _resized(rng, spec, size))
+    return tuple(run)

@@ -1,0 +1,141 @@
+"""A case: a module as Python source, its inputs, and how it is exported."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import linecache
+import re
+from typing import Any
+
+import torch
+
+from checking.tensors import widened
+from hunt.tensors import TensorSpec
+
+DYNAMIC = "torch.export.Dim.DYNAMIC"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """``dynamic`` has, for each input, the names of its dynamic dims; DYNAMIC is torch's own wildcard."""
+
+    capture: str = "trace"
+    opset: int | None = None
+    simplify: bool = True
+    dynamic: tuple[dict[int, str] | None, ...] | None = None
+
+    @property
+    def dynamic_shapes(self) -> Any:
+        if self.dynamic is None:
+            return None
+        return {
+            f"x{i}": dims and {dim: torch.export.Dim.DYNAMIC if name == DYNAMIC else name for dim, name in dims.items()}
+            for i, dims in enumerate(self.dynamic)
+        }
+
+    def text(self) -> str:
+        """The keyword arguments of opbridge.export."""
+        words = [f'capture="{self.capture}"', "mutations_as_outputs=True"]
+        if self.opset is not None:
+            words.append(f"opset_version={self.opset}")
+        if not self.simplify:
+            words.append("simplify=False")
+        if self.dynamic is not None:
+            shapes = []
+            for i, dims in enumerate(self.dynamic):
+                names = {d: n if n == DYNAMIC else repr(n) for d, n in (dims or {}).items()}
+                shapes.append(
+                    f'"x{i}": {{{", ".join(f"{d}: {n}" for d, n in names.items())}}}' if dims else f'"x{i}": None'
+                )
+            words.append(f"dynamic_shapes={{{', '.join(shapes)}}}")
+        return ", ".join(words)
+
+
+PREAMBLE = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import opbridge
+
+nan, inf = float("nan"), float("inf")
+opbridge.load_operators()
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """``runs[0]`` is the example that is exported; the model is compared on all runs."""
+
+    seed: str
+    about: str
+    init: tuple[str, ...]
+    body: tuple[str, ...]
+    runs: tuple[tuple[TensorSpec, ...], ...]
+    settings: Settings
+    definitions: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def source(self) -> str:
+        """The module, without what PREAMBLE imports."""
+        names = "".join(f", x{i}" for i in range(len(self.runs[0])))
+        lines = [*self.definitions, "", "class Model(nn.Module):"]
+        if self.init:
+            lines += ["    def __init__(self):", "        super().__init__()"]
+            lines += [f"        {line}" for line in self.init]
+            lines.append("")
+        lines += [f"    def forward(self{names}):", *(f"        {line}" for line in self.body)]
+        return "\n".join(lines) + "\n"
+
+    def module(self) -> torch.nn.Module:
+        return _class_of(self.source)()
+
+    def wide_module(self) -> torch.nn.Module:
+        """The same in float64; call it inside ``in_float64``."""
+        narrow = self.module()
+        wide = _class_of(widened_source(self.source))()
+        state = {name: widened(tensor) for name, tensor in narrow.state_dict().items()}
+        wide.load_state_dict(state)
+        return wide
+
+    def inputs(self, run: int = 0) -> list[torch.Tensor]:
+        return [spec.make() for spec in self.runs[run]]
+
+
+def wide_spec(spec: TensorSpec) -> TensorSpec:
+    wide = torch.complex128 if spec.dtype.is_complex else torch.float64
+    exact = spec.dtype.is_complex or spec.dtype.is_floating_point
+    return dataclasses.replace(spec, dtype=wide) if exact else spec
+
+
+def widened_case(case: Case) -> Case:
+    return dataclasses.replace(
+        case,
+        definitions=tuple(map(widened_source, case.definitions)),
+        init=tuple(map(widened_source, case.init)),
+        body=tuple(map(widened_source, case.body)),
+        runs=tuple(tuple(map(wide_spec, run)) for run in case.runs),
+    )
+
+
+def widened_source(source: str) -> str:
+    source = re.sub(r"torch\.(float32|float16|bfloat16|float|half)\b", "torch.float64", source)
+    source = re.sub(r"\.(float|half|bfloat16)\(\)", ".double()", source)
+    return source.replace("torch.complex64", "torch.complex128")
+
+
+@functools.lru_cache(maxsize=64)
+def _class_of(source: str) -> Any:
+    # With its lines, which torch.export and opbridge name.
+    name = f"<hunt {hash(source) & 0xFFFFFFFF:08x}>"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    space = dict(_preamble(), __name__="hunted")
+    exec(compile(source, name, "exec"), space)
+    return space["Model"]
+
+
+@functools.cache
+def _preamble() -> dict[str, Any]:
+    space: dict[str, Any] = {}
+    exec(PREAMBLE, space)
+    return space

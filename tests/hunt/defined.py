@@ -1,0 +1,123 @@
+"""What is not drawn, because PyTorch or C++ leaves the result open. Each exemption with its reason."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from hunt.tensors import VALUE_KINDS, TensorSpec
+
+FINITE = ("plain", "plain", "plain", "normal", "normal", "wide", "few", "zeros")
+TAME = ("plain", "plain", "normal", "normal", "few", "zeros")
+
+# LAPACK and FFTs say nothing of what they make of NaN and infinities: it depends on how they go about.
+_FINITE_ONLY = re.compile(
+    "_?linalg_|_?lu_|svd|chol|qr|inverse|det|slogdet|logdet|pinverse|triangular_solve|matrix_exp|ormqr|orgqr|geqrf"
+    "|_?fft_|stft|istft|corrcoef|cov|eig|solve|ldl_|householder|_?cdist|_?pdist|_euclidean_dist"
+)
+# They convert numbers to integers inside, where those beyond the integers' range are undefined in C++.
+_TAME_ONLY = re.compile(
+    "grid_sample|(ps_)?roi_|deform_conv|_?fake_quant|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
+    "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
+    "|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
+)
+# Which of equal elements they name is open.
+_NO_TIES = ("sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim", "mode", "nms", "NMS", "batched_nms")
+# Of places that are written to twice, which write is last is open.
+_NO_REPEATED_PLACES = (
+    "scatter.src",
+    "scatter.reduce",
+    "index_put",
+    "_index_put_impl",
+    "_unsafe_index_put",
+    "index_copy",
+    "put",
+)
+# Boundaries that do not ascend have no meaning.
+_ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
+_DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
+
+
+def value_kinds(name: str) -> tuple[str, ...]:
+    """Which kinds of values an operator is given; ``name`` without namespace."""
+    if _TAME_ONLY.match(name):
+        return TAME
+    return FINITE if _FINITE_ONLY.match(name) else VALUE_KINDS
+
+
+def undefined(name: str, arguments: dict[str, Any]) -> str:
+    """Why the call has no one result; empty where it has. ``name`` without namespace."""
+    base = name.partition(".")[0].rstrip("_")
+    specs = [leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)]
+    to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
+    if base in ("type_as", "to", "_to_copy", "copy"):
+        to_integers |= any(_is_integer(spec.dtype) for spec in specs)
+    if to_integers and not all(
+        _in_range(value) for spec in specs if not _is_integer(spec.dtype) for value in spec.values
+    ):
+        return "floating-point numbers beyond the integers' range"
+    if base in _DIVISIONS and any(_is_integer(spec.dtype) and _least(spec) in spec.values for spec in specs):
+        return "the least integer divided by -1"
+    if (base in _NO_TIES or name in _NO_TIES) and not arguments.get("stable"):
+        data = next(iter(specs), None)
+        if data is not None and _has_ties(data.make().reshape(-1).tolist()):
+            return "equal elements"
+    writes_to_places = base in _NO_REPEATED_PLACES or name in _NO_REPEATED_PLACES
+    if writes_to_places and not arguments.get("accumulate") and _repeats_places(arguments):
+        return "a place that is written to twice"
+    if base in _ASCENDING and _descends(arguments):
+        return "boundaries that do not ascend"
+    return ""
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
+def _least(spec: TensorSpec) -> int | None:
+    return None if spec.dtype == torch.bool else torch.iinfo(spec.dtype).min or None
+
+
+def _in_range(value: Any) -> bool:
+    return math.isfinite(value) and 0 <= abs(value) < 100
+
+
+def _has_ties(values: list[Any]) -> bool:
+    known = [0.0 if value == 0 else value for value in values]
+    return len(set(map(str, known))) < len(known)
+
+
+def _repeats_places(arguments: dict[str, Any]) -> bool:
+    index = arguments.get("index", arguments.get("indices"))
+    if isinstance(index, TensorSpec) and "dim" in arguments and len(index.size) > 1:
+        places = index.make()
+        dim = arguments["dim"]
+        if not -places.dim() <= dim < places.dim() or not places.numel():
+            return False
+        lines = places.movedim(dim, -1).reshape(-1, places.shape[dim]).tolist()
+        return any(len({value % (1 << 20) for value in line}) < len(line) for line in lines) or bool((places < 0).any())
+    specs = [leaf for leaf in pytree.tree_leaves(index) if isinstance(leaf, TensorSpec)]
+    if any(spec.dtype == torch.bool for spec in specs):
+        return False
+    values = [leaf.make().reshape(-1) for leaf in specs]
+    if any(bool((v < 0).any()) for v in values):
+        return True
+    try:
+        places = list(zip(*(v.tolist() for v in torch.broadcast_tensors(*values)), strict=True)) if values else []
+    except RuntimeError:
+        return True
+    return len(set(places)) < len(places)
+
+
+def _descends(arguments: dict[str, Any]) -> bool:
+    for name in _ASCENDING.values():
+        spec = arguments.get(name)
+        if isinstance(spec, TensorSpec) and spec.size and not arguments.get("sorter"):
+            lines = spec.make().reshape(-1, spec.size[-1] or 1)
+            if not bool((lines[:, 1:] >= lines[:, :-1]).all()):
+                return True
+    return False

@@ -1,0 +1,209 @@
+"""What eager PyTorch makes of a case: twice, to see that it is one thing, in float64, and with rounding at random."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import ctypes
+import dataclasses
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from checking.tensors import real, widened
+from hunt.case import Case, wide_spec
+
+LARGEST = 1 << 16  # elements of a result
+_M_PERTURB = -6  # of mallopt: what new memory is filled with
+
+
+class Rejected(Exception):
+    """PyTorch itself does not take the case, or not in a way that C++ defines."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """``after`` has what the call has written to, inputs and buffers, by name."""
+
+    leaves: list[torch.Tensor]
+    after: dict[str, torch.Tensor]
+    random: bool = False  # random numbers were drawn: the values say nothing
+
+
+def in_eager(case: Case, run: int) -> Results:
+    first = _run(case.module(), case.inputs(run), 0x55, watched=True)
+    second = _run(case.module(), case.inputs(run), 0xAA)
+    if not first.random and not _same(first, second):
+        raise Rejected("two runs differ: it reads memory that was never written")
+    return first
+
+
+def in_float64(case: Case, run: int) -> Results | None:
+    """None where PyTorch does not take it in float64."""
+    try:
+        with default_dtype(torch.float64):
+            return _run(case.wide_module(), [wide_spec(spec).make() for spec in case.runs[run]], 0)
+    except Exception:
+        return None
+
+
+def rounded_at_random(case: Case, run: int, times: int = 6) -> list[Results]:
+    """Runs in which each result of an operator is rounded up or down at random (Monte Carlo arithmetic): what differs
+    between them is not determined by the program."""
+    made = []
+    for seed in range(times):
+        with contextlib.suppress(Exception), RoundedAtRandom(seed):
+            made.append(_run(case.module(), case.inputs(run), 0))
+    return made
+
+
+@contextlib.contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched: bool = False) -> Results:
+    module.eval()
+    generator = torch.manual_seed(fill).get_state()
+    before = [_bytes(tensor) for tensor in inputs]
+    state = copy.deepcopy(dict(module.named_buffers()))
+    ctypes.CDLL(None).mallopt(_M_PERTURB, fill)
+    try:
+        with torch.no_grad(), DefinedOnly() if watched else contextlib.nullcontext():
+            leaves = [leaf for leaf in pytree.tree_leaves(module(*inputs)) if leaf is not None]
+    except Rejected:
+        raise
+    except Exception as error:
+        raise Rejected(f"{type(error).__name__}: {str(error)[:200]}") from None
+    finally:
+        ctypes.CDLL(None).mallopt(_M_PERTURB, 0)
+    draws = not torch.equal(generator, torch.get_rng_state())
+    for leaf in leaves:
+        if not isinstance(leaf, (torch.Tensor, bool, int, float)):
+            raise Rejected(f"the result is a {type(leaf).__name__}")
+        if isinstance(leaf, torch.Tensor) and (leaf.layout != torch.strided or leaf.is_quantized):
+            raise Rejected("the result is no dense tensor")
+        if isinstance(leaf, torch.Tensor) and leaf.numel() > LARGEST:
+            raise Rejected("the result is large")
+    after = {f"x{i}": tensor for i, tensor in enumerate(inputs) if _bytes(tensor) != before[i]}
+    for name, buffer in module.named_buffers():
+        if name in state and not _equal(buffer, state[name]):
+            after[name] = buffer
+    return Results(
+        [real(leaf).detach().clone() for leaf in leaves],
+        {name: real(tensor).detach().clone() for name, tensor in after.items()},
+        draws,
+    )
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    storage = tensor.untyped_storage()
+    return (
+        bytes(storage) if storage.nbytes() < 64 else torch.tensor([], dtype=torch.uint8).set_(storage).numpy().tobytes()
+    )
+
+
+def _same(one: Results, other: Results) -> bool:
+    pairs = zip(one.leaves, other.leaves, strict=True)
+    return all(_equal(a, b) for a, b in pairs) and all(
+        name in other.after and _equal(tensor, other.after[name]) for name, tensor in one.after.items()
+    )
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return bool(torch.equal(a, b) or ((a == b) | ((a != a) & (b != b))).all())
+
+
+class DefinedOnly(TorchDispatchMode):
+    """Rejects conversions that C++ leaves undefined: of floating-point numbers beyond the integers' range."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex()):
+            source = _converted(func, args)
+            if source is not None and result.dtype != torch.bool:
+                _check_range(source, result.dtype)
+        return result
+
+
+def _converted(func: Any, args: Sequence[Any]) -> torch.Tensor | None:
+    name = func.overloadpacket.__name__
+    if name in ("_to_copy", "to", "_convert"):
+        source = args[0]
+    elif name in ("copy_", "copy"):
+        source = args[1]
+    else:
+        return None
+    return source if isinstance(source, torch.Tensor) and (source.is_floating_point() or source.is_complex()) else None
+
+
+def _check_range(source: torch.Tensor, dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    values = torch.view_as_real(source) if source.is_complex() else source
+    values = values.double()
+    if not bool((values.isfinite() & (values > info.min - 1.0) & (values < info.max + 1.0)).all()):
+        raise Rejected("a number that the integers do not have is converted to them")
+
+
+class RoundedAtRandom(TorchDispatchMode):
+    """Of each operator's result that its floating-point type cannot hold, one of the two neighbours, at random."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = random.Random(seed)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        schema = func._schema
+        written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
+        is_view = any(returned.alias_info is not None for returned in schema.returns) and not any(written)
+        if is_view:
+            return func(*args, **kwargs)
+        exact = self._exact(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if exact is not None:
+            pairs = zip(pytree.tree_leaves(result), pytree.tree_leaves(exact), strict=False)
+            for narrow, wide in pairs:
+                if isinstance(narrow, torch.Tensor) and narrow.is_floating_point() and narrow.shape == wide.shape:
+                    self._round(narrow, wide)
+        return result
+
+    def _exact(self, func: Any, args: Any, kwargs: Any) -> Any:
+        def wide(leaf: Any) -> Any:
+            if isinstance(leaf, torch.Tensor):
+                return widened(leaf.clone())
+            if leaf in (torch.float32, torch.float16, torch.bfloat16):
+                return torch.float64
+            return leaf
+
+        try:
+            args, kwargs = pytree.tree_map(wide, (args, kwargs))
+            with default_dtype(torch.float64):
+                return func(*args, **kwargs)
+        except Exception:
+            return None
+
+    def _round(self, narrow: torch.Tensor, wide: torch.Tensor) -> None:
+        nearest = wide.to(narrow.dtype)
+        inexact = nearest.double() != wide if narrow.dtype != torch.float64 else wide.float().double() != wide
+        inexact &= wide.isfinite()
+        if not bool(inexact.any()):
+            return
+        draws = torch.tensor([self.rng.choice((-1.0, 0.0, 1.0)) for _ in range(wide.numel())]).reshape(wide.shape)
+        if narrow.dtype in (torch.float16, torch.bfloat16):
+            moved = (wide * (1 + draws.double() * torch.finfo(narrow.dtype).eps)).to(narrow.dtype)
+        else:
+            towards = torch.where(draws > 0, torch.inf, -torch.inf).to(narrow.dtype)
+            moved = torch.where(draws == 0, nearest, torch.nextafter(nearest, towards))
+        narrow.copy_(torch.where(inexact, moved, narrow))

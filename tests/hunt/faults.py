@@ -1,0 +1,59 @@
+"""Files that show a fault: each runs by itself, prints both results and fails."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+import re
+from typing import Any
+
+from hunt.case import PREAMBLE, Case
+from hunt.check import Outcome
+from hunt.shrink import shrunk
+
+
+def write_fault(drawn: Any, outcome: Outcome, folder: pathlib.Path) -> dict[str, Any]:
+    """One file for an operator and a kind of failure; the first of them is shrunk and written."""
+    case = drawn.case()
+    about, _, _ = case.about.partition("#")
+    key = f"{about} {outcome.result} {outcome.kind}"
+    name = re.sub(r"\W+", "-", f"{about}-{outcome.result}") + "-" + hashlib.sha256(key.encode()).hexdigest()[:6]
+    file = folder / f"{name}.py"
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(script(case, outcome))  # should the shrinking end the process
+        drawn, outcome = shrunk(drawn, outcome)
+        file.write_text(script(drawn.case(), outcome))
+    return {"fault": key, "file": str(file), "shrunk": outcome.detail}
+
+
+def script(case: Case, outcome: Outcome) -> str:
+    """A Python file that shows the fault."""
+    runs = [f"    [{', '.join(spec.text() for spec in run)}]," for run in _runs(case, outcome)]
+    detail = outcome.detail.replace('"""', "'''").replace("\\", "/")
+    return f'''"""{case.about}: {outcome.result}{f" ({outcome.kind})" if outcome.kind else ""}.
+
+{detail}
+
+seed {case.seed}; run by: PYTHONPATH=python:tests python {{file}}
+"""
+
+{PREAMBLE}
+{case.source}
+
+# The first is exported; the model is compared on all.
+RUNS = [
+{chr(10).join(runs)}
+]
+SETTINGS = dict({case.settings.text()})
+
+if __name__ == "__main__":
+    from hunt.rerun import rerun
+
+    rerun(Model, RUNS, SETTINGS)
+'''
+
+
+def _runs(case: Case, outcome: Outcome) -> list[Any]:
+    """The example and the one that shows the fault."""
+    return [case.runs[0]] + ([case.runs[outcome.run]] if outcome.run else [])

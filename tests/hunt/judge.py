@@ -1,0 +1,152 @@
+"""Whether what ONNX Runtime gives is what PyTorch gives.
+
+Eager PyTorch is the reference. Where a result lies farther from it than torch.testing's tolerances, the same program in
+float64 is the referee: it may be as far from that as eager's own. What rounding alone decides, as where a sum is
+compared with its own limit, is found by runs that round at random.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from checking.tensors import ROUNDED, as_exact
+from hunt.case import Case
+from hunt.eager import Results, in_float64, rounded_at_random
+from hunt.tensors import default_tolerances
+
+
+@dataclasses.dataclass
+class Verdict:
+    """``kind`` of a difference, for which faults are alike; empty where there is none."""
+
+    kind: str = ""
+    detail: str = ""
+    undetermined: bool = False  # rounding decides what PyTorch itself gives
+    by_largest: bool = False  # right if the same is right in float64
+
+
+class Referee:
+    """The runs that are made only where they are asked for."""
+
+    def __init__(self, case: Case, run: int, names: list[str]) -> None:
+        self.case, self.run, self.names = case, run, names
+        self._exact: Any = self
+        self._samples: list[list[torch.Tensor]] | None = None
+
+    def exact(self) -> list[torch.Tensor] | None:
+        if self._exact is self:
+            self._exact = self._flat(in_float64(self.case, self.run))
+        return self._exact
+
+    def samples(self) -> list[list[torch.Tensor]]:
+        if self._samples is None:
+            made = (self._flat(results) for results in rounded_at_random(self.case, self.run))
+            self._samples = [leaves for leaves in made if leaves is not None]
+        return self._samples
+
+    def _flat(self, results: Results | None) -> list[torch.Tensor] | None:
+        if results is None or any(name not in results.after for name in self.names):
+            return None
+        return results.leaves + [results.after[name] for name in self.names]
+
+
+def judge(actual: list[torch.Tensor], expected: list[torch.Tensor], referee: Referee, random: bool) -> Verdict:
+    """Where numbers are ``random``, element types and shapes are compared."""
+    if len(actual) != len(expected):
+        return Verdict("count of outputs", f"{len(actual)} outputs, PyTorch returns {len(expected)}")
+    verdict = Verdict()
+    for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        if random and a.dtype == e.dtype and a.shape == e.shape:
+            continue
+        one = _judge_output(place, a, e, referee)
+        if one.kind:
+            return dataclasses.replace(one, detail=f"output {place}: {one.detail}")
+        verdict.undetermined |= one.undetermined
+        verdict.by_largest |= one.by_largest
+    return verdict
+
+
+def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee) -> Verdict:
+    if a.dtype != e.dtype:
+        return Verdict("element type", f"{a.dtype}, PyTorch gives {e.dtype}")
+    if a.shape != e.shape:
+        kind = _samples_vary(place, e, referee)
+        return (
+            Verdict(undetermined=True)
+            if kind
+            else Verdict("shape", f"{tuple(a.shape)}, PyTorch gives {tuple(e.shape)}")
+        )
+    near = _near(a, e)
+    if bool(near.all()):
+        return Verdict()
+    exact = referee.exact()
+    wide = exact[place] if exact is not None and place < len(exact) and exact[place].shape == e.shape else None
+    if wide is not None:
+        if not e.is_floating_point():
+            near |= a == wide
+        elif e.dtype in ROUNDED:
+            if as_exact(a, e, wide):
+                return Verdict()
+            if _no_farther_at_worst(a, e, wide):
+                return Verdict(by_largest=True)
+    if bool(near.all()):
+        return Verdict()
+    determined = _outside_samples(place, a, e, wide, referee) & ~near
+    if not bool(determined.any()):
+        return Verdict(undetermined=True)
+    return Verdict("values", _first(a, e, wide, determined))
+
+
+def _near(a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+    same = a == e
+    if not e.is_floating_point():
+        return same
+    rtol, atol = default_tolerances(e.dtype)
+    x, y = a.double(), e.double()
+    close = ((x - y).abs() <= atol + rtol * y.abs()) & y.isfinite()
+    return same | close | (a.isnan() & e.isnan())
+
+
+def _no_farther_at_worst(a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor) -> bool:
+    ours, eager = (t.double() - wide.double() for t in (a, e))
+    alike = (a == e) | (a.isnan() & e.isnan())
+    ours, eager = ours.abs().masked_fill(alike, 0), eager.abs().masked_fill(alike & ~eager.isfinite(), 0)
+    return bool(ours.isfinite().all() and eager.isfinite().all() and ours.max() <= 4 * eager.max())
+
+
+def _samples_vary(place: int, e: torch.Tensor, referee: Referee) -> bool:
+    return any(place >= len(leaves) or leaves[place].shape != e.shape for leaves in referee.samples())
+
+
+def _outside_samples(
+    place: int, a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor | None, referee: Referee
+) -> torch.Tensor:
+    """Where the result lies outside what runs give that round at random, and twice their spread around it."""
+    if _samples_vary(place, e, referee):
+        return torch.zeros_like(e, dtype=torch.bool)
+    others = [leaves[place] for leaves in referee.samples()] + ([wide] if wide is not None else [])
+    stack = torch.stack([t.double() if e.is_floating_point() else t.to(e.dtype) for t in [e, *others]])
+    if not e.is_floating_point():
+        return (stack == stack[:1]).all(0)
+    if bool((stack.isnan().any(0) != stack.isnan().all(0)).any()):
+        stack = stack.nan_to_num(torch.inf, torch.inf, -torch.inf)
+    low, high = stack.amin(0), stack.amax(0)
+    rtol, atol = default_tolerances(e.dtype)
+    x = a.double()
+    slack = (
+        torch.where((high - low).isfinite(), 2 * (high - low), 0) + atol + rtol * e.double().abs().nan_to_num(0, 0, 0)
+    )
+    inside = (x >= low - slack) & (x <= high + slack) & (x.isfinite() | (low == -torch.inf) | (high == torch.inf))
+    return ~(inside | (x.isnan() & ((high == torch.inf) | (low == -torch.inf)) & (high != low)))
+
+
+def _first(a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor | None, wrong: torch.Tensor) -> str:
+    index = wrong.nonzero()[0].tolist()
+    where = tuple(index)
+    text = f"{a[where].item()!r} at {index}, PyTorch gives {e[where].item()!r}"
+    if wide is not None and e.is_floating_point():
+        text += f", in float64 {wide[where].item()!r}"
+    return f"{text}; {int(wrong.sum())} of {e.numel()} elements differ"

@@ -1,0 +1,41 @@
+"""What the file of a fault calls: export, both results side by side, and an error where they differ."""
+
+from __future__ import annotations
+
+import copy
+import pathlib
+import tempfile
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import opbridge
+from checking.tensors import real
+from opbridge.runtime import run, session
+
+
+def rerun(make: Any, runs: list[list[torch.Tensor]], settings: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "model.onnx"
+        opbridge.export(make(), tuple(_copy(runs[0])), path, **settings)
+        running = session(path)
+    for inputs in runs:
+        names = [value.name for value in running.get_inputs()]
+        feeds = {f"x{i}": tensor for i, tensor in enumerate(_copy(inputs))}
+        model, given = make().eval(), _copy(inputs)
+        with torch.no_grad():
+            expected = [real(leaf) for leaf in pytree.tree_leaves(model(*given)) if leaf is not None]
+        after = {f"x{i}_out": tensor for i, tensor in enumerate(given)} | {
+            f"{name}_out": buffer for name, buffer in model.named_buffers()
+        }
+        actual = run(running, {name: feeds[name] for name in names})
+        outputs = [value.name for value in running.get_outputs()]
+        expected += [real(after[name]) for name in outputs[len(expected) :]]
+        for name, ours, theirs in zip(outputs, actual, expected, strict=True):
+            print(f"{name}\n  ONNX Runtime: {ours}, {ours.dtype}\n  PyTorch:      {theirs}, {theirs.dtype}")
+            torch.testing.assert_close(ours, theirs, equal_nan=True)
+
+
+def _copy(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [copy.deepcopy(tensor) for tensor in tensors]

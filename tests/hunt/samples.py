@@ -1,0 +1,169 @@
+"""Calls that torch.testing's database of operators makes, by overload, for others to be made from."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from conformance.operators import database
+from hunt.tensors import spec_of
+from opbridge.capture.trace import _operators_seen_by
+
+Template = dict[str, Any]  # the arguments by name, of which tensors are specs
+MOST_SAMPLES, MOST_TEMPLATES, LARGEST = 20, 60, 3000
+# Which entries of the database call overloads of another name.
+CALLERS: dict[str, tuple[str, ...]] = {
+    "_adaptive_avg_pool2d": ("nn.functional.adaptive_avg_pool2d",),
+    "_adaptive_avg_pool3d": ("nn.functional.adaptive_avg_pool3d",),
+    "_cdist_forward": ("cdist",),
+    "_embedding_bag_forward_only": ("nn.functional.embedding_bag",),
+    "_fft_c2c": ("fft.fft2", "fft.ifftn"),
+    "_fft_c2r": ("fft.hfft", "fft.irfft2"),
+    "_fft_r2c": ("fft.fft", "fft.ihfft", "fft.rfft"),
+    "_linalg_det": ("linalg.det",),
+    "_linalg_eigh": ("linalg.eigh", "linalg.eigvalsh"),
+    "_linalg_slogdet": ("linalg.slogdet",),
+    "_linalg_solve_ex": ("linalg.solve", "linalg.tensorsolve"),
+    "_linalg_svd": ("linalg.svd", "linalg.svdvals"),
+    "_lu_with_info": ("lu",),
+    "_pdist_forward": ("nn.functional.pdist",),
+    "_safe_softmax": ("torch.ops.aten._safe_softmax.default",),
+    "_scaled_dot_product_flash_attention_for_cpu": ("nn.functional.scaled_dot_product_attention",),
+    "_trilinear": ("nn.functional.bilinear",),
+    "_unique2": ("unique",),
+    "_upsample_bilinear2d_aa": ("_upsample_bilinear2d_aa",),
+    "_upsample_nearest_exact1d": ("nn.functional.interpolate.nearest-exact",),
+    "_upsample_nearest_exact2d": ("nn.functional.interpolate.nearest-exact",),
+    "_upsample_nearest_exact3d": ("nn.functional.interpolate.nearest-exact",),
+    "convolution": (
+        "nn.functional.conv1d",
+        "nn.functional.conv2d",
+        "nn.functional.conv3d",
+        "nn.functional.conv_transpose1d",
+        "nn.functional.conv_transpose2d",
+        "nn.functional.conv_transpose3d",
+    ),
+    "feature_dropout": ("nn.functional.dropout2d",),
+    "grid_sampler": ("nn.functional.grid_sample",),
+    "index": ("__getitem__",),
+    "max_pool1d_with_indices": ("nn.functional.max_pool1d",),
+    "max_pool2d_with_indices": ("nn.functional.max_pool2d",),
+    "max_pool3d_with_indices": ("nn.functional.max_pool3d",),
+    "nll_loss_nd": ("nn.functional.nll_loss",),
+    "reflection_pad1d": ("nn.functional.pad.reflect",),
+    "reflection_pad2d": ("nn.functional.pad.reflect",),
+    "reflection_pad3d": ("nn.functional.pad.reflect",),
+    "replication_pad1d": ("nn.functional.pad.replicate",),
+    "replication_pad2d": ("nn.functional.pad.replicate",),
+    "replication_pad3d": ("nn.functional.pad.replicate",),
+    "upsample_bicubic2d": ("nn.functional.interpolate.bicubic",),
+    "upsample_bilinear2d": ("nn.functional.interpolate.bilinear",),
+    "upsample_linear1d": ("nn.functional.interpolate.linear",),
+    "upsample_nearest1d": ("nn.functional.interpolate.nearest",),
+    "upsample_nearest2d": ("nn.functional.interpolate.nearest",),
+    "upsample_nearest3d": ("nn.functional.interpolate.nearest",),
+    "upsample_trilinear3d": ("nn.functional.interpolate.trilinear",),
+}
+
+
+def templates(overload: str, base: str, dtype: torch.dtype) -> list[Template]:
+    """Calls of the overload, at most MOST_TEMPLATES of each entry of the database."""
+    for decomposed in (False, True):
+        if calls := [call for entry in _entries(base) for call in _calls(entry, dtype, decomposed).get(overload, ())]:
+            return calls
+    return []
+
+
+def sampled_dtypes(base: str) -> list[torch.dtype]:
+    """Types for which the database has calls; of those that a sample may have."""
+    wanted = (torch.float32, torch.int64, torch.bool, torch.complex64, torch.float64, torch.float16)
+    return [dtype for dtype in wanted if any(dtype in database()[entry].dtypes for entry in _entries(base))]
+
+
+@functools.cache
+def _entries(base: str) -> list[str]:
+    return [*_by_name().get(base, ()), *CALLERS.get(base, ())]
+
+
+@functools.cache
+def _by_name() -> dict[str, list[str]]:
+    by_name: dict[str, list[str]] = {}
+    for name, op in database().items():
+        short = op.name.removeprefix("nn.functional.").replace(".", "_")
+        for known in {short, op.aten_name, *(alias.name.replace(".", "_") for alias in op.aliases)}:
+            by_name.setdefault(known, []).append(name)
+    return by_name
+
+
+@functools.cache
+def _calls(entry: str, dtype: torch.dtype, decomposed: bool) -> dict[str, list[Template]]:
+    """By overload, what the entry's samples call, before or after PyTorch decomposes it."""
+    found: dict[str, list[Template]] = {}
+
+    def note(func: Any, args: Any, kwargs: Any) -> None:
+        if not isinstance(func, torch._ops.OpOverload):
+            return
+        calls = found.setdefault(
+            func._schema.name + (f".{func._overloadname}" if func._overloadname != "default" else ""), []
+        )
+        if len(calls) < MOST_TEMPLATES and (template := _template(func, args, kwargs)) is not None:
+            calls.append(template)
+
+    op = database()[entry]
+    if dtype not in op.dtypes:
+        return {}
+    recording = _AfterDecomposition if decomposed else _before_decomposition
+    torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)
+    with contextlib.suppress(Exception):
+        for sample in itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), MOST_SAMPLES):
+            with contextlib.suppress(Exception), torch.no_grad(), recording(note):
+                op.op(sample.input, *sample.args, **sample.kwargs)
+    return found
+
+
+@contextlib.contextmanager
+def _before_decomposition(note: Callable[..., None]) -> Iterator[None]:
+    def call(func: Any, args: Any, kwargs: Any) -> Any:
+        note(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    with _operators_seen_by(call):
+        yield
+
+
+class _AfterDecomposition(TorchDispatchMode):
+    def __init__(self, note: Callable[..., None]) -> None:
+        super().__init__()
+        self.note = note
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.note(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+def _template(func: Any, args: Any, kwargs: Any) -> Template | None:
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if (
+        any(t.layout is not torch.strided or t.is_quantized for t in tensors)
+        or sum(t.numel() for t in tensors) > LARGEST
+    ):
+        return None
+    names = [argument.name for argument in func._schema.arguments]
+    given = dict(zip(names, args, strict=False)) | kwargs
+    kept = {}
+    for name, value in given.items():
+        leaves, structure = pytree.tree_flatten(value)
+        leaves = [spec_of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        kept[name] = pytree.tree_unflatten(leaves, structure)
+    return kept

@@ -1,0 +1,40 @@
+"""How a case is exported: drawn at random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from checking.runtime import newest_opset
+from hunt.case import DYNAMIC, Settings
+from hunt.tensors import TensorSpec
+
+OLDEST_OPSET = 13
+
+
+def draw_settings(
+    rng: random.Random, inputs: Sequence[TensorSpec], export_share: float, dynamic_share: float
+) -> Settings:
+    dynamic = None
+    if rng.random() < dynamic_share and any(spec.size for spec in inputs):
+        dynamic = _dynamic(rng, inputs)
+    return Settings(
+        capture="export" if rng.random() < export_share else "trace",
+        opset=None if rng.random() < 2 / 3 else rng.randint(OLDEST_OPSET, newest_opset()),
+        simplify=rng.random() < 2 / 3,
+        dynamic=dynamic,
+    )
+
+
+def _dynamic(rng: random.Random, inputs: Sequence[TensorSpec]) -> tuple[dict[int, str] | None, ...]:
+    """Names for some of the sizes: one for equal sizes, one for each, or torch's wildcard."""
+    how = rng.choice(("equal", "each", "wildcard"))
+    share = rng.choice((0.4, 0.7, 1.0))
+    names = []
+    for i, spec in enumerate(inputs):
+        dims = {}
+        for dim, size in enumerate(spec.size):
+            if rng.random() < share:
+                dims[dim] = {"equal": f"n{size}", "each": f"n{i}_{dim}", "wildcard": DYNAMIC}[how]
+        names.append(dims or None)
+    return tuple(names)
