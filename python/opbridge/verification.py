@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.attributes import attributes_kept, buffers_kept
+from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.environment import inference
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.errors import Error
@@ -109,7 +109,7 @@ def compare(
     outputs = [value.name for value in running.get_outputs()]
     # What the model writes to stays the caller's.
     inputs = inputs.copied()
-    with inference(module), attributes_kept(module), buffers_kept(module):
+    with inference(module), attributes_kept(module), contents_kept(module.buffers()):
         expected = [leaf for leaf in pytree.tree_leaves(module(*inputs.args, **inputs.kwargs)) if leaf is not None]
         expected = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected]
         expected += _written(outputs[len(expected) :], module, inputs)

@@ -94,6 +94,8 @@ class Functionalizer {
       case Effect::rearrange:
         if (!simple) refuse(node, node.op + " does not tell what it rearranges");
         return rearrange(node, rule.view, self);
+      case Effect::reassign:
+        return reassign(node);
       default:
         if (!simple) return visit_by_name(node);
     }
@@ -285,6 +287,18 @@ class Functionalizer {
     view_of(node, kind, *tensor.view);
     tensor.view = &memory_.view_of(node.outputs[0]);
     memory_.bind(node.outputs[0], tensor);
+  }
+
+  // `set_`, and `data =`, which returns nothing: the tensor shows what the second argument shows.
+  void reassign(ir::Node& node) {
+    std::vector<const ir::Value*> tensors;
+    node.for_each_use([&](ir::Value*& value) { tensors.push_back(value); });
+    if (tensors.size() != 2) refuse(node, node.op + " takes two tensors");
+    Tensor& tensor = memory_.tensor_of(tensors[0]);
+    memory_.reassign(tensor, memory_.view_of(tensors[1]));
+    for (const ir::Value* output : node.outputs) {
+      if (!is_number(*output)) memory_.bind(output, tensor);
+    }
   }
 
   void call(ir::Node& node, const std::vector<ir::GraphPtr>& bodies) {

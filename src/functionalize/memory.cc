@@ -103,6 +103,18 @@ void Memory::write(View& view, ir::Value* value) {
   storage.version = version;
 }
 
+void Memory::reassign(Tensor& tensor, View& view) {
+  Storage& storage = *tensor.view->storage;
+  if (storage.owner != nullptr && &tensor_of(storage.owner) == &tensor) {
+    if (storage.owner->tensor_type() != view.type()) {
+      refuse(*node_,
+             fmt::format("{} gives {} another shape or element type", op_, describe_owner(*storage.owner)));
+    }
+    claim_from_outside(storage);
+  }
+  tensor.view = &view;
+}
+
 // A write must not be lost on anyone outside, and those who may share the memory do not know it any more.
 void Memory::claim(Storage& storage) {
   if (storage.owner != nullptr) claim_from_outside(storage);

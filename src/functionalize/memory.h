@@ -46,6 +46,9 @@ class Memory {
   // `value`, of the view's type, becomes the elements of the view: a new version of its storage.
   void write(View& view, ir::Value* value);
 
+  // The tensor itself shows `view` from now on.
+  void reassign(Tensor& tensor, View& view);
+
   // The storages from outside that were written to, in the order of the first write.
   const std::vector<Storage*>& changed() const { return changed_; }
 

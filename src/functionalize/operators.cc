@@ -130,12 +130,16 @@ const Table& table() {
       {"aten::swapaxes_", {Effect::rearrange, ViewKind::permute}},
       {"aten::swapdims_", {Effect::rearrange, ViewKind::permute}},
 
+      {"aten::set_.source_Tensor", {Effect::reassign}},
+      {"aten::set_data", {Effect::reassign}},
+      // All that torch.export writes of `tensor.data = other`, which checks this first.
+      {"aten::_has_compatible_shallow_copy_type", {Effect::reassign}},
+
       {"aten::as_strided_", {Effect::refused}},
       {"aten::resize_", {Effect::refused}},
       {"aten::resize_as_", {Effect::refused}},
       {"aten::_resize_output_", {Effect::refused}},
       {"aten::set_", {Effect::refused}},
-      {"aten::set_data", {Effect::refused}},
       {"aten::shallow_copy_data_", {Effect::refused}},
 
       {"aten::_fused_moving_avg_obs_fq_helper", {Effect::observes}},

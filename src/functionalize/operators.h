@@ -21,6 +21,7 @@ enum class Effect : uint8_t {
   unclear_alone,  // the same where there is one tensor argument; new memory where there are more
   reads_sizes,    // new memory; of its arguments only sizes and element types matter
   rearrange,      // gives the tensor itself another arrangement: `transpose_`
+  reassign,       // gives the tensor itself another memory, that of its second argument: `set_`
   observes,       // new memory; where its observer is on, changes what it has observed
   refused,        // changes memory in a way that a graph cannot express
 };

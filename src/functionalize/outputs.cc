@@ -48,7 +48,8 @@ void return_outputs(Memory& memory) {
     output = entry->second;
   }
   for (const Storage* storage : memory.changed()) {
-    ir::Value* output = own_output(memory, memory.read(*storage->whole), *storage->owner, named);
+    ir::Value* output =
+        own_output(memory, memory.read(const_cast<ir::Value*>(storage->owner)), *storage->owner, named);
     output->name = unused_name(graph, storage->owner->name + "_out");
     graph.outputs.push_back(output);
   }

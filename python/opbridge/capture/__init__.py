@@ -70,10 +70,19 @@ def capture(
         one_way_for_all_boxes(),
         functions_kept_whole() as calls,
     ):
+        changed: list[str] = []
         if how == "trace":
             from opbridge.capture.trace import capture_trace
 
-            return Program(capture_trace(module, inputs, sizes), calls)
-        from opbridge.capture.exported import capture_exported
+            graph = capture_trace(module, inputs, sizes, changed)
+        else:
+            from opbridge.capture.exported import capture_exported
 
-        return Program(capture_exported(module, inputs, sizes), calls)
+            graph = capture_exported(module, inputs, sizes, changed)
+        if changed:
+            from opbridge.capture.second_call import refuse_what_is_kept
+
+            count = len(calls)
+            refuse_what_is_kept(module, inputs, changed)
+            del calls[count:]
+        return Program(graph, calls)

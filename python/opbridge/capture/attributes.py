@@ -1,58 +1,413 @@
-"""What modules keep in their attributes, as it was before a run."""
+"""What a model holds, in the attributes of its modules and of the objects in them, as it was before a run."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import dataclasses
+import functools
+import sys
+import types
 from collections.abc import Iterable, Iterator
+from operator import is_
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+_WITHOUT_PARTS = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), range, slice, type, types.ModuleType, torch.dtype, torch.device}
+)
+# Objects of these packages are not the model's, though it may refer to them.
+_FOREIGN = frozenset({"logging", "threading", "_thread", "weakref", "enum", "typing", "abc", "re"})
+_FOREIGN_CLASSES = sys.stdlib_module_names | {"builtins", "torch"}
+_CONTAINERS = frozenset({dict, collections.OrderedDict, list, set, collections.deque})
+_DATA = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    collections.deque,
+    torch.Tensor,
+)
+_MISSING = object()
+
+
+class Attributes:
+    """A record of what ``roots``, the model and its inputs, hold: parameters, buffers and other attributes; in dicts,
+    lists, sets and plain objects, and in attributes of classes."""
+
+    def __init__(self, *roots: Any) -> None:
+        self._holders: list[_Holder] = []
+        seen: set[int] = set()
+        found: list[tuple[Any, _Holder | None, Any]] = [(root, None, None) for root in roots]
+        while found:
+            value, parent, key = found.pop()
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            for holder in _holders_of(value, seen):
+                holder.parent, holder.key = parent, key
+                self._holders.append(holder)
+                empty = {}
+                for key_of_part, part in holder.before.items():
+                    kind = type(part)
+                    if kind in _CONTAINERS and not part:
+                        empty[key_of_part] = part
+                    elif kind not in _WITHOUT_PARTS:
+                        found.append((part, holder, key_of_part))
+                if empty:
+                    self._holders.append(_Empty(empty))
+                    self._holders[-1].parent = holder
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [holder.owner for holder in self._holders if isinstance(holder, _Tensor)]
+
+    def lay_gradients_aside(self) -> None:
+        for holder in self._holders:
+            if isinstance(holder, _Tensor):
+                holder.lay_gradient_aside()
+
+    def changes(self) -> list[str]:
+        """What holds another value now, as the user calls it: ``encoder.hidden[0]``.
+
+        Parameters and buffers are left out, for a capture itself may exchange them."""
+        with torch._C.DisableTorchFunction():
+            return list(dict.fromkeys(path for holder in self._holders for path in holder.changes()))
+
+    def put_back(self, buffers_alone: bool = False) -> None:
+        for holder in self._holders:
+            if (holder.is_of_buffer or not buffers_alone) and holder.differing():
+                holder.put_back()
 
 
 @contextlib.contextmanager
-def attributes_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Takes back the tensors, real or fake, that the modules assign to their attributes in the run, and what they put
-    into dicts and lists that are attributes: parameters, buffers, caches."""
-    before = [(vars(module), dict(vars(module))) for module in model.modules()]
-    containers: dict[int, tuple[Any, Any]] = {}
-    for _, values in before:
-        _copy_containers(values.values(), containers)
+def attributes_kept(*roots: Any) -> Iterator[Attributes]:
+    """Takes back what a run assigns to the attributes of ``roots``, the model and its inputs, and of what they hold."""
+    with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+        attributes = Attributes(*roots)
+        attributes.lay_gradients_aside()
+    try:
+        yield attributes
+    finally:
+        with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+            attributes.put_back()
+
+
+@contextlib.contextmanager
+def contents_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+    """Takes back what the run writes into the tensors, of which it makes copies before."""
+    before = [(tensor, tensor.clone()) for tensor in tensors]
     try:
         yield
     finally:
-        for place, values in before:
-            for name in [name for name, value in place.items() if isinstance(value, torch.Tensor)]:
-                if name not in values:
-                    del place[name]
-                elif place[name] is not values[name]:
-                    place[name] = values[name]
-        for container, copy in containers.values():
-            _restore(container, copy)
+        for tensor, content in before:
+            tensor.copy_(content)
 
 
-def _copy_containers(values: Iterable[Any], found: dict[int, tuple[Any, Any]]) -> None:
-    """Of the dicts and lists among the values, and of those inside them."""
-    for value in values:
-        if isinstance(value, (dict, list)) and id(value) not in found:
-            found[id(value)] = value, value.copy()
-            _copy_containers(value.values() if isinstance(value, dict) else value, found)
+class _Holder:
+    """Holds values by keys; this class, values that never change."""
+
+    __slots__ = ("before", "key", "owner", "parent")
+    is_of_buffer = False
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+        self.parent: _Holder | None = None
+        self.key: Any = None
+        self.before = self.content()
+
+    @property
+    def path(self) -> str:
+        return "" if self.parent is None else self.parent.path_of(self.key)
+
+    def path_of(self, key: Any) -> str:
+        return f"{self.path}[{key!r}]"
+
+    def content(self) -> dict[Any, Any]:
+        return dict(enumerate(self.owner))
+
+    def differing(self) -> list[Any]:
+        """The keys that have other objects than before; in another order, if nothing else, all."""
+        return []
+
+    def changes(self) -> list[str]:
+        """The paths of those of them that can be told from what was there before."""
+        differing = self.differing()
+        now = self.content() if differing else {}
+        return [
+            self.path_of(key) for key in differing if not _same(self.before.get(key, _MISSING), now.get(key, _MISSING))
+        ]
+
+    def put_back(self) -> None: ...
 
 
-def _restore(container: Any, copy: Any) -> None:
-    if isinstance(container, dict):
-        if container.keys() != copy.keys() or any(container[key] is not copy[key] for key in copy):
+class _Empty(_Holder):
+    """Containers without anything in them: the most of what modules hold."""
+
+    __slots__ = ()
+
+    def content(self) -> dict[Any, Any]:
+        return dict(self.owner)
+
+    def path_of(self, key: Any) -> str:
+        assert self.parent is not None
+        return self.parent.path_of(key)
+
+    def differing(self) -> list[Any]:
+        return [key for key, container in self.owner.items() if container] if any(self.owner.values()) else []
+
+    def changes(self) -> list[str]:
+        return [self.path_of(key) for key in self.differing()]
+
+    def put_back(self) -> None:
+        for container in self.owner.values():
             container.clear()
-            container.update(copy)
-    elif len(container) != len(copy) or any(a is not b for a, b in zip(container, copy, strict=True)):
-        container[:] = copy
 
 
-@contextlib.contextmanager
-def buffers_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Takes back what the run writes into the model's buffers."""
-    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, values in before:
-            buffer.copy_(values)
+class _Changing(_Holder):
+    __slots__ = ()
+
+    def differing(self) -> list[Any]:
+        now, before = self.content(), self.before
+        if len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values())):
+            return []
+        keys = [key for key in {**before, **now} if before.get(key, _MISSING) is not now.get(key, _MISSING)]
+        return keys or list(now)
+
+
+class _Dict(_Changing):
+    __slots__ = ()
+
+    def content(self) -> dict[Any, Any]:
+        return dict(self.owner)
+
+    def differing(self) -> list[Any]:
+        now, before = self.owner, self.before
+        if len(now) == len(before) and all(map(is_, now, before)) and all(map(is_, now.values(), before.values())):
+            return []
+        return super().differing()
+
+    def put_back(self) -> None:
+        kind: Any = collections.OrderedDict if isinstance(self.owner, collections.OrderedDict) else dict
+        kind.clear(self.owner)
+        kind.update(self.owner, self.before)
+
+
+class _Named(_Dict):
+    """Attributes."""
+
+    __slots__ = ()
+
+    def path_of(self, key: Any) -> str:
+        return f"{self.path}.{key}".lstrip(".")
+
+
+class _Parameters(_Named):
+    """What a module registers besides its own attributes."""
+
+    __slots__ = ()
+
+    def changes(self) -> list[str]:
+        return []
+
+
+class _Buffers(_Parameters):
+    __slots__ = ()
+    is_of_buffer = True
+
+
+class _Slots(_Changing):
+    __slots__ = ()
+    path_of = _Named.path_of
+
+    def content(self) -> dict[Any, Any]:
+        return {
+            name: getattr(self.owner, name) for name in _traits(type(self.owner)).slots if hasattr(self.owner, name)
+        }
+
+    def put_back(self) -> None:
+        for name in self.differing():
+            if name in self.before:
+                object.__setattr__(self.owner, name, self.before[name])
+            else:
+                object.__delattr__(self.owner, name)
+
+
+class _OfClass(_Changing):
+    __slots__ = ()
+    path_of = _Named.path_of
+
+    @property
+    def path(self) -> str:
+        return str(self.owner.__qualname__)
+
+    def content(self) -> dict[Any, Any]:
+        return {
+            name: value
+            for name, value in vars(self.owner).items()
+            if isinstance(value, _DATA) and not name.startswith("__")
+        }
+
+    def put_back(self) -> None:
+        for name in self.differing():
+            if name in self.before:
+                setattr(self.owner, name, self.before[name])
+            else:
+                delattr(self.owner, name)
+
+
+class _List(_Changing):
+    """A list or a deque."""
+
+    __slots__ = ()
+
+    def put_back(self) -> None:
+        self.owner.clear()
+        self.owner.extend(self.before.values())
+
+
+class _Set(_Changing):
+    __slots__ = ()
+
+    def content(self) -> dict[Any, Any]:
+        return {value: value for value in self.owner}
+
+    def put_back(self) -> None:
+        self.owner.clear()
+        self.owner.update(self.before)
+
+
+class _Tensor(_Holder):
+    """Its memory, which ``.data =``, ``set_`` and ``resize_`` exchange, and its gradient."""
+
+    __slots__ = ("_alias", "_grad", "_memory", "_requires_grad", "is_of_buffer")
+
+    def __init__(self, owner: torch.Tensor) -> None:
+        super().__init__(owner)
+        self.is_of_buffer = not isinstance(owner, torch.nn.Parameter)
+        self._alias = owner.detach()
+        self._memory = _memory_of(owner)
+        self._requires_grad = owner.requires_grad
+        self._grad = owner.grad if owner.is_leaf else None
+
+    def lay_gradient_aside(self) -> None:
+        """The engine of autograd would add to it in place."""
+        if self._grad is not None:
+            self.owner.grad = None
+
+    def content(self) -> dict[Any, Any]:
+        return {}
+
+    def differing(self) -> list[Any]:
+        tensor = self.owner
+        names = []
+        if _memory_of(tensor) != self._memory:
+            names.append("data")
+        if tensor.is_leaf and tensor.grad is not None:
+            names.append("grad")
+        if tensor.requires_grad != self._requires_grad or (tensor.is_leaf and tensor.grad is not self._grad):
+            names.append("")
+        return names
+
+    def changes(self) -> list[str]:
+        """Without the memory of what is no parameter, which the captured program shows."""
+        return [
+            f"{self.path}.{name}" for name in self.differing() if name and not (name == "data" and self.is_of_buffer)
+        ]
+
+    def put_back(self) -> None:
+        tensor = self.owner
+        if _memory_of(tensor) != self._memory:
+            tensor.data = self._alias
+        if tensor.is_leaf:
+            tensor.requires_grad_(self._requires_grad)
+            tensor.grad = self._grad
+
+
+def _memory_of(tensor: torch.Tensor) -> Any:
+    is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
+    if tensor.layout is not torch.strided or is_wrapper:
+        return None
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
+    if isinstance(value, dict):
+        yield _Dict(value)
+    elif isinstance(value, (list, collections.deque)):
+        yield _List(value)
+    elif isinstance(value, set):
+        yield _Set(value)
+    elif isinstance(value, (tuple, frozenset)):
+        yield _Holder(value)
+    elif isinstance(value, torch.Tensor):
+        yield _Tensor(value)
+    elif isinstance(value, types.MethodType):
+        yield _Holder((value.__self__,))
+    elif isinstance(value, functools.partial):
+        yield _Holder((value.func, value.args, value.keywords))
+    traits = _traits(type(value))
+    if traits.foreign:
+        return
+    attributes = getattr(value, "__dict__", None)
+    if type(attributes) is dict:
+        if isinstance(value, torch.nn.Module):
+            for name, holder in (("_parameters", _Parameters), ("_buffers", _Buffers), ("_modules", _Named)):
+                registered = attributes.get(name)
+                if isinstance(registered, dict):
+                    seen.add(id(registered))
+                    yield holder(registered)
+        yield _Named(attributes)
+    if traits.slots:
+        yield _Slots(value)
+    for base in traits.classes:
+        if id(base) not in seen:
+            seen.add(id(base))
+            yield _OfClass(base)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Traits:
+    foreign: bool
+    slots: tuple[str, ...]  # attributes that objects of the class keep outside of ``__dict__``
+    classes: tuple[type, ...]  # it and its bases, as far as they are the user's
+
+
+_known_traits: dict[type, _Traits] = {}
+
+
+def _traits(kind: type) -> _Traits:
+    known = _known_traits.get(kind)
+    if known is None:
+        known = _known_traits[kind] = _read_traits(kind)
+    return known
+
+
+def _read_traits(kind: type) -> _Traits:
+    classes = tuple(base for base in kind.__mro__ if base.__module__.partition(".")[0] not in _FOREIGN_CLASSES)
+    members = ((name, of) for base in classes for name, of in vars(base).items())
+    slots = tuple(name for name, of in members if isinstance(of, types.MemberDescriptorType))
+    return _Traits(kind.__module__.partition(".")[0] in _FOREIGN or issubclass(kind, type), slots, classes)
+
+
+def _same(before: Any, now: Any) -> bool:
+    """Whether the two cannot be told apart, short of comparing the elements of tensors."""
+    if before is now:
+        return True
+    if type(before) is not type(now):
+        return False
+    if isinstance(before, (list, tuple)):
+        return len(before) == len(now) and all(map(_same, before, now))
+    if isinstance(before, dict):
+        return list(before) == list(now) and all(map(_same, before.values(), now.values()))
+    return isinstance(before, (int, float, complex, str, bytes, set, frozenset)) and before == now

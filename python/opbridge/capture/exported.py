@@ -5,22 +5,26 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
+import types
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.export._trace
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.attributes import attributes_kept
+from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.dynamic import DynamicSizes, specialized
 from opbridge.capture.economy import economical_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.replaced import replaced
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.substitutes import as_it_is_or_substituted
+from opbridge.capture.written_back import Registered
 from opbridge.errors import Error, UnsupportedError
 
 # torch.export's words for a dynamic axis, or a Dim, that the model makes a constant.
@@ -30,14 +34,16 @@ _FIXED = re.compile(
 )
 
 
-def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
+    """``changed`` becomes the paths of the attributes that the model changes."""
+
     # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
     # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
     def oblivious() -> torch.export.ExportedProgram:
-        return as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, size_oblivious=True))
+        return as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, changed, size_oblivious=True))
 
     def by_sizes() -> torch.export.ExportedProgram:
-        return _exported(model, inputs, sizes, size_oblivious=False)
+        return _exported(model, inputs, sizes, changed, size_oblivious=False)
 
     exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
     if any(_is_unresolved(node) for node in exported.graph.nodes):
@@ -53,35 +59,35 @@ def _is_unresolved(node: torch.fx.Node) -> bool:
 
 
 def _exported(
-    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, size_oblivious: bool
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
-    oblivious = config.patch(backed_size_oblivious=size_oblivious)
-    with (
-        oblivious,
-        economical_export(),
-        sizes_watched() as lines,
-        attributes_kept(model),
-        _marks_taken_back(inputs.tensors),
-        _sizes_equated(model, sizes),
-        warnings.catch_warnings(),
-    ):
-        try:
-            # Recurrent modules write the list of their own weights anew; torch.export takes that for a side effect.
-            warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights", UserWarning)
+    lines: dict[str, str] = {}
+    try:
+        with (
+            config.patch(backed_size_oblivious=size_oblivious),
+            economical_export(),
+            sizes_watched(lines),
+            _marks_taken_back(inputs.tensors),
+            _sizes_equated(model, sizes),
+            _changes_followed(model, inputs, changed),
+            warnings.catch_warnings(),
+        ):
+            # Which of them matter is found out by calling the model again.
+            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export", UserWarning)
             return torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
-        except Error:
-            raise
-        except Exception as error:
-            check_that_it_runs(model, inputs)
-            fixed = _FIXED.search(str(error))
-            if fixed:
-                name, axis, dim, size = fixed.groups()
-                raise specialized(dim or f"axis {axis} of the input '{name}'", size, lines) from error
-            raise UnsupportedError(
-                f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
-                f"torch.export says: {first_lines(error)}"
-            ) from error
+    except Error:
+        raise
+    except Exception as error:
+        check_that_it_runs(model, inputs)
+        fixed = _FIXED.search(str(error))
+        if fixed:
+            name, axis, dim, size = fixed.groups()
+            raise specialized(dim or f"axis {axis} of the input '{name}'", size, lines) from error
+        raise UnsupportedError(
+            f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
+            f"torch.export says: {first_lines(error)}"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -94,6 +100,36 @@ def _sizes_equated(model: torch.nn.Module, sizes: DynamicSizes) -> Iterator[None
         yield
     finally:
         hook.remove()
+
+
+@contextlib.contextmanager
+def _changes_followed(model: torch.nn.Module, inputs: Inputs, changed: list[str]) -> Iterator[None]:
+    """Has the model write back the buffers that it assigns anew, and takes back its other changes of attributes, which
+    ``changed`` names then. torch itself sees assigned buffers of the outermost module alone."""
+    before: list[Registered] = []
+
+    def begin(_: torch.nn.Module, args: Any) -> None:
+        before.append(Registered(model))
+
+    def end(_: torch.nn.Module, args: Any, returned: Any) -> Any:
+        returned, others = before.pop().write_back(returned)
+        changed[:] = [*others, *attributes.changes()]
+        return returned
+
+    handles = model.register_forward_pre_hook(begin), model.register_forward_hook(end)
+    nothing = types.SimpleNamespace(remove=lambda: None)
+    others = (leaf for leaf in inputs.leaves if not isinstance(leaf, torch.Tensor))
+    fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # in place of these torch gives it fakes
+    try:
+        with (
+            replaced(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
+            attributes_kept(model, *others) as attributes,
+            contents_kept([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
+        ):
+            yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from typing import TypeVar
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from opbridge.capture.attributes import buffers_kept
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.undisturbed import undisturbed
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Where a model itself fails, that is the news, not what torch.export makes of it."""
     copies = inputs.copied()
     try:
-        with buffers_kept(model):
+        with undisturbed(model):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
         shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"

@@ -31,15 +31,15 @@ from opbridge.capture.trace import follow
 from opbridge.errors import Error, UnsupportedError
 
 
-def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
     """A model that branches on data runs a second time, the data computed beside the fake tensors."""
     try:
         try:
-            return _capture(model, inputs, sizes, with_data=False)
+            return _capture(model, inputs, sizes, changed, with_data=False)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
             if GuardOnDataDependentSymNode.__name__ not in f"{type(error).__name__} {error}":  # TorchScript wraps it
                 raise
-            return _capture(model, inputs, sizes, with_data=True)
+            return _capture(model, inputs, sizes, changed, with_data=True)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UnsupportedError(
             f"torch cannot tell what {error.func} returns for dynamic sizes without running it"
@@ -51,7 +51,9 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) ->
         raise UnsupportedError(f"the model does not run on sizes that are symbols: {first_lines(error)}") from error
 
 
-def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_data: bool) -> _core.Graph:
+def _capture(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], with_data: bool
+) -> _core.Graph:
     config: Any = torch.fx.experimental._config
     functorch: Any = torch._functorch.config
     with (
@@ -69,11 +71,12 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, with_d
         ]
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
-        with _NonStrictTorchFunctionHandler(), sizes_watched(of_data=True) as lines:
-            graph = follow(model, inputs, leaves, Sizes(names), for_real=False)
+        lines: dict[str, str] = {}
+        with _NonStrictTorchFunctionHandler(), sizes_watched(lines, of_data=True):
+            graph = follow(model, inputs, leaves, Sizes(names), changed, for_real=False)
         sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves))
-    return graph if remaining is None else _capture(model, inputs, remaining, with_data)
+    return graph if remaining is None else _capture(model, inputs, remaining, changed, with_data)
 
 
 def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> Any:

@@ -60,6 +60,7 @@ class Recorder:
         for_real: bool,
     ) -> None:
         self.originals = Originals()
+        self.changed: list[str] = []  # parameters
         self._for_real = for_real
         self._module = module
         self._sizes = sizes
@@ -76,7 +77,7 @@ class Recorder:
         self._fresh = FreshTensors()
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
-        self._module_names: dict[int, str] | None = None
+        self._module_names = _names_in(module)
 
     def add_input(self, name: str, tensor: torch.Tensor) -> None:
         if tensor.layout is not torch.strided:
@@ -146,6 +147,33 @@ class Recorder:
         known = self._known.get(id(tensor))
         if not self._inside and known is not None and known[0]() is tensor and known[2]:
             warn_of_run("a tensor that depends on the inputs was read into Python")
+
+    def assign_data(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
+        """``tensor.data = other``. To the graph, a parameter is then simply another value: what is left of that after
+        the run matters to the next one alone."""
+        line = line_of_frame(sys._getframe(1))
+        self._varies = False
+        before, after = self._value_of(tensor), self._value_of(other)
+        if isinstance(tensor, torch.nn.Parameter):
+            if tensor.shape != other.shape or tensor.dtype != other.dtype:
+                raise UnsupportedError("the model gives a parameter data of another shape or element type", line)
+            self._bind(tensor, after, self._varies)
+            self.changed.append(f"{self._module_names.get(id(tensor), 'a parameter')}.data")
+        else:
+            shape = self._sizes.shape(tensor.shape)
+            made = [(self._unique("data"), tensor.dtype, shape)]
+            old = self._builder.call("aten::detach", ("self",), (before,), {}, made, self._scopes[-1], line)[0]
+            for placed in self._placed.values():
+                placed[:] = [(memory, place, old if value is before else value) for memory, place, value in placed]
+            names = ("self", "new_data")
+            self._builder.call("aten::set_data", names, (before, after), {}, [], self._scopes[-1], line)
+        if is_fake(tensor) or not is_fake(other):
+            self._inside = True
+            try:
+                with torch._C.DisableTorchFunction(), torch._C._DisablePythonDispatcher():
+                    tensor.data = other
+            finally:
+                self._inside = False
 
     def finish(self, outputs: list[Any]) -> _core.Graph:
         for i, output in enumerate(outputs):
@@ -219,25 +247,14 @@ class Recorder:
         return value
 
     def _constant(self, tensor: torch.Tensor) -> _core.ProgramValue:
-        name = self._names_in_module().get(id(tensor)) or self._unique("constant")
+        name = self._module_names.get(id(tensor)) or self._unique("constant")
         self.originals.watch(tensor)
         with unset_fake_temporarily():
             return add_weight(self._builder, name, tensor)
 
-    def _names_in_module(self) -> dict[int, str]:
-        """Names of the module's parameters, buffers and other tensors; the first, where one has several."""
-        if self._module_names is None:
-            names = self._module_names = {}
-            for path, module in self._module.named_modules():
-                for tensors in (module._parameters, module._buffers, module.__dict__):
-                    for name, tensor in tensors.items():
-                        if isinstance(tensor, torch.Tensor):
-                            names.setdefault(id(tensor), f"{path}.{name}" if path else name)
-        return self._module_names
-
     def _hidden_alias(self, tensor: torch.Tensor) -> Any:
         """The value of the tensor, or of what was one, whose memory this one shares by ``.data``, autograd or numpy."""
-        if id(tensor) in self._names_in_module() or tensor.layout is not torch.strided:
+        if id(tensor) in self._module_names or tensor.layout is not torch.strided:
             return None
         placed = [(p, value) for ref, p, value in self._placed.get(_memory_of(tensor), []) if not ref.expired()]
         for place, value in reversed(placed):
@@ -258,6 +275,17 @@ class Recorder:
             name = f"{stem}_{self._counts[stem]}"
         self._names.add(name)
         return name
+
+
+def _names_in(model: torch.nn.Module) -> dict[int, str]:
+    """Names of the parameters, buffers and other tensors of the modules; the first, where one has several."""
+    names: dict[int, str] = {}
+    for path, module in model.named_modules():
+        for tensors in (module._parameters, module._buffers, module.__dict__):
+            for name, tensor in tensors.items():
+                if isinstance(tensor, torch.Tensor):
+                    names.setdefault(id(tensor), f"{path}.{name}" if path else name)
+    return names
 
 
 def _has_mask(indices: Any) -> bool:

@@ -58,24 +58,23 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sizes_watched(of_data: bool = False) -> Iterator[dict[str, str]]:
+def sizes_watched(lines: dict[str, str], of_data: bool = False) -> Iterator[None]:
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
-    itself would take the example's. Yields the lines that fix sizes, filled while the model runs."""
+    itself would take the example's. ``lines`` becomes those that fix sizes."""
     with (
         sizes_kept_by_builtins(),
         linspaces_kept(),
         numbers_refused(of_data),
         branches_told(),
         squeezes_told(),
-        fixed_sizes_noted() as lines,
+        fixed_sizes_noted(lines),
     ):
-        yield lines
+        yield
 
 
 @contextlib.contextmanager
-def fixed_sizes_noted() -> Iterator[dict[str, str]]:
+def fixed_sizes_noted(lines: dict[str, str]) -> Iterator[None]:
     """The lines of the model that make a constant of a size, the first for each constant."""
-    lines: dict[str, str] = {}
     original: Any = ShapeEnv._set_replacement
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
@@ -84,7 +83,7 @@ def fixed_sizes_noted() -> Iterator[dict[str, str]]:
             lines.setdefault(str(value), line_of_frame(sys._getframe(1)))
 
     with replaced(ShapeEnv, _set_replacement=set_replacement):
-        yield lines
+        yield
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:

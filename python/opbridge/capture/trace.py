@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.schema_check_mode import SchemaCheckMode
+from torch._subclasses.fake_tensor import is_fake
 from torch.nn.modules import module as hooks
 from torch.utils import _pytree as pytree
 
@@ -26,26 +25,29 @@ from opbridge.capture.attributes import attributes_kept
 from opbridge.capture.control_flow import control_flow_followed
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.mode import operators_seen_by
 from opbridge.capture.program import Sizes
 from opbridge.capture.reads import ReadsSeenBy
 from opbridge.capture.recorder import Recorder, SizesDependOnData
 from opbridge.capture.replaced import replaced
 from opbridge.capture.substitutes import as_it_is_or_substituted
+from opbridge.capture.written_back import Registered
 
 
-def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
-    return as_it_is_or_substituted(lambda: _capture(model, inputs, sizes))
+def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
+    """``changed`` becomes the paths of the attributes that the run changes."""
+    return as_it_is_or_substituted(lambda: _capture(model, inputs, sizes, changed))
 
 
-def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
     if sizes.shapes is None:
         try:
-            return follow(model, inputs, inputs.leaves, Sizes(), for_real=True)
+            return follow(model, inputs, inputs.leaves, Sizes(), changed, for_real=True)
         except SizesDependOnData:
             pass  # only symbols can stand for them
     from opbridge.capture.fake import capture_fake
 
-    return capture_fake(model, inputs, sizes)
+    return capture_fake(model, inputs, sizes, changed)
 
 
 def follow(
@@ -53,6 +55,7 @@ def follow(
     inputs: Inputs,
     leaves: list[Any],
     sizes: Sizes,
+    changed: list[str],
     for_real: bool,
 ) -> _core.Graph:
     """Calls the model with ``leaves``, real or fake tensors, in the places of its inputs."""
@@ -63,44 +66,21 @@ def follow(
             recorder.add_input(name, leaf)
     args, kwargs = inputs.with_leaves(leaves)
     try:
-        with (
-            attributes_kept(model),
-            _scopes_of_modules(model, scopes),
-            ReadsSeenBy(recorder.read),
-            control_flow_followed(),
-            _operators_seen_by(recorder.call),
-            _torchscript_as_written(),
-            _compiled_code_as_written(),
-        ):
-            returned = model(*args, **kwargs)
+        with attributes_kept(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
+            with (
+                _scopes_of_modules(model, scopes),
+                ReadsSeenBy(recorder.read, recorder.assign_data, on_fakes=not for_real),
+                control_flow_followed(),
+                operators_seen_by(recorder.call),
+                _torchscript_as_written(),
+                _compiled_code_as_written(),
+            ):
+                registered = Registered(model)
+                returned, others = registered.write_back(model(*args, **kwargs))
+            changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
         return recorder.finish(pytree.tree_leaves(returned))
     finally:
         recorder.originals.restore()
-
-
-class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
-    """Sees each operator at the dispatch key PreDispatch.
-
-    torch admits a few classes of modes there; of these, SchemaCheckMode has no meaning to the rest of torch.
-    """
-
-    _dispatch_key = torch._C.DispatchKey.PreDispatch  # where torch puts it back, as when it prints a tensor
-
-    def __init__(self, call: Callable[[Any, Any, Any], Any]) -> None:
-        super().__init__()
-        # Not a method of the class, for torch would wrap it in a call of Dynamo.
-        self.__dict__["__torch_dispatch__"] = lambda func, types, args, kwargs: call(func, args, kwargs or {})
-
-
-@contextlib.contextmanager
-def _operators_seen_by(call: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
-    modes: Any = torch._ops
-    with enable_python_dispatcher():
-        modes._set_mode_pre_dispatch(_Mode(call))
-        try:
-            yield
-        finally:
-            modes._pop_mode_from_pre_dispatch()
 
 
 def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:

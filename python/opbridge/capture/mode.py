@@ -1,0 +1,36 @@
+"""The operators that a model calls, seen where torch.export sees them: before they are decomposed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses.schema_check_mode import SchemaCheckMode
+
+
+class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
+    """Sees each operator at the dispatch key PreDispatch.
+
+    torch admits a few classes of modes there; of these, SchemaCheckMode has no meaning to the rest of torch.
+    """
+
+    _dispatch_key = torch._C.DispatchKey.PreDispatch  # where torch puts it back, as when it prints a tensor
+
+    def __init__(self, call: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__()
+        # Not a method of the class, for torch would wrap it in a call of Dynamo.
+        self.__dict__["__torch_dispatch__"] = lambda func, types, args, kwargs: call(func, args, kwargs or {})
+
+
+@contextlib.contextmanager
+def operators_seen_by(call: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
+    modes: Any = torch._ops
+    with enable_python_dispatcher():
+        modes._set_mode_pre_dispatch(_Mode(call))
+        try:
+            yield
+        finally:
+            modes._pop_mode_from_pre_dispatch()

@@ -1,0 +1,75 @@
+"""Whether a model that changes its attributes computes something else when it is called again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from opbridge.capture.attributes import attributes_kept
+from opbridge.capture.inputs import Inputs
+from opbridge.capture.undisturbed import writes_taken_back
+from opbridge.errors import UnsupportedError
+
+
+def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequence[str]) -> None:
+    """Refuses a model in which what a call leaves in the attributes ``changed`` has an effect on the next call.
+
+    A captured program always does what the first call does. So the model is called on the example and then on other
+    inputs, and is also called on these alone."""
+    with attributes_kept(model) as attributes:
+        other = _varied(inputs)
+        alone = _called(model, other)
+        if alone is None:
+            other = inputs
+            alone = _called(model, other)
+        attributes.put_back()
+        again = _called(model, other)  # differs too where the model draws random numbers of its own
+        attributes.put_back()
+        _called(model, inputs)
+        attributes.put_back(buffers_alone=True)
+        afterwards = _called(model, other)
+    if _agree(alone, again) and not _agree(alone, afterwards):
+        names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
+        raise UnsupportedError(
+            f"the model keeps {names} from one call to the next and computes with it, which an exported model cannot: "
+            "register it as a buffer and ask for mutations as outputs, or make it an input and an output"
+        )
+
+
+def _called(model: torch.nn.Module, inputs: Inputs) -> list[Any] | None:
+    """What the model returns, None where it fails. What it overwrites is put back."""
+    copies = inputs.copied()
+    with torch.random.fork_rng(devices=[]), writes_taken_back(model):
+        torch.manual_seed(0)
+        try:
+            leaves = pytree.tree_leaves(model(*copies.args, **copies.kwargs))
+        except Exception:
+            return None
+        return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+
+
+def _varied(inputs: Inputs) -> Inputs:
+    """With the elements in another order, and other numbers where they are no indices."""
+
+    def other(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        turned = leaf.flip(tuple(range(leaf.dim())))
+        return turned * 0.5 + 0.25 if leaf.is_floating_point() else turned
+
+    return inputs.map_leaves(other)
+
+
+def _agree(a: list[Any] | None, b: list[Any] | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return len(a) == len(b) and all(map(_equal, a, b))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return isinstance(a, torch.Tensor) == isinstance(b, torch.Tensor) and bool(a == b)
+    return a.shape == b.shape and a.dtype == b.dtype and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,42 @@
+"""A call of a model that leaves no trace in it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from opbridge.capture.attributes import Attributes, attributes_kept
+from opbridge.capture.mode import operators_seen_by
+from opbridge.capture.operators import operator_of
+from opbridge.capture.originals import Originals
+
+
+@contextlib.contextmanager
+def undisturbed(model: torch.nn.Module) -> Iterator[None]:
+    with attributes_kept(model), writes_taken_back(model):
+        yield
+
+
+@contextlib.contextmanager
+def writes_taken_back(model: torch.nn.Module) -> Iterator[None]:
+    """Puts back what operators overwrite of the tensors that the model holds, and copies no others."""
+    originals = Originals()
+    for tensor in Attributes(model).tensors:
+        if tensor.layout is torch.strided:
+            originals.watch(tensor)
+
+    def call(function: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
+        operator = operator_of(function)
+        if operator.written:
+            originals.keep(operator, args, kwargs)
+        with torch._C._DisablePythonDispatcher():
+            return function(*args, **kwargs)
+
+    try:
+        with operators_seen_by(call):
+            yield
+    finally:
+        originals.restore()

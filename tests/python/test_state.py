@@ -1,0 +1,435 @@
+"""What a model keeps from one call to the next is returned, is refused by name, or has no effect; and is taken back."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import pathlib
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import opbridge
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+SIZES = pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "dynamic"])
+
+
+@dataclasses.dataclass
+class Hidden:
+    h: Any = None
+    count: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    h: Any = None
+
+
+class Shared:
+    table: dict[str, Any] = {}  # noqa: RUF012 - of the class
+    last = None
+
+
+class Cell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.total = self.total * 0.5 + x.sum(0)
+        return x + self.total
+
+
+class Model(nn.Module):
+    """Has a bit of everything, and ``function(self, x)`` for its ``forward``."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.function = function
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("h", torch.ones(1, 4))
+        self.register_buffer("g", torch.zeros(1, 4))
+        self.cell = Cell()
+        self.plain = torch.ones(4)
+        self.hidden: Any = None
+        self.step = 0
+        self.cache: dict[str, Any] = {}
+        self.seen: list[Any] = []
+        self.recent: Any = collections.deque(maxlen=2)
+        self.names: set[str] = set()
+        self.holder, self.slotted, self.shared = Hidden(), Slotted(), Shared()
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(self, x)
+
+
+def everything(value: Any, known: set[int] | None = None) -> Any:
+    """All that can be reached from a model's attributes, tensors by their content."""
+    known = set() if known is None else known
+    if isinstance(value, torch.Tensor):
+        assert type(value) in (torch.Tensor, nn.Parameter)
+        return id(value), value.tolist(), value.requires_grad, None if value.grad is None else value.grad.tolist()
+    if isinstance(value, dict):
+        return [(key, everything(each, known)) for key, each in value.items()]
+    if isinstance(value, (list, tuple, set, collections.deque)):
+        return [everything(each, known) for each in value]
+    if isinstance(value, (nn.Module, Hidden, Shared)) and id(value) not in known:
+        known.add(id(value))
+        return everything({**vars(type(value)).get("__annotations__", {}), **vars(value)}, known)
+    if isinstance(value, Slotted):
+        return everything(value.h)
+    return value
+
+
+def exported(function: Callable[..., Any], folder: pathlib.Path, **options: Any) -> list[str]:
+    """Exports a model of ``function``, and compares its outputs with eager at the sizes that it takes: those that it
+    returns, and those that it writes to. Returns their names."""
+    model, x = Model(function).eval(), torch.randn(3, 4)
+    path, before = folder / "model.onnx", (everything(model), x.clone())
+    try:
+        opbridge.export(model, (x,), path, **options)
+    finally:
+        assert everything(model) == before[0]
+        assert torch.equal(x, before[1])
+        assert Shared.table == {}
+        assert Shared.last is None
+    session = opbridge.session(path)
+    names = [output.name for output in session.get_outputs()]
+    for size in (3, 1, 5) if options.get("dynamic_shapes") else (3,):
+        x, eager = torch.randn(size, 4), copy.deepcopy(model)
+        results = session.run(None, {"x": x.numpy()})
+        with torch.no_grad():
+            returned = eager(given := x.clone())
+        Shared.table, Shared.last = {}, None
+        expected = list(returned) if isinstance(returned, tuple) else [returned]
+        kept = dict(eager.named_buffers()) | {"x": given, "plain": eager.plain}
+        expected += [kept[name.removesuffix("_out")] for name in names[len(expected) :]]
+        assert len(results) == len(expected)
+        for result, value in zip(results, expected, strict=True):
+            torch.testing.assert_close(torch.from_numpy(result), value.detach(), rtol=1e-5, atol=1e-5)
+    return names
+
+
+WRITTEN: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+KEPT: dict[str, tuple[Callable[..., Any], str]] = {}
+WITHOUT_EFFECT: dict[str, Callable[..., Any]] = {}
+
+
+def written(*names: str) -> Callable[[Callable[..., Any]], Any]:
+    return lambda function: WRITTEN.setdefault(function.__name__, (function, [*names]))[0]
+
+
+def kept(name: str) -> Callable[[Callable[..., Any]], Any]:
+    return lambda function: KEPT.setdefault(function.__name__, (function, name))[0]
+
+
+def without_effect(function: Callable[..., Any]) -> Callable[..., Any]:
+    WITHOUT_EFFECT[function.__name__] = function
+    return function
+
+
+# -- buffers and inputs: outputs where these are asked for
+
+
+@written("h")
+def a_buffer_assigned_anew(self: Model, x: torch.Tensor) -> Any:
+    self.h = self.h * 0.5 + x.sum(0, keepdim=True)
+    return x + self.h
+
+
+@written("cell.total")
+def a_buffer_of_a_submodule(self: Model, x: torch.Tensor) -> Any:
+    return self.cell(x) * self.cell.total
+
+
+@written("h", "g")
+def buffers_exchanged(self: Model, x: torch.Tensor) -> Any:
+    self.h, self.g = self.g, self.h
+    return x * self.h
+
+
+@written("h")
+def a_buffer_returned_and_assigned(self: Model, x: torch.Tensor) -> Any:
+    old = self.h
+    self.h = self.h * 0.5 + x.sum(0, keepdim=True)
+    return old, self.h, old.view(4)
+
+
+@written("h")
+def a_buffer_that_becomes_a_part_of_the_input(self: Model, x: torch.Tensor) -> Any:
+    self.h = x[:1]
+    return x * 2
+
+
+@written("h")
+def a_buffer_assigned_a_constant(self: Model, x: torch.Tensor) -> Any:
+    self.h = torch.full((1, 4), 3.0)
+    return x * self.h
+
+
+@written("h")
+def a_buffer_assigned_and_written(self: Model, x: torch.Tensor) -> Any:
+    self.h.add_(1)
+    self.h = self.h * 2
+    self.h += x.sum(0)
+    return x * self.h
+
+
+@written("h")
+def data_of_a_buffer(self: Model, x: torch.Tensor) -> Any:
+    self.h.data = self.h * 0.5 + x.sum(0)
+    return x + self.h
+
+
+@written("x")
+def data_of_an_input(self: Model, x: torch.Tensor) -> Any:
+    y = x * 2
+    x.data = self.h + x
+    return x + y
+
+
+@written("plain")
+def a_tensor_written_in_place(self: Model, x: torch.Tensor) -> Any:
+    self.plain.mul_(0.5).add_(x.sum(0))
+    return x + self.plain
+
+
+@SIZES
+@CAPTURES
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_is_returned_or_refused(name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    function, changed = WRITTEN[name]
+    options: Any = {"capture": capture, "dynamic_shapes": dynamic}
+    with pytest.raises(opbridge.UnsupportedError, match=r"writes to the .*(%h|%g|%x|%plain|%cell\.total)"):
+        exported(function, tmp_path, **options)
+    names = exported(function, tmp_path, mutations_as_outputs=True, **options)
+    assert {name.removesuffix("_out") for name in names if name.endswith("_out")} == set(changed)
+
+
+@SIZES
+@CAPTURES
+@pytest.mark.parametrize("change", [lambda h, x: torch.cat([h, x]), lambda h, x: (h + x.sum(0)).double()])
+def test_a_buffer_of_another_form_is_refused(change: Any, capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    def grows(self: Model, x: torch.Tensor) -> Any:
+        self.h = change(self.h, x)
+        return x + self.h.sum(0)
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"assigns to its buffer 'h', of torch\.float32 and shape"):
+        exported(grows, tmp_path, capture=capture, dynamic_shapes=dynamic, mutations_as_outputs=True)
+
+
+# -- attributes that are no buffers: refused where the next call depends on them
+
+
+@kept("plain")
+def a_tensor(self: Model, x: torch.Tensor) -> Any:
+    self.plain = self.plain * 0.5 + x.sum(0)
+    return x + self.plain
+
+
+@kept("hidden")
+def a_pair(self: Model, x: torch.Tensor) -> Any:
+    h, c = (torch.zeros(4), torch.zeros(4)) if self.hidden is None else self.hidden
+    self.hidden = h * 0.5 + x.sum(0), c + 1
+    return x + self.hidden[0] * self.hidden[1]
+
+
+@kept("step")
+def a_number(self: Model, x: torch.Tensor) -> Any:
+    self.step += 1
+    return x * self.step
+
+
+@kept("cache")
+def an_entry_of_a_dict(self: Model, x: torch.Tensor) -> Any:
+    self.cache["sum"] = self.cache.get("sum", 0) + x.sum(0)
+    return x * self.cache["sum"]
+
+
+@kept("recent")
+def a_queue(self: Model, x: torch.Tensor) -> Any:
+    self.recent.append(x.mean(0))
+    return x - torch.stack([*self.recent]).mean(0)
+
+
+@kept("holder.h")
+def an_attribute_of_an_object(self: Model, x: torch.Tensor) -> Any:
+    self.holder.h = x.sum(0) if self.holder.h is None else self.holder.h + 1
+    return x + self.holder.h
+
+
+@kept("slotted.h")
+def an_attribute_of_an_object_with_slots(self: Model, x: torch.Tensor) -> Any:
+    self.slotted.h = x.sum(0) if self.slotted.h is None else self.slotted.h + 1
+    return x + self.slotted.h
+
+
+@kept("linear.weight")
+def a_parameter_assigned_anew(self: Model, x: torch.Tensor) -> Any:
+    self.linear.weight = nn.Parameter(self.linear.weight * 0.5)
+    return self.linear(x)
+
+
+@kept("hidden")
+def statistics_of_the_first_batch(self: Model, x: torch.Tensor) -> Any:
+    if self.hidden is None:
+        self.hidden = x.mean(0)
+    return x - self.hidden
+
+
+@kept("step")
+def something_done_once(self: Model, x: torch.Tensor) -> Any:
+    self.step += 1
+    return x * 2 if self.step == 1 else x
+
+
+@SIZES
+@CAPTURES
+@pytest.mark.parametrize("name", KEPT)
+def test_what_the_next_call_depends_on_is_refused(
+    name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path
+) -> None:
+    function, kept = KEPT[name]
+    with pytest.raises(opbridge.UnsupportedError, match=f"the model keeps '{kept}.* from one call to the next"):
+        exported(function, tmp_path, capture=capture, dynamic_shapes=dynamic)
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0])
+@SIZES
+def test_data_of_a_parameter(dynamic: Any, scale: float, tmp_path: pathlib.Path) -> None:
+    """What is once cut to a norm is not cut again; torch.export does not capture it."""
+
+    def renormalized(self: Model, x: torch.Tensor) -> Any:
+        self.linear.weight.data = torch.renorm(self.linear.weight.data, 2, 0, 0.1) * scale
+        return self.linear(x)
+
+    options: Any = {"capture": "trace", "dynamic_shapes": dynamic}
+    if scale == 1:
+        exported(renormalized, tmp_path, **options)
+    else:
+        with pytest.raises(opbridge.UnsupportedError, match=r"the model keeps 'linear\.weight\.data'"):
+            exported(renormalized, tmp_path, **options)
+    with pytest.raises(opbridge.UnsupportedError, match="cannot capture the model"):
+        exported(renormalized, tmp_path, dynamic_shapes=dynamic)
+
+
+def test_gradients_are_taken_back(tmp_path: pathlib.Path) -> None:
+    def trained(self: Model, x: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            self.linear(x).sum().backward()
+        return x @ self.linear.weight.grad
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"the model keeps .*'linear.weight.grad'"):
+        exported(trained, tmp_path, capture="trace")
+
+
+# -- what no later call reads
+
+
+@without_effect
+def a_result_to_look_at(self: Model, x: torch.Tensor) -> Any:
+    self.hidden = self.attention = self.linear(x).softmax(-1)
+    self.holder = Hidden(x, 1)
+    self.shared.table["x"] = type(self.shared).last = x
+    return self.hidden * 2
+
+
+@without_effect
+def a_counter(self: Model, x: torch.Tensor) -> Any:
+    self.step += 1
+    self.holder.count = self.cell.calls = self.step
+    self.names.add("counted")
+    return x * 2
+
+
+@without_effect
+def a_constant_made_once(self: Model, x: torch.Tensor) -> Any:
+    if "positions" not in self.cache:
+        self.cache["positions"] = torch.arange(4.0)
+    return x + self.cache["positions"]
+
+
+@without_effect
+def a_mask_made_for_each_size(self: Model, x: torch.Tensor) -> Any:
+    if self.hidden is None or self.hidden.size(0) != x.size(0):
+        self.hidden = torch.ones(x.size(0), x.size(0)).tril()
+    return self.hidden @ x
+
+
+@without_effect
+def a_state_begun_anew(self: Model, x: torch.Tensor) -> Any:
+    self.plain, self.seen = torch.zeros(4), []
+    for i in range(3):
+        self.plain = self.plain * 0.5 + self.linear(x).sum(0) + i
+        self.seen.append(self.plain)
+    return torch.stack(self.seen)
+
+
+@without_effect
+def a_buffer_assigned_itself(self: Model, x: torch.Tensor) -> Any:
+    self.h = self.h
+    return x * self.h
+
+
+@without_effect
+def data_of_what_is_computed(self: Model, x: torch.Tensor) -> Any:
+    y = x + 1
+    z, view = y * 2, y[:1]
+    y.data = x * 3
+    y.mul_(2)
+    return y + z, view
+
+
+@without_effect
+def memory_exchanged(self: Model, x: torch.Tensor) -> Any:
+    y = x + 1
+    z = y * 2
+    y.set_(x * 3)
+    return y + z
+
+
+@SIZES
+@CAPTURES
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_what_no_later_call_reads_is_let_go(name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    names = exported(WITHOUT_EFFECT[name], tmp_path, capture=capture, dynamic_shapes=dynamic)
+    assert not any(name.endswith("_out") for name in names)
+
+
+@SIZES
+@CAPTURES
+def test_a_model_that_fails_is_as_before(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    def fails(self: Model, x: torch.Tensor) -> Any:
+        self.h = self.h + x.sum(0, keepdim=True)
+        self.g.add_(1)
+        self.hidden, self.more = x, self.linear(x)
+        self.step += 1
+        self.holder.h = self.cache["x"] = x
+        self.linear.bias.data = self.linear.bias.data * 2
+        raise ValueError("of the model's own")
+
+    with pytest.raises((opbridge.InvalidArgumentError, ValueError), match="of the model's own"):
+        exported(fails, tmp_path, capture=capture, dynamic_shapes=dynamic)
+
+
+@pytest.mark.parametrize("function", [data_of_what_is_computed, memory_exchanged, data_of_a_buffer])
+def test_programs_in_files(function: Any, tmp_path: pathlib.Path) -> None:
+    model, x, path = Model(function).eval(), torch.randn(3, 4), tmp_path / "model.onnx"
+    torch.export.save(torch.export.export(model, (x,), strict=False), tmp_path / "model.pt2")
+    command = pathlib.Path(__file__).parents[2] / "build" / "release" / "opbridge"
+    arguments = ["convert", tmp_path / "model.pt2", path, "--mutations-as-outputs"]
+    subprocess.run([command, *arguments], check=True, capture_output=True)
+    with torch.no_grad():
+        returned = model(x)
+    expected = list(returned) if isinstance(returned, tuple) else [returned]
+    expected += [model.h] if function is data_of_a_buffer else []
+    results = opbridge.session(path).run(None, {"x": x.numpy()})
+    for result, value in zip(results, expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(result), value)
