@@ -25,10 +25,10 @@ import onnxruntime
 import torch
 from contest import race
 from torch.utils import _pytree as pytree
-from zoo.check import largest_relative
-from zoo.entry import Entry
 
 import opbridge
+from zoo.check import largest_relative
+from zoo.entry import Entry
 
 SECONDS = 3  # of racing a pair of models, though at least
 ROUNDS = 15
