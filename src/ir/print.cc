@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
+#include "ir/text.h"
 #include "opbridge/ir.h"
 
 namespace opbridge::ir {
@@ -22,11 +26,48 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-std::string number(double value) {
+template <class T>
+std::string number(T value) {
   std::string text = fmt::format("{}", value);
   // A double never reads as an integer.
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
+}
+
+// `%x`, and `%"a name"` where it is not one word.
+std::string reference(const Value& value) {
+  const std::string& name = value.name;
+  const bool is_word = !name.empty() && name.back() != ':' && std::ranges::all_of(name, is_word_character);
+  return "%" + (is_word ? name : quoted(name));
+}
+
+constexpr int64_t most_printed_elements = 8;
+
+// ` = [1.0, 2.0]`, row-major; nothing for a weight that is larger, or of an element type that C++ lacks.
+std::string elements(const Weight& weight) {
+  const int64_t count = weight.element_count();
+  if (count > most_printed_elements) return "";
+  std::vector<std::string> texts;
+  if (weight.element_type == ElementType::string) {
+    for (std::string_view text : weight.strings()) texts.push_back(quoted(text));
+  }
+  const auto of = [&]<class T>(std::type_identity<T>) {
+    if (weight.element_type != element_type_of<T>()) return;
+    for (int64_t i = 0; i < count; ++i) {
+      T value;  // the bytes may lie anywhere in a file
+      std::memcpy(&value, weight.bytes.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
+      if constexpr (std::is_same_v<T, bool>) {
+        texts.emplace_back(value ? "True" : "False");
+      } else if constexpr (std::is_floating_point_v<T>) {
+        texts.push_back(number(value));
+      } else {
+        texts.push_back(std::to_string(value));
+      }
+    }
+  };
+  for_each_number_type(of);
+  if (texts.empty() && count > 0) return "";
+  return fmt::format(" = [{}]", fmt::join(texts, ", "));
 }
 
 struct AttributeText {
@@ -41,17 +82,18 @@ struct AttributeText {
   std::string operator()(const Dim& value) const { return value.str(); }
   std::string operator()(ElementType value) const { return std::string(opbridge::name(value)); }
   std::string operator()(const Opaque& value) const { return value.text; }
-  std::string operator()(const Value* value) const { return value == nullptr ? "None" : "%" + value->name; }
+  std::string operator()(const Value* value) const { return value == nullptr ? "None" : reference(*value); }
   std::string operator()(const std::shared_ptr<const Weight>& value) const {
     if (value == nullptr) return "None";
-    return fmt::format("{}[{}]", opbridge::name(value->element_type), fmt::join(value->dims, ", "));
+    return fmt::format("tensor {}[{}]{}", opbridge::name(value->element_type), fmt::join(value->dims, ", "),
+                       elements(*value));
   }
   std::string operator()(const std::shared_ptr<const SparseTensor>& value) const {
     if (value == nullptr) return "None";
     return fmt::format("sparse {}[{}]", opbridge::name(value->values.element_type),
                        fmt::join(value->dims, ", "));
   }
-  std::string operator()(const Type& value) const { return str(value); }
+  std::string operator()(const Type& value) const { return "type " + str(value); }
   std::string operator()(const GraphPtr& value) const {
     return value == nullptr ? "None" : "graph " + value->name;
   }
@@ -74,7 +116,7 @@ class Printer {
     text += indent + "graph " + graph.name + "(" + typed_list(graph.inputs) + ") {\n";
     const std::string inner = indent + "  ";
     for (const Value* initializer : graph.initializers) {
-      text += inner + "weight " + typed(initializer) + "\n";
+      text += inner + "weight " + typed(initializer) + elements(*initializer->weight) + "\n";
     }
     for (const Node* node : graph.nodes) print_node(*node, inner);
     text += inner + (graph.outputs.empty() ? "return" : "return " + list(graph.outputs)) + "\n";
@@ -83,7 +125,7 @@ class Printer {
 
  private:
   static std::string typed(const Value* value) {
-    return value == nullptr ? "None" : "%" + value->name + ": " + str(value->type);
+    return value == nullptr ? "None" : reference(*value) + ": " + str(value->type);
   }
 
   static std::string typed_list(const std::vector<Value*>& values) {
@@ -106,7 +148,8 @@ class Printer {
     for (const Attribute& attribute : node.attributes) {
       if (!first) text += ", ";
       first = false;
-      text += attribute.name + "=" + str(attribute.value);
+      const auto* opaque = std::get_if<Opaque>(&attribute.value);
+      text += attribute.name + "=" + (opaque == nullptr ? str(attribute.value) : "'" + opaque->text + "'");
     }
     text += ")";
     if (!node.source.scope.empty()) text += "  # " + node.source.scope;

@@ -64,12 +64,12 @@ const std::vector<Kind>& kinds() {
        [](auto&) {
          return attr("a", ramp({2, 2}, 4));
        },
-       "float32[2, 2]"},
+       "tensor float32[2, 2] = [0.0, 1.0, 2.0, 3.0]"},
       {AttributeKind::tensors,
        [](auto&) {
          return attr("a", std::vector{ramp({2}, 2), ramp({}, 1)});
        },
-       "[float32[2], float32[]]"},
+       "[tensor float32[2] = [0.0, 1.0], tensor float32[] = [0.0]]"},
       {AttributeKind::sparse_tensor, [](auto&) { return attr("a", sparse()); }, "sparse float32[4, 5]"},
       {AttributeKind::sparse_tensors,
        [](auto&) {
@@ -86,12 +86,12 @@ const std::vector<Kind>& kinds() {
        [](auto&) {
          return attr("a", ir::Type(floats({Dim::symbol("n"), 2})));
        },
-       "float32[n, 2]"},
+       "type float32[n, 2]"},
       {AttributeKind::type_protos,
        [](auto&) {
          return attr("a", std::vector<ir::Type>{floats({}), ir::ListType{{floats({2})}}});
        },
-       "[float32[], (float32[2])]"},
+       "[type float32[], type (float32[2])]"},
   };
   return all;
 }

@@ -123,7 +123,7 @@ std::vector<float> weight_values(const Program& program) {
 TEST(ExportedProgram, ReadsNodesValuesAndSources) {
   const ir::Graph graph = read(Program());
   EXPECT_EQ(ir::print(graph), R"(graph main(%x: float32[2, 3]) {
-  weight %w: float32[2, 3]
+  weight %w: float32[2, 3] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
   %y: float32[2, 3] = aten::mul.Tensor(self=%x, other=%w)  # a
   return %y
 }
@@ -246,9 +246,9 @@ TEST(ExportedProgram, ReadsArgumentsOfEveryKind) {
       {R"({"as_sym_bool": {"as_bool": false}})", "False"},
       {R"({"as_complex": {"real": 1, "imag": -2.5}})", "complex(1.0, -2.5)"},
       {R"({"as_scalar_type": 12})", "bool"},
-      {R"({"as_layout": 7})", "strided"},
-      {R"({"as_memory_format": 2})", "channels_last"},
-      {R"({"as_device": {"type": "cuda", "index": 1}})", "cuda:1"},
+      {R"({"as_layout": 7})", "'strided'"},
+      {R"({"as_memory_format": 2})", "'channels_last'"},
+      {R"({"as_device": {"type": "cuda", "index": 1}})", "'cuda:1'"},
   };
   for (const auto& [argument, text] : cases) {
     Program program;

@@ -106,7 +106,7 @@ TEST(Ir, PrintShowsTypesWeightsAndScope) {
   Linear linear;
   EXPECT_EQ(print(linear.graph),
             "graph main(%x: float32[s0, 3]) {\n"
-            "  weight %w: float32[2, 3]\n"
+            "  weight %w: float32[2, 3] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]\n"
             "  %y: float32[s0, 2] = aten::linear(input=%x, weight=%w, bias=None)  # fc\n"
             "  return %y\n"
             "}\n");

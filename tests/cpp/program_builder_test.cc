@@ -16,7 +16,7 @@ TEST(ProgramBuilder, BuildsAGraphCallByCall) {
   const ir::Graph graph = std::move(b).finish();
   EXPECT_EQ(ir::print(graph),
             "graph main(%x: float32[4, 3]) {\n"
-            "  weight %fc.weight: float32[2, 3]\n"
+            "  weight %fc.weight: float32[2, 3] = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]\n"
             "  %y: float32[4, 2] = aten::linear(input=%x, weight=%fc.weight)  # fc\n"
             "  return %y\n"
             "}\n");

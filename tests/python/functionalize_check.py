@@ -24,7 +24,7 @@ def call(line: str, values: dict[str, Any]) -> None:
     operator = getattr(operator, overload or "default")
     assert not operator._schema.is_mutable, line
     python = re.sub(r"%([\w.~]+)", lambda match: f"values[{match[1]!r}]", arguments)
-    python = re.sub(r"\w+=(?:cpu|torch\.\w+)(?:, )?", "", python)  # device, layout, memory_format
+    python = re.sub(r"\w+='[^']*'(?:, )?", "", python)  # device, layout, memory_format
     named = eval(f"dict({python})", {"values": values, **DTYPES})
     assert list(named) == [a.name for a in operator._schema.arguments if a.name in named], line
     made = operator(**named)

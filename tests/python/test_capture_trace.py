@@ -16,7 +16,7 @@ from opbridge.capture.recorder import TraceWarning
 
 
 def operators_of(graph):
-    return [line.split(" = ")[1].split("(")[0] for line in str(graph).splitlines() if " = " in line]
+    return re.findall(r" = ([\w:.]+)\(", str(graph))
 
 
 class Branch(nn.Module):
