@@ -1,7 +1,7 @@
 """Workers that are started once and again after a case that brings one down.
 
 A worker is a module that reads tasks, lines of JSON, from its standard input. It answers a task by {"start": index}
-before each case, any other object after it, and {"done": true} after the last. {"stage": name} in between says how far
+before each case, any other object after it, and {"done": true} after the last. {"stage": anything} in between says how far
 a case has come. A task that is given to another worker has the index of the next case as "from".
 """
 
@@ -27,7 +27,7 @@ Answer = dict[str, Any]
 FINISHED: Answer = {"finished": True}
 
 
-def _death(case: int | None, stage: str, reason: str) -> Answer:
+def _death(case: int | None, stage: Any, reason: str) -> Answer:
     return {"died": reason, "case": -1 if case is None else case, "stage": stage}
 
 
@@ -119,7 +119,7 @@ def run_tasks(
 
 def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Task, Answer], None]) -> bool:
     """Whether the worker has done the task; where not, it died, and the task is what remains."""
-    running, stage = None, ""
+    running, stage = None, None
     try:
         worker.send(task)
         while True:
@@ -127,7 +127,7 @@ def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Tas
             if "done" in answer:
                 return True
             if "start" in answer:
-                running, stage = answer["start"], ""
+                running, stage = answer["start"], None
             elif "stage" in answer:
                 stage = answer["stage"]
             else:

@@ -69,6 +69,9 @@ def _death(task: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
     """A worker that died in eager PyTorch's part has found no fault of opbridge."""
     from hunt.draw import about
 
+    if isinstance(answer["stage"], dict):  # while it was made smaller
+        record = answer["stage"]
+        return record | {"fault": f"{record['about']} {record['result']} {record['kind']}", "shrunk": record["detail"]}
     name = about(task["kind"], answer["case"]) if answer["case"] >= 0 else "the worker"
     ours = answer["stage"] == "opbridge" or answer["case"] < 0
     record = {
@@ -101,8 +104,6 @@ def _tasks(options: argparse.Namespace, seed: int) -> Iterator[dict[str, Any]]:
                 left = size[kind] if options.minutes is not None and not any(wanted.values()) else 0
             elif left:
                 left -= place[kind] - seed
-            if kind == "program":
-                left = 0
             if left <= 0:
                 continue
             count = min(left, size[kind])

@@ -17,8 +17,9 @@ from hunt import samples
 from hunt.arguments import Drawer
 from hunt.case import Case, Settings
 from hunt.defined import undefined, value_kinds
-from hunt.settings import draw_settings
-from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, with_memory_of
+from hunt.runs import other_run, other_values
+from hunt.settings import draw_settings, simpler_settings
+from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
 from opbridge.symbolics.registry import registry
 
 TRIES = 40
@@ -139,32 +140,12 @@ class Call:
         yield from self._simpler_arguments()
 
     def _simpler_settings(self) -> Iterator[Call]:
-        plain = Settings()
-        if self.settings.dynamic is not None:
-            static = dataclasses.replace(self.settings, dynamic=None)
-            yield dataclasses.replace(self, settings=static, resized=())
-            for run in self.resized:
-                yield dataclasses.replace(self, settings=static, resized=(), **self._with_inputs(run))
-            if len(self.resized) > 1:
-                for run in self.resized:
-                    yield dataclasses.replace(self, resized=(run,))
-        for name in ("opset", "simplify", "capture"):
-            if getattr(self.settings, name) != getattr(plain, name):
-                yield dataclasses.replace(
-                    self, settings=dataclasses.replace(self.settings, **{name: getattr(plain, name)})
-                )
+        for settings, runs in simpler_settings(self.settings, (self.inputs, *self.resized)):
+            changed = self if runs[0] == self.inputs else dataclasses.replace(self, **self._with_inputs(runs[0]))
+            yield dataclasses.replace(changed, settings=settings, resized=runs[1:])
         if set(self.roles) != {"input"} and not self.resized:
-            yield dataclasses.replace(self, roles=("input",) * len(self.roles), settings=self._all_constant())
-        dynamic = self.settings.dynamic or ()
-        for i, dims in enumerate(dynamic):
-            for dim in dims or {}:
-                fewer = {d: n for d, n in (dims or {}).items() if d != dim} or None
-                by_input = (*dynamic[:i], fewer, *dynamic[i + 1 :])
-                if any(by_input):
-                    yield dataclasses.replace(self, settings=dataclasses.replace(self.settings, dynamic=by_input))
-
-    def _all_constant(self) -> Settings:
-        return dataclasses.replace(self.settings, dynamic=None)
+            settings = dataclasses.replace(self.settings, dynamic=None)
+            yield dataclasses.replace(self, roles=("input",) * len(self.roles), settings=settings)
 
     def _with_inputs(self, inputs: Sequence[TensorSpec]) -> dict[str, Any]:
         left, roles = iter(inputs), iter(self.roles)
@@ -185,32 +166,13 @@ class Call:
         if self.resized:
             return
         for place, spec in enumerate(self.specs):
-            for simpler in _simpler_specs(spec):
+            for simpler in simpler_specs(spec):
                 yield self._with_spec(place, simpler)
 
     def _with_spec(self, place: int, spec: TensorSpec) -> Call:
         count = itertools.count()
         changed = pytree.tree_map_only(TensorSpec, lambda s: spec if next(count) == place else s, self.arguments)
         return dataclasses.replace(self, arguments=changed)
-
-
-def _simpler_specs(spec: TensorSpec) -> Iterator[TensorSpec]:
-    if not spec.is_plain:
-        yield spec.plain()
-    made = spec.make()
-    for dim, size in enumerate(spec.size):
-        if size > 1:
-            yield samples.spec_of(made.narrow(dim, 0, 1).contiguous())
-            yield samples.spec_of(made.narrow(dim, 0, size - 1).contiguous())
-            yield samples.spec_of(made.narrow(dim, 1, size - 1).contiguous())
-    if spec.dtype in (torch.float64, torch.float16, torch.bfloat16):
-        yield samples.spec_of(made.float().contiguous())
-    if not spec.is_plain or spec.dtype == torch.bool or len(spec.values) > 64:
-        return
-    for place, value in enumerate(spec.values):
-        for simple in (type(value)(0), type(value)(1)):
-            if value not in (0, 1) and value != simple:
-                yield dataclasses.replace(spec, values=(*spec.values[:place], simple, *spec.values[place + 1 :]))
 
 
 def _text(value: Any, text: Callable[[Any], str]) -> str:
@@ -280,7 +242,7 @@ def _mutated(
     def tensor(spec: TensorSpec) -> TensorSpec:
         size = tuple(map(sizes, spec.size))
         if (spec.dtype != dtype and not spec.dtype.is_floating_point) or (kept_values and size == spec.size):
-            return _resized(rng, spec, size)
+            return resized(rng, spec, size)
         wanted = other if spec.dtype == dtype else spec.dtype
         return draw_tensor(rng, wanted, size, kinds)
 
@@ -311,20 +273,6 @@ def _size_map(rng: random.Random, gentle: bool) -> Callable[[int], int]:
         return known[size]
 
     return other
-
-
-def _resized(rng: random.Random, spec: TensorSpec, size: tuple[int, ...]) -> TensorSpec:
-    """The same values in other sizes, in order, again and again."""
-    if size == spec.size:
-        return with_memory_of(rng, spec) if rng.random() < 0.3 and 0 not in size else spec
-    values = spec.make().reshape(-1)
-    count = 1
-    for n in size:
-        count *= n
-    if count and not values.numel():
-        return draw_tensor(rng, spec.dtype, size, ("zeros",))
-    repeated = values.repeat(count // max(values.numel(), 1) + 1)[:count].reshape(size)
-    return samples.spec_of(repeated)
 
 
 def _in_place(op: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -367,20 +315,8 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
     settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0.2)
-    resized = tuple(_other_run(rng, inputs, settings) for _ in range(3)) if settings.dynamic else ()
-    return Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), resized, settings)
-
-
-def _other_run(rng: random.Random, inputs: list[TensorSpec], settings: Settings) -> tuple[TensorSpec, ...]:
-    """The inputs at other sizes, where these are dynamic."""
-    by_size: dict[int, int] = {}
-    to_one = rng.random() < 0.3
-
-    def other(size: int) -> int:
-        return by_size.setdefault(size, 1 if to_one else rng.choice((1, 2, 2, 3, 3, 4, 5, 6, size)))
-
-    run = []
-    for spec, dims in zip(inputs, settings.dynamic or (), strict=True):
-        size = tuple(other(n) if d in (dims or {}) else n for d, n in enumerate(spec.size))
-        run.append(spec if size == spec.size else _resized(rng, spec, size))
-    return tuple(run)
+    if settings.dynamic:
+        others = [other_run(rng, inputs, settings) for _ in range(3)]
+    else:
+        others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []
+    return Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), tuple(others), settings)

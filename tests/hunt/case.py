@@ -55,6 +55,7 @@ class Settings:
 PREAMBLE = """import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch._higher_order_ops import scan, while_loop
 
 import opbridge
 

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import re
 import tempfile
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from checking.errors import first_line, reason
 from hunt.case import Case, widened_case
 from hunt.eager import Rejected, Results, in_eager
 from hunt.judge import Referee, Verdict, judge
+from opbridge.capture.recorder import TraceWarning
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.runtime import run, session
 
@@ -48,7 +50,7 @@ class _Differs(Exception):
 
 
 def check(case: Case, stage: Callable[[str], None] = lambda _: None) -> Outcome:
-    """``stage`` is told "opbridge" when eager PyTorch has done its part."""
+    """``stage`` is told "opbridge" when eager PyTorch has done its part, and "referee" when it is asked again."""
     try:
         reference = in_eager(case, 0)
     except Rejected as error:
@@ -61,18 +63,20 @@ def check(case: Case, stage: Callable[[str], None] = lambda _: None) -> Outcome:
             continue
     stage("opbridge")
     try:
-        return _check(case, {0: reference} | others)
+        return _check(case, {0: reference} | others, stage)
     except _Differs as differs:
         return differs.outcome
 
 
-def _check(case: Case, expected: dict[int, Results]) -> Outcome:
+def _check(case: Case, expected: dict[int, Results], stage: Callable[[str], None]) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
         model = case.module().eval()
         before = _state(model)
         try:
-            export(case, model, path)
+            if not export(case, model, path):
+                # It was told that what is exported holds for these values alone.
+                expected = {0: expected[0]}
         except UnsupportedError as error:
             return Outcome(REFUSED, reason(error))
         except InvalidArgumentError as error:
@@ -89,7 +93,7 @@ def _check(case: Case, expected: dict[int, Results]) -> Outcome:
             running = session(path, sess_options=_options())
         except Exception as error:
             return Outcome(RUNTIME, first_line(error), f"loading: {kind_of(error)}")
-        verdicts = [_compare(case, running, which, results) for which, results in expected.items()]
+        verdicts = [_compare(case, running, which, results, stage) for which, results in expected.items()]
     if any(verdict is not None and verdict.undetermined for verdict in verdicts):
         return Outcome(UNDETERMINED)
     if any(verdict is not None and verdict.by_largest for verdict in verdicts) and not _is_narrow(case):
@@ -106,8 +110,10 @@ def _is_narrow(case: Case) -> bool:
     return widened_case(case) == case
 
 
-def export(case: Case, model: torch.nn.Module, path: pathlib.Path) -> None:
-    with torch.no_grad():
+def export(case: Case, model: torch.nn.Module, path: pathlib.Path) -> bool:
+    """Whether the model stands for other values too: without a TraceWarning."""
+    with torch.no_grad(), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", TraceWarning)
         opbridge.export(
             model,
             tuple(case.inputs()),
@@ -119,9 +125,12 @@ def export(case: Case, model: torch.nn.Module, path: pathlib.Path) -> None:
             mutations_as_outputs=True,
         )
     torch._dynamo.reset()
+    return not any(issubclass(warning.category, TraceWarning) for warning in warned)
 
 
-def _compare(case: Case, running: onnxruntime.InferenceSession, which: int, expected: Results) -> Verdict | None:
+def _compare(
+    case: Case, running: onnxruntime.InferenceSession, which: int, expected: Results, stage: Callable[[str], None]
+) -> Verdict | None:
     """None where the model does not promise these sizes."""
     inputs = dict(zip([f"x{i}" for i in range(len(case.runs[0]))], case.inputs(which), strict=True))
     sizes: dict[str, int] = {}
@@ -131,6 +140,7 @@ def _compare(case: Case, running: onnxruntime.InferenceSession, which: int, expe
         if which and not _admits(case, value, inputs[value.name], sizes):
             return None
     feeds = {value.name: inputs[value.name] for value in running.get_inputs()}
+    stage("opbridge")
     try:
         actual = run(running, feeds)
     except Exception as error:
@@ -149,6 +159,7 @@ def _compare(case: Case, running: onnxruntime.InferenceSession, which: int, expe
         zip([f"x{i}" for i in range(len(case.runs[0]))], case.inputs(which), strict=True)
     )
     wanted = expected.leaves + [expected.after.get(name, unwritten[name]) for name in written]
+    stage("referee")
     verdict = judge(
         actual, wanted, Referee(case, which, [name for name in written if name in expected.after]), expected.random
     )
@@ -162,7 +173,7 @@ def _compare(case: Case, running: onnxruntime.InferenceSession, which: int, expe
 def _admits(case: Case, value: Any, tensor: torch.Tensor, sizes: dict[str, int]) -> bool:
     """Whether the model declares an input of these sizes; fills ``sizes`` with its names for sizes."""
     place = int(value.name[1:])
-    dynamic = (case.settings.dynamic or ())[place] or {}
+    dynamic = (case.settings.dynamic[place] if case.settings.dynamic else None) or {}
     shape = list(tensor.shape)
     declared = list(value.shape)
     if tensor.is_complex():

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from hunt.calls import draw_call, overloads
-
-KINDS = ("call",)
+from hunt.calls import Call, draw_call, overloads
+from hunt.programs import Program, draw_program
 
 
 def about(kind: str, seed: int) -> str:
-    """The operator that is called."""
-    return overloads()[seed % len(overloads())].name
+    """The operator that is called, or that it is a program."""
+    return overloads()[seed % len(overloads())].name if kind == "call" else "program"
 
 
-def draw(kind: str, seed: int) -> Any:
-    """None where PyTorch accepts nothing of what was drawn. What is drawn has ``case()`` and ``simpler()``."""
-    return draw_call(seed, overloads()[seed % len(overloads())])
+def draw(kind: str, seed: int) -> Call | Program | None:
+    """None where PyTorch accepts nothing of what was drawn."""
+    return draw_call(seed, overloads()[seed % len(overloads())]) if kind == "call" else draw_program(seed)

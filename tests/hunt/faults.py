@@ -14,10 +14,16 @@ from hunt.shrink import shrunk
 
 def write_fault(drawn: Any, outcome: Outcome, folder: pathlib.Path) -> dict[str, Any]:
     """One file for an operator and a kind of failure; the first of them is shrunk and written."""
+    if drawn.case().about == "program":
+        # Of which statements a fault is, is known when the others are gone.
+        drawn, outcome = shrunk(drawn, outcome)
     case = drawn.case()
-    about, _, _ = case.about.partition("#")
-    key = f"{about} {outcome.result} {outcome.kind}"
-    name = re.sub(r"\W+", "-", f"{about}-{outcome.result}") + "-" + hashlib.sha256(key.encode()).hexdigest()[:6]
+    key = f"{_operators(case)} {outcome.result} {outcome.kind}"
+    name = (
+        re.sub(r"\W+", "-", f"{_operators(case)}-{outcome.result}")[:80]
+        + "-"
+        + hashlib.sha256(key.encode()).hexdigest()[:6]
+    )
     file = folder / f"{name}.py"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,6 +31,15 @@ def write_fault(drawn: Any, outcome: Outcome, folder: pathlib.Path) -> dict[str,
         drawn, outcome = shrunk(drawn, outcome)
         file.write_text(script(drawn.case(), outcome))
     return {"fault": key, "file": str(file), "shrunk": outcome.detail}
+
+
+def _operators(case: Case) -> str:
+    """What a fault is called by."""
+    if case.about != "program":
+        return case.about
+    text = "\n".join(case.body)
+    names = set(re.findall(r"(\w+)\(", text)) | {"[...] =" for _ in re.findall(r"\] [-+*/%]*= ", text)}
+    return "program " + " ".join(sorted(names))
 
 
 def script(case: Case, outcome: Outcome) -> str:

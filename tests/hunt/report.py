@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from typing import Any
 
 from hunt.check import CRASH, FAULTS, REFUSED, REJECTED, RESULTS, RIGHT
@@ -10,6 +11,12 @@ from hunt.check import CRASH, FAULTS, REFUSED, REJECTED, RESULTS, RIGHT
 NOTHING = "nothing drawn"
 EAGER_CRASH = "eager crashes"
 Record = dict[str, Any]
+
+
+def _without_names(reason: str) -> str:
+    """A reason for refusal without what is of one case: its place, names and numbers."""
+    reason = re.sub(r" at <hunt .*", "", reason)
+    return re.sub(r"-?\b\d+\b", "N", re.sub(r"'[^']*'|%\w+", "…", reason))
 
 
 class Tally:
@@ -28,7 +35,7 @@ class Tally:
         self.ran[record["about"]][record["result"]] += 1
         self.compared += record.get("compared", 0)
         if record["result"] == REFUSED:
-            self.refusals[record["detail"]] += 1
+            self.refusals[_without_names(record["detail"])] += 1
         if record["result"] in FAULTS:
             key = record.get("fault") or f"{record['about']} {record['result']} {record['kind']}"
             self.faults.setdefault(key, []).append(record)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from checking.runtime import newest_opset
 from hunt.case import DYNAMIC, Settings
@@ -38,3 +40,27 @@ def _dynamic(rng: random.Random, inputs: Sequence[TensorSpec]) -> tuple[dict[int
                 dims[dim] = {"equal": f"n{size}", "each": f"n{i}_{dim}", "wildcard": DYNAMIC}[how]
         names.append(dims or None)
     return tuple(names)
+
+
+def simpler_settings(settings: Settings, runs: Any) -> Iterator[tuple[Settings, Any]]:
+    """Plainer ways to export, with the runs that they need."""
+    plain = Settings()
+    if settings.dynamic is not None:
+        static = dataclasses.replace(settings, dynamic=None)
+        for run in runs:
+            yield static, (run,)
+    if len(runs) > 1:
+        yield settings, runs[:1]
+    if len(runs) > 2:
+        for run in runs[1:]:
+            yield settings, (runs[0], run)
+    for name in ("opset", "simplify", "capture"):
+        if getattr(settings, name) != getattr(plain, name):
+            yield dataclasses.replace(settings, **{name: getattr(plain, name)}), runs
+    dynamic = settings.dynamic or ()
+    for i, dims in enumerate(dynamic):
+        for dim in dims or {}:
+            fewer = {d: n for d, n in (dims or {}).items() if d != dim} or None
+            by_input = (*dynamic[:i], fewer, *dynamic[i + 1 :])
+            if any(by_input):
+                yield dataclasses.replace(settings, dynamic=by_input), runs

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -241,3 +241,36 @@ def _narrowed(values: list[float], dtype: torch.dtype) -> list[float]:
 @functools.cache
 def default_tolerances(dtype: torch.dtype) -> tuple[float, float]:
     return torch.testing._comparison.default_tolerances(dtype)
+
+
+def resized(rng: random.Random, spec: TensorSpec, size: tuple[int, ...]) -> TensorSpec:
+    """The same values in other sizes, in order, again and again."""
+    if size == spec.size:
+        return with_memory_of(rng, spec) if rng.random() < 0.3 and 0 not in size else spec
+    values = spec.make().reshape(-1)
+    count = 1
+    for n in size:
+        count *= n
+    if count and not values.numel():
+        return draw_tensor(rng, spec.dtype, size, ("zeros",))
+    repeated = values.repeat(count // max(values.numel(), 1) + 1)[:count].reshape(size)
+    return spec_of(repeated)
+
+
+def simpler_specs(spec: TensorSpec) -> Iterator[TensorSpec]:
+    if not spec.is_plain:
+        yield spec.plain()
+    made = spec.make()
+    for dim, size in enumerate(spec.size):
+        if size > 1:
+            yield spec_of(made.narrow(dim, 0, 1).contiguous())
+            yield spec_of(made.narrow(dim, 0, size - 1).contiguous())
+            yield spec_of(made.narrow(dim, 1, size - 1).contiguous())
+    if spec.dtype in (torch.float64, torch.float16, torch.bfloat16):
+        yield spec_of(made.float().contiguous())
+    if not spec.is_plain or spec.dtype == torch.bool or len(spec.values) > 64:
+        return
+    for place, value in enumerate(spec.values):
+        for simple in (type(value)(0), type(value)(1)):
+            if value not in (0, 1) and value != simple:
+                yield dataclasses.replace(spec, values=(*spec.values[:place], simple, *spec.values[place + 1 :]))

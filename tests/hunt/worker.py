@@ -64,6 +64,7 @@ def _run(task: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None
         }
         record["seconds"] = round(time.monotonic() - begin, 4)
         if outcome.is_fault:
+            answer({"stage": record})  # in what follows, eager PyTorch may end the process
             record |= write_fault(drawn, outcome, pathlib.Path(task["faults"]))
         answer(record)
 

@@ -1,0 +1,183 @@
+"""Programs: modules of 3 to 30 statements, each of which PyTorch has run when it was drawn."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from hunt.case import PREAMBLE, Case, Settings
+from hunt.eager import DefinedOnly
+from hunt.runs import other_run, other_values
+from hunt.settings import draw_settings, simpler_settings
+from hunt.statements import DEFINITIONS, Scope, draw_statement
+from hunt.tensors import TensorSpec, draw_dtype, draw_size, draw_tensor, simpler_specs
+
+LARGEST = 400  # elements of a tensor
+DTYPES = (torch.float32,) * 6 + (
+    torch.float64,
+    torch.float16,
+    torch.int64,
+    torch.int64,
+    torch.int32,
+    torch.bool,
+    torch.uint8,
+)
+KINDS = ("plain", "plain", "plain", "plain", "normal", "few", "special")
+SEEDED = "torch.manual_seed(0)"
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    seed: str
+    init: tuple[str, ...]
+    statements: tuple[str, ...]
+    returned: tuple[str, ...]
+    runs: tuple[tuple[TensorSpec, ...], ...]
+    settings: Settings
+
+    def case(self) -> Case:
+        text = "\n".join(self.statements)
+        used = tuple(made for name, made in DEFINITIONS.items() if f"{name}.apply" in text)
+        body = [line for statement in self.statements for line in statement.split("\n")]
+        body.append(f"return {', '.join(self.returned)}")
+        return Case(self.seed, "program", self.init, tuple(body), self.runs, self.settings, used)
+
+    def simpler(self) -> Iterator[Program]:
+        """Programs that do less."""
+        count = len(self.statements)
+        for length in (count // 2, count // 4):
+            for start in range(0, count, length) if length > 1 else ():
+                yield self._without(range(start, start + length))
+        for place in reversed(range(count)):
+            yield self._without(range(place, place + 1))
+            yield from self._with_simpler_statement(place)
+        if len(self.returned) > 1:
+            for name in self.returned:
+                yield dataclasses.replace(self, returned=(name,))
+        for place in range(len(self.init)):
+            yield dataclasses.replace(self, init=(*self.init[:place], *self.init[place + 1 :]))
+        yield from self._simpler_settings()
+        if len(self.runs) == 1:
+            for place, spec in enumerate(self.runs[0]):
+                for simpler in simpler_specs(spec):
+                    yield dataclasses.replace(
+                        self, runs=((*self.runs[0][:place], simpler, *self.runs[0][place + 1 :]),)
+                    )
+
+    def _without(self, places: range) -> Program:
+        kept = tuple(statement for i, statement in enumerate(self.statements) if i not in places)
+        return dataclasses.replace(self, statements=kept)
+
+    def _with_simpler_statement(self, place: int) -> Iterator[Program]:
+        """The body of a branch or a loop instead of the whole, and each of its lines left out."""
+        lines = self.statements[place].split("\n")
+        proposals = []
+        if lines[0].endswith(":"):
+            proposals.append([line.removeprefix("    ") for line in lines[1:] if not line.endswith("else:")])
+        proposals += [lines[:i] + lines[i + 1 :] for i in range(len(lines))] if len(lines) > 1 else []
+        for proposal in proposals:
+            statements = (*self.statements[:place], "\n".join(proposal), *self.statements[place + 1 :])
+            yield dataclasses.replace(self, statements=statements)
+
+    def _simpler_settings(self) -> Iterator[Program]:
+        for settings, runs in simpler_settings(self.settings, self.runs):
+            yield dataclasses.replace(self, settings=settings, runs=runs)
+
+
+def draw_program(seed: int) -> Program | None:
+    rng = random.Random(f"program:{seed}")
+    inputs = [_input(rng) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
+    space: dict[str, Any] = {}
+    exec(PREAMBLE, space)
+    for definition in DEFINITIONS.values():
+        exec(definition, space)
+    torch.manual_seed(0)
+    space["self"] = torch.nn.Module()
+    space |= {f"x{i}": spec.make() for i, spec in enumerate(inputs)}
+    scope = Scope(rng, space)
+    init, statements = [SEEDED], []
+    wanted = rng.choice((3, 5, 8, 8, 12, 12, 18, 30))
+    for _ in range(6 * wanted):
+        if len(statements) >= wanted:
+            break
+        scope.init = []
+        before = dict(space)
+        statement = _block(scope) if rng.random() < 0.08 else draw_statement(scope)
+        if _runs(space, [*scope.init, statement]):
+            init += scope.init
+            statements.append(statement)
+        else:
+            space.clear()
+            space.update(before)
+    if len(statements) < 3:
+        return None
+    settings = draw_settings(rng, inputs, export_share=0.4, dynamic_share=0.45)
+    others = [other_run(rng, inputs, settings) for _ in range(3)] if settings.dynamic else [other_values(rng, inputs)]
+    return Program(
+        f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), (tuple(inputs), *others), settings
+    )
+
+
+def _input(rng: random.Random) -> TensorSpec:
+    size = draw_size(rng, rng.choice((1, 2, 2, 3, 3, 4)))
+    size = tuple(max(n, 1) if rng.random() < 0.97 else n for n in size)
+    return draw_tensor(rng, draw_dtype(rng, DTYPES), size, KINDS, memory=rng.random() < 0.2)
+
+
+def _block(scope: Scope) -> str:
+    """A branch on sizes or a loop over them."""
+    rng = scope.rng
+    head = rng.choice(
+        (
+            f"if {scope.size()} > {rng.randint(0, 4)}:",
+            f"if {scope.size()} == {scope.size()}:",
+            f"for i in range({scope.size()}):",
+            f"for i in range({rng.randint(0, 3)}):",
+        )
+    )
+    body = []
+    for _ in range(rng.randint(1, 2)):
+        line = draw_statement(scope)
+        # Within a block, what is new is assigned to what is there.
+        target = scope.any()
+        line = re.sub(r"^v\d+ = ", f"{target} = ", line)
+        if head.startswith("for") and "[" in line and rng.random() < 0.5:
+            line = re.sub(r"\[[^\[\]]*\]", "[i]", line, count=1)
+        body += [f"    {part}" for part in line.split("\n")]
+    if head.startswith("if") and rng.random() < 0.4:
+        body += [
+            "else:",
+            *(f"    {part}" for part in re.sub(r"^v\d+ = ", f"{scope.any()} = ", draw_statement(scope)).split("\n")),
+        ]
+    return "\n".join([head, *body])
+
+
+def _runs(space: dict[str, Any], lines: list[str]) -> bool:
+    """Whether PyTorch takes the lines; ``space`` has what they assign."""
+    try:
+        with torch.no_grad(), DefinedOnly():
+            for line in lines:
+                exec(line, space)
+    except Exception:
+        return False
+    space["self"].eval()
+    for name, value in list(space.items()):
+        if isinstance(value, torch.Tensor) and (value.numel() > LARGEST or value.dim() > 6 or value.is_complex()):
+            return False
+        if name.startswith("n") and type(value) is int and abs(value) > 1000:
+            return False
+    with contextlib.suppress(KeyError):
+        del space["_"]
+    return True
+
+
+def _returned(scope: Scope) -> list[str]:
+    names = [name for name in scope.tensors() if name.startswith("v")] or scope.tensors()
+    chosen = {names[-1], *scope.rng.sample(names, min(len(names), scope.rng.randint(0, 3)))}
+    return [name for name in names if name in chosen]
