@@ -19,6 +19,7 @@ from hunt.case import Case, Settings
 from hunt.defined import undefined, value_kinds
 from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
+from hunt.strategies import strategy
 from hunt.tensors import TensorSpec, draw_dtype, draw_tensor, resized, simpler_specs
 from opbridge.symbolics.registry import registry
 
@@ -190,12 +191,7 @@ def draw_call(seed: int, overload: Overload) -> Call | None:
     sampled = samples.sampled_dtypes(base) if overload.is_aten else []
     for attempt in range(TRIES):
         try:
-            if base in _CRASH_IN_EAGER:
-                arguments = _mutated(rng, overload, sampled, gentle=True, loose=False)
-            elif sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
-                arguments = _mutated(rng, overload, sampled, gentle=attempt > 25)
-            else:
-                arguments = _drawn(rng, overload)
+            arguments = _proposed(rng, overload, sampled, attempt)
         except (ValueError, IndexError, RuntimeError, OverflowError):
             continue
         if arguments is None or undefined(overload.name.partition("::")[2], arguments):
@@ -208,11 +204,27 @@ def draw_call(seed: int, overload: Overload) -> Call | None:
     return None
 
 
-def _drawn(rng: random.Random, overload: Overload) -> dict[str, Any]:
+def _proposed(
+    rng: random.Random, overload: Overload, sampled: list[torch.dtype], attempt: int
+) -> dict[str, Any] | None:
+    fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
+    if overload.base in _CRASH_IN_EAGER:
+        return fitting or _mutated(rng, overload, sampled, gentle=True, loose=False)
+    if fitting is not None and rng.random() < 0.9:
+        return _drawn(rng, overload, fitting)
+    if sampled and rng.random() < (0.6 if attempt < 20 else 0.9):
+        return _mutated(rng, overload, sampled, gentle=attempt > 25)
+    return _drawn(rng, overload)
+
+
+def _drawn(rng: random.Random, overload: Overload, fitting: dict[str, Any] | None = None) -> dict[str, Any]:
     drawer = Drawer(rng, overload.base)
     drawer.kinds = value_kinds(overload.base)
     arguments = {}
     for argument in overload.op._schema.arguments:
+        if fitting and argument.name in fitting:
+            arguments[argument.name] = fitting[argument.name]
+            continue
         value = drawer.argument(argument)
         if argument.has_default_value() and rng.random() < 0.5 and value == argument.default_value:
             continue

@@ -52,6 +52,8 @@ def value_kinds(name: str) -> tuple[str, ...]:
 def undefined(name: str, arguments: dict[str, Any]) -> str:
     """Why the call has no one result; empty where it has. ``name`` without namespace."""
     base = name.partition(".")[0].rstrip("_")
+    if misfit := _misfit(base, arguments):
+        return misfit
     specs = [leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)]
     to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
     if base in ("type_as", "to", "_to_copy", "copy"):
@@ -72,6 +74,35 @@ def undefined(name: str, arguments: dict[str, Any]) -> str:
     if base in _ASCENDING and _descends(arguments):
         return "boundaries that do not ascend"
     return ""
+
+
+# Operators inside of PyTorch that take it for granted that their arguments fit, where public ones ask.
+_VECTORS = ("weight", "bias", "running_mean", "running_var")
+
+
+def _misfit(base: str, arguments: dict[str, Any]) -> str:
+    """What a kernel reads without a look at whether it is there."""
+    if base == "_local_scalar_dense" and math.prod(arguments["self"].size) != 1:
+        return "one number of several"
+    if "batch_norm" in base and any(
+        isinstance(arguments.get(name), TensorSpec) and len(arguments[name].size) != 1 for name in _VECTORS
+    ):
+        return "statistics that are no vectors"
+    if base == "_weight_norm":
+        v, g = arguments["v"], arguments["g"]
+        if len(v.size) != len(g.size) or any(n not in (1, m) for n, m in zip(g.size, v.size, strict=True)):
+            return "magnitudes that fit no dim"
+    if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
+        return "targets of another number of dims"
+    if base == "copy" and _overlaps(arguments["self"]):
+        return "elements that share memory are written to"
+    return ""
+
+
+def _overlaps(spec: TensorSpec) -> bool:
+    """Whether two elements are one in memory."""
+    places = torch.arange(len(spec.values)).as_strided(spec.size, spec.stride, spec.offset).reshape(-1)
+    return len(places.unique()) < len(places)
 
 
 def _is_integer(dtype: torch.dtype) -> bool:

@@ -95,6 +95,9 @@ def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee
     if bool(near.all()):
         return Verdict()
     determined = _outside_samples(place, a, e, wide, referee) & ~near
+    if wide is not None and e.dtype in ROUNDED:
+        # Where PyTorch overflows on the way to a number, it is infinitely far from it.
+        determined &= e.isfinite() | ~wide.to(e.dtype).isfinite()
     if not bool(determined.any()):
         return Verdict(undetermined=True)
     return Verdict("values", _first(a, e, wide, determined))
