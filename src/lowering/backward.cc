@@ -10,6 +10,7 @@ Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t di
   return in_kernel_type(g, gradient, [&](Value grad) {
     Value made = g.cast(output, grad.element_type());
     const std::vector<Dim> dims = grad.dims();
+    if (dims != output.dims()) g.refuse("the gradient has another shape than the output");
     if (grad.rank() == 0) {
       grad = g.unsqueeze(grad, {0});
       made = g.unsqueeze(made, {0});

@@ -93,9 +93,10 @@ struct Term {
   Value weight;
 };
 
-// Derivatives along `axis`: of the parabola through three neighbours, at the two ends of the line through two
-// of them where `edge_order` is 1.
-Value derivative(GraphBuilder& g, Value x, int64_t axis, const Spacing& spacing, int64_t edge_order) {
+// Derivatives of `self`, in the element type of `x`, along `axis`: of the parabola through three neighbours,
+// at the two ends of the line through two of them where `edge_order` is 1.
+Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spacing& spacing,
+                 int64_t edge_order) {
   const auto weighted = [&](std::initializer_list<Term> terms) {
     Value sum;
     for (const Term& term : terms) {
@@ -106,11 +107,16 @@ Value derivative(GraphBuilder& g, Value x, int64_t axis, const Spacing& spacing,
   };
   const auto number = [&](double value) { return g.scalar_like(x, value / spacing.distance); };
   if (!spacing.places) {
-    Value inside = weighted({{2, end_of_axis, number(0.5)}, {0, -2, number(-0.5)}});
+    // Integers are subtracted as integers, which may wrap around.
+    const auto difference = [&](int64_t later, int64_t later_end, int64_t earlier, int64_t earlier_end,
+                                double intervals) {
+      Value change = in_own_type(g, "Sub", g.slice(self, axis, later, later_end),
+                                 g.slice(self, axis, earlier, earlier_end));
+      return g.op("Div", g.cast(change, x.element_type()), g.scalar_like(x, intervals * spacing.distance));
+    };
+    Value inside = difference(2, end_of_axis, 0, -2, 2);
     if (edge_order == 1) {
-      return g.concat({weighted({{1, 2, number(1)}, {0, 1, number(-1)}}), inside,
-                       weighted({{-1, end_of_axis, number(1)}, {-2, -1, number(-1)}})},
-                      axis);
+      return g.concat({difference(1, 2, 0, 1, 1), inside, difference(-1, end_of_axis, -2, -1, 1)}, axis);
     }
     return g.concat({weighted({{0, 1, number(-1.5)}, {1, 2, number(2)}, {2, 3, number(-0.5)}}), inside,
                      weighted({{-3, -2, number(0.5)}, {-2, -1, number(-2)}, {-1, end_of_axis, number(1.5)}})},
@@ -190,7 +196,7 @@ std::vector<Value> gradient(const SymbolicCall& call) {
   for (size_t i = 0; i < dims.size(); ++i) {
     const Spacing& spacing = spacings.size() == 1 ? spacings[0] : spacings.at(i);
     const int64_t axis = wrap_axis(dims[i], self.rank()), edge_order = *decode_int(call, dims_at + 1);
-    results.push_back(g.cast(derivative(g, x, axis, spacing, edge_order), type));
+    results.push_back(g.cast(derivative(g, self, x, axis, spacing, edge_order), type));
   }
   return results;
 }

@@ -188,6 +188,8 @@ Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> w
   const ElementType type = g.result().element_type;
   if (weight) weight = operand(g, *weight, type);
   target = g.cast(target, ElementType::int64);
+  // One sample without a batch, whose target may be of one element.
+  if (self.rank() == 1 && target.rank() == 1) target = g.squeeze(target, {0});
   return reduced_by_weight(
       g, negative_log_likelihood(g, operand(g, self, type), target, weight, ignore_index), reduction);
 }

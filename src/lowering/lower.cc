@@ -62,9 +62,15 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   Value operator[](const ir::Value* value) const override {
     const auto found = values_.find(value);
-    if (found == values_.end())
-      throw Error(ErrorCode::invalid_argument, "value " + value->name + " is used before it is made");
-    return found->second;
+    if (found != values_.end()) return found->second;
+    const ir::Node* maker = value->producer;
+    if (maker == nullptr)
+      throw Error(ErrorCode::internal, "value " + value->name + " is used before it is made");
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{}: result {} of {} is used, which no mapping gives", maker->op,
+                            std::ranges::find(maker->outputs, value) - maker->outputs.begin() + 1,
+                            maker->outputs.size()),
+                maker->source.line);
   }
 
   std::vector<Value> lower_body(const ir::Graph& body, GraphBuilder& g,
@@ -197,7 +203,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const ir::Value& expected = *node.outputs[i];
-      if (!results[i]) continue;  // ONNX cannot give it; whoever uses it fails
+      if (!results[i]) continue;  // whoever uses it is refused
       const ir::TensorType type = tensor_type_of(expected);
       ir::TensorType& made = std::get<ir::TensorType>(results[i].get()->type);
       if (type.element_type == ElementType::undefined) {

@@ -7,7 +7,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// The input less its mean, over its deviation, channel by channel, in float32 at least. Statistics are 1-d.
+// The input less its mean, over its deviation, channel by channel. Statistics are 1-d.
 struct NormalizedByBatch {
   Value result, mean, variance, deviation;
 };
@@ -49,10 +49,14 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   }
   const ElementType type = kernel_type(input.element_type());
   const std::vector<Dim> channels{input.dim(1)};
+  // PyTorch asks only for as many elements as there are channels.
+  const auto per_channel = [&](Value value) {
+    return g.cast(value.rank() == 1 ? value : g.reshape(value, channels), type);
+  };
   Value result = g.op("BatchNormalization", g.cast(input, type),
-                      g.cast(weight.value_or(filled(g, channels, 1, type)), type),
-                      g.cast(bias.value_or(filled(g, channels, 0, type)), type), g.cast(*mean, type),
-                      g.cast(*variance, type), attr("epsilon", eps));
+                      per_channel(weight ? *weight : filled(g, channels, 1, type)),
+                      per_channel(bias ? *bias : filled(g, channels, 0, type)), per_channel(*mean),
+                      per_channel(*variance), attr("epsilon", eps));
   return g.cast(result, input.element_type());
 }
 
@@ -100,6 +104,7 @@ Value layer_norm_by_parts(GraphBuilder& g, Value input, int64_t axes, double eps
 
 Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
                  std::optional<Value> bias, double eps, Ignored) {
+  if (element_count(input).is(0)) return input;
   const auto axes = static_cast<int64_t>(normalized_shape.size());
   const ElementType type = input.element_type();
   // LayerNormalization computes in float32 at most.

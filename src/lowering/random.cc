@@ -20,6 +20,9 @@ Value draw(GraphBuilder& g, const std::string& op, const std::vector<Dim>& dims,
   for (const Dim& dim : dims) {
     if (dim.is_static()) shape.push_back(dim.value());
   }
+  if (g.opset() >= 22)
+    g.refuse(
+        "random numbers: ONNX Runtime has no kernel for them from opset 22 on; export with opset_version=21");
   const Attr of_type = attr("dtype", type);
   Value result = shape.size() == dims.size() ? g.op(op, attr("shape", shape), of_type)
                                              : g.op(op + "Like", filled(g, dims, 0, type), of_type);

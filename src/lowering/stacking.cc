@@ -155,6 +155,21 @@ Value kronecker(GraphBuilder& g, Value self, Value other) {
   return g.reshape(product, *g.result().dims);
 }
 
+// The parts of an axis between `bounds`, which need not ascend nor lie within it: each part is a slice.
+std::vector<Value> split_at(GraphBuilder& g, Value self, const std::vector<Dim>& bounds, int64_t dim) {
+  const int64_t axis = wrap_axis(dim, self.rank());
+  Dim sum(0);
+  for (size_t i = 0; i < g.result_count(); ++i) sum = sum + g.result(i).dims->at(axis);
+  if (sum == self.dim(axis)) return split_as_results(g, self, axis);
+  std::vector<Value> parts;
+  for (size_t i = 0; i <= bounds.size(); ++i) {
+    Value begin = g.size(i == 0 ? Dim(0) : bounds[i - 1]);
+    Value end = i == bounds.size() ? g.scalar(end_of_axis, ElementType::int64) : g.size(bounds[i]);
+    parts.push_back(g.slice(self, axis, begin, end));
+  }
+  return parts;
+}
+
 // Each of the tensors along an axis of its own, broadcast to all; 0-d ones count as one element. "xy" swaps
 // the first two axes.
 std::vector<Value> meshgrid(GraphBuilder& g, std::vector<Value> tensors, std::string_view indexing) {
@@ -202,17 +217,18 @@ void register_stacking(SymbolicRegistry& registry) {
   on("aten::column_stack(Tensor[] tensors) -> Tensor", Since{9}, column_stack);
 
   for (const auto& [name, axis] : {std::pair{'v', 0}, {'h', 1}, {'d', 2}}) {
-    auto split = [axis = axis](GraphBuilder& g, Value self, Ignored) {
-      return split_as_results(g, self, std::min<int64_t>(axis, self.rank() - 1));
-    };
+    const auto axis_of = [axis = axis](Value self) { return std::min<int64_t>(axis, self.rank() - 1); };
     on(fmt::format("aten::{}split.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", name), Since{9},
-       split);
+       [axis_of](GraphBuilder& g, Value self, Ignored) { return split_as_results(g, self, axis_of(self)); });
     on(fmt::format("aten::{}split.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", name), Since{9},
-       split);
+       [axis_of](GraphBuilder& g, Value self, std::vector<Dim> indices) {
+         return split_at(g, self, indices, axis_of(self));
+       });
   }
+  on("aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", Since{9},
+     split_at);
   for (const char* line :
-       {"aten::tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
-        "aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
+       {"aten::unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
         "aten::unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
         "aten::unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]"}) {
     on(line, Since{9},

@@ -67,3 +67,6 @@ def test_small_integers_wrap_before_they_are_divided():
         "pairwise_distance": lambda y: torch.nn.functional.pairwise_distance(y, y.flip(1)),
     }
     check(functions, x)
+    check(
+        lambda y: torch.gradient(y, spacing=2.5), torch.tensor([[0, 9, 32767, 7], [-32768, 0, 1, 1]], dtype=torch.int16)
+    )

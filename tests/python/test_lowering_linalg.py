@@ -195,3 +195,12 @@ def test_least_squares_of_less_than_full_rank():
 def test_residuals_that_depend_on_the_rank_are_refused():
     with pytest.raises(opbridge.UnsupportedError, match="lstsq"):
         check(lambda a, b: tuple(torch.linalg.lstsq(a, b, driver="gelsd")), torch.rand(5, 3), torch.rand(5, 2))
+
+
+def test_results_that_no_mapping_gives_are_refused(tmp_path):
+    class Factors(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.aten._linalg_det(x)
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"_linalg_det.*result 2 of 3"):
+        opbridge.export(Factors(), (torch.rand(3, 3),), tmp_path / "model.onnx")

@@ -7,6 +7,8 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+
 REDUCTIONS = ["none", "mean", "sum"]
 
 
@@ -173,3 +175,11 @@ def test_linear_cross_entropy_in_chunks():
         for reduction in ("mean", "sum", "none")
     }
     check(functions, torch.randn(5, 3), torch.randn(4, 3), torch.tensor([0, 2, 1, 3, 3]))
+
+
+def test_nll_of_one_sample_whose_target_is_a_vector(tmp_path):
+    class Loss(torch.nn.Module):
+        def forward(self, x, target):
+            return F.nll_loss(x, target)
+
+    opbridge.export(Loss(), (torch.randn(3), torch.tensor([2])), tmp_path / "model.onnx", capture="trace", verify=True)

@@ -101,3 +101,15 @@ def test_weight_norm_of_a_vector():
     torch.manual_seed(0)
     linear = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 4), name="bias")
     check(lambda x: linear(x), torch.randn(2, 3))
+
+
+def test_layer_norm_of_no_elements():
+    check(lambda x: F.layer_norm(x, [4, 0]), torch.zeros(3, 4, 0))
+
+
+def test_statistics_of_more_dims_than_one():
+    weight, bias, mean, variance = torch.rand(4, 1)
+    check(
+        lambda x: torch.ops.aten.native_batch_norm(x, weight.unsqueeze(0), bias, mean, variance, False, 0.1, 1e-5)[0],
+        torch.rand(1, 1),
+    )

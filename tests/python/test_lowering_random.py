@@ -91,3 +91,12 @@ def test_without_replacement(tmp_path: pathlib.Path) -> None:
     assert sorted(all_of_them) == [0, 1, 2, 3]
     assert sorted(rare) == [1, 3]
     assert sorted(permutation) == list(range(9))
+
+
+def test_opsets_without_kernels_in_the_runtime_are_refused(tmp_path: pathlib.Path) -> None:
+    class Noise(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand_like(x)
+
+    with pytest.raises(opbridge.UnsupportedError, match="opset_version=21"):
+        opbridge.export(Noise(), (torch.rand(3),), tmp_path / "model.onnx", opset_version=22)

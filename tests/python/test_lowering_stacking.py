@@ -27,6 +27,7 @@ def test_splits(opset):
         "dsplit": lambda x: torch.dsplit(x, 3),
         "tensor_split": lambda x: torch.tensor_split(x, 3, dim=1),
         "tensor_split at": lambda x: torch.tensor_split(x, (1, 2), dim=-1),
+        "tensor_split behind the end, and back": lambda x: torch.tensor_split(x, (2, 9, 1, -1), dim=-1),
         "copies": lambda x: torch.ops.aten.split_copy.Tensor(x, 3, 1),
     }
     check(functions, torch.randn(2, 4, 6), opset=opset)
