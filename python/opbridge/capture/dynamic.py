@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -33,6 +35,7 @@ class DynamicSizes:
         output_names: Sequence[str] | None = None,
     ) -> None:
         self._inputs = inputs
+        self._ones: set[Any] = set()  # the symbols of sizes that are 1 in the example
         if dynamic_shapes is not None and dynamic_axes:
             raise InvalidArgumentError("dynamic_shapes and dynamic_axes say the same: give one of them")
         if dynamic_axes:
@@ -96,12 +99,26 @@ class DynamicSizes:
 
     def equate(self, leaves: Sequence[Any]) -> None:
         """Has torch know that sizes of one name are equal; ``leaves`` are those that a capture gives the model."""
+        for leaf, given, axes in zip(leaves, self._inputs.leaves, self.leaves, strict=True):
+            sizes = [leaf.shape[axis] for axis in _ones_among(axes, given)]
+            self._ones.update(size.node.expr for size in sizes if isinstance(size, torch.SymInt))
         known: dict[str, Any] = {}
         for leaf, axes in zip(leaves, self.leaves, strict=True):
             for axis, dim in axes.items():
                 name = name_of(dim)
                 if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
                     raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
+
+    def in_example(self, expr: Any, env: Any) -> int | bool | None:
+        """What an expression of symbols is in the example itself, which has sizes of 1 where a capture has 2.
+
+        None where there are no such sizes, or where only data tell."""
+        if not self._ones:
+            return None
+        value = expr.xreplace({**env.backed_var_to_val, **dict.fromkeys(self._ones, sympy.Integer(1))})
+        if value.is_Boolean:
+            return bool(value) if value in (sympy.true, sympy.false) else None
+        return int(value) if value.is_Integer else None
 
     def without_ones(self) -> Inputs:
         """The inputs, with each dynamic axis of size 1 repeated to 2.
@@ -111,10 +128,12 @@ class DynamicSizes:
         """
         replaced: dict[int, torch.Tensor] = {}
         for leaf, dims in zip(self._inputs.leaves, self.leaves, strict=True):
-            ones = [axis for axis, dim in dims.items() if dim is not torch.export.Dim.AUTO and leaf.shape[axis] == 1]
-            if ones:
+            if ones := _ones_among(dims, leaf):
                 replaced[id(leaf)] = leaf.repeat([2 if axis in ones else 1 for axis in range(leaf.dim())])
-        return self._inputs.map_leaves(lambda leaf: replaced.get(id(leaf), leaf)) if replaced else self._inputs
+        if not replaced:
+            return self._inputs
+        others = self._inputs.map_leaves(lambda leaf: replaced.get(id(leaf), leaf))
+        return dataclasses.replace(others, example=self._inputs)
 
     def name_symbols(
         self, shapes: Sequence[Sequence[int | torch.SymInt] | None], lines: Mapping[str, str] | None = None
@@ -155,6 +174,11 @@ class DynamicSizes:
         result.leaves = leaves
         result.shapes = result._for_torch()
         return result
+
+
+def _ones_among(axes: Mapping[int, Any], leaf: Any) -> list[int]:
+    """The dynamic axes of size 1."""
+    return [axis for axis, dim in axes.items() if dim is not torch.export.Dim.AUTO and leaf.shape[axis] == 1]
 
 
 def _symbol(size: int | torch.SymInt) -> str:

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from opbridge import _core
 from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.bridge import bridge, casts
+from opbridge.capture.caught import Caught, errors_noted
 from opbridge.capture.dynamic import DynamicSizes, specialized
 from opbridge.capture.economy import economical_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
@@ -63,11 +64,13 @@ def _exported(
 ) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
     lines: dict[str, str] = {}
+    caught = Caught()
     try:
         with (
             config.patch(backed_size_oblivious=size_oblivious),
             economical_export(),
-            sizes_watched(lines),
+            sizes_watched(sizes, lines, caught),
+            errors_noted(caught),
             _marks_taken_back(inputs.tensors),
             _sizes_equated(model, sizes),
             _changes_followed(model, inputs, changed),
@@ -75,7 +78,9 @@ def _exported(
         ):
             # Which of them matter is found out by calling the model again.
             warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export", UserWarning)
-            return torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
+            program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
+            caught.tell()
+            return program
     except Error:
         raise
     except Exception as error:

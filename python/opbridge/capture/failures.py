@@ -18,13 +18,30 @@ T = TypeVar("T")
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Where a model itself fails, that is the news, not what torch.export makes of it."""
+    given = inputs.example or inputs
+    if (error := _failure(model, given)) is not None:
+        raise InvalidArgumentError(
+            f"the model itself fails on its inputs ({_shapes(given)}): {first_lines(error)}"
+        ) from error
+    if inputs.example is not None and (error := _failure(model, inputs)) is not None:
+        raise UnsupportedError(
+            "the model takes a dynamic size that is 1 in the example, and not other sizes there: with "
+            f"({_shapes(inputs)}), {first_lines(error)}"
+        ) from error
+
+
+def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:
     copies = inputs.copied()
     try:
         with undisturbed(model):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
-        shapes = ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
-        raise InvalidArgumentError(f"the model itself fails on its inputs ({shapes}): {first_lines(error)}") from error
+        return error
+    return None
+
+
+def _shapes(inputs: Inputs) -> str:
+    return ", ".join(str(list(tensor.shape)) for tensor in inputs.tensors) or "no tensors"
 
 
 def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from opbridge import _core
+from opbridge.capture.caught import Caught
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
@@ -72,8 +73,9 @@ def _capture(
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
         lines: dict[str, str] = {}
-        with _NonStrictTorchFunctionHandler(), sizes_watched(lines, of_data=True):
-            graph = follow(model, inputs, leaves, Sizes(names), changed, for_real=False)
+        caught = Caught()
+        with _NonStrictTorchFunctionHandler(), sizes_watched(sizes, lines, caught, of_data=True):
+            graph = follow(model, inputs, leaves, Sizes(names), changed, caught, for_real=False)
         sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves))
     return graph if remaining is None else _capture(model, inputs, remaining, changed, with_data)

@@ -26,6 +26,7 @@ class Inputs:
     parameters: dict[str, Any]
     leaves: list[Any]
     names: list[str]
+    example: Inputs | None = None  # the caller's, where these are of other sizes
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """``args`` and ``kwargs`` with other leaves in their places."""

@@ -16,26 +16,35 @@ _DATA: Any = torch.Tensor.data
 _WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, _DATA.__get__, _DATA.__set__})
 
 
-class ReadsSeenBy(TorchFunctionMode):
-    """Calls ``read`` with tensors that become numbers of Python, or NumPy's, or are listed to make another of them, and
-    ``assign_data`` in place of ``tensor.data = other``. Where ``on_fakes``, a real tensor is a weight, whose ``data``
-    is an alias that torch would make unseen."""
+class WaysSeenBy(TorchFunctionMode):
+    """Calls ``read`` with tensors that become numbers of Python, or NumPy's, or are listed to make another of them;
+    ``assign_data`` in place of ``tensor.data = other``; and ``note`` with errors.
+
+    Where ``on_fakes``, a real tensor is a weight, whose ``data`` is an alias that torch would make unseen."""
 
     def __init__(
         self,
         read: Callable[[torch.Tensor], None],
         assign_data: Callable[[torch.Tensor, torch.Tensor], None],
+        note: Callable[[BaseException], None],
         on_fakes: bool,
     ) -> None:
         super().__init__()
         self._read = read
         self._assign_data = assign_data
+        self._note = note
         self._on_fakes = on_fakes
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func not in _WATCHED:
-            return func(*args, **kwargs)
+        try:
+            if func in _WATCHED:
+                return self._watched(func, args, kwargs or {})
+            return func(*args, **(kwargs or {}))
+        except Exception as error:
+            self._note(error)
+            raise
+
+    def _watched(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func in _OF_A_TENSOR:
             self._read(args[0])
         elif func in _FROM_DATA:

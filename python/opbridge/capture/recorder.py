@@ -20,15 +20,17 @@ from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.originals import Originals
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
-from opbridge.capture.source import line_of_frame, users_frame
+from opbridge.capture.source import line_of_frame, line_text, users_frame
 from opbridge.errors import UnsupportedError
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
 
 
-class SizesDependOnData(Exception):
-    """A run on real tensors came to an operator like nonzero, the sizes of whose outputs must be symbols."""
+class SizesDependOnData(BaseException):
+    """A run on real tensors came to an operator like nonzero, the sizes of whose outputs must be symbols.
+
+    Not an error, which the model might catch."""
 
 
 class TraceWarning(UserWarning):
@@ -37,12 +39,13 @@ class TraceWarning(UserWarning):
 
 def warn_of_run(what: str) -> None:
     frame = users_frame(sys._getframe(1)) or sys._getframe(1)
-    warnings.warn_explicit(
-        f"{what}, and the captured program always uses what it was in this run: {line_of_frame(frame)}",
-        TraceWarning,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-    )
+    warn_of_run_at(what, (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+
+
+def warn_of_run_at(what: str, place: tuple[str, int, str]) -> None:
+    """``place`` is a file, a line, and the function in it."""
+    text = f"{what}, and the captured program always uses what it was in this run: {line_text(*place)}"
+    warnings.warn_explicit(text, TraceWarning, place[0], place[1])
 
 
 class Recorder:
@@ -195,8 +198,10 @@ class Recorder:
         if isinstance(argument, torch.Tensor):
             return self._value_of(argument)
         if kind is torch.SymInt:
+            self._varies = True
             return self._sizes.dim(argument)
         if kind is torch.SymFloat or kind is torch.SymBool:
+            self._varies = True
             return number(argument.node.expr, self._sizes.dim_of, self._emit_number, self._read)
         if isinstance(argument, (list, tuple)):
             return [self._resolve(item) for item in argument]

@@ -10,11 +10,15 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import sympy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 
+from opbridge.capture import control_flow
+from opbridge.capture.caught import Caught
+from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.recorder import warn_of_run
 from opbridge.capture.replaced import replaced
 from opbridge.capture.source import is_users, line_of_frame
@@ -30,6 +34,12 @@ def _asking_frame(frame: FrameType) -> FrameType:
     while frame.f_code.co_filename in (*_THEIR_FILES, __file__) and frame.f_back is not None:
         frame = frame.f_back
     return frame
+
+
+def _asked_by_model(frame: FrameType) -> bool:
+    """Whether the frame is of the user, or of what stands for torch.cond and its like."""
+    file = _asking_frame(frame).f_code.co_filename
+    return is_users(file) or file == control_flow.__file__
 
 
 @contextlib.contextmanager
@@ -58,32 +68,49 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sizes_watched(lines: dict[str, str], of_data: bool = False) -> Iterator[None]:
+def sizes_watched(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_data: bool = False) -> Iterator[None]:
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
-    itself would take the example's. ``lines`` becomes those that fix sizes."""
+    itself would take the example's. ``lines`` becomes those that fix sizes, and ``caught`` notes the refusals."""
     with (
         sizes_kept_by_builtins(),
         linspaces_kept(),
-        numbers_refused(of_data),
-        branches_told(),
-        squeezes_told(),
-        fixed_sizes_noted(lines),
+        numbers_refused(caught, of_data),
+        branches_told(sizes, caught),
+        sizes_taken_for_numbers(),
+        texts_told(),
+        squeezes_told(sizes, caught),
+        fixed_sizes_noted(sizes, lines, caught),
     ):
         yield
 
 
+def _refused(caught: Caught, what: str) -> UnsupportedError:
+    refusal = UnsupportedError(what, line_of_frame(_asking_frame(sys._getframe(1))))
+    caught.note(refusal)
+    return refusal
+
+
 @contextlib.contextmanager
-def fixed_sizes_noted(lines: dict[str, str]) -> Iterator[None]:
-    """The lines of the model that make a constant of a size, the first for each constant."""
+def fixed_sizes_noted(sizes: DynamicSizes, lines: dict[str, str], caught: Caught) -> Iterator[None]:
+    """The lines of the model that make a constant of a size, the first for each constant. Refuses what holds for the
+    sizes of the capture and does not hold for those of the example."""
     original: Any = ShapeEnv._set_replacement
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
         original(self, symbol, value, message)
         if value.is_number:
             lines.setdefault(str(value), line_of_frame(sys._getframe(1)))
+        elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
+            raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {_AS_IN_EXAMPLE}")
 
     with replaced(ShapeEnv, _set_replacement=set_replacement):
         yield
+
+
+_AS_IN_EXAMPLE = (
+    "not so in the example, where a dynamic size is 1: no model can go both ways; make that size constant, or give an "
+    "example of another size"
+)
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
@@ -95,7 +122,7 @@ def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) ->
 
 
 @contextlib.contextmanager
-def numbers_refused(of_data: bool) -> Iterator[None]:
+def numbers_refused(caught: Caught, of_data: bool) -> Iterator[None]:
     """Refuses to make an int of what the model computes from a dynamic size, for it would be the number of the example.
     Warns where an operator needs such a number, as ``split`` that of its pieces, and where it becomes a float.
 
@@ -105,9 +132,10 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
     def guard_int(self: Any, file: str, line: int) -> Any:
         asked = self.expr
         if of_data and free_unbacked_symbols(asked):
-            raise UnsupportedError(
+            raise _refused(
+                caught,
                 f"a size that depends on data ('{asked}') is needed as a Python number, as by int(), range() or "
-                "an index of a list; compute with tensors instead"
+                "an index of a list; compute with tensors instead",
             )
         result, is_example = _evaluated(self, original, file, line)
         if not is_example:
@@ -116,12 +144,11 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
         if frame.f_code.co_name != "int_":
             warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
             return result
-        frame = _asking_frame(frame)
-        if is_users(frame.f_code.co_filename):
-            raise UnsupportedError(
+        if _asked_by_model(frame):
+            raise _refused(
+                caught,
                 f"'{asked}', which depends on a dynamic size, is made the number {result}, as by int(), range() or an "
                 "index of a list; //, %, math.floor() and math.ceil() keep it a size",
-                line_of_frame(frame),
             )
         return result
 
@@ -129,6 +156,12 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
 
     def guard_float(self: Any, file: str, line: int) -> float:
         asked = self.expr
+        if of_data and free_unbacked_symbols(asked):
+            raise _refused(
+                caught,
+                f"a number that depends on data ('{asked}') is needed as a Python number, as by float() or a function "
+                "of math; compute with tensors instead, or with what item() returns",
+            )
         result: float
         result, is_example = _evaluated(self, of_float, file, line)
         if is_example:
@@ -140,17 +173,24 @@ def numbers_refused(of_data: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def branches_told() -> Iterator[None]:
+def branches_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     """Warns where the model goes one way or another by a size that is a symbol: in the captured program it always goes
     the way of the example."""
     original: Any = SymNode.guard_bool
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
-        asked = self.expr
-        always = self.shape_env._maybe_evaluate_static(asked) is not None
-        result = original(self, file, line)
-        if not always and is_users(_asking_frame(sys._getframe(1)).f_code.co_filename):
-            warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
+        asked, env = self.expr, self.shape_env
+        always = env._maybe_evaluate_static(asked) is not None
+        try:
+            result = original(self, file, line)
+        except Exception as error:
+            caught.note(error)
+            raise
+        if _asked_by_model(sys._getframe(1)):
+            if sizes.in_example(asked, env) not in (result, None):
+                raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {_AS_IN_EXAMPLE}")
+            if not always:
+                warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
 
     uninteresting_files().add(__file__)  # torch is not to name it as the place of the branch
@@ -159,22 +199,79 @@ def branches_told() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def squeezes_told() -> Iterator[None]:
-    """Warns where ``squeeze()`` without a dim meets a dynamic size: torch keeps that axis, where of size 1 too."""
+def sizes_taken_for_numbers() -> Iterator[None]:
+    """To the model, a size that is a symbol is an ``int``, as in eager mode: ``isinstance`` goes by ``__class__``."""
+
+    def class_of(kind: type, number: type) -> property:
+        def get(self: Any) -> type:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # of abstract classes
+                frame = frame.f_back
+            return number if frame is not None and is_users(frame.f_code.co_filename) else kind
+
+        return property(get)
+
+    kinds: dict[Any, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+    bases = {kind: kind.__bases__ for kind in kinds}
+    try:
+        for kind, number in kinds.items():
+            # A class does not let its own __class__ be set.
+            attributes = {"__slots__": (), "__class__": class_of(kind, number)}
+            kind.__bases__ = (type(kind.__name__, bases[kind], attributes),)
+        yield
+    finally:
+        for kind in kinds:
+            kind.__bases__ = bases[kind]
+
+
+@contextlib.contextmanager
+def texts_told() -> Iterator[None]:
+    """Warns where the model makes a text of a size that is a symbol, and gives it the number of the example."""
+
+    def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
+        def text(number: Any) -> str:
+            result = original(number)
+            if not _asked_by_model(sys._getframe(1)):
+                return result
+            node = number.node
+            if node.shape_env._maybe_evaluate_static(node.expr) is None:
+                result = str(node.hint) if node.has_hint() else result
+                warn_of_run(f"'{node.expr}', which depends on a dynamic size or on data, was made the text '{result}'")
+            return result
+
+        return text
+
+    with contextlib.ExitStack() as until_the_end:
+        for kind in (torch.SymInt, torch.SymFloat, torch.SymBool):
+            until_the_end.enter_context(replaced(kind, __repr__=telling(kind.__repr__)))
+        yield
+
+
+@contextlib.contextmanager
+def squeezes_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
+    """Warns where ``squeeze`` meets a dynamic size: torch keeps that axis, where of size 1 too. Refuses it where the
+    example has that size."""
 
     def telling(squeeze: Callable[..., Any]) -> Callable[..., Any]:
         def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-            dynamic = [size for size in input.shape if isinstance(size, torch.SymInt)] if not (args or kwargs) else []
-            if dynamic:
-                warn_of_run(
-                    f"squeeze() keeps the axis of the dynamic size '{dynamic[0]}', which may be 1 and then goes"
-                )
+            shape = input.shape
+            dims = kwargs.get("dim", args[0] if args else range(len(shape)))
+            for dim in [dims] if isinstance(dims, int) else dims:
+                if isinstance(shape[dim], torch.SymInt):
+                    meets(shape[dim].node)
             return squeeze(input, *args, **kwargs)
 
         return call
 
-    function, method = telling(torch.squeeze), telling(torch.Tensor.squeeze)
-    with replaced(torch, squeeze=function), replaced(torch.Tensor, squeeze=method):
+    def meets(size: Any) -> None:
+        if sizes.in_example(size.expr, size.shape_env) == 1:
+            raise _refused(caught, f"squeeze() keeps the axis of the size '{size.expr}', which is {_AS_IN_EXAMPLE}")
+        if size.shape_env._maybe_evaluate_static(sympy.Eq(size.expr, 1)) is None:
+            warn_of_run(f"squeeze() keeps the axis of the dynamic size '{size.expr}', which may be 1 and then goes")
+
+    with contextlib.ExitStack() as until_the_end:
+        for owner, name in ((torch, "squeeze"), (torch.Tensor, "squeeze"), (torch.Tensor, "squeeze_")):
+            until_the_end.enter_context(replaced(owner, **{name: telling(getattr(owner, name))}))
         yield
 
 

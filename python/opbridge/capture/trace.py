@@ -22,12 +22,13 @@ from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.attributes import attributes_kept
+from opbridge.capture.caught import Caught
 from opbridge.capture.control_flow import control_flow_followed
 from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.mode import operators_seen_by
 from opbridge.capture.program import Sizes
-from opbridge.capture.reads import ReadsSeenBy
+from opbridge.capture.reads import WaysSeenBy
 from opbridge.capture.recorder import Recorder, SizesDependOnData
 from opbridge.capture.replaced import replaced
 from opbridge.capture.substitutes import as_it_is_or_substituted
@@ -42,7 +43,7 @@ def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, c
 def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
     if sizes.shapes is None:
         try:
-            return follow(model, inputs, inputs.leaves, Sizes(), changed, for_real=True)
+            return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), for_real=True)
         except SizesDependOnData:
             pass  # only symbols can stand for them
     from opbridge.capture.fake import capture_fake
@@ -56,6 +57,7 @@ def follow(
     leaves: list[Any],
     sizes: Sizes,
     changed: list[str],
+    caught: Caught,
     for_real: bool,
 ) -> _core.Graph:
     """Calls the model with ``leaves``, real or fake tensors, in the places of its inputs."""
@@ -69,7 +71,7 @@ def follow(
         with attributes_kept(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
                 _scopes_of_modules(model, scopes),
-                ReadsSeenBy(recorder.read, recorder.assign_data, on_fakes=not for_real),
+                WaysSeenBy(recorder.read, recorder.assign_data, caught.note, on_fakes=not for_real),
                 control_flow_followed(),
                 operators_seen_by(recorder.call),
                 _torchscript_as_written(),
@@ -78,6 +80,7 @@ def follow(
                 registered = Registered(model)
                 returned, others = registered.write_back(model(*args, **kwargs))
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
+        caught.tell()
         return recorder.finish(pytree.tree_leaves(returned))
     finally:
         recorder.originals.restore()

@@ -1,0 +1,53 @@
+"""Errors in a run that the model catches itself."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
+
+from opbridge.capture.recorder import warn_of_run_at
+from opbridge.capture.replaced import replaced
+from opbridge.capture.source import users_frame
+from opbridge.errors import Error
+
+
+class Caught:
+    """Keeps the first error that operators and sizes raise, for the model may catch it."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+        self._place = ("", 0, "")
+
+    def note(self, error: BaseException) -> None:
+        if self._error is None or (isinstance(error, Error) and not isinstance(self._error, Error)):
+            frame = users_frame(sys._getframe(1)) or sys._getframe(1)
+            self._error = error
+            self._place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+    def tell(self) -> None:
+        """To be called where the model has returned in spite of the error. A refusal of this package stays one."""
+        if isinstance(self._error, Error):
+            raise self._error
+        if self._error is not None:
+            text = next(iter(str(self._error).splitlines()), "")[:120]
+            warn_of_run_at(f"the model caught an error ('{type(self._error).__name__}: {text}')", self._place)
+
+
+@contextlib.contextmanager
+def errors_noted(caught: Caught) -> Iterator[None]:
+    """Those of the functions of torch that torch.export sees called."""
+    handle: Any = _NonStrictTorchFunctionHandler.__torch_function__
+
+    def noting(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return handle(self, func, types, args, kwargs)
+        except Exception as error:
+            caught.note(error)
+            raise
+
+    with replaced(_NonStrictTorchFunctionHandler, __torch_function__=noting):
+        yield

@@ -1,0 +1,187 @@
+"""Sizes and elements that a model takes for numbers of Python are followed, told or refused, never silent constants."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import opbridge
+from opbridge.capture.recorder import TraceWarning
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+Function = Callable[..., Any]
+
+
+def export(function: Function, folder: pathlib.Path, capture: Any, rows: int = 3) -> pathlib.Path:
+    path = folder / "model.onnx"
+    example = (torch.arange(4.0 * rows).reshape(rows, 4),)
+    opbridge.export(function, example, path, capture=capture, dynamic_shapes=({0: "n"},))
+    return path
+
+
+def check(function: Function, folder: pathlib.Path, capture: Any) -> None:
+    path = export(function, folder, capture)
+    for rows in (3, 1, 6):
+        opbridge.verify(path, function, (torch.randn(rows, 4),))
+
+
+def caught(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x * float(x.sum())
+    except Exception:
+        return x
+
+
+READ: dict[str, Function] = {
+    "float": lambda x: x * float(x.sum()),
+    "int": lambda x: x * int(x.sum()),
+    "complex": lambda x: x * complex(x.sum()).real,
+    "math": lambda x: x * math.exp(x.mean()),
+    "math of item": lambda x: x * math.sqrt(x.sum().item() + 1),
+    "floor": lambda x: x * math.floor(x.sum()),
+    "slice": lambda x: x[:, : int(x.abs().sum()) % 4],
+    "argument": lambda x: torch.full((2,), float(x.sum())),
+    "tensor": lambda x: x * torch.tensor(float(x[0, 0])),
+    "NumPy": lambda x: x * float(np.asarray(x).sum()),
+    "caught": caught,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_numbers_read_from_data_are_refused(name: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=r"depends on data|numpy\(\) is not supported"):
+        export(READ[name], tmp_path, "trace")
+
+
+FOLLOWED: dict[str, Function] = {
+    "item": lambda x: x * x.sum().item() + torch.full((1,), x.mean().item()),
+    "tolist": lambda x: x * sum(x[0].tolist()),
+    "is an int": lambda x: x * 2 if isinstance(x.shape[0], int) else x,
+    "is a number": lambda x: x * 2 if isinstance(x.shape[0], numbers.Integral) else x,
+    "is of one of the types": lambda x: x * 2 if isinstance(x.shape[0] / 2, (str, float)) else x,
+    "text of a constant size": lambda x: x * int(f"{x.shape[1]}"),
+}
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_numbers_that_are_followed(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        check(FOLLOWED[name], tmp_path, capture)
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * int(str(x.shape[0])),
+        lambda x: x * len(f"{x.shape}"),
+        lambda x: x * {"3": 5.0}.get(repr(x.shape[0]), 2.0),
+    ],
+)
+def test_texts_made_of_sizes_are_told(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.warns(TraceWarning, match=r"was made the text '3'.*test_python_numbers\.py"):
+        path = export(function, tmp_path, capture)
+    opbridge.verify(path, function, (torch.randn(3, 4),))
+
+
+def squeezes(x: torch.Tensor) -> torch.Tensor:
+    return (x * 1).squeeze_(0)
+
+
+SQUEEZES = pytest.mark.parametrize(
+    "function",
+    [
+        squeezes,
+        lambda x: x.squeeze(0).sum(0),
+        lambda x: x.squeeze(dim=-2),
+        lambda x: torch.squeeze(x, (0, 1)),
+        lambda x: torch.squeeze(x),
+    ],
+)
+
+
+@CAPTURES
+@SQUEEZES
+def test_squeezed_sizes_are_told(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis"):
+        path = export(function, tmp_path, capture)
+    opbridge.verify(path, function, (torch.randn(5, 4),))
+
+
+@CAPTURES
+def test_other_axes_are_squeezed(capture: Any, tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        check(lambda x: x[:, None].squeeze(1) + torch.cat([x, x, x])[:1].squeeze(0), tmp_path, capture)
+
+
+def tall(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(0) if x.shape[0] > 1 else x * 2
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "function",
+    [squeezes, lambda x: x.squeeze(0).sum(0), tall, lambda x: x * 2 if x.shape == (1, 4) else x],
+)
+def test_what_only_the_size_1_of_the_example_does_is_refused(
+    function: Function, capture: Any, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="not so in the example, where a dynamic size is 1"):
+        export(function, tmp_path, capture, rows=1)
+
+
+@CAPTURES
+def test_what_broadcasts_in_the_example_alone_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    sizes = {"dynamic_shapes": ({0: "n"}, {0: "m"}), "capture": capture}
+    with pytest.raises(opbridge.UnsupportedError, match="not so in the example"):
+        opbridge.export(lambda x, y: x + y, (torch.rand(2, 4), torch.rand(1, 4)), tmp_path / "m.onnx", **sizes)
+    constant = torch.rand(3, 4)
+    with pytest.raises(opbridge.UnsupportedError, match="takes a dynamic size that is 1 in the example, and not other"):
+        export(lambda x: x + constant, tmp_path, capture, rows=1)
+
+
+def test_control_flow_by_sizes_is_told(tmp_path: pathlib.Path) -> None:
+    def branches(x: torch.Tensor) -> Any:
+        return torch.cond(x.size(0) > 2, torch.sin, torch.cos, (x,))
+
+    def loops(x: torch.Tensor) -> Any:
+        return torch.while_loop(lambda i, y: i < x.size(0), lambda i, y: (i + 1, y * 1.5), (torch.tensor(0), x))[1]
+
+    with pytest.warns(TraceWarning, match="a branch by a dynamic size: whether .* > 2' was read as True"):
+        export(branches, tmp_path, "trace")
+    with pytest.warns(TraceWarning, match="a tensor that depends on the inputs was read"):
+        export(loops, tmp_path, "trace")
+    check(branches, tmp_path, "export")
+
+
+def views(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(5, -1).sum(1)
+    except RuntimeError:
+        return x.sum(1)
+
+
+def adds(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x[4]
+    except IndexError:
+        return x[0]
+
+
+@CAPTURES
+@pytest.mark.parametrize("function", [views, adds])
+def test_errors_that_the_model_catches_are_told(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
+    with pytest.warns(TraceWarning, match=r"the model caught an error.*test_python_numbers\.py"):
+        path = export(function, tmp_path, capture)
+    opbridge.verify(path, function, (torch.randn(3, 4),))
