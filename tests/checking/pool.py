@@ -1,8 +1,8 @@
 """Workers that are started once and again after a case that brings one down.
 
 A worker is a module that reads tasks, lines of JSON, from its standard input. It answers a task by {"start": index}
-before each case, any other object after it, and {"done": true} after the last. {"stage": anything} in between says how far
-a case has come. A task that is given to another worker has the index of the next case as "from".
+before each case, any other object after it, and {"done": true} after the last. {"stage": anything} in between says how
+far a case has come. A task that is given to another worker has the index of the next case as "from".
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ class Drawer:
         self.name = name
         self.dtype = draw_dtype(rng)
         self.size = draw_size(rng)
-        self.kinds = value_kinds(name)
+        self.kinds: tuple[str, ...] = VALUE_KINDS
+        self.overlapping = True
 
     def argument(self, argument: Any) -> Any:
         kind = str(argument.real_type)
@@ -101,7 +102,7 @@ class Drawer:
                 size = _broadcast(rng, size)
             elif choice < 0.5:
                 size = draw_size(rng)
-        return draw_tensor(rng, dtype, size, self.kinds)
+        return draw_tensor(rng, dtype, size, self.kinds, overlapping=self.overlapping)
 
     def index(self) -> TensorSpec:
         rng = self.rng
@@ -216,10 +217,6 @@ class Drawer:
         if kind < 0.85:
             return self.float(name)
         return rng.choice((True, False, math.inf, -math.inf, math.nan, -0.0, 1 << 31, -(1 << 31)))
-
-
-def value_kinds(name: str) -> tuple[str, ...]:
-    return VALUE_KINDS
 
 
 def _broadcast(rng: random.Random, size: tuple[int, ...]) -> tuple[int, ...]:

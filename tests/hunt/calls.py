@@ -16,7 +16,7 @@ import opbridge
 from hunt import samples
 from hunt.arguments import Drawer
 from hunt.case import Case, Settings
-from hunt.defined import undefined, value_kinds
+from hunt.defined import may_overlap, undefined, value_kinds
 from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.strategies import strategy
@@ -219,7 +219,7 @@ def _proposed(
 
 def _drawn(rng: random.Random, overload: Overload, fitting: dict[str, Any] | None = None) -> dict[str, Any]:
     drawer = Drawer(rng, overload.base)
-    drawer.kinds = value_kinds(overload.base)
+    drawer.kinds, drawer.overlapping = value_kinds(overload.op), may_overlap(overload.op)
     arguments = {}
     for argument in overload.op._schema.arguments:
         if fitting and argument.name in fitting:
@@ -249,18 +249,18 @@ def _mutated(
     kept_values = rng.random() < 0.35
     sizes = _size_map(rng, gentle) if loose else lambda size: size
     other = other if loose else dtype
-    kinds = value_kinds(overload.base)
+    kinds, overlapping = value_kinds(overload.op), may_overlap(overload.op)
 
     def tensor(spec: TensorSpec) -> TensorSpec:
         size = tuple(map(sizes, spec.size))
         if (spec.dtype != dtype and not spec.dtype.is_floating_point) or (kept_values and size == spec.size):
             return resized(rng, spec, size)
         wanted = other if spec.dtype == dtype else spec.dtype
-        return draw_tensor(rng, wanted, size, kinds)
+        return draw_tensor(rng, wanted, size, kinds, overlapping=overlapping)
 
     arguments = {name: pytree.tree_map_only(TensorSpec, tensor, value) for name, value in template.items()}
     drawer = Drawer(rng, overload.base)
-    drawer.kinds = kinds
+    drawer.kinds, drawer.overlapping = kinds, overlapping
     first = next((leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)), None)
     if first is not None:
         drawer.dtype, drawer.size = first.dtype, first.size

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 import opbridge
 from checking.errors import first_line, reason
 from hunt.case import Case, widened_case
-from hunt.eager import Rejected, Results, in_eager
+from hunt.eager import Rejected, Results, in_eager, kept_by
 from hunt.judge import Referee, Verdict, judge
 from opbridge.capture.recorder import TraceWarning
 from opbridge.errors import InvalidArgumentError, UnsupportedError
@@ -144,21 +144,19 @@ def _compare(
     try:
         actual = run(running, feeds)
     except Exception as error:
+        if refusal := re.search(r"opbridge::\w+: .*", str(error)):  # by a kernel, which says why
+            raise _Differs(Outcome(REFUSED, f"when it runs: {refusal[0]}")) from None
         raise _Differs(Outcome(RUNTIME, first_line(error), kind_of(error), which)) from None
     names = [value.name for value in running.get_outputs()]
+    before = kept_by(case.module()) | dict(zip(inputs, case.inputs(which), strict=True))
     written = [name.removesuffix("_out") for name in names[len(expected.leaves) :]]
+    if len(names) < len(expected.leaves) or any(name not in before for name in written):
+        detail = f"{len(names)} outputs ({', '.join(names)}), PyTorch returns {len(expected.leaves)}"
+        raise _Differs(Outcome(WRONG, detail, "count of outputs", which))
     if missing := [name for name in expected.after if name not in written]:
         raise _Differs(Outcome(WRONG, f"what it writes to {', '.join(missing)} is not returned", "writes", which))
-    by_output = {name: name for name in [*inputs, *(name for name, _ in case.module().named_buffers())]}
-    try:
-        written = [by_output[name] for name in written]
-    except KeyError as name:
-        raise _Differs(Outcome(WRONG, f"there is an output {name} too many", "outputs", which)) from None
     # What is returned and was not written to holds what it held.
-    unwritten = dict(case.module().named_buffers()) | dict(
-        zip([f"x{i}" for i in range(len(case.runs[0]))], case.inputs(which), strict=True)
-    )
-    wanted = expected.leaves + [expected.after.get(name, unwritten[name]) for name in written]
+    wanted = expected.leaves + [expected.after.get(name, before[name]) for name in written]
     stage("referee")
     verdict = judge(
         actual, wanted, Referee(case, which, [name for name in written if name in expected.after]), expected.random

@@ -9,21 +9,24 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from hunt.tensors import VALUE_KINDS, TensorSpec
+from hunt.tensors import EXTREME, VALUE_KINDS, TensorSpec
 
 FINITE = ("plain", "plain", "plain", "normal", "normal", "wide", "few", "zeros")
 TAME = ("plain", "plain", "normal", "normal", "few", "zeros")
 
-# LAPACK and FFTs say nothing of what they make of NaN and infinities: it depends on how they go about.
+# LAPACK, FFTs and convolutions say nothing of what they make of NaN and infinities: it depends on how they go about,
+# as on whether they multiply zeros of a margin.
 _FINITE_ONLY = re.compile(
     "_?linalg_|_?lu_|svd|chol|qr|inverse|det|slogdet|logdet|pinverse|triangular_solve|matrix_exp|ormqr|orgqr|geqrf"
-    "|_?fft_|stft|istft|corrcoef|cov|eig|solve|ldl_|householder|_?cdist|_?pdist|_euclidean_dist"
+    "|_?fft_|stft|istft|corrcoef|cov|eig|solve|ldl_|householder|_?cdist|_?pdist|_euclidean_dist|conv"
 )
+# Of singular matrices rounding decides what comes out.
+_MATRICES = re.compile(".*(solve|inv|lu_|det|ldl_|cholesky|rank|cond|eig|lu$|determinant|matrix_power|qr|householder)")
 # They convert numbers to integers inside, where those beyond the integers' range are undefined in C++.
 _TAME_ONLY = re.compile(
     "grid_sample|(ps_)?roi_|deform_conv|_?fake_quant|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
     "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
-    "|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
+    "|scaled_dot_product|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
 )
 # Which of equal elements they name is open.
 _NO_TIES = ("sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim", "mode", "nms", "NMS", "batched_nms")
@@ -42,11 +45,21 @@ _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "his
 _DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
 
 
-def value_kinds(name: str) -> tuple[str, ...]:
-    """Which kinds of values an operator is given; ``name`` without namespace."""
+def value_kinds(op: Any) -> tuple[str, ...]:
+    """Which kinds of values an operator is given."""
+    name = op._schema.name.partition("::")[2]
+    if _MATRICES.match(name):
+        return ("normal",)
     if _TAME_ONLY.match(name):
         return TAME
-    return FINITE if _FINITE_ONLY.match(name) else VALUE_KINDS
+    if _FINITE_ONLY.match(name):
+        return FINITE
+    return EXTREME if torch.Tag.pointwise in op.tags else VALUE_KINDS
+
+
+def may_overlap(op: Any) -> bool:
+    """Whether elements that share memory are of use: they make matrices singular."""
+    return not _MATRICES.match(op._schema.name.partition("::")[2])
 
 
 def undefined(name: str, arguments: dict[str, Any]) -> str:
@@ -94,6 +107,11 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
             return "magnitudes that fit no dim"
     if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
         return "targets of another number of dims"
+    if base.endswith("_backward_data") and arguments["grad_output"].size != arguments["output"].size:
+        return "gradients of another size"
+    pivots = arguments.get("pivots", arguments.get("LU_pivots"))
+    if isinstance(pivots, TensorSpec) and pivots.values != tuple(sorted(pivots.values)):
+        return "pivots that are no rows"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
     return ""

@@ -75,7 +75,7 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
     module.eval()
     generator = torch.manual_seed(fill).get_state()
     before = [_bytes(tensor) for tensor in inputs]
-    state = copy.deepcopy(dict(module.named_buffers()))
+    state = copy.deepcopy(kept_by(module))
     ctypes.CDLL(None).mallopt(_M_PERTURB, fill)
     try:
         with torch.no_grad(), DefinedOnly() if watched else contextlib.nullcontext():
@@ -95,14 +95,17 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
         if isinstance(leaf, torch.Tensor) and leaf.numel() > LARGEST:
             raise Rejected("the result is large")
     after = {f"x{i}": tensor for i, tensor in enumerate(inputs) if _bytes(tensor) != before[i]}
-    for name, buffer in module.named_buffers():
-        if name in state and not _equal(buffer, state[name]):
-            after[name] = buffer
+    after |= {name: kept for name, kept in kept_by(module).items() if name in state and not _equal(kept, state[name])}
     return Results(
         [real(leaf).detach().clone() for leaf in leaves],
         {name: real(tensor).detach().clone() for name, tensor in after.items()},
         draws,
     )
+
+
+def kept_by(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers."""
+    return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 import opbridge
 from checking.tensors import real
+from hunt.eager import kept_by
 from opbridge.runtime import run, session
 
 
@@ -27,7 +28,7 @@ def rerun(make: Any, runs: list[list[torch.Tensor]], settings: dict[str, Any]) -
         with torch.no_grad():
             expected = [real(leaf) for leaf in pytree.tree_leaves(model(*given)) if leaf is not None]
         after = {f"x{i}_out": tensor for i, tensor in enumerate(given)} | {
-            f"{name}_out": buffer for name, buffer in model.named_buffers()
+            f"{name}_out": kept for name, kept in kept_by(model).items()
         }
         actual = run(running, {name: feeds[name] for name in names})
         outputs = [value.name for value in running.get_outputs()]

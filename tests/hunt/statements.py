@@ -387,7 +387,7 @@ def layer(s: Scope) -> str:
             lambda: f"{s.layer(f'nn.Conv1d({second}, {out}, {kernel}, padding={rng.randint(0, 1)})')}({x})",
             lambda: f"{s.layer(f'nn.ConvTranspose1d({second}, {out}, {kernel}, stride=2)')}({x})",
             lambda: f"F.{rng.choice(('max_pool1d', 'avg_pool1d'))}({x}, {kernel})",
-            lambda: f"F.scaled_dot_product_attention({x}, {x}, {x})",
+            lambda: f"F.scaled_dot_product_attention({x}.nan_to_num(), {x}, {x})",
             lambda: f"F.interpolate({x}, scale_factor={factor}, mode={rng.choice(('nearest', 'linear'))!r})",
             lambda: f"torch.bmm({x}, {x}.transpose(1, 2))",
         ]

@@ -111,6 +111,8 @@ def draw_size(rng: random.Random, dims: int | None = None) -> tuple[int, ...]:
 
 
 VALUE_KINDS = ("plain", "plain", "plain", "normal", "normal", "wide", "special", "special", "few", "zeros")
+# With the ends of floating-point numbers too, whose sums and products overflow by the order in which they are taken.
+EXTREME = (*VALUE_KINDS, "extreme")
 
 
 def draw_tensor(
@@ -119,8 +121,9 @@ def draw_tensor(
     size: Sequence[int],
     kinds: Sequence[str] = VALUE_KINDS,
     memory: bool = True,
+    overlapping: bool = True,
 ) -> TensorSpec:
-    stride, offset, length = draw_memory(rng, tuple(size)) if memory else (*_compact(tuple(size)),)
+    stride, offset, length = draw_memory(rng, tuple(size), overlapping) if memory else (*_compact(tuple(size)),)
     values = draw_values(rng, dtype, length, rng.choice(kinds))
     return TensorSpec(dtype, tuple(size), stride, offset, values)
 
@@ -179,13 +182,13 @@ def draw_values(rng: random.Random, dtype: torch.dtype, count: int, kind: str) -
         return tuple(rng.random() < share for _ in range(count))
     if dtype.is_complex:
         # Products of complex numbers that are not finite have no one value: C leaves it open, and kernels differ.
-        kind = "normal" if kind in ("special", "wide") else kind
+        kind = "normal" if kind in ("special", "wide", "extreme") else kind
         return draw_values(rng, _part(dtype), 2 * count, kind)
     if dtype.is_floating_point:
         return tuple(_narrowed([_float(rng, dtype, kind, i) for i in _places(rng, count)], dtype))
     info = torch.iinfo(dtype)
     low = 0 if info.min == 0 else -9
-    if kind in ("special", "wide"):
+    if kind in ("special", "wide", "extreme"):
         ends = (info.min, info.max, info.min + 1, info.max - 1, 0, 1, -1 if info.min else 2)
         return tuple(rng.choice(ends) if rng.random() < 0.3 else rng.randint(low, 9) for _ in range(count))
     if kind == "few":
@@ -209,22 +212,12 @@ def _float(rng: random.Random, dtype: torch.dtype, kind: str, place: int) -> flo
         return rng.gauss(0, 1)
     if kind == "wide":
         return rng.gauss(0, 1) * 10.0 ** rng.randint(-6, 6 if dtype != torch.float16 else 3)
+    if kind == "extreme" and rng.random() < 0.3:
+        info = torch.finfo(dtype)
+        return rng.choice((info.max, info.min, info.smallest_normal / 4, -info.tiny, math.inf, -math.inf, math.nan))
     if kind == "special" and rng.random() < 0.35:
         info = torch.finfo(dtype)
-        return rng.choice(
-            (
-                math.nan,
-                -math.nan,
-                math.inf,
-                -math.inf,
-                -0.0,
-                0.0,
-                info.smallest_normal / 4,
-                info.max,
-                info.min,
-                info.eps,
-            )
-        )
+        return rng.choice((math.nan, -math.nan, math.inf, -math.inf, -0.0, 0.0, info.smallest_normal / 4, info.eps))
     if kind == "few":
         return float(rng.randint(-1, 1))
     if kind == "zeros":
