@@ -107,6 +107,12 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
             return "magnitudes that fit no dim"
     if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
         return "targets of another number of dims"
+    if base.startswith("affine_grid") and not arguments["theta"].dtype.is_floating_point:
+        return "a grid of integers"
+    if base.startswith("_linalg_") and any(
+        _is_integer(v.dtype) for v in arguments.values() if isinstance(v, TensorSpec)
+    ):
+        return "matrices of integers"
     if base.endswith("_backward_data") and arguments["grad_output"].size != arguments["output"].size:
         return "gradients of another size"
     pivots = arguments.get("pivots", arguments.get("LU_pivots"))

@@ -93,6 +93,7 @@ class Program:
 def draw_program(seed: int) -> Program | None:
     rng = random.Random(f"program:{seed}")
     inputs = [_input(rng) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
+    settings = draw_settings(rng, inputs, export_share=0.4, dynamic_share=0.45)
     space: dict[str, Any] = {}
     exec(PREAMBLE, space)
     for definition in DEFINITIONS.values():
@@ -102,7 +103,8 @@ def draw_program(seed: int) -> Program | None:
     space |= {f"x{i}": spec.make() for i, spec in enumerate(inputs)}
     scope = Scope(rng, space)
     init, statements = [SEEDED], []
-    wanted = rng.choice((3, 5, 8, 8, 12, 12, 18, 30))
+    # torch takes minutes over long programs whose sizes are symbols.
+    wanted = rng.choice((3, 5, 8, 8, 12, 12) if settings.dynamic else (3, 5, 8, 8, 12, 12, 18, 30))
     for _ in range(6 * wanted):
         if len(statements) >= wanted:
             break
@@ -117,7 +119,6 @@ def draw_program(seed: int) -> Program | None:
             space.update(before)
     if len(statements) < 3:
         return None
-    settings = draw_settings(rng, inputs, export_share=0.4, dynamic_share=0.45)
     others = [other_run(rng, inputs, settings) for _ in range(3)] if settings.dynamic else [other_values(rng, inputs)]
     return Program(
         f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), (tuple(inputs), *others), settings
