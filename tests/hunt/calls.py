@@ -142,13 +142,13 @@ class Call:
 
     def _simpler_settings(self) -> Iterator[Call]:
         for settings, runs in simpler_settings(self.settings, (self.inputs, *self.resized)):
-            changed = self if runs[0] == self.inputs else dataclasses.replace(self, **self._with_inputs(runs[0]))
+            changed = self if runs[0] == self.inputs else dataclasses.replace(self, **self.with_inputs(runs[0]))
             yield dataclasses.replace(changed, settings=settings, resized=runs[1:])
         if set(self.roles) != {"input"} and not self.resized:
             settings = dataclasses.replace(self.settings, dynamic=None)
             yield dataclasses.replace(self, roles=("input",) * len(self.roles), settings=settings)
 
-    def _with_inputs(self, inputs: Sequence[TensorSpec]) -> dict[str, Any]:
+    def with_inputs(self, inputs: Sequence[TensorSpec]) -> dict[str, Any]:
         left, roles = iter(inputs), iter(self.roles)
         changed = pytree.tree_map_only(
             TensorSpec, lambda s: next(left) if next(roles) == "input" else s, self.arguments
@@ -331,4 +331,7 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
         others = [other_run(rng, inputs, settings) for _ in range(3)]
     else:
         others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []
-    return Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), tuple(others), settings)
+    call = Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), (), settings)
+    name = overload.name.partition("::")[2]
+    defined = tuple(run for run in others if not undefined(name, call.with_inputs(run)["arguments"]))
+    return dataclasses.replace(call, resized=defined)

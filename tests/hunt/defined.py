@@ -97,10 +97,11 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     """What a kernel reads without a look at whether it is there."""
     if base == "_local_scalar_dense" and math.prod(arguments["self"].size) != 1:
         return "one number of several"
+    image = arguments.get("input")
     if "batch_norm" in base and any(
-        isinstance(arguments.get(name), TensorSpec) and len(arguments[name].size) != 1 for name in _VECTORS
+        isinstance(arguments.get(name), TensorSpec) and arguments[name].size != image.size[1:2] for name in _VECTORS
     ):
-        return "statistics that are no vectors"
+        return "statistics of another number of channels"
     if base == "_weight_norm":
         v, g = arguments["v"], arguments["g"]
         if len(v.size) != len(g.size) or any(n not in (1, m) for n, m in zip(g.size, v.size, strict=True)):

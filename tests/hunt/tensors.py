@@ -63,7 +63,7 @@ class TensorSpec:
 
     def plain(self) -> TensorSpec:
         """The same elements in order."""
-        return spec_of(self.make().contiguous())
+        return spec_of(self.make().clone(memory_format=torch.contiguous_format))
 
 
 def _part(dtype: torch.dtype) -> torch.dtype:
