@@ -5,7 +5,6 @@ from __future__ import annotations
 from hunt.calls import Call, Overload, draw_call, overloads
 from hunt.programs import Program, draw_program
 
-
 STRIDE = 613  # a prime: seeds in a row call operators of many families
 
 
