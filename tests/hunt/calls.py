@@ -137,8 +137,15 @@ class Call:
 
     def simpler(self) -> Iterator[Call]:
         """Calls that show less, the least first."""
-        yield from self._simpler_settings()
-        yield from self._simpler_arguments()
+        for simpler in (*self._simpler_settings(), *self._simpler_arguments()):
+            if not simpler.undefined():
+                yield simpler
+
+    def undefined(self) -> str:
+        """Why PyTorch's result is open, with one of the sets of inputs; empty where it is not."""
+        name = self.name.partition("::")[2]
+        by_run = [self.arguments, *(self.with_inputs(run)["arguments"] for run in self.resized)]
+        return next(filter(None, (undefined(name, arguments) for arguments in by_run)), "")
 
     def _simpler_settings(self) -> Iterator[Call]:
         for settings, runs in simpler_settings(self.settings, (self.inputs, *self.resized)):
@@ -332,6 +339,5 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     else:
         others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []
     call = Call(f"call:{seed}", op, overload.name, arguments, tuple(roles), (), settings)
-    name = overload.name.partition("::")[2]
-    defined = tuple(run for run in others if not undefined(name, call.with_inputs(run)["arguments"]))
-    return dataclasses.replace(call, resized=defined)
+    defined = [run for run in others if not dataclasses.replace(call, resized=(run,)).undefined()]
+    return dataclasses.replace(call, resized=tuple(defined))

@@ -108,6 +108,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
             return "magnitudes that fit no dim"
     if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
         return "targets of another number of dims"
+    sequences = arguments.get("sequences")
+    if base == "pad_sequence" and len({spec.size[1:] for spec in sequences}) > 1:
+        return "sequences of different elements"
     if base.startswith("affine_grid") and not arguments["theta"].dtype.is_floating_point:
         return "a grid of integers"
     if base.startswith("_linalg_") and any(
