@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +31,9 @@ struct Expr {
   };
 
   Kind kind;
-  int64_t value = 0;  // of an integer
-  std::string name;   // of a symbol
+  int64_t value = 0;                  // of an integer
+  std::string name;                   // of a symbol, which it is known by
+  std::optional<int64_t> least = {};  // a symbol is not below it; missing where nothing is known
   std::vector<std::shared_ptr<const Expr>> operands;
 };
 
@@ -43,12 +45,16 @@ class Dim {
   Dim(int64_t value) : value_(value) {}  // NOLINT: a Dim is an integer in the common case
   explicit Dim(ExprPtr expr);            // folds to an integer where the expression is one
 
-  static Dim symbol(std::string name);
+  // Symbols of one name are one symbol, and are given the same least value.
+  static Dim symbol(std::string name, std::optional<int64_t> least = 0);
+
+  // What stands for a symbol of a text, given its name and the least value that the text itself tells of it.
+  using SymbolOf = std::function<Dim(const std::string& name, std::optional<int64_t> least)>;
 
   // Reads the forms in which PyTorch writes its sizes: `12`, `s77`, `2*s77 + 1`, `(s0//2)`, `Max(1, u0)`,
   // `Mod(s0, 2)`, and sympy's constructor form `Add(Symbol('s0', integer=True), Integer(1))`. Throws
   // Error(invalid_file) for text that it cannot read.
-  static Dim parse(std::string_view text);
+  static Dim parse(std::string_view text, const SymbolOf& symbol_of = &Dim::symbol);
 
   bool is_static() const { return expr_ == nullptr; }
   int64_t value() const;  // throws Error(internal) unless is_static()
@@ -58,8 +64,8 @@ class Dim {
   // The canonical text; equal expressions that are written alike have equal texts.
   std::string str() const;
 
-  // The same expression with symbols renamed; `rename` returns the new name of a symbol.
-  Dim renamed(const std::function<std::string(const std::string&)>& rename) const;
+  // What the value is not below, as far as the structure and the least values of the symbols tell.
+  std::optional<int64_t> least() const;
 
   // The value once each symbol has one.
   int64_t evaluate(const std::function<int64_t(const std::string&)>& value_of_symbol) const;

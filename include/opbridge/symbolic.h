@@ -210,6 +210,10 @@ class GraphBuilder {
   void reserve_name(const std::string& name);
   // `stem`, or something like it that is not taken yet.
   std::string unique_name(const std::string& stem);
+  // The same for the symbols of the program.
+  void reserve_symbol(const std::string& name);
+  // A dim that nothing tells before the model runs, and that equals no other.
+  Dim unknown_size(const std::string& stem, int64_t least = 0);
 
   // Constants.
   Value constant(ir::Weight weight);                    // an initializer
@@ -263,9 +267,6 @@ class GraphBuilder {
   const ir::TensorType& result(size_t index = 0) const;
   const ir::Node* call() const { return call_; }
 
-  // Whether the size cannot be negative, whatever the model is given: it is computed from dims of tensors.
-  bool is_nonnegative(const Dim& dim) const;
-
   // Throws Error(unsupported): "aten::foo: REASON", with the line of the user's model.
   [[noreturn]] void refuse(const std::string& reason) const;
 
@@ -307,7 +308,6 @@ class GraphBuilder {
   Value size_1d(const Dim& dim);
   Value computed_1d(const Expr& expr);
   Value symbol_1d(const std::string& symbol);
-  bool is_nonnegative(const Expr& expr) const;
   Value known_1d(const std::string& text) const;
 
   ir::Graph* graph_;

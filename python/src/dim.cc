@@ -1,3 +1,4 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unordered_map.h>
@@ -8,12 +9,10 @@
 namespace opbridge::python {
 namespace {
 
-Dim parse(std::string_view text, const std::unordered_map<std::string, std::string>& names) {
-  Dim dim = Dim::parse(text);
-  if (names.empty() || dim.is_static()) return dim;
-  return dim.renamed([&](const std::string& symbol) {
-    auto name = names.find(symbol);
-    return name == names.end() ? symbol : name->second;
+Dim parse(std::string_view text, const std::unordered_map<std::string, Dim>& symbols) {
+  return Dim::parse(text, [&](const std::string& name, std::optional<int64_t> least) {
+    const auto symbol = symbols.find(name);
+    return symbol == symbols.end() ? Dim::symbol(name, least) : symbol->second;
   });
 }
 
@@ -22,9 +21,12 @@ Dim parse(std::string_view text, const std::unordered_map<std::string, std::stri
 void bind_dim(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Dim>(module, "Dim", "A size: an integer expression over named symbols.")
-      .def_static("parse", &parse, "text"_a, "names"_a = nb::dict(),
-                  "Reads the text of a sympy expression; `names` renames its symbols.")
+      .def_static("symbol", &Dim::symbol, "name"_a, "least"_a = nb::none(),
+                  "A symbol that is not below `least`; None where nothing is known.")
+      .def_static("parse", &parse, "text"_a, "symbols"_a = nb::dict(),
+                  "Reads the text of a sympy expression; `symbols` holds what stands for its symbols.")
       .def_prop_ro("symbols", &Dim::symbols)
+      .def_prop_ro("least", &Dim::least, "What the size is not below; None where nothing is known.")
       .def("__str__", &Dim::str);
 }
 

@@ -53,12 +53,16 @@ struct PySubgraph {
   ir::GraphPtr graph;
 };
 
+Dim size_named(std::string_view text) {
+  return Dim::parse(text, [](const std::string& symbol, auto) { return Dim::symbol(symbol); });
+}
+
 ir::TensorType to_tensor_type(int element_type, nb::handle dims) {
   ir::TensorType type{static_cast<ElementType>(element_type), std::nullopt};
   if (dims.is_none()) return type;
   type.dims.emplace();
   for (nb::handle dim : items(dims)) {
-    type.dims->push_back(nb::isinstance<nb::str>(dim) ? Dim::parse(nb::cast<std::string>(dim)) : to_dim(dim));
+    type.dims->push_back(nb::isinstance<nb::str>(dim) ? size_named(nb::cast<std::string>(dim)) : to_dim(dim));
   }
   return type;
 }

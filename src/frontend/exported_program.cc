@@ -113,6 +113,19 @@ void check_schema_version(json::Object program) {
       major > known_schema_major ? "a newer opbridge may know it" : "save it again with a newer torch"));
 }
 
+// Of the symbols, from the ranges that the program is exported for.
+SymbolTable::LeastValues least_values(json::Object program) {
+  SymbolTable::LeastValues result;
+  json::Object ranges;
+  if (program.at_key("range_constraints").get(ranges) != simdjson::SUCCESS) return result;
+  for (const auto& [symbol, range] : ranges) {
+    int64_t least = 0;
+    const bool bounded = json::as<json::Object>(range).at_key("min_val").get(least) == simdjson::SUCCESS;
+    result.emplace(symbol, bounded ? std::optional(least) : std::nullopt);
+  }
+  return result;
+}
+
 }  // namespace
 
 ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::shared_ptr<const void> owner) {
@@ -123,7 +136,7 @@ ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::s
   const auto program = json::as<json::Object>(json::parse(parser, archive, *found.entry));
   check_schema_version(program);
   StoredTensors tensors(archive, found.root, found.name);
-  return GraphReader(tensors).read(json::object_field(program, "graph_module"));
+  return GraphReader(tensors, least_values(program)).read(json::object_field(program, "graph_module"));
 }
 
 ir::Graph load_exported_program(const std::filesystem::path& path) {

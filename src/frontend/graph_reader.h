@@ -37,7 +37,8 @@ namespace opbridge {
 //   buffers that it changes, an `aten::copy_` at its end writes it to them instead.
 class GraphReader {
  public:
-  explicit GraphReader(StoredTensors& tensors) : tensors_(tensors) {}
+  GraphReader(StoredTensors& tensors, SymbolTable::LeastValues least_values)
+      : tensors_(tensors), symbols_(std::move(least_values)) {}
 
   // `graph_module` and what it points into must live as long as the reader. Throws Error(invalid_file) where
   // it contradicts itself, Error(unsupported) for what has no form in ir.

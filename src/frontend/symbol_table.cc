@@ -18,11 +18,30 @@ const Dim& SymbolTable::read(std::string_view text) {
   const auto [place, fresh] = read_.try_emplace(text);
   if (!fresh) return place->second;
   try {
-    if (!has_float_symbol(text)) return place->second = Dim::parse(text);
+    if (!has_float_symbol(text)) {
+      return place->second = Dim::parse(text, [&](const std::string& name, std::optional<int64_t> least) {
+               return symbol(name, least);
+             });
+    }
   } catch (const Error&) {
     // Not an integer expression: it gets a name below.
   }
-  return place->second = Dim::symbol(fmt::format("d{}", named_++));
+  std::string name;
+  do {
+    name = fmt::format("d{}", named_++);
+  } while (least_values_.contains(name));
+  return place->second = Dim::symbol(std::move(name), std::nullopt);
+}
+
+// The text tells of an axis of an input that it is positive. torch.export writes a range from 2 of many that
+// may be 1 as well.
+Dim SymbolTable::symbol(const std::string& name, std::optional<int64_t> least) const {
+  constexpr int64_t least_that_torch_specializes_to = 2;
+  const auto known = least_values_.find(name);
+  if (known == least_values_.end()) return Dim::symbol(name, least);
+  const std::optional<int64_t> range = known->second;
+  if (!least || (range && *range > least_that_torch_specializes_to)) least = range;
+  return Dim::symbol(name, least);
 }
 
 bool SymbolTable::known(const Dim& dim) const {

@@ -116,7 +116,7 @@ void gather_symbols(const Expr& expr, std::vector<std::string>& names) {
 
 Dim::Dim(ExprPtr expr) {
   if (expr == nullptr) throw Error(ErrorCode::internal, "a dimension was made of no expression");
-  expr = dim_expr::substitute(*expr, dim_expr::symbol);
+  expr = dim_expr::substitute(*expr, dim_expr::same_symbol);
   if (expr->kind == Kind::integer) {
     value_ = expr->value;
   } else {
@@ -124,7 +124,9 @@ Dim::Dim(ExprPtr expr) {
   }
 }
 
-Dim Dim::symbol(std::string name) { return Dim(dim_expr::symbol(std::move(name))); }
+Dim Dim::symbol(std::string name, std::optional<int64_t> least) {
+  return Dim(dim_expr::symbol(std::move(name), least));
+}
 
 int64_t Dim::value() const {
   if (!is_static()) throw Error(ErrorCode::internal, "the dimension " + str() + " was read as an integer");
@@ -133,16 +135,12 @@ int64_t Dim::value() const {
 
 std::string Dim::str() const { return is_static() ? std::to_string(value_) : text_of(*expr_, Binds::sum); }
 
-Dim Dim::renamed(const std::function<std::string(const std::string&)>& rename) const {
-  if (is_static()) return *this;
-  return Dim(
-      dim_expr::substitute(*expr_, [&](const std::string& name) { return dim_expr::symbol(rename(name)); }));
-}
+std::optional<int64_t> Dim::least() const { return is_static() ? value_ : dim_expr::least(*expr_); }
 
 int64_t Dim::evaluate(const std::function<int64_t(const std::string&)>& value_of_symbol) const {
   if (is_static()) return value_;
   const Dim result(dim_expr::substitute(
-      *expr_, [&](const std::string& name) { return dim_expr::integer(value_of_symbol(name)); }));
+      *expr_, [&](const Expr& symbol) { return dim_expr::integer(value_of_symbol(symbol.name)); }));
   if (!result.is_static()) {
     throw Error(ErrorCode::invalid_argument, "the dimension " + str() + " is " + result.str() +
                                                  " for the given sizes, which is no integer");

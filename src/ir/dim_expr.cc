@@ -78,7 +78,7 @@ struct Less {
 };
 
 ExprPtr make(Kind kind, std::vector<ExprPtr> operands) {
-  return std::make_shared<const Expr>(Expr{kind, 0, {}, std::move(operands)});
+  return std::make_shared<const Expr>(Expr{kind, 0, {}, {}, std::move(operands)});
 }
 
 bool is_integer(const Expr& expr) { return expr.kind == Kind::integer; }
@@ -282,10 +282,12 @@ int compare(const Expr& a, const Expr& b) {
   return a.operands.size() < b.operands.size() ? -1 : 1;
 }
 
-ExprPtr integer(int64_t value) { return std::make_shared<const Expr>(Expr{Kind::integer, value, {}, {}}); }
+ExprPtr integer(int64_t value) {
+  return std::make_shared<const Expr>(Expr{Kind::integer, value, {}, {}, {}});
+}
 
-ExprPtr symbol(std::string name) {
-  return std::make_shared<const Expr>(Expr{Kind::symbol, 0, std::move(name), {}});
+ExprPtr symbol(std::string name, std::optional<int64_t> least) {
+  return std::make_shared<const Expr>(Expr{Kind::symbol, 0, std::move(name), least, {}});
 }
 
 ExprPtr add(const std::vector<ExprPtr>& terms) {
@@ -412,7 +414,7 @@ ExprPtr ceil(const ExprPtr& a) {
 ExprPtr min(const std::vector<ExprPtr>& operands) { return extremum(Kind::min, operands); }
 ExprPtr max(const std::vector<ExprPtr>& operands) { return extremum(Kind::max, operands); }
 
-ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const std::string&)>& replace) {
+ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const Expr& symbol)>& replace) {
   std::vector<ExprPtr> operands;
   for (const ExprPtr& operand : expr.operands) operands.push_back(substitute(*operand, replace));
   const auto expect = [&](size_t count) {
@@ -424,7 +426,7 @@ ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const std::stri
     case Kind::integer:
       return integer(expr.value);
     case Kind::symbol:
-      return replace(expr.name);
+      return replace(expr);
     case Kind::add:
       return add(operands);
     case Kind::mul:

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@
 namespace opbridge::dim_expr {
 
 ExprPtr integer(int64_t value);
-ExprPtr symbol(std::string name);
+ExprPtr symbol(std::string name, std::optional<int64_t> least);
 ExprPtr add(const std::vector<ExprPtr>& terms);
 ExprPtr mul(const std::vector<ExprPtr>& factors);
 ExprPtr negate(const ExprPtr& a);
@@ -32,10 +33,14 @@ ExprPtr max(const std::vector<ExprPtr>& operands);
 // Whether the value is an integer for all integer values of the symbols, as far as the structure tells.
 bool is_integral(const Expr& expr);
 
+// A bound that the structure proves; nothing where it proves none, or none of 64 bits.
+std::optional<int64_t> least(const Expr& expr);
+
 // A total order by structure; 0 for equal expressions.
 int compare(const Expr& a, const Expr& b);
 
-// The canonical form of any tree, with each symbol replaced by what `replace` returns for its name.
-ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const std::string&)>& replace);
+// The canonical form of any tree, with each symbol replaced by what `replace` returns for it.
+ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const Expr& symbol)>& replace);
+inline ExprPtr same_symbol(const Expr& symbol) { return dim_expr::symbol(symbol.name, symbol.least); }
 
 }  // namespace opbridge::dim_expr

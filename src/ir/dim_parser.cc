@@ -31,9 +31,6 @@ constexpr int max_divisions = 1000;  // each nests the expression a level deeper
 constexpr double max_fraction_part = 1 << 20;
 constexpr double max_decimal_part = 1000;
 
-// The least value of each symbol of which the text tells one.
-using LowerBounds = std::unordered_map<std::string, int64_t>;
-
 using Operands = std::vector<ExprPtr>;
 
 struct Function {
@@ -47,54 +44,9 @@ struct Operand {
   bool decimal = false;  // a number that a double rounds so little that products with integers are as rounded
 };
 
-// A bound that the structure proves; nothing where it proves none, or none of 64 bits.
-std::optional<int64_t> lower_bound(const Expr& expr, const LowerBounds& symbols) {
-  using Bound = std::optional<int64_t>;
-  std::vector<Bound> bounds;
-  for (const ExprPtr& operand : expr.operands) bounds.push_back(lower_bound(*operand, symbols));
-  const bool all_known = std::ranges::all_of(bounds, [](Bound bound) { return bound.has_value(); });
-  const bool none_negative = std::ranges::all_of(bounds, [](Bound bound) { return bound && *bound >= 0; });
-  const auto fold = [&](bool (*combine)(int64_t, int64_t, int64_t*)) -> Bound {
-    int64_t result = *bounds.front();
-    for (size_t i = 1; i < bounds.size(); ++i) {
-      if (combine(result, *bounds[i], &result)) return std::nullopt;
-    }
-    return result;
-  };
-  switch (expr.kind) {
-    case Kind::integer:
-      return expr.value;
-    case Kind::symbol:
-      if (const auto found = symbols.find(expr.name); found != symbols.end()) return found->second;
-      return std::nullopt;
-    case Kind::add:
-      if (!all_known) return std::nullopt;
-      return fold([](int64_t a, int64_t b, int64_t* sum) { return __builtin_add_overflow(a, b, sum); });
-    case Kind::mul:
-      if (!none_negative) return std::nullopt;
-      return fold(
-          [](int64_t a, int64_t b, int64_t* product) { return __builtin_mul_overflow(a, b, product); });
-    case Kind::min:
-      return all_known ? *std::ranges::min_element(bounds) : std::nullopt;
-    case Kind::max:
-      return *std::ranges::max_element(bounds);  // an unknown bound is less than any
-    case Kind::floor_div:
-      if (!none_negative) return std::nullopt;
-      return expr.operands[1]->kind == Kind::integer ? *bounds[0] / *bounds[1] : 0;
-    case Kind::mod:
-    case Kind::pow:
-    case Kind::true_div:
-      return none_negative ? Bound(0) : std::nullopt;
-    case Kind::floor:
-    case Kind::ceil:
-      return bounds.front();
-  }
-  return std::nullopt;
-}
-
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, const Dim::SymbolOf& symbol_of) : text_(text), symbol_of_(symbol_of) {}
 
   ExprPtr parse() {
     if (text_.size() > max_length) fail("is longer than any that PyTorch writes");
@@ -197,9 +149,7 @@ class Parser {
     const size_t digits = word.find_first_of("0123456789");
     const std::string stem = word.substr(0, digits);
     if (digits != std::string::npos && (stem == "zf" || stem == "zuf")) fail("depends on a float");
-    // Those that it names s0, s1, … are sizes of inputs.
-    if (digits != std::string::npos && stem == "s") lower_bounds_.try_emplace(word, 0);
-    return dim_expr::symbol(word);
+    return symbol_of(word, std::nullopt);
   }
 
   Operand call(const std::string& function) {
@@ -275,7 +225,7 @@ class Parser {
   ExprPtr trunc(const ExprPtr& operand) const {
     const ExprPtr down = dim_expr::floor(operand);
     if (dim_expr::compare(*down, *operand) == 0) return down;
-    if (const auto least = lower_bound(*down, lower_bounds_); least && *least >= 0) return down;
+    if (const auto least = dim_expr::least(*down); least && *least >= 0) return down;
     fail("truncates what may be negative");
   }
 
@@ -285,15 +235,21 @@ class Parser {
     std::string name(identifier());
     if (name.empty() || !quoted_rest().empty()) fail("has a symbol whose name is no identifier");
     bool is_integer = false;
+    std::optional<int64_t> least;
     while (accept(",")) {
       const std::string keyword = keyword_argument();
       if (keyword == "integer=True") is_integer = true;
-      if (keyword == "nonnegative=True") lower_bounds_.try_emplace(name, 0);
-      if (keyword == "positive=True") lower_bounds_[name] = 1;
+      if (keyword == "nonnegative=True") least = std::max<int64_t>(0, least.value_or(0));
+      if (keyword == "positive=True") least = 1;
     }
     expect(")");
     if (!is_integer) fail(fmt::format("depends on {}, which is no integer", name));
-    return dim_expr::symbol(std::move(name));
+    return symbol_of(name, least);
+  }
+
+  ExprPtr symbol_of(const std::string& name, std::optional<int64_t> least) const {
+    const Dim dim = symbol_of_(name, least);
+    return dim.is_static() ? dim_expr::integer(dim.value()) : dim.expr();
   }
 
   std::string keyword_argument() {
@@ -435,13 +391,13 @@ class Parser {
   int depth_ = 0;
   int divisions_ = 0;
   char quote_ = '\0';
-  LowerBounds lower_bounds_;
+  const Dim::SymbolOf& symbol_of_;
 };
 
 }  // namespace
 
-Dim Dim::parse(std::string_view text) {
-  Parser parser(text);
+Dim Dim::parse(std::string_view text, const SymbolOf& symbol_of) {
+  Parser parser(text, symbol_of);
   try {
     return Dim(parser.parse());
   } catch (const Error& error) {

@@ -35,7 +35,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   Value bag = g.op("Sub", g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false), one);
   if (padding_idx && *padding_idx >= 0) {
     Value counted = g.op("Not", g.op("Equal", indices, g.scalar(*padding_idx, ElementType::int64)));
-    const Dim count = Dim::symbol("kept:" + counted.get()->name);
+    const Dim count = g.unknown_size("kept");
     Value places = g.op("NonZero", counted);
     places.get()->type = ir::TensorType{ElementType::int64, std::vector{Dim(1), count}};
     Value kept = g.squeeze(places, {0});

@@ -16,7 +16,7 @@ Value grouped_product(GraphBuilder& g, Value input, Value weight, Value ends) {
   Value none = g.scalar(0, type);
   const ir::TensorType number{ElementType::int64, std::vector<Dim>()},
       flag{ElementType::boolean, std::vector<Dim>()}, place{ElementType::int64, std::vector<Dim>{Dim(1)}},
-      rows{type, std::vector<Dim>{Dim::symbol("rows:" + input.get()->name), width}};
+      rows{type, std::vector<Dim>{g.unknown_size("rows"), width}};
   auto next = [&](GraphBuilder& on, std::vector<Value> in) {
     Value end = on.unsqueeze(on.gather(ends, in[0], 0), {0});
     Value group = on.op("Slice", input, in[2], end, on.ints({0}));

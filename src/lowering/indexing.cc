@@ -14,7 +14,7 @@ bool is_mask(Value index) {
 Value places_of(GraphBuilder& g, Value mask) {
   Value nonzero = g.op("NonZero", g.cast(mask, ElementType::boolean));  // (rank, count)
   // The count is only known when the model runs, and has a name of its own until PyTorch gives it one.
-  const Dim count = Dim::symbol("count:" + nonzero.get()->name);
+  const Dim count = g.unknown_size("count");
   nonzero.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{mask.rank(), count}};
   Value rows = g.transpose(nonzero, {1, 0});
   g.bind_dims(rows);

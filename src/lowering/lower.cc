@@ -93,8 +93,26 @@ class Lowering final : public ValueMap, public BodyLowering {
 
  private:
   void lower_all() {
+    reserve_symbols(source_);
     declare_inputs();
     for (const ir::Node* node : source_.nodes) lower_node(*node, g_);
+  }
+
+  // Nothing that is made takes the name of a symbol of the program.
+  void reserve_symbols(const ir::Graph& graph) {
+    const auto reserve = [&](const ir::Value& value) {
+      const auto* type = std::get_if<ir::TensorType>(&value.type);
+      if (!type || !type->dims) return;
+      for (const Dim& dim : *type->dims) {
+        if (dim.is_static() || !reserved_.insert(dim.expr().get()).second) continue;
+        for (const std::string& symbol : dim.symbols()) g_.reserve_symbol(symbol);
+      }
+    };
+    for (const ir::Value* input : graph.inputs) reserve(*input);
+    for (const ir::Node* node : graph.nodes) {
+      for (const ir::Value* output : node->outputs) reserve(*output);
+      for (const ir::GraphPtr& body : node->bodies()) reserve_symbols(*body);
+    }
   }
 
   void declare_inputs() {
@@ -119,7 +137,8 @@ class Lowering final : public ValueMap, public BodyLowering {
   void bind_symbols(const ir::Value& value, GraphBuilder& g) {
     if (const auto* scalar = std::get_if<ir::ScalarType>(&value.type)) {
       const ExprPtr& expr = scalar->value.expr();
-      if (expr && expr->kind == Expr::Kind::symbol) g.bind_symbol(expr->name, values_.at(&value));
+      if (scalar->element_type == ElementType::int64 && expr && expr->kind == Expr::Kind::symbol)
+        g.bind_symbol(expr->name, values_.at(&value));
     } else {
       g.bind_dims(values_.at(&value));
     }
@@ -292,6 +311,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   MissingReport report_;
   DiagnosisLog* log_ = nullptr;  // where somebody asks for a diagnosis
   std::vector<std::string> output_names_;
+  std::unordered_set<const Expr*> reserved_;  // whose symbols are
   std::unordered_map<const ir::Value*, Value> values_;
 };
 

@@ -17,7 +17,7 @@ Value repeated_places(GraphBuilder& g, Value repeats) {
   Value zero = g.scalar(0, ElementType::int64);
   Value ends = g.op("CumSum", g.cast(repeats, ElementType::int64), zero);
   Value total = g.reduce("ReduceSum", g.cast(repeats, ElementType::int64), {0}, true);
-  const Dim count = Dim::symbol("count:" + total.get()->name);
+  const Dim count = g.unknown_size("count");
   Value marks = g.op("Expand", zero, g.op("Add", total, g.ints({1})));
   marks = of_one_axis(g, marks, count + Dim(1));
   marks =

@@ -83,7 +83,7 @@ Value any_positive(GraphBuilder& g, Value x) {
   // One that is not beside it, for a tensor without elements.
   Value flat =
       g.concat({g.reshape(there, {Dim(-1)}), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
-  flat.get()->type = ir::TensorType{ElementType::boolean, std::vector<Dim>{Dim::symbol("flat")}};
+  flat.get()->type = ir::TensorType{ElementType::boolean, std::vector<Dim>{g.unknown_size("flat", 1)}};
   return any_along(g, flat, std::vector<int64_t>{0}, false);
 }
 

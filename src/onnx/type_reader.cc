@@ -17,9 +17,10 @@ constexpr size_t longest_expression = 256;
 // A name such as `sequence-length` is not a difference, and `7` is no size: an expression is what has symbols
 // and reads the same when it is written again.
 Dim dim_from_param(std::string_view param) {
+  const auto size = [](const std::string& symbol, auto) { return Dim::symbol(symbol); };
   if (param.size() <= longest_expression) {
     try {
-      if (Dim dim = Dim::parse(param); !dim.is_static() && dim.str() == param) return dim;
+      if (Dim dim = Dim::parse(param, size); !dim.is_static() && dim.str() == param) return dim;
     } catch (const Error&) {
     }
   }

@@ -11,9 +11,10 @@
 namespace opbridge {
 
 struct GraphBuilder::State {
-  ir::Graph* root = nullptr;                        // constants live here, for all subgraphs
-  std::unordered_map<std::string, int> used_names;  // name → how often it was asked for
-  std::map<std::string, Value> small_constants;     // type, dims and bytes → the one initializer
+  ir::Graph* root = nullptr;                                // constants live here, for all subgraphs
+  using NameCounts = std::unordered_map<std::string, int>;  // name → how often it was asked for
+  NameCounts used_names, used_symbols;
+  std::map<std::string, Value> small_constants;  // type, dims and bytes → the one initializer
   std::vector<OnnxFunction> functions;
   std::unordered_set<const ir::Graph*> used_bodies;  // those that are a node's attribute
   // Constants that stand for a Python number: they take the element type of what they meet.

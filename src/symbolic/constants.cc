@@ -214,24 +214,19 @@ bool converts_exactly(const ir::Weight& weight, ElementType type) {
   return back && std::equal(back->bytes.begin(), back->bytes.end(), weight.bytes.begin(), weight.bytes.end());
 }
 
-bool may_be_zero(const Dim& dim) {
-  // PyTorch names such sizes u0, u1, …, and a builder of its own size, size_1, ….
-  return std::ranges::any_of(dim.symbols(), [](std::string_view name) {
-    return name.starts_with("size") ||
-           (name.starts_with('u') && name.find_first_not_of("0123456789", 1) == std::string_view::npos);
-  });
-}
+bool may_be_zero(const Dim& dim) { return !dim.is_static() && dim.least().value_or(0) < 1; }
 
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to) {
   std::vector<int64_t> shape;
+  bool others_may_be_zero = false;  // then Reshape cannot tell what -1 stands for
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i].is(0)) return std::nullopt;
-    shape.push_back(to[i].is_static() ? to[i].value() : i < from.size() && from[i] == to[i] ? 0 : -1);
+    const bool copied = !to[i].is_static() && i < from.size() && from[i] == to[i];
+    shape.push_back(to[i].is_static() ? to[i].value() : copied ? 0 : -1);
+    others_may_be_zero |= copied && may_be_zero(to[i]);
   }
   const auto open = std::ranges::count(shape, -1);
-  // Of an empty tensor, Reshape does not tell what is left.
-  const bool copies = std::ranges::find(shape, 0) != shape.end();
-  if (open > 1 || (open == 1 && copies && std::ranges::any_of(to, may_be_zero))) return std::nullopt;
+  if (open > 1 || (open == 1 && others_may_be_zero)) return std::nullopt;
   return shape;
 }
 

@@ -19,7 +19,7 @@ std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType t
 // Whether converting to `type` keeps every element's value.
 bool converts_exactly(const ir::Weight& weight, ElementType type);
 
-// Whether the data decide it: PyTorch takes the other sizes for 2 or more.
+// Whether a symbolic dim can come to be 0, as far as the least values of its symbols tell.
 bool may_be_zero(const Dim& dim);
 
 // What Reshape is given to make `to` of a tensor of dims `from`: 0 for a dim that stays where it is, -1 for

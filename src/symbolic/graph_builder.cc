@@ -159,8 +159,8 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   } catch (const Error& error) {
     breaks(schema, error.message());
   }
-  const auto unknown_size = [&] { return Dim::symbol(unique_name("size")); };
-  if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown_size)) {
+  const auto unknown = [&] { return unknown_size("size"); };
+  if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown)) {
     breaks(schema, *problem);
   }
   if (!for_runtime_)
@@ -443,6 +443,19 @@ void GraphBuilder::breaks(const onnx::OpSchema& schema, const std::string& what)
   invalid_node(schema.name(), what + "\n  ONNX expects " + onnx::describe(schema));
 }
 
+namespace {
+
+std::string unique(std::unordered_map<std::string, int>& used, const std::string& stem) {
+  auto [entry, fresh] = used.try_emplace(stem, 0);
+  if (fresh) return stem;
+  for (;;) {
+    std::string name = fmt::format("{}_{}", stem, ++entry->second);
+    if (used.try_emplace(name, 0).second) return name;
+  }
+}
+
+}  // namespace
+
 std::string GraphBuilder::where() const {
   if (!call_) return {};
   return call_->source.line.empty() ? call_->source.scope : call_->source.line;
@@ -456,16 +469,12 @@ void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool for
 
 void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }
 
-std::string GraphBuilder::unique_name(const std::string& stem) {
-  auto [entry, fresh] = state_->used_names.try_emplace(stem, 0);
-  if (fresh) return stem;
-  for (;;) {
-    std::string name = fmt::format("{}_{}", stem, ++entry->second);
-    if (!state_->used_names.contains(name)) {
-      state_->used_names.emplace(name, 0);
-      return name;
-    }
-  }
+std::string GraphBuilder::unique_name(const std::string& stem) { return unique(state_->used_names, stem); }
+
+void GraphBuilder::reserve_symbol(const std::string& name) { state_->used_symbols.try_emplace(name, 0); }
+
+Dim GraphBuilder::unknown_size(const std::string& stem, int64_t least) {
+  return Dim::symbol(unique(state_->used_symbols, stem), least);
 }
 
 }  // namespace opbridge

@@ -111,7 +111,7 @@ Value GraphBuilder::slice(Value value, int64_t axis, Value start, Value end, int
   std::optional<std::vector<Dim>> dims = value.type().dims;
   if (dims) {
     Dim& size = dims->at(wrap_axis(axis, value.rank()));
-    size = sliced_size(size, start, end, step).value_or(Dim::symbol(unique_name("slice")));
+    size = sliced_size(size, start, end, step).value_or(unknown_size("slice"));
   }
   auto typed = [&](Value result) {
     if (dims) set_type(result, value.element_type(), *dims);

@@ -2,6 +2,7 @@
 // one element.
 #include <fmt/format.h>
 
+#include "ir/dim_expr.h"
 #include "symbolic/builder_state.h"
 
 namespace opbridge {
@@ -65,32 +66,6 @@ Value GraphBuilder::known_1d(const std::string& text) const {
   return {};
 }
 
-bool GraphBuilder::is_nonnegative(const Dim& dim) const {
-  return dim.is_static() ? dim.value() >= 0 : is_nonnegative(*dim.expr());
-}
-
-bool GraphBuilder::is_nonnegative(const Expr& expr) const {
-  const auto is_one = [&](const ExprPtr& operand) { return is_nonnegative(*operand); };
-  switch (expr.kind) {
-    case Expr::Kind::integer:
-      return expr.value >= 0;
-    case Expr::Kind::symbol: {
-      // Other symbols are numbers that the model computes or is given.
-      for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
-        const auto source = builder->dim_sources_.find(expr.name);
-        if (source != builder->dim_sources_.end()) return source->second.offset <= 0;
-      }
-      return false;
-    }
-    case Expr::Kind::mod:
-      return is_nonnegative(*expr.operands[1]);
-    case Expr::Kind::max:
-      return std::ranges::any_of(expr.operands, is_one);
-    default:
-      return std::ranges::all_of(expr.operands, is_one);
-  }
-}
-
 Value GraphBuilder::symbol_1d(const std::string& symbol) {
   if (Value known = known_1d(symbol)) return known;
   for (const GraphBuilder* builder = this; builder; builder = builder->parent_) {
@@ -143,7 +118,7 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
       break;  // the sign of the divisor, as in Python
     case Expr::Kind::floor_div:
       // Div truncates; what is left after taking the remainder away divides exactly.
-      result = is_nonnegative(expr)
+      result = dim_expr::least(expr).value_or(-1) >= 0
                    ? op("Div", operands[0], operands[1])
                    : op("Div", op("Sub", operands[0], op("Mod", operands[0], operands[1])), operands[1]);
       break;

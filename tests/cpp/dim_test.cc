@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "ir/dim_expr.h"
@@ -87,12 +88,39 @@ TEST(Dim, EvaluatesAsPythonDoes) {
   EXPECT_THROW(Dim(dim_expr::true_div(s0.expr(), s1.expr())).evaluate(value), Error);
 }
 
-TEST(Dim, Renames) {
-  EXPECT_EQ(
-      (s0 * 2 + s1).renamed([](const std::string& name) { return name == "s0" ? "batch" : name; }).str(),
-      "2*batch + s1");
-  EXPECT_EQ((s0 + s1).renamed([](const std::string&) { return "n"; }).str(), "2*n");
+TEST(Dim, ReadsSymbolsAsOthers) {
+  const auto parse = [](const char* text, const std::map<std::string, Dim>& symbols) {
+    return Dim::parse(text, [&](const std::string& name, std::optional<int64_t> least) {
+      const auto found = symbols.find(name);
+      return found == symbols.end() ? Dim::symbol(name, least) : found->second;
+    });
+  };
+  const Dim batch = Dim::symbol("batch", 1);
+  EXPECT_EQ(parse("2*s0 + s1", {{"s0", batch}}).str(), "2*batch + s1");
+  EXPECT_EQ(parse("s0 + s1", {{"s0", batch}, {"s1", batch}}).str(), "2*batch");
+  EXPECT_EQ(parse("s0*s1 + s0", {{"s0", 3}}).str(), "3*s1 + 3");
+  EXPECT_EQ(parse("s0 - 1", {{"s0", batch}}).least(), 0);
   EXPECT_EQ((s0 * s1 + s0).symbols(), (std::vector<std::string>{"s0", "s1"}));
+}
+
+TEST(Dim, TellsTheLeastValue) {
+  const Dim axis = Dim::symbol("u0", 1), count = Dim::symbol("s0", 0),
+            number = Dim::symbol("n", std::nullopt);
+  EXPECT_EQ(Dim(-3).least(), -3);
+  EXPECT_EQ((axis * 4 + 1).least(), 5);
+  EXPECT_EQ((axis - 3).least(), -2);
+  EXPECT_EQ(floor_div(axis - 3, 2).least(), -1);
+  EXPECT_EQ((floor_div(axis - 1, 2) + 1).least(), 1);
+  EXPECT_EQ(floor_div(count, axis).least(), 0);
+  EXPECT_EQ(mod(number, 4).least(), 0);
+  EXPECT_EQ(max(number, 2).least(), 2);
+  EXPECT_EQ((axis * count).least(), 0);
+  for (const Dim& unknown : {number, -1 * axis, number + axis, min(number, axis), floor_div(axis, count),
+                             mod(axis, number), Dim::parse("Symbol('u0', integer=True)")}) {
+    EXPECT_EQ(unknown.least(), std::nullopt) << unknown.str();
+  }
+  EXPECT_EQ(Dim::parse("Symbol('u0', integer=True, nonnegative=True)").least(), 0);
+  EXPECT_EQ(Dim::parse("Symbol('s0', integer=True, positive=True)").least(), 1);
 }
 
 TEST(DimParse, ReadsWhatStrPrints) {
@@ -144,7 +172,9 @@ TEST(DimParse, ReadsProductsWithDecimals) {
             floor_div(s0 * 17, 10));
   for (const double factor : {0.1, 0.3, 0.33, 0.6, 0.9, 1.2, 1.25, 1.3, 1.7, 1.9, 2.4, 0.001}) {
     const std::string product = fmt::format("{}*ToFloat(s0 + 1)", factor);
-    const Dim down = Dim::parse("TruncToInt(" + product + ")"), up = Dim::parse("CeilToInt(" + product + ")");
+    const auto size = [](const std::string& name, auto) { return Dim::symbol(name); };
+    const Dim down = Dim::parse("TruncToInt(" + product + ")", size),
+              up = Dim::parse("CeilToInt(" + product + ")");
     for (int64_t n = 0; n < 100'000; n = n < 3000 ? n + 1 : n * 11 / 10) {
       const auto value = [&](const std::string&) { return n; };
       const double expected = factor * static_cast<double>(n + 1);
@@ -220,15 +250,15 @@ class RandomExpr {
 
   ExprPtr make(int depth) {
     if (depth == 0 || pick(5) == 0) {
-      return pick(2) == 0 ? dim_expr::integer(pick(9) - 4) : dim_expr::symbol("s" + std::to_string(pick(3)));
+      return pick(2) == 0 ? dim_expr::integer(pick(9) - 4) : symbol(pick(3));
     }
     using Kind = Expr::Kind;
     const Kind kinds[] = {Kind::add, Kind::mul, Kind::floor_div, Kind::mod,   Kind::min,
                           Kind::max, Kind::add, Kind::mul,       Kind::floor, Kind::ceil};
     const Kind kind = kinds[pick(10)];
-    Expr expr{kind, 0, {}, {}};
+    Expr expr{kind, 0, {}, {}, {}};
     if (kind == Kind::floor || kind == Kind::ceil) {
-      expr.operands = {raw({Kind::true_div, 0, {}, {make(depth - 1), make(depth - 1)}})};
+      expr.operands = {raw({Kind::true_div, 0, {}, {}, {make(depth - 1), make(depth - 1)}})};
     } else {
       expr.operands = {make(depth - 1), make(depth - 1)};
     }
@@ -236,11 +266,18 @@ class RandomExpr {
   }
 
  private:
+  static ExprPtr symbol(int number);
   static ExprPtr raw(Expr expr) { return std::make_shared<const Expr>(std::move(expr)); }
   int pick(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
 
   std::mt19937 random_;
 };
+
+// The values of the test below are 1 or more; of one symbol nothing is known, of another less.
+ExprPtr RandomExpr::symbol(int number) {
+  const std::optional<int64_t> least[] = {1, std::nullopt, -2};
+  return dim_expr::symbol("s" + std::to_string(number), least[number]);
+}
 
 struct DivisionByZero {};
 
@@ -302,6 +339,7 @@ TEST(DimProperty, CanonicalFormKeepsTheValueAndReadsBack) {
         continue;
       }
       ASSERT_EQ(dim.evaluate(symbols), expected) << "seed " << seed << ": " << dim.str();
+      ASSERT_LE(dim.least().value_or(expected), expected) << "seed " << seed << ": " << dim.str();
       ++compared;
     }
   }

@@ -144,6 +144,15 @@ TEST(GraphBuilder, TheDomainOfOnnxMayBeWritten) {
   }
 }
 
+TEST(GraphBuilder, ASizeThatNothingTellsEqualsNoOther) {
+  ir::Graph graph;
+  GraphBuilder g(graph, 20);
+  g.reserve_symbol("size");
+  const Dim first = g.unknown_size("size"), second = g.unknown_size("size");
+  EXPECT_FALSE(first == Dim::symbol("size") || first == second);
+  EXPECT_EQ(first.least(), 0);
+}
+
 TEST(GraphBuilder, DivisionOfNumbersThatMayBeNegativeRoundsDown) {
   ir::Graph graph;
   GraphBuilder g(graph, 20);
@@ -154,7 +163,7 @@ TEST(GraphBuilder, DivisionOfNumbersThatMayBeNegativeRoundsDown) {
   g.bind_symbol("k", number);
   g.size(floor_div(Dim::symbol("n"), 2));
   EXPECT_TRUE(std::ranges::none_of(graph.nodes, [](const ir::Node* node) { return node->op == "Mod"; }));
-  g.size(floor_div(Dim::symbol("k"), 2));
+  g.size(floor_div(Dim::symbol("k", std::nullopt), 2));
   EXPECT_TRUE(std::ranges::any_of(graph.nodes, [](const ir::Node* node) { return node->op == "Mod"; }));
 }
 

@@ -44,7 +44,8 @@ class Generator {
   explicit Generator(uint64_t seed) : random_(seed), g_(graph_, default_opset) {}
 
   ir::Graph make() {
-    const Dim n = Dim::symbol("n"), m = Dim::symbol("m"), u = Dim::symbol("u0");
+    // One may be 0; the others have names that torch gives to sizes which depend on data.
+    const Dim n = Dim::symbol("u0", 1), m = Dim::symbol("size", 1), u = Dim::symbol("s0", 0);
     const std::vector<std::vector<Dim>> shapes = {{n, 4, 6},    {2, 1, n, 6}, {n, m, 4},
                                                   {1, 4, 1, 6}, {u, 2, 6},    {n, 4, 2, 3}};
     condition_ = graph_.add_input("condition", ir::TensorType{ElementType::boolean, std::vector<Dim>{}});
@@ -325,8 +326,9 @@ struct Example {
 
 std::vector<Example> examples_of(const ir::Graph& graph) {
   std::vector<Example> examples;
-  for (const Sizes& sizes : {Sizes{{"n", 3}, {"m", 2}, {"u0", 2}}, Sizes{{"n", 1}, {"m", 1}, {"u0", 0}},
-                             Sizes{{"n", 2}, {"m", 5}, {"u0", 1}}}) {
+  for (const Sizes& sizes :
+       {Sizes{{"u0", 3}, {"size", 2}, {"s0", 2}}, Sizes{{"u0", 1}, {"size", 1}, {"s0", 0}},
+        Sizes{{"u0", 2}, {"size", 5}, {"s0", 1}}}) {
     for (const bool condition : {false, true}) {
       auto inputs = inputs_of(graph, sizes, condition);
       examples.push_back({sizes, inputs, GraphEvaluator(sizes, inputs).run(graph)});

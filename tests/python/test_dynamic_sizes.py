@@ -294,3 +294,37 @@ def test_dynamic_shapes_that_say_nothing_are_refused(
         opbridge.export(
             lambda x: x * 2, (torch.rand(2, 3),), tmp_path / "m.onnx", dynamic_shapes=shapes, capture=capture
         )
+
+
+NAMES = ["u0", "size", "s77", "count", "slice", "x_dim_1"]
+
+
+@CAPTURES
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_means_nothing(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    def many(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        found = x[x[:, 0] > 0.3]  # whose size torch calls u0
+        return torch.cat([x @ w, found @ w, x.mean(0).reshape(1, -1) @ w]).reshape(-1, 2).cumsum(0)
+
+    shapes = [[(3, 4), (4, 2)], [(1, 5), (5, 2)], [(4, 4), (4, 2)]]
+    models = []
+    for other in ("n", name):
+        torch.manual_seed(1)
+        dynamic = {"x": {0: other, 1: Dim.DYNAMIC}, "w": {0: Dim.DYNAMIC}}
+        models.append(agrees(many, shapes, dynamic, capture, tmp_path))
+    first, second = ([node.op_type for node in model.graph.node] for model in models)
+    assert first == second
+    dims = [dim.dim_param for dim in models[1].graph.input[0].type.tensor_type.shape.dim]
+    assert dims[0] == name
+    assert len({*dims}) == 2
+    named = {dim.dim_param for value in models[1].graph.value_info for dim in value.type.tensor_type.shape.dim}
+    assert len(named - {""}) >= 2  # the size that is found has a name of its own
+
+
+@CAPTURES
+def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.Path) -> None:
+    def tails(x: torch.Tensor) -> torch.Tensor:
+        tail = x[2:]
+        return torch.cat([tail.mean(0), (tail > 0.5).any(0), (tail @ x[0]), tail.cumsum(0).reshape(-1)])
+
+    agrees(tails, [[(5, 3)], [(3, 3)], [(2, 3)], [(6, 3)]], {"x": {0: Dim("n", min=2)}}, capture, tmp_path)

@@ -143,6 +143,7 @@ class DynamicSizes:
         Throws where a size that the caller called dynamic has become a constant; ``lines`` are those that fix sizes.
         """
         names: dict[str, str] = {}
+        given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
         for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
             for axis, dim in leaf.items():
                 if shape is None:
@@ -153,6 +154,8 @@ class DynamicSizes:
                 if not symbol.isidentifier():
                     continue
                 name = name_of(dim) or f"{leaf_name}_dim_{axis}"
+                while name_of(dim) is None and name in given:
+                    name += "_"
                 known = names.setdefault(symbol, name)
                 if known != name and name_of(dim):
                     warnings.warn(

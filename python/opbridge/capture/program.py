@@ -36,19 +36,34 @@ class Sizes:
     def __init__(self, names: dict[str, str] | None = None) -> None:
         self._names = names or {}
         self._dims: dict[Any, _core.Dim] = {}
+        self._symbols: dict[str, _core.Dim] = {}
 
     def dim(self, size: torch.SymInt) -> _core.Dim:
-        return self.dim_of(size.node.expr)
+        return self.dim_of(size.node.expr, size.node.shape_env)
 
-    def dim_of(self, expr: Any) -> _core.Dim:
-        """``expr`` is one of sympy's."""
+    def dim_of(self, expr: Any, env: Any) -> _core.Dim:
+        """``expr`` is one of sympy's, ``env`` the ShapeEnv of its symbols."""
         dim = self._dims.get(expr)
         if dim is None:
+            for symbol in expr.free_symbols:
+                if str(symbol) not in self._symbols:
+                    self._symbols[str(symbol)] = self._symbol(symbol, env)
             try:
-                dim = self._dims[expr] = _core.Dim.parse(str(expr), self._names)
+                dim = self._dims[expr] = _core.Dim.parse(str(expr), self._symbols)
             except FileError as error:
                 raise UnsupportedError(error.message) from error
         return dim
+
+    def _symbol(self, symbol: Any, env: Any) -> _core.Dim:
+        name = self._names.get(str(symbol), str(symbol))
+        while str(symbol) not in self._names and name in self._names.values():
+            name += "_"
+        lower: Any = env.var_to_range[symbol].lower if symbol in env.var_to_range else None
+        least = int(lower) if getattr(lower, "is_Integer", False) else None
+        # Of an axis of an input torch says that it is 2 or more, and means that it does not tell 0 and 1 from others.
+        if symbol.is_positive and (least is None or least <= 2):
+            least = 1
+        return _core.Dim.symbol(name, least)
 
     def shape(self, shape: Sequence[int | torch.SymInt]) -> Shape:
         for size in shape:
@@ -57,6 +72,7 @@ class Sizes:
         return cast(Shape, shape)
 
 
+NUMBER = _core.Dim.parse("0")  # the shape of a number that is no size
 Result = tuple[str, torch.dtype, "Shape | _core.Dim"]
 NUMBER_DTYPES = {
     torch.SymInt: torch.int64,
@@ -75,7 +91,7 @@ def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None
     elif isinstance(value, torch.SymInt):
         results.append((name, torch.int64, sizes.dim(value)))
     elif isinstance(value, (torch.SymFloat, torch.SymBool)):
-        results.append((name, NUMBER_DTYPES[type(value)], _core.Dim.parse(name)))
+        results.append((name, NUMBER_DTYPES[type(value)], NUMBER))
     elif isinstance(value, (list, tuple)):
         for i, element in enumerate(value):
             describe(f"{name}.{i}", element, sizes, results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 import weakref
@@ -19,7 +20,7 @@ from opbridge.capture.functions import key_in_graph
 from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.originals import Originals
-from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
+from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_frame, line_text, users_frame
 from opbridge.errors import UnsupportedError
 
@@ -202,7 +203,8 @@ class Recorder:
             return self._sizes.dim(argument)
         if kind is torch.SymFloat or kind is torch.SymBool:
             self._varies = True
-            return number(argument.node.expr, self._sizes.dim_of, self._emit_number, self._read)
+            dim_of = functools.partial(self._sizes.dim_of, env=argument.node.shape_env)
+            return number(argument.node.expr, dim_of, self._emit_number, self._read)
         if isinstance(argument, (list, tuple)):
             return [self._resolve(item) for item in argument]
         return argument
@@ -210,7 +212,7 @@ class Recorder:
     def _emit_number(self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype) -> _core.ProgramValue:
         name = self._unique(key.rpartition("::")[2])
         names = tuple(f"arg{i}" for i in range(len(arguments)))
-        result = (name, dtype, _core.Dim.parse(name))
+        result = (name, dtype, NUMBER)
         return self._builder.call(
             key, names, arguments, {}, [result], self._scopes[-1], line_of_frame(sys._getframe(1))
         )[0]
