@@ -257,7 +257,7 @@ def squeezes_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             shape = input.shape
             dims = kwargs.get("dim", args[0] if args else range(len(shape)))
             for dim in [dims] if isinstance(dims, int) else dims:
-                if isinstance(shape[dim], torch.SymInt):
+                if -len(shape) <= dim < len(shape) and isinstance(shape[dim], torch.SymInt):
                     meets(shape[dim].node)
             return squeeze(input, *args, **kwargs)
 
