@@ -84,10 +84,15 @@ class Attributes:
         with torch._C.DisableTorchFunction():
             return list(dict.fromkeys(path for holder in self._holders for path in holder.changes()))
 
-    def put_back(self, buffers_alone: bool = False) -> None:
+    def put_back(self) -> None:
         for holder in self._holders:
-            if (holder.is_of_buffer or not buffers_alone) and holder.differing():
+            if holder.differing():
                 holder.put_back()
+
+    def put_back_written(self) -> None:
+        """Puts back only what a captured program returns as outputs: buffers, and other tensors but parameters."""
+        for holder in self._holders:
+            holder.put_back_written()
 
 
 @contextlib.contextmanager
@@ -118,7 +123,6 @@ class _Holder:
     """Holds values by keys; this class, values that never change."""
 
     __slots__ = ("before", "key", "owner", "parent")
-    is_of_buffer = False
 
     def __init__(self, owner: Any) -> None:
         self.owner = owner
@@ -149,6 +153,8 @@ class _Holder:
         ]
 
     def put_back(self) -> None: ...
+
+    def put_back_written(self) -> None: ...
 
 
 class _Empty(_Holder):
@@ -223,7 +229,11 @@ class _Parameters(_Named):
 
 class _Buffers(_Parameters):
     __slots__ = ()
-    is_of_buffer = True
+
+    def put_back_written(self) -> None:
+        for name, before in self.before.items():
+            if isinstance(before, torch.Tensor) and isinstance(self.owner.get(name), torch.Tensor):
+                self.owner[name] = before
 
 
 class _Slots(_Changing):
@@ -290,11 +300,10 @@ class _Set(_Changing):
 class _Tensor(_Holder):
     """Its memory, which ``.data =``, ``set_`` and ``resize_`` exchange, and its gradient."""
 
-    __slots__ = ("_alias", "_grad", "_memory", "_requires_grad", "is_of_buffer")
+    __slots__ = ("_alias", "_grad", "_memory", "_requires_grad")
 
     def __init__(self, owner: torch.Tensor) -> None:
         super().__init__(owner)
-        self.is_of_buffer = not isinstance(owner, torch.nn.Parameter)
         self._alias = owner.detach()
         self._memory = _memory_of(owner)
         self._requires_grad = owner.requires_grad
@@ -322,8 +331,17 @@ class _Tensor(_Holder):
     def changes(self) -> list[str]:
         """Without the memory of what is no parameter, which the captured program shows."""
         return [
-            f"{self.path}.{name}" for name in self.differing() if name and not (name == "data" and self.is_of_buffer)
+            f"{self.path}.{name}"
+            for name in self.differing()
+            if name and not (name == "data" and not self._is_parameter())
         ]
+
+    def put_back_written(self) -> None:
+        if not self._is_parameter() and _memory_of(self.owner) != self._memory:
+            self.owner.data = self._alias
+
+    def _is_parameter(self) -> bool:
+        return isinstance(self.owner, torch.nn.Parameter)
 
     def put_back(self) -> None:
         tensor = self.owner

@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
 from opbridge.capture.functions import key_in_graph
-from opbridge.capture.operators import ASSERTIONS, Operator, operator_of
+from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
 from opbridge.capture.source import line_of_stack_trace, scope_of_stack
 from opbridge.errors import UnsupportedError
@@ -26,13 +26,19 @@ from opbridge.errors import UnsupportedError
 _NUMBERS = (int, float, bool)
 
 
-def bridge(exported: torch.export.ExportedProgram, names: dict[str, str] | None = None) -> _core.Graph:
-    """``names`` renames the symbols of the program, ``s77`` to ``batch``."""
-    return _Bridge(exported, Sizes(names)).run()
+def bridge(
+    exported: torch.export.ExportedProgram, names: dict[str, str] | None = None, parameters_are_kept: bool = True
+) -> _core.Graph:
+    """``names`` renames the symbols of the program, ``s77`` to ``batch``.
+
+    Unless ``parameters_are_kept``, what the program assigns to the data of a parameter ends with the run: it is another
+    value from there on, and no write to the parameter."""
+    return _Bridge(exported, Sizes(names), parameters_are_kept).run()
 
 
 class _Bridge:
-    def __init__(self, exported: torch.export.ExportedProgram, sizes: Sizes) -> None:
+    def __init__(self, exported: torch.export.ExportedProgram, sizes: Sizes, parameters_are_kept: bool) -> None:
+        self._passing: set[Any] | None = None if parameters_are_kept else set()  # parameters
         self._exported = exported
         self._sizes = sizes
         self._builder = _core.ProgramBuilder()
@@ -64,6 +70,8 @@ class _Bridge:
             else:
                 self._values[node] = self._input(node)
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            if self._passing is not None and spec.kind is InputKind.PARAMETER:
+                self._passing.add(node)
             if node.users:
                 self._values[node] = self._weight(spec)
         elif spec.kind is InputKind.TOKEN:
@@ -127,6 +135,8 @@ class _Bridge:
             called = operator_of(target)
             if called.key in ASSERTIONS:
                 return
+            if is_assignment_of_data(node):
+                return self._assign_data(node)
             if self._is_known_number(node):
                 return
             self._values[node] = self._call_operator(node, called, node.args, node.meta.get("val"))
@@ -138,6 +148,13 @@ class _Bridge:
             made = (node.name, node.meta.get("val"))
             key = f"{module}::{getattr(target, '__name__', target)}"
             self._values[node] = self._emit(node, key, names, node.args, node.kwargs, made)
+
+    def _assign_data(self, node: torch.fx.Node) -> None:
+        tensor: Any = node.args[0]
+        if self._passing is not None and tensor in self._passing:
+            self._values[tensor] = self._resolve(node.args[1])
+        else:
+            self._emit(node, "aten::set_data", ("self", "new_data"), node.args, {}, (node.name, None))
 
     def _call_operator(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...], value: Any) -> Any:
         made = (node.name, value)

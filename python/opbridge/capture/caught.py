@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
-from typing import Any
-
-from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 
 from opbridge.capture.recorder import warn_of_run_at
-from opbridge.capture.replaced import replaced
 from opbridge.capture.source import users_frame
 from opbridge.errors import Error
 
@@ -35,19 +29,3 @@ class Caught:
         if self._error is not None:
             text = next(iter(str(self._error).splitlines()), "")[:120]
             warn_of_run_at(f"the model caught an error ('{type(self._error).__name__}: {text}')", self._place)
-
-
-@contextlib.contextmanager
-def errors_noted(caught: Caught) -> Iterator[None]:
-    """Those of the functions of torch that torch.export sees called."""
-    handle: Any = _NonStrictTorchFunctionHandler.__torch_function__
-
-    def noting(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        try:
-            return handle(self, func, types, args, kwargs)
-        except Exception as error:
-            caught.note(error)
-            raise
-
-    with replaced(_NonStrictTorchFunctionHandler, __torch_function__=noting):
-        yield

@@ -12,16 +12,19 @@ from typing import Any
 
 import torch
 import torch.export._trace
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.bridge import bridge, casts
-from opbridge.capture.caught import Caught, errors_noted
+from opbridge.capture.caught import Caught
 from opbridge.capture.dynamic import DynamicSizes, specialized
 from opbridge.capture.economy import economical_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.operators import is_assignment_of_data
+from opbridge.capture.reads import DATA
 from opbridge.capture.replaced import replaced
 from opbridge.capture.sizes import sizes_watched
 from opbridge.capture.substitutes import as_it_is_or_substituted
@@ -48,8 +51,13 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
 
     exported = oblivious() if sizes.shapes is None else otherwise(oblivious, by_sizes)
     if any(_is_unresolved(node) for node in exported.graph.nodes):
+        if any(is_assignment_of_data(node) for node in exported.graph.nodes):
+            raise UnsupportedError(
+                "the model assigns to the data of a tensor (.data =), which torch loses where there is torch.vmap or "
+                "torch.autocast; make a new tensor instead"
+            )
         exported = exported.run_decompositions({})
-    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)))
+    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)), parameters_are_kept=False)
 
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
@@ -65,15 +73,16 @@ def _exported(
     config: Any = torch.fx.experimental._config
     lines: dict[str, str] = {}
     caught = Caught()
+    assigned: list[torch.Tensor] = []  # that are given other data
     try:
         with (
             config.patch(backed_size_oblivious=size_oblivious),
             economical_export(),
             sizes_watched(sizes, lines, caught),
-            errors_noted(caught),
+            _functions_seen(caught, assigned),
             _marks_taken_back(inputs.tensors),
             _sizes_equated(model, sizes),
-            _changes_followed(model, inputs, changed),
+            _changes_followed(model, inputs, assigned, changed),
             warnings.catch_warnings(),
         ):
             # Which of them matter is found out by calling the model again.
@@ -108,7 +117,28 @@ def _sizes_equated(model: torch.nn.Module, sizes: DynamicSizes) -> Iterator[None
 
 
 @contextlib.contextmanager
-def _changes_followed(model: torch.nn.Module, inputs: Inputs, changed: list[str]) -> Iterator[None]:
+def _functions_seen(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
+    """Notes errors, and tensors that are given other data; makes an operator of ``tensor.data``, which torch does not
+    see."""
+    handle: Any = _NonStrictTorchFunctionHandler.__torch_function__
+
+    def seeing(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func == DATA.__set__:
+            assigned.append(args[0])
+        try:
+            return handle(self, torch.Tensor.detach if func == DATA.__get__ else func, types, args, kwargs)
+        except Exception as error:
+            caught.note(error)
+            raise
+
+    with replaced(_NonStrictTorchFunctionHandler, __torch_function__=seeing):
+        yield
+
+
+@contextlib.contextmanager
+def _changes_followed(
+    model: torch.nn.Module, inputs: Inputs, assigned: list[torch.Tensor], changed: list[str]
+) -> Iterator[None]:
     """Has the model write back the buffers that it assigns anew, and takes back its other changes of attributes, which
     ``changed`` names then. torch itself sees assigned buffers of the outermost module alone."""
     before: list[Registered] = []
@@ -118,7 +148,11 @@ def _changes_followed(model: torch.nn.Module, inputs: Inputs, changed: list[str]
 
     def end(_: torch.nn.Module, args: Any, returned: Any) -> Any:
         returned, others = before.pop().write_back(returned)
-        changed[:] = [*others, *attributes.changes()]
+        given = {id(tensor) for tensor in assigned}
+        others += [f"{name}.data" for name, parameter in model.named_parameters() if id(parameter) in given]
+        # Recurrent modules write the list of their own weights anew.
+        changes = (path for path in attributes.changes() if "_flat_weight" not in path)
+        changed[:] = dict.fromkeys([*others, *changes])
         return returned
 
     handles = model.register_forward_pre_hook(begin), model.register_forward_hook(end)

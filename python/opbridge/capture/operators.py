@@ -87,6 +87,11 @@ def _has_new_symbols(overload: torch._ops.OpOverload, args: tuple[Any, ...], kwa
     return any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
 
 
+def is_assignment_of_data(node: torch.fx.Node) -> bool:
+    """Of ``tensor.data = other``, programs of torch have only what is checked before."""
+    return node.target is torch.ops.aten._has_compatible_shallow_copy_type.default
+
+
 # They check what the capture already knows.
 ASSERTIONS = frozenset(
     {

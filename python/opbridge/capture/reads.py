@@ -6,34 +6,33 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import is_fake
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
 _FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # and where the data stand
-_DATA: Any = torch.Tensor.data
-_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, _DATA.__get__, _DATA.__set__})
+DATA: Any = torch.Tensor.data
+_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__})
 
 
 class WaysSeenBy(TorchFunctionMode):
     """Calls ``read`` with tensors that become numbers of Python, or NumPy's, or are listed to make another of them;
     ``assign_data`` in place of ``tensor.data = other``; and ``note`` with errors.
 
-    Where ``on_fakes``, a real tensor is a weight, whose ``data`` is an alias that torch would make unseen."""
+    ``data`` of a weight is an alias that torch would make unseen."""
 
     def __init__(
         self,
         read: Callable[[torch.Tensor], None],
         assign_data: Callable[[torch.Tensor, torch.Tensor], None],
         note: Callable[[BaseException], None],
-        on_fakes: bool,
+        is_weight: Callable[[torch.Tensor], bool],
     ) -> None:
         super().__init__()
         self._read = read
         self._assign_data = assign_data
         self._note = note
-        self._on_fakes = on_fakes
+        self._is_weight = is_weight
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
@@ -53,8 +52,8 @@ class WaysSeenBy(TorchFunctionMode):
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
-        elif func == _DATA.__set__:
+        elif func == DATA.__set__:
             return self._assign_data(*args)
-        elif func == _DATA.__get__ and self._on_fakes and not is_fake(args[0]):
+        elif func == DATA.__get__ and self._is_weight(args[0]):
             return args[0].detach()
         return func(*args, **kwargs)

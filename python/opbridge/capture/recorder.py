@@ -179,6 +179,9 @@ class Recorder:
             finally:
                 self._inside = False
 
+    def is_weight(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._module_names or not (self._for_real or is_fake(tensor))
+
     def finish(self, outputs: list[Any]) -> _core.Graph:
         for i, output in enumerate(outputs):
             if isinstance(output, torch.Tensor):

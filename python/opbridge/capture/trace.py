@@ -71,7 +71,7 @@ def follow(
         with attributes_kept(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
                 _scopes_of_modules(model, scopes),
-                WaysSeenBy(recorder.read, recorder.assign_data, caught.note, on_fakes=not for_real),
+                WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 control_flow_followed(),
                 operators_seen_by(recorder.call),
                 _torchscript_as_written(),

@@ -29,7 +29,9 @@ class Registered:
         for path, tensors, before, are_buffers in self._before:
             for name in {**before, **tensors}:
                 old, new = before.get(name), tensors.get(name)
-                if old is new or (old is not None and new is not None and _place_of(old) == _place_of(new)):
+                if not are_buffers and old is not None and old.grad is not None:  # there was none when the run began
+                    others.append(f"{path}{name}.grad")
+                if old is new or (old is not None and new is not None and _is_same(old, new)):
                     continue
                 if not are_buffers or old is None or new is None:
                     others.append(path + name)
@@ -38,10 +40,13 @@ class Registered:
                 assigned.append((tensors, name, old, new))
         if not assigned:
             return returned, others
-        memories = {_place_of(old)[0] for _, _, old, _ in assigned}
+        olds = [_alias(old) for _, _, old, _ in assigned]
 
         def apart(value: Any) -> Any:
-            return value.clone() if isinstance(value, torch.Tensor) and _place_of(value)[0] in memories else value
+            if not isinstance(value, torch.Tensor):
+                return value
+            alias = _alias(value)
+            return value.clone() if any(_memory_of(alias) == _memory_of(old) for old in olds) else value
 
         returned = pytree.tree_map(apart, returned)
         values = [apart(new) for _, _, _, new in assigned]
@@ -60,9 +65,18 @@ def _check(name: str, old: torch.Tensor, new: torch.Tensor) -> None:
         )
 
 
-def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """The memory, and which of its elements the tensor is."""
-    if tensor.layout is not torch.strided:
-        return id(tensor), 0
-    tensor = tensor.detach()  # where the run is on fake tensors, one of these
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether both are the same elements of one memory."""
+    a, b = _alias(a), _alias(b)
+    if _memory_of(a) != _memory_of(b) or a.layout is not torch.strided:
+        return False
+    return (a.storage_offset(), a.shape, a.stride(), a.dtype) == (b.storage_offset(), b.shape, b.stride(), b.dtype)
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    """Where the run is on fake tensors, this is one too, whose memory is compared while it lives."""
+    return tensor.detach()
+
+
+def _memory_of(alias: torch.Tensor) -> int:
+    return id(alias) if alias.layout is not torch.strided else int(alias.untyped_storage()._cdata)
