@@ -4,61 +4,132 @@ from __future__ import annotations
 
 import os
 import tempfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import onnxruntime
 import torch
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.bridge import bridge
-from opbridge.capture.environment import capturing
-from opbridge.capture.functions import functions_kept_whole
+from opbridge.capture import everything_replaced
+from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.exported import bridged, export_program
+from opbridge.capture.functions import calls_in, capture_with_functions
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Program
+from opbridge.errors import UnsupportedError
 from opbridge.runtime import run, session
 from opbridge.symbolics.registry import registry_for
 
+if TYPE_CHECKING:
+    from opbridge.verification import Comparison
 
-def first_difference(
-    path: str | os.PathLike[str], model: torch.nn.Module, inputs: Inputs, rtol: float | None, atol: float | None
-) -> str:
+
+def first_difference(comparison: Comparison) -> str:
     """A sentence that names the first operator whose value differs, its line, and by how much.
 
-    The model is captured by torch.export and mapped again at the opset of ``path``, with every value an output; the
-    values are compared with those of the captured program in PyTorch, in order. An error of the capture is passed on.
+    The model is captured by torch.export and mapped again at the opset of the file, with every value an output; the
+    values are compared with those of the captured program in PyTorch, in order. Where all agree, it names the part that
+    does not: the capture, a simplification, ONNX Runtime, or the file. An error of the capture is passed on.
     """
-    with capturing(model), functions_kept_whole() as calls:
-        exported = torch.export.export(model, inputs.args, inputs.kwargs, strict=False)
-    program = Program(bridge(exported), calls)
+    exported, program = _captured(comparison)
     nodes = _core.expose_values(program.graph)
-    with tempfile.TemporaryDirectory() as folder:
-        every_value = Path(folder) / "values.onnx"
-        opset = _core.opset_of(os.fspath(path))
-        names = [name for name, _, _ in nodes]
-        _core.export_graph(
-            program.graph, str(every_value), registry_for(program, opset), opset=opset, custom_opsets={},
-            external_data="automatic", source_lines=False, simplify=False, input_names=[], output_names=names,
-        )  # fmt: skip
-        running = session(every_value)
+    names = [name for name, _, _ in nodes]
+    actual = dict(zip(names, _run(comparison, program, names, simplify=False), strict=True))
     wanted = _Values(exported)
-    leaves = [leaf for leaf in inputs.leaves if isinstance(leaf, torch.Tensor)]
-    feeds = dict(zip((value.name for value in running.get_inputs()), leaves, strict=True))
-    actual = dict(zip(names, run(running, feeds), strict=True))
-    with torch.no_grad():
-        wanted.run(*_arguments(exported, inputs))
-    from opbridge.verification import difference
+    with torch.no_grad(), calls_in(program.calls):
+        returned = wanted.run(*_arguments(exported, comparison.inputs.copied()))
+    from opbridge.verification import difference, in_pairs
 
     for name, operator, line in nodes:
         if name in wanted.values:
-            found = difference(name, actual[name], wanted.values[name], rtol, atol)
+            found = difference(name, actual[name], wanted.values[name], *comparison.tolerances)
             if found.mismatch:
                 where = f"of {operator} at {line}" if line else f"of {operator}"
                 return f"the first value that differs is that {where}\n  {found.mismatch}"
-    return (
-        "with every value kept, all agree: the difference comes from a simplification (compare with simplify=False), "
-        "or from ONNX Runtime's own optimizations"
-    )
+    outputs = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+    for name, output, expected in zip(comparison.names, outputs, comparison.expected, strict=False):
+        found = difference(name, in_pairs(output), expected, *comparison.tolerances)
+        if found.mismatch:
+            return (
+                "every operator agrees, and the program that torch.export captures differs from the model itself: it "
+                "holds what the model reads or decides in Python as it was in the capture\n"
+                f"  {name}: {found.mismatch}"
+            )
+    return _part_at_fault(comparison)
+
+
+def _part_at_fault(comparison: Comparison) -> str:
+    """Which part differs where the captured program and each of its operators agree with PyTorch."""
+    if _agrees(comparison, simplify=True):
+        return (
+            "a new export of this model agrees: the file was made of another state of the model (weights, inputs, "
+            "options of export), or was changed since"
+        )
+    if _agrees(comparison, simplify=False):
+        return "every operator agrees: the difference comes from a simplification; export(..., simplify=False) has none"
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if comparison.against(run(session(comparison.path, sess_options=options), comparison.feeds)).ok:
+        return (
+            "every operator agrees: the difference comes from ONNX Runtime's own optimizations "
+            "(SessionOptions.graph_optimization_level switches them off)"
+        )
+    return "with every value kept, all agree; ONNX Runtime computes them otherwise where they are not kept"
+
+
+def _agrees(comparison: Comparison, simplify: bool) -> bool:
+    _, program = _captured(comparison)
+    return comparison.against(_run(comparison, program, comparison.names, simplify)).ok
+
+
+def _run(comparison: Comparison, program: Program, names: list[str], simplify: bool) -> list[torch.Tensor]:
+    """The outputs of the program, mapped at the opset of the file, in ONNX Runtime."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        opset = _core.opset_of(os.fspath(comparison.path))
+        _core.export_graph(
+            program.graph, path, registry_for(program, opset), opset=opset, custom_opsets={},
+            external_data="automatic", source_lines=False, simplify=simplify, mutations_as_outputs=True,
+            input_names=list(comparison.feeds), output_names=names,
+        )  # fmt: skip
+        return run(session(path), comparison.feeds)
+
+
+def _captured(comparison: Comparison) -> tuple[torch.export.ExportedProgram, Program]:
+    """With the dynamic sizes of the file, or without where the capture refuses them."""
+    try:
+        return _capture(comparison, _axes_of(comparison))
+    except UnsupportedError:
+        return _capture(comparison, {})
+
+
+def _capture(comparison: Comparison, axes: dict[str, dict[int, str]]) -> tuple[torch.export.ExportedProgram, Program]:
+    exported: Any = None
+    sizes = DynamicSizes(comparison.inputs, dynamic_axes=axes, input_names=list(comparison.feeds))
+    inputs = sizes.without_ones()
+
+    def capture() -> _core.Graph:
+        nonlocal exported
+        exported = export_program(comparison.module, inputs, sizes, [])
+        return bridged(exported, sizes)
+
+    with everything_replaced(comparison.module):
+        program = capture_with_functions(capture)
+    return exported, program
+
+
+def _axes_of(comparison: Comparison) -> dict[str, dict[int, str]]:
+    """The dynamic axes of the file's inputs, in the form of torch.onnx."""
+    axes = {
+        value.name: {
+            axis: size for axis, size in enumerate(value.shape) if isinstance(size, str) and size.isidentifier()
+        }
+        for value in session(comparison.path).get_inputs()
+    }
+    return {name: sizes for name, sizes in axes.items() if sizes}
 
 
 class _Values(torch.fx.Interpreter):

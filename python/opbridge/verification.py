@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from opbridge import _core
 from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.environment import inference
+from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.errors import Error
 from opbridge.runtime import run, session
@@ -68,27 +69,19 @@ def verify(
 ) -> Verification:
     """Runs the model at ``path`` in ONNX Runtime and ``model`` in PyTorch on the same inputs, and compares the outputs.
 
-    PyTorch runs in evaluation mode, without gradients and without the fast paths of ``nn.TransformerEncoder``.
+    PyTorch runs in evaluation mode without gradients. The inputs are those of the model at ``path`` in order, whatever
+    their names there; keywords that ``model`` takes by ``**kwargs`` go by their names.
 
     Values, shapes and element types must agree; NaN equals NaN. The tolerances default by element type: 1e-4 for
     float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, both relative and absolute, 0 for integers. Raises
     VerificationError on a mismatch, which names the first node of the program whose value differs and the line of the
     model it comes from; returns the differences otherwise.
     """
-    result = compare(path, model, args, kwargs, rtol=rtol, atol=atol)
+    comparison = Comparison(path, model, args, kwargs, rtol, atol)
+    result = comparison.result()
     if not result.ok:
-        raise VerificationError(f"{result.text()}\n{_origin(path, model, args, kwargs, rtol, atol)}")
+        raise VerificationError(f"{result.text()}\n{_origin(comparison)}")
     return result
-
-
-def _origin(path: Any, model: Any, args: Any, kwargs: Any, rtol: float | None, atol: float | None) -> str:
-    from opbridge.first_difference import first_difference
-
-    module = as_module(model)
-    try:
-        return first_difference(path, module, read_inputs(module, args, kwargs), rtol, atol)
-    except Exception as error:  # the mismatch is the news, whatever keeps its origin from being found
-        return f"where it begins could not be found: {next(iter(str(error).splitlines()), type(error).__name__)}"
 
 
 def compare(
@@ -101,58 +94,91 @@ def compare(
     atol: float | None = None,
 ) -> Verification:
     """Like verify, but returns the differences whatever they are."""
-    module = as_module(model)
-    inputs = read_inputs(module, args, kwargs)
-    running = session(path)
-    names = [value.name for value in running.get_inputs()]
-    actual = run(running, feeds_for(names, inputs))
-    outputs = [value.name for value in running.get_outputs()]
-    # What the model writes to stays the caller's.
-    inputs = inputs.copied()
-    with inference(module), attributes_kept(module), contents_kept(module.buffers()):
-        expected = [leaf for leaf in pytree.tree_leaves(module(*inputs.args, **inputs.kwargs)) if leaf is not None]
-        expected = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in expected]
-        expected += _written(outputs[len(expected) :], module, inputs)
-    if len(actual) != len(expected):
-        raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(expected)}")
-    return Verification(
-        tuple(difference(name, a, e, rtol, atol) for name, a, e in zip(outputs, actual, expected, strict=True))
-    )
+    return Comparison(path, model, args, kwargs, rtol, atol).result()
 
 
-def _written(names: Sequence[str], module: torch.nn.Module, inputs: Inputs) -> list[torch.Tensor]:
-    """The inputs and buffers, which the model has just written to, that the outputs ``NAME_out`` stand for."""
-    tensors = dict(zip(inputs.names, inputs.leaves, strict=True)) | dict(module.named_parameters())
-    tensors |= dict(module.named_buffers())
-    written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
-    return [tensor.clone() for tensor in written if isinstance(tensor, torch.Tensor)]
+def _origin(comparison: Comparison) -> str:
+    from opbridge.first_difference import first_difference
+
+    try:
+        return first_difference(comparison)
+    except Exception as error:  # the mismatch is the news, whatever keeps its origin from being found
+        return f"where it begins could not be found: {next(iter(str(error).splitlines()), type(error).__name__)}"
+
+
+class Comparison:
+    """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` ONNX Runtime's inputs."""
+
+    def __init__(self, path: Any, model: Any, args: Any, kwargs: Any, rtol: float | None, atol: float | None) -> None:
+        self.path = path
+        self.module = as_module(model)
+        self.inputs = read_inputs(self.module, args, kwargs)
+        self.tolerances = (rtol, atol)
+        running = session(path)
+        self.names = [value.name for value in running.get_outputs()]
+        self.feeds = feeds_for([value.name for value in running.get_inputs()], self.inputs)
+        self.actual = run(running, self.feeds)
+        self.expected = self._run_module()
+
+    def result(self) -> Verification:
+        return self.against(self.actual)
+
+    def against(self, actual: Sequence[torch.Tensor]) -> Verification:
+        """How far other outputs lie from PyTorch's."""
+        if len(actual) != len(self.expected):
+            raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(self.expected)}")
+        triples = zip(self.names, actual, self.expected, strict=True)
+        return Verification(tuple(difference(name, a, e, *self.tolerances) for name, a, e in triples))
+
+    def _run_module(self) -> list[Any]:
+        inputs = self.inputs.copied()  # what the model writes to stays the caller's
+        module = self.module
+        with inference(module), attributes_kept(module), contents_kept(module.buffers()):
+            try:
+                returned = module(*inputs.args, **inputs.kwargs)
+            except Exception as error:
+                raise failure_of(inputs, error) from error
+            outputs = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+            outputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
+            return outputs + self._written(self.names[len(outputs) :], inputs)
+
+    def _written(self, names: Sequence[str], inputs: Inputs) -> list[torch.Tensor]:
+        """The inputs and buffers, which the model has just written to, that the outputs ``NAME_out`` stand for."""
+        tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        tensors |= feeds_for(list(self.feeds), inputs)
+        written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
+        return [tensor.clone() for tensor in written if isinstance(tensor, torch.Tensor)]
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:
-    """The inputs by the names of the ONNX model's: by name where the names agree, otherwise in order."""
-    tensors = {
-        name: leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
-        for name, leaf in zip(inputs.names, inputs.leaves, strict=True)
-        if isinstance(leaf, (torch.Tensor, bool, int, float))
-    }
-    if all(name in tensors for name in names):
-        return {name: tensors[name] for name in names}
-    given = [
-        tensors[name] for name, leaf in zip(inputs.names, inputs.leaves, strict=True) if isinstance(leaf, torch.Tensor)
-    ]
+    """The inputs of an ONNX model by its names for them: in order, apart from keywords that have no order.
+
+    A model that opbridge did not write may have numbers among its inputs, and may lack inputs that it does not use.
+    """
+    leaves = list(zip(inputs.names, inputs.leaves, inputs.are_ordered, strict=True))
+    given = [item for item in leaves if isinstance(item[1], torch.Tensor)]
     if len(given) != len(names):
-        raise VerificationError(f"the ONNX model has the inputs {list(names)}, and {len(given)} tensors are given")
-    return dict(zip(names, given, strict=True))
+        given = [item for item in leaves if isinstance(item[1], (torch.Tensor, bool, int, float))]
+    by_name = {name: leaf for name, leaf, _ in given}
+    if len(given) != len(names):
+        if not set(names) <= set(by_name):
+            count = len(inputs.tensors)
+            raise VerificationError(f"the ONNX model has the inputs {list(names)}, and {count} tensors are given")
+        paired = {name: by_name[name] for name in names}
+    else:
+        unordered = {name for name, _, is_ordered in given if not is_ordered}
+        by_keyword = unordered == {name for name, item in zip(names, given, strict=True) if not item[2]}
+        paired = {
+            name: by_name[name] if by_keyword and name in unordered else leaf
+            for name, (_, leaf, _) in zip(names, given, strict=True)
+        }
+    return {name: leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf) for name, leaf in paired.items()}
 
 
 def difference(
     name: str, actual: torch.Tensor, expected: Any, rtol: float | None, atol: float | None
 ) -> OutputDifference:
-    if not isinstance(expected, torch.Tensor):
-        expected = torch.tensor(expected)
-    expected = expected.detach().cpu()
-    if expected.is_complex():
-        expected = torch.view_as_real(expected)
+    expected = in_pairs(expected)
     if actual.dtype != expected.dtype:
         return OutputDifference(
             name, math.nan, math.nan, f"element type {actual.dtype}, PyTorch gives {expected.dtype}"
@@ -166,3 +192,10 @@ def difference(
         name,
         *_core.compare_tensors(expected.dtype, expected.shape, actual.data_ptr(), expected.data_ptr(), rtol, atol),
     )
+
+
+def in_pairs(value: Any) -> torch.Tensor:
+    """An output of PyTorch in the form that it has in ONNX: numbers are tensors, complex ones pairs of real ones."""
+    tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
+    tensor = tensor.detach().cpu()
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor

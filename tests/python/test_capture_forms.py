@@ -73,24 +73,6 @@ def test_forms(form: str, capture: str, tmp_path: pathlib.Path) -> None:
     assert before == ([module.training for module in model.modules()] if before else [])
 
 
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_padding_in_an_encoder(capture: str, tmp_path: pathlib.Path) -> None:
-    """torch's fast path, which is not exported, gives zeros where the input is padding."""
-
-    class Encoder(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
-
-        def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
-            y: torch.Tensor = self.encoder(x, src_key_padding_mask=padding)
-            return y
-
-    padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    args = torch.randn(2, 5, 8), padding
-    opbridge.export(Encoder().eval(), args, tmp_path / "model.onnx", verify=True, capture=capture)
-
-
 def test_a_lazy_module_is_refused_before_it_has_run(tmp_path: pathlib.Path) -> None:
     model = nn.Sequential(nn.LazyLinear(4), nn.ReLU())
     with pytest.raises(opbridge.InvalidArgumentError, match=r"'0' \(LazyLinear\).*call it once"):

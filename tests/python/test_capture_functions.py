@@ -4,6 +4,7 @@ import ctypes
 import functools
 import re
 
+import onnx
 import pytest
 import torch
 from torch import nn
@@ -229,3 +230,83 @@ def test_new_tensors_that_operators_fill_are_fine():
             return buffer + torch.zeros(3)
 
     assert "aten::copy_" in str(opbridge.capture.capture(Model(), (torch.rand(3),), how="trace").graph)
+
+
+def test_a_class_made_during_the_call_is_kept_whole(capture):
+    def model(x):
+        class Doubled(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return through_pointers(x, x) - x
+
+            @staticmethod
+            def symbolic(g, x):
+                return g.op("custom::doubled", x)
+
+        return Doubled.apply(x) + 1
+
+    assert "autograd_function::Doubled(tensors=[%x]" in str(capture(model, (torch.rand(3),)).graph)
+
+
+class Cubed(torch.autograd.Function):
+    """Its gradient is not that of its operators."""
+
+    @staticmethod
+    def forward(ctx, x):
+        square = x * x
+        ctx.save_for_backward(square)
+        return square * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 5 * gradient * ctx.saved_tensors[0]
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("custom::cubed", x)
+
+
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def vjp(ctx, gradient):
+        return 7 * gradient * ctx.saved_tensors[0]
+
+    @staticmethod
+    def symbolic(g, x):
+        return g.op("custom::exponential", x)
+
+
+@pytest.mark.parametrize("function", [Cubed, Exponential])
+def test_the_gradient_of_a_function_is_its_own(function, tmp_path):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(3, 3)
+
+        def forward(self, x):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                y = function.apply(self.linear(x))
+                (gradient,) = torch.autograd.grad(y.sum(), x)
+            return gradient, MyAdd.apply(gradient, y.detach())
+
+    program = opbridge.capture.capture(Model(), (torch.rand(2, 3),), how="trace")
+    assert [call.function for call in program.calls] == [MyAdd]
+    opbridge.export(Model(), (torch.rand(2, 3),), tmp_path / "m.onnx", capture="trace")
+    assert {node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node} >= {"my_add"}
+    with pytest.raises(UnsupportedError, match=r'capture="trace" follows'):
+        opbridge.capture.capture(Model(), (torch.rand(2, 3),))
+
+    class Gradient(Model):
+        def forward(self, x):
+            return super().forward(x)[0]
+
+    opbridge.export(Gradient(), (torch.rand(2, 3),), tmp_path / "m.onnx", capture="trace", verify=True)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import torch
+
+    from opbridge import _core
+    from opbridge.capture.dynamic import DynamicSizes
+    from opbridge.capture.inputs import Inputs
     from opbridge.capture.program import Program
 
 Capture = Literal["export", "trace"]
@@ -33,15 +40,10 @@ def capture(
     """
     import torch
 
-    from opbridge.capture.detection import one_way_for_all_boxes
     from opbridge.capture.dynamic import DynamicSizes
-    from opbridge.capture.environment import capturing
-    from opbridge.capture.flexible import flexible_attention_in_operators
-    from opbridge.capture.functions import functions_kept_whole
+    from opbridge.capture.functions import capture_with_functions
     from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
-    from opbridge.capture.packed import packed_sequences
     from opbridge.capture.program import Program
-    from opbridge.capture.recurrent import recurrent_sizes
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
     if how not in ("export", "trace"):
@@ -62,27 +64,49 @@ def capture(
     inputs = read_inputs(module, args, kwargs)
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     inputs = sizes.without_ones()
+    if how == "export":
+        importlib.import_module(
+            "opbridge.capture.exported"
+        )  # and the parts of torch that it uses, before they are locked
+    with everything_replaced(module):
+        return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes))
+
+
+def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+    changed: list[str] = []
+    if how == "trace":
+        from opbridge.capture.trace import capture_trace
+
+        graph = capture_trace(model, inputs, sizes, changed)
+    else:
+        from opbridge.capture.exported import capture_exported
+
+        graph = capture_exported(model, inputs, sizes, changed)
+    if changed:
+        from opbridge.capture.functions import calls_in
+        from opbridge.capture.second_call import refuse_what_is_kept
+
+        with calls_in([]):
+            refuse_what_is_kept(model, inputs, changed)
+    return graph
+
+
+@contextlib.contextmanager
+def everything_replaced(model: Any) -> Iterator[None]:
+    """All that both captures replace while they run ``model``."""
+    from opbridge.capture.detection import one_way_for_all_boxes
+    from opbridge.capture.environment import capturing
+    from opbridge.capture.flexible import flexible_attention_in_operators
+    from opbridge.capture.packed import packed_sequences
+    from opbridge.capture.recurrent import recurrent_sizes
+    from opbridge.capture.transformers import fast_paths_in_operators
+
     with (
-        capturing(module),
+        capturing(model),
         recurrent_sizes(),
         packed_sequences(),
         flexible_attention_in_operators(),
+        fast_paths_in_operators(),
         one_way_for_all_boxes(),
-        functions_kept_whole() as calls,
     ):
-        changed: list[str] = []
-        if how == "trace":
-            from opbridge.capture.trace import capture_trace
-
-            graph = capture_trace(module, inputs, sizes, changed)
-        else:
-            from opbridge.capture.exported import capture_exported
-
-            graph = capture_exported(module, inputs, sizes, changed)
-        if changed:
-            from opbridge.capture.second_call import refuse_what_is_kept
-
-            count = len(calls)
-            refuse_what_is_kept(module, inputs, changed)
-            del calls[count:]
-        return Program(graph, calls)
+        yield

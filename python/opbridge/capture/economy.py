@@ -6,12 +6,13 @@ import contextlib
 import gc
 import logging
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
 
 import torch.export._trace
+import torch.fx._lazy_graph_module
 import torch.fx.proxy
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from opbridge.capture.replaced import replaced
 from opbridge.capture.source import users_frame
@@ -38,7 +39,10 @@ class _UsersFrame:
 @contextlib.contextmanager
 def economical_export() -> Iterator[None]:
     """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
-    among the many objects that stay, and nothing printed of what torch tries and cannot solve."""
+    among the many objects that stay, and nothing printed of what torch tries and cannot solve.
+
+    The search for garbage is the interpreter's, and pauses in all threads; their results do not depend on it.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -48,7 +52,7 @@ def economical_export() -> Iterator[None]:
             replaced(torch.fx.proxy, CapturedTraceback=_UsersFrame),
             replaced(torch.fx.proxy.TracerBase, _filter_traceback_frames=lambda _, frames: frames),
             replaced(torch.export._trace, print=lambda *_, **__: None),
-            _use_lazy_graph_module(True),
+            replaced(torch.fx._lazy_graph_module, _use_lazy_graph_module_flag=True),
         ):
             yield
     finally:
@@ -58,10 +62,14 @@ def economical_export() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    """The logger of this name drops what this thread logs."""
+    logger, thread = logging.getLogger(name), threading.get_ident()
+
+    def is_from_elsewhere(record: logging.LogRecord) -> bool:
+        return record.thread != thread
+
+    logger.addFilter(is_from_elsewhere)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        logger.removeFilter(is_from_elsewhere)

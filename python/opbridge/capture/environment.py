@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from opbridge.capture.inputs import torchscript_in
-from opbridge.capture.replaced import replaced
+from opbridge.capture.replaced import current_thread, replaced
 from opbridge.errors import UnsupportedError
 
-# What is replaced meanwhile belongs to the whole process: threads wait for one another.
-_one_at_a_time = threading.RLock()
+# Attributes that are replaced by thread are nested in one another: a second thread waits until the first is done.
+one_at_a_time = threading.RLock()
 
 
 @contextlib.contextmanager
 def inference(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode, no gradients, no fused transformer kernels.
+    """Evaluation mode without gradients, in this thread. Parts that are TorchScript have one mode for all threads."""
+    with (
+        one_at_a_time,
+        _in_evaluation(model),
+        replaced(torch.compiler, _compile_session_context=_compile_session),
+        torch.no_grad(),
+    ):
+        yield
 
-    The fast paths of ``nn.MultiheadAttention`` and ``nn.TransformerEncoder`` call private kernels in place
-    of the operators that the modules are made of, and give other values where the input is padding. The modes of
-    the model's modules are as before afterwards.
-    """
-    with _one_at_a_time:
-        in_training = [
-            module for module in model.modules() if getattr(module, "training", False)
-        ]  # TorchScript may lack it
-        fastpath = torch.backends.mha.get_fastpath_enabled()
-        try:
-            for module in in_training:
-                module.training = False
-            torch.backends.mha.set_fastpath_enabled(False)
-            with torch.no_grad():
-                yield
-        finally:
-            torch.backends.mha.set_fastpath_enabled(fastpath)
-            for module in in_training:
-                module.training = True
+
+@contextlib.contextmanager
+def _compile_session() -> Iterator[None]:
+    """While torch.compile traces for this thread, as torch.cond has it do, no other one is told that it compiles."""
+    with replaced(torch.compiler, _is_compiling_flag=True):
+        yield
 
 
 @contextlib.contextmanager
@@ -54,9 +50,80 @@ def capturing(model: torch.nn.Module) -> Iterator[None]:
     # TorchScript calls the Python code that it was made from where it is exported, in vain.
     exporting = torchscript_in(model) is None
     with (
-        _one_at_a_time,
+        _no_compilation(),
+        one_at_a_time,
         replaced(_flags, _is_onnx_exporting=True),
+        replaced(torch._ops, mode_stack_state_for_pre_dispatch=_own_modes()),
         replaced(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
         inference(model),
     ):
         yield
+
+
+def _own_modes() -> Any:
+    """Where torch keeps the modes of the dispatch key PreDispatch, which belong to no thread otherwise."""
+    modes: Any = torch._ops
+    own = modes._ModeStackStateForPreDispatch()
+    return lambda: own
+
+
+def _no_compilation() -> Any:
+    """torch.compile in another thread waits, for it traces with the same global state of torch.fx as torch.export.
+
+    The lock is torch's own, taken before opbridge's: a backend of torch.compile may itself call opbridge.
+    """
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    return contextlib.nullcontext() if dynamo is None else dynamo.compile_lock
+
+
+@contextlib.contextmanager
+def _in_evaluation(model: torch.nn.Module) -> Iterator[None]:
+    scripted = [m for m in model.modules() if isinstance(m, torch.jit.ScriptModule) and getattr(m, "training", False)]
+    outer = vars(torch.nn.Module).get("training")
+    try:
+        for module in scripted:
+            module.training = False
+        torch.nn.Module.training = _Training(model, outer)  # type: ignore[assignment]
+        yield
+    finally:
+        if outer is None:
+            del torch.nn.Module.training
+        else:
+            torch.nn.Module.training = outer
+        for module in scripted:
+            module.training = True
+
+
+class _Training:
+    """``training`` of every module: for those of ``model`` False in this thread, for all others what they hold.
+
+    What the model assigns to it is forgotten.
+    """
+
+    def __init__(self, model: torch.nn.Module, outer: _Training | None) -> None:
+        self._outer = outer
+        self._thread = current_thread()
+        self._assigned = {id(module): False for module in model.modules()}
+
+    def _is_here(self, module: torch.nn.Module) -> bool:
+        return current_thread() == self._thread and id(module) in self._assigned
+
+    def __get__(self, module: torch.nn.Module | None, owner: Any = None) -> bool:
+        if module is None:
+            raise AttributeError("training")
+        if self._is_here(module):
+            return self._assigned[id(module)]
+        if self._outer is not None:
+            return self._outer.__get__(module, owner)
+        try:
+            return bool(vars(module)["training"])
+        except KeyError:
+            raise AttributeError("training") from None  # as of TorchScript, which keeps it elsewhere
+
+    def __set__(self, module: torch.nn.Module, value: bool) -> None:
+        if self._is_here(module):
+            self._assigned[id(module)] = value
+        elif self._outer is not None:
+            self._outer.__set__(module, value)
+        else:
+            vars(module)["training"] = value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import re
 import types
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import torch._dynamo.convert_frame  # whose lock a capture takes
 import torch.export._trace
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch.utils import _pytree as pytree
@@ -19,6 +20,7 @@ from opbridge import _core
 from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.bridge import bridge, casts
 from opbridge.capture.caught import Caught
+from opbridge.capture.confinement import export_confined
 from opbridge.capture.dynamic import DynamicSizes, specialized
 from opbridge.capture.economy import economical_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
@@ -26,7 +28,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.reads import DATA
 from opbridge.capture.replaced import replaced
-from opbridge.capture.sizes import sizes_watched
+from opbridge.capture.sizes import sizes_watched, with_builtins_if_needed
 from opbridge.capture.substitutes import as_it_is_or_substituted
 from opbridge.capture.written_back import Registered
 from opbridge.errors import Error, UnsupportedError
@@ -39,6 +41,16 @@ _FIXED = re.compile(
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
+    return bridged(export_program(model, inputs, sizes, changed), sizes)
+
+
+def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
+    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)), parameters_are_kept=False)
+
+
+def export_program(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]
+) -> torch.export.ExportedProgram:
     """``changed`` becomes the paths of the attributes that the model changes."""
 
     # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
@@ -56,8 +68,9 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
                 "the model assigns to the data of a tensor (.data =), which torch loses where there is torch.vmap or "
                 "torch.autocast; make a new tensor instead"
             )
-        exported = exported.run_decompositions({})
-    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)), parameters_are_kept=False)
+        with export_confined():
+            exported = exported.run_decompositions({})
+    return exported
 
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
@@ -70,6 +83,12 @@ def _is_unresolved(node: torch.fx.Node) -> bool:
 def _exported(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
 ) -> torch.export.ExportedProgram:
+    return with_builtins_if_needed(lambda: _exported_once(model, inputs, sizes, changed, size_oblivious))
+
+
+def _exported_once(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
+) -> torch.export.ExportedProgram:
     config: Any = torch.fx.experimental._config
     lines: dict[str, str] = {}
     caught = Caught()
@@ -78,15 +97,13 @@ def _exported(
         with (
             config.patch(backed_size_oblivious=size_oblivious),
             economical_export(),
+            export_confined(),
             sizes_watched(sizes, lines, caught),
             _functions_seen(caught, assigned),
             _marks_taken_back(inputs.tensors),
-            _sizes_equated(model, sizes),
+            _sizes_equated(sizes),
             _changes_followed(model, inputs, assigned, changed),
-            warnings.catch_warnings(),
         ):
-            # Which of them matter is found out by calling the model again.
-            warnings.filterwarnings("ignore", "The tensor attribute.*assigned during export", UserWarning)
             program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
             caught.tell()
             return program
@@ -105,33 +122,38 @@ def _exported(
 
 
 @contextlib.contextmanager
-def _sizes_equated(model: torch.nn.Module, sizes: DynamicSizes) -> Iterator[None]:
-    def equate(_: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        sizes.equate(pytree.tree_leaves((args, kwargs)))
+def _sizes_equated(sizes: DynamicSizes) -> Iterator[None]:
+    """Among the fake inputs that torch.export makes."""
+    trace: Any = torch.export._trace
+    make = trace.make_fake_inputs
 
-    hook = model.register_forward_pre_hook(equate, prepend=True, with_kwargs=True)
-    try:
+    def make_fake_inputs(*args: Any, **options: Any) -> Any:
+        made = make(*args, **options)
+        _, fake_args, fake_kwargs, *_ = made
+        sizes.equate(pytree.tree_leaves((fake_args, fake_kwargs)))
+        return made
+
+    with replaced(trace, make_fake_inputs=make_fake_inputs):
         yield
-    finally:
-        hook.remove()
 
 
 @contextlib.contextmanager
 def _functions_seen(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
     """Notes errors, and tensors that are given other data; makes an operator of ``tensor.data``, which torch does not
     see."""
-    handle: Any = _NonStrictTorchFunctionHandler.__torch_function__
 
-    def seeing(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func == DATA.__set__:
-            assigned.append(args[0])
-        try:
-            return handle(self, torch.Tensor.detach if func == DATA.__get__ else func, types, args, kwargs)
-        except Exception as error:
-            caught.note(error)
-            raise
+    class Seeing(_NonStrictTorchFunctionHandler):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func == DATA.__set__:
+                assigned.append(args[0])
+            called = torch.Tensor.detach if func == DATA.__get__ else func
+            try:
+                return super().__torch_function__(called, types, args, kwargs)
+            except Exception as error:
+                caught.note(error)
+                raise
 
-    with replaced(_NonStrictTorchFunctionHandler, __torch_function__=seeing):
+    with replaced(torch.export._trace, _NonStrictTorchFunctionHandler=Seeing):
         yield
 
 
@@ -141,13 +163,12 @@ def _changes_followed(
 ) -> Iterator[None]:
     """Has the model write back the buffers that it assigns anew, and takes back its other changes of attributes, which
     ``changed`` names then. torch itself sees assigned buffers of the outermost module alone."""
-    before: list[Registered] = []
+    call: Any = model._call_impl
 
-    def begin(_: torch.nn.Module, args: Any) -> None:
-        before.append(Registered(model))
-
-    def end(_: torch.nn.Module, args: Any, returned: Any) -> Any:
-        returned, others = before.pop().write_back(returned)
+    @functools.wraps(call)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        registered = Registered(model)
+        returned, others = registered.write_back(call(*args, **kwargs))
         given = {id(tensor) for tensor in assigned}
         others += [f"{name}.data" for name, parameter in model.named_parameters() if id(parameter) in given]
         # Recurrent modules write the list of their own weights anew.
@@ -155,20 +176,16 @@ def _changes_followed(
         changed[:] = dict.fromkeys([*others, *changes])
         return returned
 
-    handles = model.register_forward_pre_hook(begin), model.register_forward_hook(end)
     nothing = types.SimpleNamespace(remove=lambda: None)
     others = (leaf for leaf in inputs.leaves if not isinstance(leaf, torch.Tensor))
     fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # in place of these torch gives it fakes
-    try:
-        with (
-            replaced(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
-            attributes_kept(model, *others) as attributes,
-            contents_kept([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
-        ):
-            yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    with (
+        replaced(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
+        replaced(model, _call_impl=followed),  # hooks would be those of all threads
+        attributes_kept(model, *others) as attributes,
+        contents_kept([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
+    ):
+        yield
 
 
 @contextlib.contextmanager

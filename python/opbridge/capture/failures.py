@@ -20,14 +20,17 @@ def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Where a model itself fails, that is the news, not what torch.export makes of it."""
     given = inputs.example or inputs
     if (error := _failure(model, given)) is not None:
-        raise InvalidArgumentError(
-            f"the model itself fails on its inputs ({_shapes(given)}): {first_lines(error)}"
-        ) from error
+        raise failure_of(given, error) from error
     if inputs.example is not None and (error := _failure(model, inputs)) is not None:
         raise UnsupportedError(
             "the model takes a dynamic size that is 1 in the example, and not other sizes there: with "
             f"({_shapes(inputs)}), {first_lines(error)}"
         ) from error
+
+
+def failure_of(inputs: Inputs, error: Exception) -> InvalidArgumentError:
+    """``error`` is the model's own."""
+    return InvalidArgumentError(f"the model itself fails on its inputs ({_shapes(inputs)}): {first_lines(error)}")
 
 
 def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:

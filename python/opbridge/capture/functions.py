@@ -2,8 +2,13 @@
 
 While a model is captured, ``forward`` of each such class makes one call of ``opbridge::autograd_function``.
 In the graph that is a node ``autograd_function::MyAdd``, whose argument ``call`` counts the entries of
-``Program.calls``, which hold the class and its arguments. The patch sits on ``forward`` for ``apply`` may have
-been bound long before: ``my_add = MyAdd.apply``.
+``Program.calls``, which hold the class and its arguments.
+
+``apply`` may have been bound long before (``my_add = MyAdd.apply``), and it looks up ``forward`` in the class. The
+replacement is made in the lookup, so that it holds for the classes that the model makes while it runs too.
+
+A class whose gradient the model itself takes, as by ``torch.autograd.grad``, is not kept whole, for its ``backward``
+computes from what ``forward`` saved. The model is then captured anew, with the operators of that class.
 """
 
 from __future__ import annotations
@@ -11,13 +16,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
 
+from opbridge import _core
 from opbridge.capture.operators import Operator
 from opbridge.capture.probe import probe_outputs
+from opbridge.capture.program import Program
 from opbridge.capture.replaced import replaced
 from opbridge.errors import UnsupportedError
 
@@ -60,7 +67,7 @@ class FunctionCall:
         """Runs the class's own ``forward``."""
         arguments = self.filled(tensors, sizes)
         context = () if _has_setup_context(self.function) else (_Context(self.function, len(arguments)),)
-        outputs = _original_forward(self.function)(*context, *arguments)
+        outputs = _own(self.function, "forward")(*context, *arguments)
         self.returns_tuple = isinstance(outputs, (tuple, list))
         outputs = list(outputs) if self.returns_tuple else [outputs]
         for output in outputs:
@@ -103,29 +110,58 @@ class _Context:
 OPERATOR = "opbridge::autograd_function"
 _new_library: Any = torch.library.Library  # torch leaves it untyped
 _libraries: list[Any] = []  # an operator lives as long as its Library
-_originals: dict[type, Any] = {}
 _calls: list[FunctionCall] = []
+_Metaclass: Any = type(torch.autograd.Function)
+
+
+class _Transformed(BaseException):
+    """The model differentiates ``function``, or maps it by vmap. Not an Exception, which the model might handle."""
+
+    def __init__(self, function: type[torch.autograd.Function]) -> None:
+        super().__init__(f"{function.__qualname__} is transformed")
+        self.function = function
+
+
+def capture_with_functions(capture: Callable[[], _core.Graph]) -> Program:
+    """What ``capture()`` makes of a model, with the calls of functions that have ``symbolic`` kept whole."""
+    transformed: set[type[torch.autograd.Function]] = set()
+    while True:
+        try:
+            with _functions_kept_whole(transformed) as calls:
+                return Program(capture(), calls)
+        except _Transformed as found:
+            transformed.add(found.function)
 
 
 @contextlib.contextmanager
-def functions_kept_whole() -> Iterator[list[FunctionCall]]:
-    """Yields the list of the calls, which fills up while a model runs."""
+def _functions_kept_whole(others: Collection[type[torch.autograd.Function]]) -> Iterator[list[FunctionCall]]:
+    """Yields the list of the calls, which fills up while a model runs. ``others`` run as they are."""
     _operator()
-    patched = [cls for cls in _subclasses(torch.autograd.Function) if hasattr(cls, "symbolic")]
     global _calls
     calls = _calls = []
-    _originals.update({cls: cls.forward for cls in patched})
+    inherited = _Metaclass.__getattribute__
+
+    def attribute(cls: Any, name: str) -> Any:
+        if name in _REPLACEMENTS and cls not in others and hasattr(cls, "symbolic"):
+            return _REPLACEMENTS[name](cls)
+        return inherited(cls, name)
+
     try:
-        with contextlib.ExitStack() as until_the_end:
-            for cls in patched:
-                until_the_end.enter_context(replaced(cls, forward=staticmethod(_replacement(cls))))
-                if _has_setup_context(cls):
-                    nothing = staticmethod(lambda ctx, inputs, output: None)
-                    until_the_end.enter_context(replaced(cls, setup_context=nothing))
+        with replaced(_Metaclass, __getattribute__=attribute):
             yield calls
     finally:
-        _originals.clear()
         _calls = []
+
+
+@contextlib.contextmanager
+def calls_in(calls: list[FunctionCall]) -> Iterator[None]:
+    """Calls are counted in another list: that of a captured program, to run its operators."""
+    global _calls
+    before, _calls = _calls, calls
+    try:
+        yield
+    finally:
+        _calls = before
 
 
 def key_in_graph(operator: Operator, args: tuple[Any, ...]) -> str:
@@ -133,25 +169,20 @@ def key_in_graph(operator: Operator, args: tuple[Any, ...]) -> str:
     return _calls[args[2]].key if operator.key == OPERATOR else operator.key
 
 
-def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
-    subclasses: list[type[Any]] = cls.__subclasses__()
-    for subclass in subclasses:
-        yield subclass
-        yield from _subclasses(subclass)
+def _own(cls: type[torch.autograd.Function], name: str) -> Any:
+    return type.__getattribute__(cls, name)
 
 
 def _has_setup_context(cls: type[torch.autograd.Function]) -> bool:
-    return cls.setup_context is not torch.autograd.Function.setup_context
+    return _own(cls, "setup_context") is not _own(torch.autograd.Function, "setup_context")
 
 
-def _original_forward(cls: type[torch.autograd.Function]) -> Any:
-    return _originals[cls]
-
-
-def _replacement(cls: type[torch.autograd.Function]) -> Any:
+def _forward(cls: type[torch.autograd.Function]) -> Any:
     takes_context = not _has_setup_context(cls)
 
     def forward(*arguments: Any) -> Any:
+        if torch._C._are_functorch_transforms_active():
+            raise _Transformed(cls)
         tensors: list[torch.Tensor] = []
         sizes: list[Any] = []
         template = [_slot(argument, tensors, sizes) for argument in arguments[takes_context:]]
@@ -161,6 +192,28 @@ def _replacement(cls: type[torch.autograd.Function]) -> Any:
         return tuple(outputs) if call.returns_tuple else outputs[0]
 
     return forward
+
+
+def _setup_context(cls: type[torch.autograd.Function]) -> Any:
+    own = _own(cls, "setup_context")
+    return (lambda ctx, inputs, output: None) if _has_setup_context(cls) else own
+
+
+def _derivative(cls: type[torch.autograd.Function]) -> Any:
+    def derivative(*_: Any) -> Any:
+        raise _Transformed(cls)
+
+    return derivative
+
+
+# In the place of attributes of a class that is kept whole. ``vjp`` is another name that ``backward`` may have.
+_REPLACEMENTS: dict[str, Callable[[type[torch.autograd.Function]], Any]] = {
+    "forward": _forward,
+    "setup_context": _setup_context,
+    "backward": _derivative,
+    "jvp": _derivative,
+    "vjp": lambda cls: _own(torch.autograd.Function, "vjp"),
+}
 
 
 def _slot(argument: Any, tensors: list[torch.Tensor], sizes: list[Any]) -> Any:

@@ -18,7 +18,8 @@ class Inputs:
     """``args`` and ``kwargs`` as the model is called, keyword arguments in the order of its parameters.
 
     ``parameters`` holds the same values by the names of the parameters; ``leaves`` are the tensors and
-    constants in them, in order, and ``names`` what torch.export calls them.
+    constants in them, in order, and ``names`` what torch.export calls them. ``are_ordered`` says of each leaf whether
+    its place follows from the parameters; that of a keyword for ``**kwargs`` follows from the call.
     """
 
     args: tuple[Any, ...]
@@ -26,6 +27,7 @@ class Inputs:
     parameters: dict[str, Any]
     leaves: list[Any]
     names: list[str]
+    are_ordered: list[bool]
     example: Inputs | None = None  # the caller's, where these are of other sizes
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -37,7 +39,7 @@ class Inputs:
     def map_leaves(self, change: Callable[[Any], Any]) -> Inputs:
         """The same structure with other leaves."""
         args, kwargs, parameters = pytree.tree_map(change, (self.args, self.kwargs, self.parameters))
-        return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names)
+        return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names, self.are_ordered)
 
     def copied(self) -> Inputs:
         """With copies of the tensors, which a model may write to."""
@@ -70,13 +72,15 @@ def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | N
     kwargs = {name: value for name, value in parameters.items() if name in kwargs}
     leaves: list[Any] = []
     names: list[str] = []
+    are_ordered: list[bool] = []
     for name, value in parameters.items():
         paths, _ = pytree.tree_flatten_with_path(value)
         for path, leaf in paths:
             leaves.append(leaf)
+            are_ordered.append(name in signature.parameters)
             names.append("_".join([name, *(_text_of_key(key) for key in path)]))
             _check_leaf(names[-1], leaf)
-    return Inputs(args, kwargs, parameters, leaves, names)
+    return Inputs(args, kwargs, parameters, leaves, names, are_ordered)
 
 
 def _check_leaf(name: str, leaf: Any) -> None:

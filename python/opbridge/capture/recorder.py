@@ -21,7 +21,7 @@ from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.originals import Originals
 from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, returned
-from opbridge.capture.source import line_of_frame, line_text, users_frame
+from opbridge.capture.source import Scopes, line_of_frame, line_text, users_frame
 from opbridge.errors import UnsupportedError
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
@@ -60,7 +60,6 @@ class Recorder:
         self,
         module: torch.nn.Module,
         sizes: Sizes,
-        scopes: list[str],
         for_real: bool,
     ) -> None:
         self.originals = Originals()
@@ -68,7 +67,7 @@ class Recorder:
         self._for_real = for_real
         self._module = module
         self._sizes = sizes
-        self._scopes = scopes
+        self._scopes = Scopes(module)
         self._builder = _core.ProgramBuilder()
         # Of the id of a tensor: itself, its value, and whether that depends on the inputs.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
@@ -113,9 +112,10 @@ class Recorder:
             self._fresh.after(operator, value, viewed)
             results: list[Result] = []
             describe(self._unique(operator.stem), value, self._sizes, results)
-            line = line_of_frame(sys._getframe(1))
+            frame = sys._getframe(1)
+            scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
             outputs = self._builder.call(
-                key_in_graph(operator, args), operator.names, arguments, named, results, self._scopes[-1], line
+                key_in_graph(operator, args), operator.names, arguments, named, results, scope, line
             )
         except UnsupportedError as error:
             raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error
@@ -166,11 +166,12 @@ class Recorder:
         else:
             shape = self._sizes.shape(tensor.shape)
             made = [(self._unique("data"), tensor.dtype, shape)]
-            old = self._builder.call("aten::detach", ("self",), (before,), {}, made, self._scopes[-1], line)[0]
+            scope = self._scopes.of_frame(sys._getframe(1))
+            old = self._builder.call("aten::detach", ("self",), (before,), {}, made, scope, line)[0]
             for placed in self._placed.values():
                 placed[:] = [(memory, place, old if value is before else value) for memory, place, value in placed]
             names = ("self", "new_data")
-            self._builder.call("aten::set_data", names, (before, after), {}, [], self._scopes[-1], line)
+            self._builder.call("aten::set_data", names, (before, after), {}, [], scope, line)
         if is_fake(tensor) or not is_fake(other):
             self._inside = True
             try:
@@ -216,9 +217,9 @@ class Recorder:
         name = self._unique(key.rpartition("::")[2])
         names = tuple(f"arg{i}" for i in range(len(arguments)))
         result = (name, dtype, NUMBER)
-        return self._builder.call(
-            key, names, arguments, {}, [result], self._scopes[-1], line_of_frame(sys._getframe(1))
-        )[0]
+        frame = sys._getframe(1)
+        scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
+        return self._builder.call(key, names, arguments, {}, [result], scope, line)[0]
 
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)

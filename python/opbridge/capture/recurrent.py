@@ -10,6 +10,8 @@ import torch
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 
+from opbridge.capture.replaced import items_replaced
+
 _OPERATORS: tuple[Any, ...] = tuple(
     getattr(getattr(torch.ops.aten, name), form)
     for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -23,20 +25,15 @@ def recurrent_sizes() -> Iterator[None]:
 
     torch itself unrolls the layer, a step for each element of the sequence, and so fixes its length.
     """
-    kernels = [dict(operator.py_kernels) for operator in _OPERATORS]
-    decompositions = {operator: decomposition_table[operator] for operator in _OPERATORS}
-    try:
+    with contextlib.ExitStack() as until_the_end:
         for operator in _OPERATORS:
-            for key, kernel in operator.py_kernels.items():
-                operator.py_kernels[key] = _sizes_or(kernel, operator)
+            until_the_end.callback(operator._dispatch_cache.clear)  # it holds kernels that were looked up meanwhile
+            kernels = {key: _sizes_or(kernel, operator) for key, kernel in operator.py_kernels.items()}
+            until_the_end.enter_context(items_replaced(operator.py_kernels, kernels))
             operator._dispatch_cache.clear()
-            decomposition_table[operator] = _sizes_or(decompositions[operator], operator)
+        decompositions = {operator: _sizes_or(decomposition_table[operator], operator) for operator in _OPERATORS}
+        until_the_end.enter_context(items_replaced(decomposition_table, decompositions))
         yield
-    finally:
-        for operator, before in zip(_OPERATORS, kernels, strict=True):
-            operator.py_kernels.update(before)
-            operator._dispatch_cache.clear()
-        decomposition_table.update(decompositions)
 
 
 def _sizes_or(kernel: Callable[..., Any], operator: Any) -> Callable[..., Any]:

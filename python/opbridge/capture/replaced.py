@@ -1,23 +1,116 @@
-"""Attributes of torch, of classes and of modules that are others for a while."""
+"""Attributes of torch, of classes and of modules that are others for a while, in one thread alone."""
 
 from __future__ import annotations
 
+import builtins
 import contextlib
-from collections.abc import Iterator
+import inspect
+import types
+from collections.abc import Iterator, Mapping, MutableMapping
+from threading import get_ident
 from typing import Any
+
+import torch
+
+from opbridge.errors import UnsupportedError
+
+
+def current_thread() -> int:
+    return get_ident()
+
+
+# torch.export traces the branches of torch.cond by Dynamo, which cannot call get_ident, but takes this for a constant.
+current_thread._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+class ByThread:
+    """Stands for ``here`` in the thread that made it, and for ``elsewhere`` in all others.
+
+    Found in a class, it gives what ``here`` or ``elsewhere`` would give there: a bound method, the value of a property.
+    Anywhere else it can be called, asked for attributes, compared, and tested for truth.
+    """
+
+    def __init__(self, here: Any, elsewhere: Any) -> None:
+        self._thread = get_ident()
+        self._here = here
+        self._elsewhere = elsewhere
+
+    def end(self) -> None:
+        """Stands for ``elsewhere`` from now on: a reference to this object may outlive the replacement."""
+        self._here = self._elsewhere
+
+    def current(self) -> Any:
+        return self._here if current_thread() == self._thread else self._elsewhere
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        value = self.current()
+        get = getattr(type(value), "__get__", None)
+        return value if get is None else get(value, instance, owner)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.current()(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.current(), name)
+
+    def __bool__(self) -> bool:
+        return bool(self.current())
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.current() == other)
+
+    def __hash__(self) -> int:
+        return hash(self.current())
 
 
 @contextlib.contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Gives ``owner`` these attributes and takes them back: what it inherited or lacked is not its own afterwards."""
+    """Gives ``owner`` these attributes in this thread, and takes them back; what it inherited is not its own then.
+
+    The other threads see the attributes that ``owner`` has, and an attribute that it lacks is an error: the version of
+    torch is another than the replacement was written for.
+    """
+    before = {name: _attribute(owner, name) for name in attributes}
     own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
-    for name, value in attributes.items():
-        setattr(owner, name, value)
+    by_thread = {name: ByThread(value, before[name]) for name, value in attributes.items()}
     try:
+        for name, value in by_thread.items():
+            setattr(owner, name, value)
         yield
     finally:
-        for name in attributes:
+        for name, value in by_thread.items():
+            value.end()
             if name in own:
                 setattr(owner, name, own[name])
-            else:
+            elif name in vars(owner):
                 delattr(owner, name)
+
+
+@contextlib.contextmanager
+def items_replaced(table: MutableMapping[Any, Any], items: Mapping[Any, Any]) -> Iterator[None]:
+    """The same for items that ``table`` has."""
+    before = {key: table[key] for key in items}
+    by_thread = {key: ByThread(value, before[key]) for key, value in items.items()}
+    try:
+        table.update(by_thread)
+        yield
+    finally:
+        for value in by_thread.values():
+            value.end()
+        table.update(before)
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    """What ``owner`` has of this name, as it stands in a class; a builtin, where a module has no global of the name."""
+    try:
+        if isinstance(owner, type):
+            return inspect.getattr_static(owner, name)
+        if isinstance(owner, types.ModuleType) and not hasattr(owner, name) and hasattr(builtins, name):
+            return getattr(builtins, name)
+        return getattr(owner, name)
+    except AttributeError:
+        where = getattr(owner, "__name__", type(owner).__name__)
+        raise UnsupportedError(
+            f"torch {torch.__version__} has no '{where}.{name}', which opbridge replaces while it captures a model; "
+            "use a version of torch that this opbridge supports, or a newer opbridge"
+        ) from None

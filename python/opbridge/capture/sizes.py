@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -12,6 +14,7 @@ from typing import Any
 
 import sympy
 import torch
+import torch.export._trace
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
@@ -19,8 +22,9 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 from opbridge.capture import control_flow
 from opbridge.capture.caught import Caught
 from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.failures import T
 from opbridge.capture.recorder import warn_of_run
-from opbridge.capture.replaced import replaced
+from opbridge.capture.replaced import ByThread, current_thread, replaced
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.substitutes import linspace
 from opbridge.errors import UnsupportedError
@@ -40,6 +44,68 @@ def _asked_by_model(frame: FrameType) -> bool:
     """Whether the frame is of the user, or of what stands for torch.cond and its like."""
     file = _asking_frame(frame).f_code.co_filename
     return is_users(file) or file == control_flow.__file__
+
+
+class _AskedByCall(BaseException):
+    """A function of C asks for the number that a symbol stands for. Not an Exception, which a model would handle."""
+
+
+def with_builtins_if_needed(capture: Callable[[], T]) -> T:
+    """``capture()``, with ``len``, ``min``, ``max`` and ``math.pow`` replaced if the model needs that.
+
+    What torch.compile has compiled is compiled anew where one of these is another object, whatever the thread. So they
+    are replaced only after a try without, in which a function of C asked for the number of a symbol or which failed.
+    """
+    trace: Any = torch.export._trace
+    try:
+        with _calls_found() as found, replaced(trace, _override_builtin_ops=contextlib.nullcontext):
+            result = capture()
+        if not found:
+            return result
+    except (_AskedByCall, UnsupportedError):
+        pass
+    with (
+        sizes_kept_by_builtins(),
+        replaced(trace, _override_builtin_ops=_builtins_of_export(trace._override_builtin_ops)),
+    ):
+        return capture()
+
+
+@contextlib.contextmanager
+def _calls_found() -> Iterator[list[str]]:
+    """Yields the numbers that were asked for, for the model may go on in spite of the exception."""
+    found: list[str] = []
+
+    def finding(guard: Callable[[Any, str, int], Any]) -> Callable[[Any, str, int], Any]:
+        def ask(self: Any, file: str, line: int) -> Any:
+            frame = _asking_frame(sys._getframe(1))
+            asked_by_python = not file  # C++ gives its own file
+            is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if asked_by_python and is_call and self.shape_env._maybe_evaluate_static(self.expr) is None:
+                found.append(str(self.expr))
+                raise _AskedByCall
+            return guard(self, file, line)
+
+        return ask
+
+    names = ("guard_int", "guard_float", "guard_bool")
+    with replaced(SymNode, **{name: finding(getattr(SymNode, name)) for name in names}):
+        yield found
+
+
+def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
+    """The context manager in which torch.export replaces builtins, for this thread."""
+    places = ((builtins, "max"), (builtins, "min"), (math, "pow"))
+
+    @contextlib.contextmanager
+    def confined() -> Iterator[None]:
+        before = [getattr(owner, name) for owner, name in places]
+        with change():
+            for (owner, name), elsewhere in zip(places, before, strict=True):
+                setattr(owner, name, ByThread(getattr(owner, name), elsewhere))
+            yield
+
+    return confined
 
 
 @contextlib.contextmanager
@@ -72,7 +138,6 @@ def sizes_watched(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
     itself would take the example's. ``lines`` becomes those that fix sizes, and ``caught`` notes the refusals."""
     with (
-        sizes_kept_by_builtins(),
         linspaces_kept(),
         numbers_refused(caught, of_data),
         branches_told(sizes, caught),
@@ -204,13 +269,14 @@ def sizes_taken_for_numbers() -> Iterator[None]:
 
     def class_of(kind: type, number: type) -> property:
         def get(self: Any) -> type:
-            frame: FrameType | None = sys._getframe(1)
+            frame: FrameType | None = sys._getframe(1) if current_thread() == thread else None
             while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # of abstract classes
                 frame = frame.f_back
             return number if frame is not None and is_users(frame.f_code.co_filename) else kind
 
         return property(get)
 
+    thread = current_thread()
     kinds: dict[Any, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
     bases = {kind: kind.__bases__ for kind in kinds}
     try:

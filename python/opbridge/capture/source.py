@@ -13,7 +13,8 @@ import torch
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_RUNS = {"follow", "_exported"}  # the functions of opbridge that call the model
+_RUNS = {"follow", "_exported_once"}  # the functions of opbridge that call the model
+_MODULE_CALL = torch.nn.Module._call_impl.__code__
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
 
@@ -62,6 +63,23 @@ def line_of_stack_trace(trace: str) -> str:
             return line_text(filename, int(line), function)
     filename, line, function = frames[-1]
     return line_text(filename, int(line), function)
+
+
+class Scopes:
+    """The paths of a model's modules, by the frames of their calls: a hook would be one of all threads."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._paths = {id(module): path for path, module in model.named_modules()}
+
+    def of_frame(self, frame: FrameType | None) -> str:
+        """The path of the innermost module that runs; ``layer1.0.conv1``."""
+        while frame is not None:
+            if frame.f_code is _MODULE_CALL:
+                path: str | None = self._paths.get(id(frame.f_locals["self"]))
+                if path is not None:
+                    return path
+            frame = frame.f_back
+        return ""
 
 
 def scope_of_stack(stack: dict[str, Any] | None) -> str:

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import is_fake
-from torch.nn.modules import module as hooks
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
@@ -47,8 +46,9 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, change
         except SizesDependOnData:
             pass  # only symbols can stand for them
     from opbridge.capture.fake import capture_fake
+    from opbridge.capture.sizes import with_builtins_if_needed
 
-    return capture_fake(model, inputs, sizes, changed)
+    return with_builtins_if_needed(lambda: capture_fake(model, inputs, sizes, changed))
 
 
 def follow(
@@ -61,8 +61,7 @@ def follow(
     for_real: bool,
 ) -> _core.Graph:
     """Calls the model with ``leaves``, real or fake tensors, in the places of its inputs."""
-    scopes = [""]
-    recorder = Recorder(model, sizes, scopes, for_real)
+    recorder = Recorder(model, sizes, for_real)
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             recorder.add_input(name, leaf)
@@ -70,7 +69,6 @@ def follow(
     try:
         with attributes_kept(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
-                _scopes_of_modules(model, scopes),
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 control_flow_followed(),
                 operators_seen_by(recorder.call),
@@ -101,29 +99,9 @@ def _compiled_code_as_written() -> Iterator[None]:
     def as_written(model: Any = None, **_: Any) -> Any:
         return as_written if model is None else model
 
-    dynamo_is_there = "torch._dynamo" in sys.modules
-    eager = torch.compiler.set_stance("force_eager") if dynamo_is_there else contextlib.nullcontext()
-    with replaced(torch, compile=as_written), eager:
+    with contextlib.ExitStack() as until_the_end:
+        until_the_end.enter_context(replaced(torch, compile=as_written))
+        dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
+        if dynamo is not None:  # torch.compiler.set_stance("force_eager") would hold in all threads
+            until_the_end.enter_context(replaced(dynamo, _stance=dynamo.DynamoStance("force_eager")))
         yield
-
-
-@contextlib.contextmanager
-def _scopes_of_modules(model: torch.nn.Module, scopes: list[str]) -> Iterator[None]:
-    """Keeps the path of the module that runs at the end of ``scopes``."""
-    paths = {id(module): path for path, module in model.named_modules()}
-
-    def enter(module: torch.nn.Module, args: Any) -> None:
-        scopes.append(paths.get(id(module), scopes[-1]))
-
-    def leave(module: torch.nn.Module, args: Any, output: Any) -> None:
-        scopes.pop()
-
-    handles = (
-        hooks.register_module_forward_pre_hook(enter),
-        hooks.register_module_forward_hook(leave, always_call=True),
-    )
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.attributes import Attributes, attributes_kept
+from opbridge.capture.control_flow import control_flow_followed
 from opbridge.capture.mode import operators_seen_by
 from opbridge.capture.operators import operator_of
 from opbridge.capture.originals import Originals
@@ -36,7 +37,7 @@ def writes_taken_back(model: torch.nn.Module) -> Iterator[None]:
             return function(*args, **kwargs)
 
     try:
-        with operators_seen_by(call):
+        with control_flow_followed(), operators_seen_by(call):  # a torch.cond would not run beside the mode
             yield
     finally:
         originals.restore()

@@ -1,0 +1,349 @@
+"""What a capture replaces in torch and in Python is another in the capturing thread alone, and only while it runs."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import inspect
+import math
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.eval_frame
+import torch._higher_order_ops.utils
+import torch.export._trace
+import torch.fx._lazy_graph_module
+import torch.fx._symbolic_trace
+import torch.fx.proxy
+import torch.nn.attention.flex_attention
+import torchvision.models.detection
+from torch import nn
+from torch._decomp import decomposition_table
+from torch._functorch._aot_autograd import frontend_utils
+from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.nn.utils import rnn
+from torch.onnx._internal.exporter import _flags
+
+import opbridge
+import opbridge.capture
+from opbridge import InvalidArgumentError, UnsupportedError
+from opbridge.capture.replaced import ByThread, items_replaced, replaced
+
+flex = sys.modules["torch.nn.attention.flex_attention"]
+roi_heads = sys.modules["torchvision.models.detection.roi_heads"]
+LSTM = torch.ops.aten.lstm.input
+KERNEL = next(iter(LSTM.py_kernels))
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[..., Any]]:
+    """Calls a function in another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        yield lambda function, *args: pool.submit(function, *args).result()
+
+
+class Owner:
+    def method(self) -> str:
+        return f"method of {type(self).__name__}"
+
+    @staticmethod
+    def static() -> str:
+        return "static"
+
+    @property
+    def value(self) -> str:
+        return "value"
+
+
+class Heir(Owner): ...
+
+
+def test_a_replacement_holds_in_one_thread(elsewhere: Any) -> None:
+    def seen() -> tuple[Any, ...]:
+        return Heir().method(), Heir.static(), Heir().value, Owner().method()
+
+    before = seen()
+    new = {
+        "method": lambda self: "other",
+        "static": staticmethod(lambda: "other"),
+        "value": property(lambda _: "other"),
+    }
+    with replaced(Heir, **new):
+        assert seen() == ("other", "other", "other", "method of Owner")
+        assert elsewhere(seen) == before
+    assert seen() == before
+    assert not {"method", "static", "value"} & set(vars(Heir))
+    with pytest.raises(KeyError), replaced(Heir, method=lambda self: "other"):
+        raise KeyError
+    assert seen() == before
+
+
+def test_flags_and_functions_of_modules(elsewhere: Any) -> None:
+    module = types.ModuleType("module")
+    exec("flag = False\ndef is_set(): return flag\ndef length(x): return len(x)", vars(module))
+    with replaced(module, flag=True, len=lambda x: 7):
+        assert module.is_set()
+        assert module.is_set() == True  # noqa: E712
+        assert not elsewhere(lambda: bool(module.is_set()))
+        assert (module.length("ab"), elsewhere(module.length, "ab")) == (7, 2)
+        kept = module.is_set()
+    assert not kept
+    assert module.flag is False
+    assert not hasattr(module, "len")
+    table = {"a": len}
+    with items_replaced(table, {"a": lambda x: 7}):
+        assert (table["a"]("ab"), elsewhere(lambda: table["a"]("ab"))) == (7, 2)
+    assert table == {"a": len}
+
+
+def test_replacing_what_is_not_there_is_an_error() -> None:
+    reason = r"has no 'torch\.onnx\.no_such_thing', which opbridge replaces"
+    with pytest.raises(UnsupportedError, match=reason), replaced(torch.onnx, no_such_thing=1):
+        pass
+    with pytest.raises(UnsupportedError, match=r"has no 'LSTM\.no_such_thing'"), replaced(nn.LSTM, no_such_thing=1):
+        pass
+
+
+# What is replaced, by what captures it: "static" and "dynamic" exports, a "trace" or all of them.
+EVERY = [
+    *[(torch.compiler, name) for name in ("_is_compiling_flag", "_is_exporting_flag", "_compile_session_context")],
+    (_flags, "_is_onnx_exporting"),
+    (torch._ops, "mode_stack_state_for_pre_dispatch"),
+    (type(torch.autograd.Function), "__getattribute__"),
+    (rnn, "_VF"),
+    (nn.RNNBase, "check_forward_args"),
+    *[(kind, "forward") for kind in (nn.LSTM, nn.GRU, nn.RNN)],
+    *[(kind, "forward") for kind in (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)],
+    *[(torch, name) for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")],
+    *[(flex, n) for n in ("flex_attention_hop", "_create_empty_block_mask", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG")],
+    *[(roi_heads, name) for name in ("paste_masks_in_image", "heatmaps_to_keypoints")],
+    (torchvision.ops, "batched_nms"),
+    (torchvision.ops.boxes, "batched_nms"),
+    (decomposition_table, LSTM),
+    (LSTM.py_kernels, KERNEL),
+]
+EXPORTED = [
+    *[(torch.export._trace, name) for name in ("_compiling_state_context", "_ignore_backend_decomps", "print")],
+    *[(torch.export._trace, name) for name in ("_override_builtin_ops", "make_fake_inputs")],
+    (torch._higher_order_ops.utils, "_hop_compile_and_call"),
+    (torch.export._trace, "register_buffer_assignment_hook"),
+    (torch._C, "_select_conv_backend"),
+    (torch.fx._symbolic_trace._Patcher, "patch_method"),
+    (proxy_tensor, "_set_make_fx_tracer"),
+    (frontend_utils, "warnings"),
+    (torch.fx._lazy_graph_module, "_use_lazy_graph_module_flag"),
+    (torch.fx.proxy, "CapturedTraceback"),
+    (torch.fx.proxy.TracerBase, "_filter_traceback_frames"),
+    *[(nn.Module, name) for name in ("__call__", "__getattr__")],
+]
+SIZES = [
+    *[(SymNode, name) for name in ("guard_int", "guard_float", "guard_bool")],
+    (ShapeEnv, "_set_replacement"),
+    *[(torch, name) for name in ("squeeze", "linspace")],
+    (torch.Tensor, "squeeze"),
+]
+TRACED = [(torch, "compile"), (torch._dynamo.eval_frame, "_stance"), (torch._ops.HigherOrderOperator, "__call__")]
+BUILTINS = [*[(builtins, name) for name in ("len", "min", "max")]]
+
+
+def item(owner: Any, name: Any) -> Any:
+    """What stands there, as it is in a class; of a replacement that is by thread, what it is in this one."""
+    if isinstance(owner, dict):
+        found = owner[name]
+    elif isinstance(owner, type):
+        found = inspect.getattr_static(owner, name)
+    else:
+        found = vars(owner).get(name) if name in vars(owner) else getattr(builtins, name)
+    while isinstance(found, ByThread):
+        found = found.current()
+    return found
+
+
+class Watched(nn.Module):
+    """Looks at what is replaced while it runs."""
+
+    def __init__(self, look: Callable[[], None], uses_length: bool, fails: bool) -> None:
+        super().__init__()
+        self.look, self.uses_length, self.fails = staticmethod(look), uses_length, fails
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.look()
+        if self.fails:
+            raise KeyError("of the model's own")
+        return x * len(x) if self.uses_length else x + 1
+
+
+CASES = {
+    "static export": ("export", False, [*EVERY, *EXPORTED]),
+    "dynamic export": ("export", True, [*EVERY, *EXPORTED, *SIZES]),
+    "static trace": ("trace", False, [*EVERY, *TRACED]),
+    "dynamic trace": ("trace", True, [*EVERY, *SIZES, *TRACED]),
+    "export with len": ("export", True, [*BUILTINS, (math, "pow")]),
+    "trace with len": ("trace", True, BUILTINS),
+}
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_replaced_in_the_capturing_thread_alone(case: str, fails: bool, elsewhere: Any) -> None:
+    how, dynamic, places = CASES[case]
+    names = [f"{getattr(owner, '__name__', 'a table')}.{name}" for owner, name in places]
+    seen: list[Any] = []
+
+    def look() -> None:
+        seen[:] = [state(), elsewhere(state)]
+
+    def state() -> list[Any]:
+        return [item(*place) for place in places]
+
+    before = state()
+    axes = {"x": {0: "n"}} if dynamic else None
+    model = Watched(look, case.endswith("len"), fails)
+    with pytest.raises((InvalidArgumentError, KeyError)) if fails else contextlib.nullcontext():
+        opbridge.capture.capture(model, (torch.rand(3, 2),), how=how, dynamic_axes=axes)
+    here, there = seen
+    if not fails:  # a model that fails is run once more, outside of torch.export
+        assert [name for name, a, b in zip(names, here, before, strict=True) if a is b] == []
+    assert [name for name, a, b in zip(names, there, before, strict=True) if a is not b] == []
+    assert [name for name, a, b in zip(names, state(), before, strict=True) if a is not b] == []
+
+
+def test_evaluation_mode_is_of_the_capturing_thread(elsewhere: Any) -> None:
+    model = nn.Sequential(nn.Dropout(), nn.Linear(2, 2))
+    seen: list[Any] = []
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            modes = [(lambda: [m.training for m in self.modules()]), lambda: nn.ReLU().training]
+            seen.append([mode() for mode in modes] + [elsewhere(mode) for mode in modes])
+            self.train()
+            assert self.inner[0].training
+            return self.inner[1](x)
+
+    outer = Model()
+    outer.inner[1].eval()
+    own = [True, True, True, False]
+    for capture in ("export", "trace"):
+        opbridge.capture.capture(outer, (torch.rand(1, 2),), how=capture)
+        assert seen.pop() == [[False] * 4, True, own, True]
+        assert [m.training for m in outer.modules()] == own
+    assert "training" not in vars(nn.Module)
+    assert not hasattr(nn.Module, "training")
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, y = ctx.saved_tensors
+        return gradient * y, gradient * x
+
+    @staticmethod
+    def symbolic(g: Any, x: Any, y: Any) -> Any:
+        return g.op("Mul", x, y)
+
+
+class Exponential(torch.autograd.Function):
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.exp()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return gradient * ctx.saved_tensors[0]
+
+    @staticmethod
+    def symbolic(g: Any, x: Any) -> Any:
+        return g.op("Exp", x)
+
+
+def activated(x: torch.Tensor) -> torch.Tensor:
+    return torch.sin(x) * len(x) + torch.squeeze(x) + min(len(x), 2) + max(len(x), 7)
+
+
+class Everything(nn.Module):
+    """Uses what a capture replaces."""
+
+    def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor], branches: bool) -> None:
+        super().__init__()
+        self.convolution = nn.Conv1d(3, 3, 3, padding=1)
+        self.lstm = nn.LSTM(3, 4, batch_first=True)
+        self.linear = nn.Linear(4, 4)
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
+        self.activation, self.branches = activation, branches
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y, _ = self.lstm(self.convolution(x.transpose(1, 2)).transpose(1, 2))
+        y = Exponential.apply(-Scaled.apply(self.linear(y), y).abs())
+        y = self.activation(self.encoder(y, src_key_padding_mask=torch.zeros(x.shape[:2], dtype=torch.bool)))
+        if self.training and not (torch.compiler.is_compiling() or torch.onnx.is_in_onnx_export()):
+            y = y * math.pow(2, 3)
+        if self.branches:
+            y = torch.cond(x.sum() > 0, lambda t: t * 2, lambda t: t * 3, (y,))
+        return y * len(x)
+
+
+@pytest.mark.parametrize("branches", [False, True])
+def test_training_goes_on_as_if_nothing_were_captured(branches: bool, tmp_path: Path) -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Everything(torch.compile(activated, backend="eager", fullgraph=True), branches)
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    batches = torch.rand(3, 4, 5, 3).unbind()
+
+    def train() -> list[torch.Tensor]:
+        model.load_state_dict(start)
+        optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+        for batch in batches:
+            optimizer.zero_grad()
+            model(batch).square().mean().backward()
+            optimizer.step()
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    expected = train()
+    ended, errors, runs = threading.Event(), [], 0
+
+    def train_on() -> None:
+        nonlocal runs
+        while not ended.is_set():
+            try:
+                assert all(map(torch.equal, train(), expected))
+            except Exception as error:
+                errors.append(error)
+            runs += 1
+
+    thread = threading.Thread(target=train_on)
+    thread.start()
+    try:
+        for i in range(6):
+            axes = {"x": {0: "n", 1: "s"}} if i % 4 > 1 else None
+            exported = Everything(torch.sin, branches)
+            capture = ("export", "trace")[i % 2]
+            path = tmp_path / "m.onnx"
+            opbridge.export(exported, (torch.rand(4, 5, 3),), path, capture=capture, dynamic_axes=axes, verify=True)
+    finally:
+        ended.set()
+        thread.join()
+    assert errors == []
+    assert runs > 0

@@ -1,0 +1,130 @@
+"""Transformer layers compute what eager PyTorch does in evaluation mode, where it has kernels of its own for masks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+import opbridge
+
+BATCH, LENGTH, WIDTH = 3, 4, 8
+
+
+def boolean(rows: list[list[int]]) -> torch.Tensor:
+    return torch.tensor(rows).bool()
+
+
+PADDING = {
+    "none": boolean([[0] * 4] * 3),
+    "at the end": boolean([[0, 0, 0, 1], [0, 0, 1, 1], [0, 0, 0, 1]]),
+    "a whole sequence": boolean([[0, 0, 0, 0], [0, 0, 1, 1], [1, 1, 1, 1]]),
+    "elsewhere": boolean([[0, 0, 1, 0], [0, 0, 1, 1], [1, 0, 0, 1]]),
+    "numbers": torch.tensor([[0, 0, 0, 0], [0, 0, 0.5, -1], [0, 0, 0, 3.0]]),
+}
+MASKS = {
+    "causal": torch.triu(torch.ones(4, 4), 1).bool(),
+    "a whole row": boolean([[0, 0, 0, 0], [1, 1, 1, 1], [0, 1, 0, 0], [0, 0, 0, 0]]),
+    "numbers": torch.tensor([[0, 0.5, 0, 0], [0, 0, 2, 0], [0, 0, 0, -1], [0, 0, 0, 0]]),
+    "infinite numbers": torch.triu(torch.full((4, 4), float("-inf")), 1),
+}
+
+
+def layer(width: int = WIDTH, heads: int = 2, **options: Any) -> nn.TransformerEncoderLayer:
+    return nn.TransformerEncoderLayer(width, heads, 16, batch_first=True, **options)
+
+
+class Called(nn.Module):
+    def __init__(self, module: nn.Module, mask: str, inputs: int = 1, **options: Any) -> None:
+        super().__init__()
+        self.module, self.mask, self.inputs, self.options = module, mask, inputs, options
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+        return self.module(*[x] * self.inputs, **{self.mask: mask}, **self.options)
+
+
+def encoder(inner: nn.TransformerEncoderLayer, *args: Any, **options: Any) -> Called:
+    return Called(nn.TransformerEncoder(inner, 2, *args, **options), "src_key_padding_mask")
+
+
+def attention(mask: str, **options: Any) -> Called:
+    return Called(nn.MultiheadAttention(WIDTH, 2, batch_first=True), mask, 3, **options)
+
+
+PADDED = {
+    "encoder": lambda: encoder(layer()),
+    "encoder with a norm": lambda: encoder(layer(activation="gelu"), nn.LayerNorm(WIDTH)),
+    "encoder that trusts the mask": lambda: encoder(layer(), mask_check=False),
+    "encoder without nested tensors": lambda: encoder(layer(), enable_nested_tensor=False),
+    "encoder of layers that begin with a norm": lambda: encoder(layer(norm_first=True)),
+    "encoder without biases": lambda: encoder(layer(bias=False)),
+    "encoder of three heads": lambda: encoder(layer(9, 3)),
+    "layer": lambda: Called(layer(), "src_key_padding_mask"),
+    "attention": lambda: attention("key_padding_mask"),
+    "attention of each head": lambda: attention("key_padding_mask", average_attn_weights=False),
+    "attention without weights": lambda: attention("key_padding_mask", need_weights=False),
+}
+MASKED = {
+    "layer": lambda: Called(layer(), "src_mask"),
+    "layer that begins with a norm": lambda: Called(layer(norm_first=True, activation="gelu"), "src_mask"),
+    "attention": lambda: attention("attn_mask", need_weights=False),
+    "attention with a hint": lambda: attention("attn_mask", is_causal=True),
+}
+CAPTURES = pytest.mark.parametrize(("capture", "dynamic"), [("export", False), ("trace", True)])
+
+
+def agrees(model: Called, mask: torch.Tensor, capture: Any, shapes: Any, path: Path) -> None:
+    torch.manual_seed(0)
+    model.eval()
+    x = torch.rand(BATCH, LENGTH, 9 if "embed_dim=9" in repr(model) or "in_features=9" in repr(model) else WIDTH)
+    opbridge.export(model, (x, mask), path, capture=capture, dynamic_shapes=shapes)
+    with torch.no_grad():
+        returned = model(x, mask)
+    expected = [each for each in (returned if isinstance(returned, tuple) else [returned]) if each is not None]
+    actual = onnxruntime.InferenceSession(path).run(None, {"x": x.numpy(), "mask": mask.numpy()})
+    for a, e in zip(actual, expected, strict=True):
+        torch.testing.assert_close(torch.from_numpy(a), e, equal_nan=True, rtol=1e-4, atol=1e-5)
+    assert opbridge.verify(path, model, (x, mask)).ok
+
+
+@CAPTURES
+@pytest.mark.parametrize("padding", PADDING)
+@pytest.mark.parametrize("name", PADDED)
+def test_padding(name: str, padding: str, capture: Any, dynamic: bool, tmp_path: Path) -> None:
+    shapes = [{0: "n", 1: "length"}, {0: "n", 1: "length"}] if dynamic else None
+    agrees(PADDED[name](), PADDING[padding], capture, shapes, tmp_path / "m.onnx")
+
+
+@CAPTURES
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", MASKED)
+def test_masks(name: str, mask: str, capture: Any, dynamic: bool, tmp_path: Path) -> None:
+    agrees(MASKED[name](), MASKS[mask], capture, [{0: "n"}, None] if dynamic else None, tmp_path / "m.onnx")
+
+
+def test_padded_rows_are_zeros_at_other_sizes(tmp_path: Path) -> None:
+    model = encoder(layer()).eval()
+    shapes = [{0: "n", 1: "length"}, {0: "n", 1: "length"}]
+    opbridge.export(model, (torch.rand(3, 4, WIDTH), PADDING["none"]), tmp_path / "m.onnx", dynamic_shapes=shapes)
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    for mask in (boolean([[0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1]]), boolean([[0, 1, 0]])):
+        x = torch.rand(*mask.shape, WIDTH)
+        (actual,) = session.run(None, {"x": x.numpy(), "mask": mask.numpy()})
+        with torch.no_grad():
+            torch.testing.assert_close(torch.from_numpy(actual), model(x, mask), rtol=1e-4, atol=1e-5)
+
+
+def test_verify_sees_padded_rows_that_are_no_zeros(tmp_path: Path) -> None:
+    """torch.backends.mha switches the fast paths off; what is exported then differs from a model that takes them."""
+    model, args = encoder(layer()).eval(), (torch.rand(3, 4, WIDTH), PADDING["at the end"])
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        opbridge.export(model, args, tmp_path / "m.onnx", verify=True)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+    with pytest.raises(opbridge.VerificationError, match="differ"):
+        opbridge.verify(tmp_path / "m.onnx", model, args)
