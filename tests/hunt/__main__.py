@@ -20,7 +20,6 @@ from hunt.report import CRASH, EAGER_CRASH, Tally
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "hunt"
 CALLS_AT_ONCE, PROGRAMS_AT_ONCE = 50, 10
-TIMEOUT = 60.0
 
 
 def main() -> int:
@@ -61,7 +60,7 @@ def hunt(options: argparse.Namespace, seed: int) -> Tally:
                 shown = time.monotonic()
                 print({kind: dict(counts) for kind, counts in tally.results.items()}, file=sys.stderr, flush=True)
 
-        run_tasks("hunt.worker", _tasks(options, seed), options.jobs, TIMEOUT, keep)
+        run_tasks("hunt.worker", _tasks(options, seed), options.jobs, options.timeout, keep)
     return tally
 
 
@@ -154,6 +153,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="a fresh one where not given")
     parser.add_argument("--ops", help="only calls of these operators: a pattern")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
     parser.add_argument("--case", metavar="KIND:SEED", help="run this case alone, shrink it and print it")
     parser.add_argument("--faults", type=pathlib.Path, default=BUILD / "faults", help="where files of faults go")
     parser.add_argument("--out", type=pathlib.Path, help="where the records go, lines of JSON")
