@@ -62,8 +62,13 @@ def may_overlap(op: Any) -> bool:
     return not _MATRICES.match(op._schema.name.partition("::")[2])
 
 
-def undefined(name: str, arguments: dict[str, Any]) -> str:
+def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     """Why the call has no one result; empty where it has. ``name`` without namespace."""
+    for argument in op._schema.arguments:
+        written = argument.alias_info is not None and argument.alias_info.is_write
+        value = arguments.get(argument.name)
+        if written and isinstance(value, TensorSpec) and _overlaps(value):
+            return "elements that share memory are written to"
     base = name.partition(".")[0].rstrip("_")
     if misfit := _misfit(base, arguments):
         return misfit
@@ -113,9 +118,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "sequences of different elements"
     if base.startswith("affine_grid") and not arguments["theta"].dtype.is_floating_point:
         return "a grid of integers"
-    if base.startswith("_linalg_") and any(
-        _is_integer(v.dtype) for v in arguments.values() if isinstance(v, TensorSpec)
-    ):
+    internal = base.startswith("_linalg_") or base in ("lu_unpack", "linalg_lu_solve", "linalg_ldl_solve")
+    if internal and any(_is_integer(v.dtype) for v in arguments.values() if isinstance(v, TensorSpec)):
         return "matrices of integers"
     if base.endswith("_backward_data") and arguments["grad_output"].size != arguments["output"].size:
         return "gradients of another size"
@@ -124,6 +128,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "pivots that are no rows"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
+    if base == "cov" and math.prod(arguments["self"].size) == 1:
+        return "PyTorch writes to the input, against its schema"
     return ""
 
 

@@ -128,7 +128,7 @@ def draw_program(seed: int) -> Program | None:
 def _input(rng: random.Random) -> TensorSpec:
     size = draw_size(rng, rng.choice((1, 2, 2, 3, 3, 4)))
     size = tuple(max(n, 1) if rng.random() < 0.97 else n for n in size)
-    return draw_tensor(rng, draw_dtype(rng, DTYPES), size, KINDS, memory=rng.random() < 0.2)
+    return draw_tensor(rng, draw_dtype(rng, DTYPES), size, KINDS, memory=rng.random() < 0.2, overlapping=False)
 
 
 def _block(scope: Scope) -> str:
