@@ -67,13 +67,17 @@ Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis)
 Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int64_t dim, bool cumulative) {
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, y.rank());
-  if (!x && !cumulative && is_integral(y.element_type()) && !y.dim(axis).is(0)) {
-    // PyTorch subtracts half of the two ends from the sum, and their sum may wrap around.
+  if (!x && !cumulative && !y.dim(axis).is(0)) {
+    // PyTorch subtracts half of the two ends from the sum: the sum of integers may wrap around, and infinite
+    // ends leave NaN.
     Value first = g.slice(y, axis, 0, 1), last = g.slice(y, axis, -1, end_of_axis);
-    Value ends = g.op("Mul", operand(g, in_own_type(g, "Add", first, last), type), g.scalar(0.5, type));
-    Value sum = g.reduce("ReduceSum", g.cast(y, ElementType::int64), {axis}, true);
-    Value area = g.op("Mul", g.op("Sub", g.cast(sum, type), ends), g.scalar(dx, type));
-    return g.reshape(area, *g.result().dims);
+    Value ends = operand(g, in_own_type(g, "Add", first, last), type);
+    const bool whole = is_integral(y.element_type());
+    Value sum =
+        g.reduce("ReduceSum", whole ? g.cast(y, ElementType::int64) : operand(g, y, type), {axis}, true);
+    const ElementType wide = ends.element_type();
+    Value area = g.op("Sub", g.cast(sum, wide), g.op("Mul", ends, g.scalar(0.5, wide)));
+    return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
   }
   Value areas = operand(g, trapezoids(g, y, x, axis), type);
   Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis - y.rank(), ElementType::int64))

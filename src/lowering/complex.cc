@@ -332,7 +332,7 @@ void ComplexLowering::set_pairs(const ir::Value* value, Value pairs) {
 }
 
 Value ComplexLowering::pairs(const ir::Value* value) {
-  const Complex z = parts_.at(value);
+  const Complex z = parts(value);
   return g_.concat({g_.unsqueeze(z.re, {-1}), g_.unsqueeze(z.im, {-1})}, -1);
 }
 
@@ -441,7 +441,7 @@ std::vector<Complex> ComplexLowering::call_in_pairs(const ir::Node& node, const 
       symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, node), values, node, bodies_});
   std::vector<Complex> results;
   for (size_t i = 0; i < made.size(); ++i) {
-    const bool is_pairs = i < node.outputs.size() && is_complex_value(node.outputs[i]);
+    const bool is_pairs = made[i] && i < node.outputs.size() && is_complex_value(node.outputs[i]);
     results.push_back(is_pairs ? from_pairs(made[i], node.outputs[i]) : Complex{made[i], {}});
   }
   return results;

@@ -14,6 +14,11 @@ namespace {
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
 Value times(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 Value at_least(GraphBuilder& g, Value x, double least) { return g.op("Max", x, constant(g, x, least)); }
+// Where x is above 0, which NaN is not.
+Value above_zero(GraphBuilder& g, Value x) {
+  Value zero = constant(g, x, 0);
+  return g.op("Where", g.op("Greater", x, zero), x, zero);
+}
 Value one_minus(GraphBuilder& g, Value x) { return g.op("Sub", constant(g, x, 1), x); }
 
 // Losses of two tensors, element by element: what `compute` makes of them in the kernel type.
@@ -258,14 +263,17 @@ Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Sca
   Value x = operand(g, self.rank() == 0 ? g.unsqueeze(self, {0}) : self, type);
   const int64_t axis = class_axis(x);
   target = g.cast(target, ElementType::int64);
-  if (target.rank() > axis) target = g.squeeze(target, {0});  // of a single sample it may be 1-d
+  const bool is_vector = target.rank() > axis;  // the target of a single sample may be 1-d
+  if (is_vector) target = g.squeeze(target, {0});
   Value at = g.unsqueeze(target, {axis});
   Value rival = g.op("Sub", x, g.op("GatherElements", x, at, attr("axis", axis)));
-  Value losses = at_least(g, g.op("Add", rival, constant(g, x, margin.to_double())), 0);
+  Value losses = above_zero(g, g.op("Add", rival, constant(g, x, margin.to_double())));
   if (p.to_int() == 2) losses = g.op("Mul", losses, losses);
   if (weight) losses = g.op("Mul", losses, g.gather(operand(g, *weight, type), at, 0));
   losses = g.op("Where", class_mask(g, x, target, axis), constant(g, x, 0), losses);
-  return reduced(g, g.reduce("ReduceMean", losses, {axis}, false), reduction);
+  Value loss = g.reduce("ReduceMean", losses, {axis}, false);
+  if (is_vector && reduction == no_reduction) loss = g.unsqueeze(loss, {0});
+  return reduced(g, loss, reduction);
 }
 
 // The targets of a sample are those before its first -1.
@@ -285,7 +293,7 @@ Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t 
   // (batch, targets, classes)
   Value margins =
       g.op("Sub", g.unsqueeze(x, {1}), g.unsqueeze(g.op("GatherElements", x, classes, attr("axis", 1)), {2}));
-  Value losses = at_least(g, g.op("Add", margins, constant(g, x, 1)), 0);
+  Value losses = above_zero(g, g.op("Add", margins, constant(g, x, 1)));
   Value is_target = g.op("And", class_mask(g, g.unsqueeze(x, {1}), classes, 2), g.unsqueeze(listed, {2}));
   Value hit = any_along(g, is_target, std::vector<int64_t>{1}, true);
   Value counted = g.op("And", g.unsqueeze(listed, {2}), g.op("Not", hit));

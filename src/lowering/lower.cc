@@ -200,7 +200,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     std::vector<Value> real;
     for (const lowering::Complex& result : results) real.push_back(result.re);
     for (size_t i = 0; i < std::min(results.size(), node.outputs.size()); ++i) {
-      if (!is_complex_tensor(*node.outputs[i])) continue;
+      if (!is_complex_tensor(*node.outputs[i]) || !results[i].re) continue;
       for (Value part : {results[i].re, results[i].im}) {
         const ir::TensorType& type = node.outputs[i]->tensor_type();
         if (part.element_type() != lowering::part_type(type.element_type))

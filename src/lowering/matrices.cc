@@ -28,6 +28,8 @@ Value multiply(GraphBuilder& g, Value a, Value b) {
 }  // namespace
 
 Matrices matrices(const GraphBuilder& g, Value value, std::string_view argument) {
+  // PyTorch computes with no others, but lets those without elements pass.
+  if (!is_floating_point(value.element_type())) g.refuse("matrices of integers");
   return {value, is_in_pairs(g, argument)};
 }
 

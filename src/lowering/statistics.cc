@@ -247,6 +247,7 @@ void register_statistics(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
        if (!self.dim(-1).is_static()) g.refuse("points need a number of coordinates known at export");
        const auto coordinates = static_cast<size_t>(self.dim(-1).value());
+       if (coordinates == 0) g.refuse("points without coordinates");
        return histogramdd(g, self, std::vector(coordinates, bins), range, weight, density);
      });
   on("aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, "

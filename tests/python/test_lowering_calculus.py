@@ -70,3 +70,7 @@ def test_small_integers_wrap_before_they_are_divided():
     check(
         lambda y: torch.gradient(y, spacing=2.5), torch.tensor([[0, 9, 32767, 7], [-32768, 0, 1, 1]], dtype=torch.int16)
     )
+
+
+def test_trapezoid_between_infinite_ends():
+    check(torch.trapezoid, torch.tensor([[-0.75, 1.0, torch.inf], [torch.inf, 2.0, 1.0], [1.0, torch.inf, 2.0]]))

@@ -177,9 +177,21 @@ def test_linear_cross_entropy_in_chunks():
     check(functions, torch.randn(5, 3), torch.randn(4, 3), torch.tensor([0, 2, 1, 3, 3]))
 
 
-def test_nll_of_one_sample_whose_target_is_a_vector(tmp_path):
-    class Loss(torch.nn.Module):
+def test_one_sample_whose_target_is_a_vector(tmp_path):
+    class Losses(torch.nn.Module):
         def forward(self, x, target):
-            return F.nll_loss(x, target)
+            return F.nll_loss(x, target), F.multi_margin_loss(x, target, reduction="none")
 
-    opbridge.export(Loss(), (torch.randn(3), torch.tensor([2])), tmp_path / "model.onnx", capture="trace", verify=True)
+    opbridge.export(
+        Losses(), (torch.randn(3), torch.tensor([2])), tmp_path / "model.onnx", capture="trace", verify=True
+    )
+
+
+def test_margins_that_are_not_a_number_do_not_count():
+    x = torch.randn(3, 4)
+    x[0, 1] = x[2, 3] = torch.nan
+    functions = {
+        "multi_margin": lambda x, t: F.multi_margin_loss(x, t[:, 0], reduction="none"),
+        "multilabel_margin": lambda x, t: F.multilabel_margin_loss(x, t, reduction="none"),
+    }
+    check(functions, x, torch.tensor([[3, 0, -1, 1], [1, -1, 0, 0], [0, 1, 2, -1]]))

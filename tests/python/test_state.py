@@ -461,3 +461,21 @@ def test_programs_in_files(function: Any, tmp_path: pathlib.Path) -> None:
     results = opbridge.session(path).run(None, {"x": x.numpy()})
     for result, value in zip(results, expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(result), value)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_running_statistics_that_an_operator_moves_are_put_back(capture: Any, tmp_path: pathlib.Path) -> None:
+    class Norms(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(3))
+            self.register_buffer("var", torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = nn.functional.batch_norm(x, self.mean, self.var, training=True)
+            return nn.functional.instance_norm(y + x, self.mean, self.var, use_input_stats=True)
+
+    model, path = Norms(), tmp_path / "model.onnx"
+    opbridge.export(model, (torch.randn(4, 3, 5),), path, capture=capture, mutations_as_outputs=True, verify=True)
+    assert torch.equal(model.mean, torch.zeros(3))
+    assert torch.equal(model.var, torch.ones(3))

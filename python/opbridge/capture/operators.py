@@ -21,6 +21,10 @@ _UNTAGGED = frozenset(
     }
 )
 
+# They change their running statistics in training, though their schemas do not say so.
+_STATISTICS = frozenset({"running_mean", "running_var"})
+_OF_STATISTICS = frozenset({"batch_norm", "native_batch_norm", "cudnn_batch_norm", "instance_norm"})
+
 
 class Operator:
     """``key`` is ``aten::add.Tensor``; ``names`` are the arguments in the schema's order.
@@ -42,6 +46,8 @@ class Operator:
             for argument in schema.arguments
             if argument.alias_info is not None and argument.alias_info.is_write
         )
+        if self.stem in _OF_STATISTICS and schema.name.startswith("aten::"):
+            self.written |= _STATISTICS
 
 
 _known: dict[torch._ops.OpOverload, Operator] = {}
