@@ -47,6 +47,7 @@ void return_outputs(Memory& memory) {
     }
     output = entry->second;
   }
+  named.insert(graph.outputs.begin(), graph.outputs.end());
   for (const Storage* storage : memory.changed()) {
     ir::Value* output =
         own_output(memory, memory.read(const_cast<ir::Value*>(storage->owner)), *storage->owner, named);

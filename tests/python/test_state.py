@@ -203,6 +203,12 @@ def data_of_a_buffer(self: Model, x: torch.Tensor) -> Any:
 
 
 @written("x")
+def an_input_written_and_returned(self: Model, x: torch.Tensor) -> Any:
+    x[:, 0] = 5
+    return x, x.sum(0)
+
+
+@written("x")
 def data_of_an_input(self: Model, x: torch.Tensor) -> Any:
     y = x * 2
     x.data = self.h + x
@@ -319,6 +325,12 @@ def something_done_once(self: Model, x: torch.Tensor) -> Any:
     return x * 2 if self.step == 1 else x
 
 
+@kept("step")
+def something_done_at_every_third_call(self: Model, x: torch.Tensor) -> Any:
+    self.step += 1
+    return x * 2 if self.step % 3 == 0 else x
+
+
 @SIZES
 @CAPTURES
 @pytest.mark.parametrize("name", KEPT)
@@ -429,6 +441,17 @@ def memory_exchanged(self: Model, x: torch.Tensor) -> Any:
 def test_what_no_later_call_reads_is_let_go(name: str, capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
     names = exported(WITHOUT_EFFECT[name], tmp_path, capture=capture, dynamic_shapes=dynamic)
     assert not any(name.endswith("_out") for name in names)
+
+
+def test_what_an_input_holds_is_taken_back(tmp_path: pathlib.Path) -> None:
+    def counts(x: torch.Tensor, holder: Hidden) -> torch.Tensor:
+        holder.count += 1
+        return x * holder.count
+
+    given = Hidden()
+    with pytest.raises(opbridge.UnsupportedError, match="the model keeps 'count'"):
+        opbridge.export(counts, (torch.rand(3), given), tmp_path / "model.onnx", capture="trace")
+    assert given == Hidden()
 
 
 @SIZES

@@ -177,12 +177,11 @@ def _changes_followed(
         return returned
 
     nothing = types.SimpleNamespace(remove=lambda: None)
-    others = (leaf for leaf in inputs.leaves if not isinstance(leaf, torch.Tensor))
     fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # in place of these torch gives it fakes
     with (
         replaced(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
         replaced(model, _call_impl=followed),  # hooks would be those of all threads
-        attributes_kept(model, *others) as attributes,
+        attributes_kept(model, *inputs.others) as attributes,
         contents_kept([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
     ):
         yield

@@ -36,7 +36,7 @@ def failure_of(inputs: Inputs, error: Exception) -> InvalidArgumentError:
 def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:
     copies = inputs.copied()
     try:
-        with undisturbed(model):
+        with undisturbed(model, inputs):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
         return error

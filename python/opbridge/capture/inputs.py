@@ -47,6 +47,11 @@ class Inputs:
         return self.map_leaves(lambda leaf: copies.get(id(leaf), leaf))
 
     @property
+    def others(self) -> list[Any]:
+        """The leaves that are no tensors."""
+        return [leaf for leaf in self.leaves if not isinstance(leaf, torch.Tensor)]
+
+    @property
     def tensors(self) -> list[torch.Tensor]:
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 

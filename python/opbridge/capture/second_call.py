@@ -13,13 +13,15 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.undisturbed import writes_taken_back
 from opbridge.errors import UnsupportedError
 
+_LATER_CALLS = 3
+
 
 def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequence[str]) -> None:
     """Refuses a model in which what a call leaves in the attributes ``changed`` has an effect on the next call.
 
     A captured program always does what the first call does. So the model is called on the example and then on other
     inputs, and is also called on these alone."""
-    with attributes_kept(model) as attributes:
+    with attributes_kept(model, *inputs.others) as attributes:
         other = _varied(inputs)
         alone = _called(model, other)
         if alone is None:
@@ -29,9 +31,11 @@ def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
         again = _called(model, other)  # differs too where the model draws random numbers of its own
         attributes.put_back()
         _called(model, inputs, seed=1)
-        attributes.put_back_written()
-        afterwards = _called(model, other)
-    if _agree(alone, again) and not _agree(alone, afterwards):
+        afterwards = []
+        for _ in range(_LATER_CALLS):
+            attributes.put_back_written()
+            afterwards.append(_called(model, other))
+    if _agree(alone, again) and not all(_agree(alone, later) for later in afterwards):
         names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
         raise UnsupportedError(
             f"the model keeps {names} from one call to the next and computes with it, which an exported model cannot: "

@@ -10,14 +10,15 @@ import torch
 
 from opbridge.capture.attributes import Attributes, attributes_kept
 from opbridge.capture.control_flow import control_flow_followed
+from opbridge.capture.inputs import Inputs
 from opbridge.capture.mode import operators_seen_by
 from opbridge.capture.operators import operator_of
 from opbridge.capture.originals import Originals
 
 
 @contextlib.contextmanager
-def undisturbed(model: torch.nn.Module) -> Iterator[None]:
-    with attributes_kept(model), writes_taken_back(model):
+def undisturbed(model: torch.nn.Module, inputs: Inputs) -> Iterator[None]:
+    with attributes_kept(model, *inputs.others), writes_taken_back(model):
         yield
 
 
