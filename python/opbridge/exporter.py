@@ -65,7 +65,7 @@ def export(
     Raises InvalidArgumentError for arguments that do not fit, UnsupportedError with everything that has no mapping,
     InvalidNodeError for a symbolic function that makes a wrong node, FileError where the file cannot be written; what
     stood at ``path`` is then untouched. A file that is found wrong by ``verify`` stays there. Exports in several
-    threads wait for one another.
+    threads wait for one another. Other threads may train other models meanwhile, but not run this one.
     """
     from opbridge import _core
     from opbridge.errors import InvalidArgumentError

@@ -70,7 +70,7 @@ def verify(
     """Runs the model at ``path`` in ONNX Runtime and ``model`` in PyTorch on the same inputs, and compares the outputs.
 
     PyTorch runs in evaluation mode without gradients. The inputs are those of the model at ``path`` in order, whatever
-    their names there; keywords that ``model`` takes by ``**kwargs`` go by their names.
+    their names there; items of dicts, and of ``**kwargs``, go by their names.
 
     Values, shapes and element types must agree; NaN equals NaN. The tolerances default by element type: 1e-4 for
     float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, both relative and absolute, 0 for integers. Raises
@@ -151,7 +151,7 @@ class Comparison:
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:
-    """The inputs of an ONNX model by its names for them: in order, apart from keywords that have no order.
+    """The inputs of an ONNX model by its names for them: in order, apart from items of dicts.
 
     A model that opbridge did not write may have numbers among its inputs, and may lack inputs that it does not use.
     """

@@ -244,6 +244,28 @@ def test_evaluation_mode_is_of_the_capturing_thread(elsewhere: Any) -> None:
     assert not hasattr(nn.Module, "training")
 
 
+def test_what_torch_keeps_by_thread(elsewhere: Any) -> None:
+    """A capture sets these, and relies on that."""
+
+    def seen() -> tuple[bool, ...]:
+        config: Any = torch.fx.experimental._config
+        optimized = torch._C._get_graph_executor_optimize()
+        return (
+            torch.is_grad_enabled(),
+            optimized,
+            config.backed_size_oblivious,
+            torch.overrides._is_torch_function_mode_enabled(),
+        )
+
+    before = seen()
+    config: Any = torch.fx.experimental._config
+    mode = torch.overrides.TorchFunctionMode()
+    with torch.no_grad(), torch.jit.optimized_execution(False), config.patch(backed_size_oblivious=True), mode:
+        assert seen() == (False, False, True, True)
+        assert elsewhere(seen) == before
+    assert seen() == before
+
+
 class Scaled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

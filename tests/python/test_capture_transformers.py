@@ -128,3 +128,11 @@ def test_verify_sees_padded_rows_that_are_no_zeros(tmp_path: Path) -> None:
         torch.backends.mha.set_fastpath_enabled(True)
     with pytest.raises(opbridge.VerificationError, match="differ"):
         opbridge.verify(tmp_path / "m.onnx", model, args)
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "a whole row"])
+def test_torchscript_calls_the_kernels_itself(mask: str | None, tmp_path: Path) -> None:
+    scripted: Any = torch.jit.script(layer().eval())  # type: ignore[no-untyped-call]
+    args = (torch.rand(BATCH, LENGTH, WIDTH), *([] if mask is None else [MASKS[mask]]))
+    shapes = [{0: "n", 1: "length"}] if mask is None else None  # with masks, TorchScript makes an int of the batch
+    opbridge.export(scripted, args, tmp_path / "m.onnx", capture="trace", dynamic_shapes=shapes, verify=True)

@@ -47,6 +47,17 @@ def test_keywords_are_paired_by_name(tmp_path: Path) -> None:
         assert "differ" in wrong
 
 
+@pytest.mark.parametrize("names", [None, ["c", "first"]])
+def test_items_of_dicts_are_paired_by_name(names: list[str] | None, tmp_path: Path) -> None:
+    def model(c: torch.Tensor, d: dict[str, torch.Tensor]) -> torch.Tensor:
+        return d["p"] * c - d["q"]
+
+    opbridge.export(model, (C, {"p": A, "q": B}), tmp_path / "m.onnx", input_names=names, verify=True)
+    assert opbridge.verify(tmp_path / "m.onnx", model, (C, {"p": A, "q": B})).ok
+    if names is None:
+        assert opbridge.verify(tmp_path / "m.onnx", model, (C, {"q": B, "p": A})).ok
+
+
 @pytest.mark.parametrize("names", [None, ["b", "a"], ["x", "y"]])
 def test_what_is_written_to_renamed_inputs(names: list[str] | None, tmp_path: Path) -> None:
     def model(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

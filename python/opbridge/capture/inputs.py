@@ -19,7 +19,7 @@ class Inputs:
 
     ``parameters`` holds the same values by the names of the parameters; ``leaves`` are the tensors and
     constants in them, in order, and ``names`` what torch.export calls them. ``are_ordered`` says of each leaf whether
-    its place follows from the parameters; that of a keyword for ``**kwargs`` follows from the call.
+    its place follows from the parameters; that of an item of a dict, or of ``**kwargs``, follows from the call.
     """
 
     args: tuple[Any, ...]
@@ -82,7 +82,9 @@ def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | N
         paths, _ = pytree.tree_flatten_with_path(value)
         for path, leaf in paths:
             leaves.append(leaf)
-            are_ordered.append(name in signature.parameters)
+            are_ordered.append(
+                name in signature.parameters and not any(isinstance(key, pytree.MappingKey) for key in path)
+            )
             names.append("_".join([name, *(_text_of_key(key) for key in path)]))
             _check_leaf(names[-1], leaf)
     return Inputs(args, kwargs, parameters, leaves, names, are_ordered)

@@ -31,6 +31,7 @@ from opbridge.capture.reads import WaysSeenBy
 from opbridge.capture.recorder import Recorder, SizesDependOnData
 from opbridge.capture.replaced import replaced
 from opbridge.capture.substitutes import as_it_is_or_substituted
+from opbridge.capture.transformers import KERNELS
 from opbridge.capture.written_back import Registered
 
 
@@ -71,7 +72,7 @@ def follow(
             with (
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 control_flow_followed(),
-                operators_seen_by(recorder.call),
+                _operators_recorded(recorder),
                 _torchscript_as_written(),
                 _compiled_code_as_written(),
             ):
@@ -82,6 +83,19 @@ def follow(
         return recorder.finish(pytree.tree_leaves(returned))
     finally:
         recorder.originals.restore()
+
+
+def _operators_recorded(recorder: Recorder) -> contextlib.AbstractContextManager[None]:
+    """TorchScript calls the kernels of transformer layers itself; what they do is recorded by operators."""
+
+    def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        written = KERNELS.get(function)
+        if written is None:
+            return recorder.call(function, args, kwargs)
+        with operators_seen_by(call):
+            return written(*args, **kwargs)
+
+    return operators_seen_by(call)
 
 
 def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:

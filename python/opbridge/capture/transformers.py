@@ -54,7 +54,7 @@ def _attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """``aten::_native_multi_head_attention``, in which query, key and value are the same tensor."""
+    """``aten::_native_multi_head_attention``, which the modules call with the same query, key and value."""
     width = embed_dim // num_head
     projected = F.linear(query, qkv_weight, qkv_bias)
     q, k, v = projected.view(*query.shape[:2], 3, num_head, width).permute(2, 0, 3, 1, 4)
@@ -110,6 +110,13 @@ def _encoder_layer(
         return src + fed_forward(norm_2(src))
     src = norm_1(src + attended(src))
     return norm_2(src + fed_forward(src))
+
+
+# The operators of the kernels, by which TorchScript calls them.
+KERNELS: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._native_multi_head_attention.default: _attention,
+    torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+}
 
 
 def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]:
