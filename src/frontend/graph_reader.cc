@@ -336,10 +336,13 @@ void GraphReader::inline_body(Scope& scope, json::Object node, Region region) {
 
   const json::Array parameters = json::array_field(inner.graph, "inputs");
   if (parameters.size() + region.operands != inputs.size()) invalid("its body has another number of inputs");
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const json::Tagged argument =
-        json::tagged(json::field(json::as<json::Object>(json::item(inputs, region.operands + i)), "arg"));
-    bind_name(inner, json::tagged(json::item(parameters, i)), read_argument(scope, argument));
+  auto parameter = parameters.begin();
+  size_t index = 0;
+  for (json::Element input : inputs) {
+    if (index++ < region.operands) continue;
+    const json::Tagged argument = json::tagged(json::field(json::as<json::Object>(input), "arg"));
+    bind_name(inner, json::tagged(*parameter), read_argument(scope, argument));
+    ++parameter;
   }
   read_nodes(inner);
 
@@ -405,7 +408,11 @@ ir::Value* GraphReader::tensor(Scope& scope, std::string_view name) {
 
 std::string GraphReader::unique(std::string_view name) {
   std::string candidate(name);
-  for (int i = 1; !taken_.insert(candidate).second; ++i) candidate = fmt::format("{}_{}", name, i);
+  int& count = taken_[candidate];  // of those that asked for this very name
+  while (count++ > 0) {
+    candidate = fmt::format("{}_{}", name, count - 1);
+    if (taken_.try_emplace(candidate, 1).second) break;
+  }
   return candidate;
 }
 

@@ -102,7 +102,7 @@ class GraphReader {
   StoredTensors& tensors_;
   SymbolTable symbols_;
   std::unordered_map<std::string_view, std::string_view> placeholders_;  // of parameters and buffers
-  std::unordered_set<std::string> taken_;                                // names of values
+  std::unordered_map<std::string, int> taken_;  // names of values, and how often each was asked for
 };
 
 }  // namespace opbridge

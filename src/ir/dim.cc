@@ -1,6 +1,7 @@
 #include "opbridge/dim.h"
 
-#include <algorithm>
+#include <string_view>
+#include <unordered_set>
 
 #include "ir/dim_expr.h"
 #include "opbridge/error.h"
@@ -105,11 +106,10 @@ std::string text_of(const Expr& expr, Binds around) {
   return own < around ? "(" + text + ")" : text;
 }
 
-void gather_symbols(const Expr& expr, std::vector<std::string>& names) {
-  if (expr.kind == Kind::symbol && std::ranges::find(names, expr.name) == names.end()) {
-    names.push_back(expr.name);
-  }
-  for (const ExprPtr& operand : expr.operands) gather_symbols(*operand, names);
+void gather_symbols(const Expr& expr, std::unordered_set<std::string_view>& known,
+                    std::vector<std::string>& names) {
+  if (expr.kind == Kind::symbol && known.insert(expr.name).second) names.push_back(expr.name);
+  for (const ExprPtr& operand : expr.operands) gather_symbols(*operand, known, names);
 }
 
 }  // namespace
@@ -150,7 +150,8 @@ int64_t Dim::evaluate(const std::function<int64_t(const std::string&)>& value_of
 
 std::vector<std::string> Dim::symbols() const {
   std::vector<std::string> names;
-  if (!is_static()) gather_symbols(*expr_, names);
+  std::unordered_set<std::string_view> known;
+  if (!is_static()) gather_symbols(*expr_, known, names);
   return names;
 }
 

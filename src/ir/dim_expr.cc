@@ -108,13 +108,33 @@ struct Term {
   ExprPtr rest;  // its own coefficient is 1
 };
 
+// Of what is neither a number nor a product, and of a number times one such, without making a Product.
+std::optional<Term> quick_split(const ExprPtr& expr) {
+  const auto is_plain = [](Kind kind) {
+    return kind != Kind::integer && kind != Kind::add && kind != Kind::mul && kind != Kind::true_div &&
+           kind != Kind::pow;
+  };
+  if (is_plain(expr->kind)) return Term{{}, expr};
+  if (expr->kind != Kind::mul || expr->operands.size() != 2) return std::nullopt;
+  const ExprPtr &first = expr->operands[0], &second = expr->operands[1];
+  if (!is_integer(*first) || !is_plain(second->kind)) return std::nullopt;
+  return Term{{first->value, 1}, second};
+}
+
 Term split(const ExprPtr& expr) {
+  if (std::optional<Term> quick = quick_split(expr)) return *std::move(quick);
   Product product(expr);
   const Rational coefficient = std::exchange(product.coefficient, Rational());
   return {coefficient, product.expr()};
 }
 
 ExprPtr scaled(const ExprPtr& term, Rational by) {
+  if (by.is_one()) return term;
+  if (const std::optional<Term> quick = quick_split(term)) {
+    const Rational factor = quick->coefficient * by;
+    if (factor.is_one()) return quick->rest;
+    if (factor.q == 1 && factor.p != 0) return make(Kind::mul, {integer(factor.p), quick->rest});
+  }
   Product product(term);
   product.coefficient = product.coefficient * by;
   return product.expr();

@@ -271,13 +271,14 @@ class Lowering final : public ValueMap, public BodyLowering {
   // The user's, or the program's own unless it is that of an input, a weight or an earlier output.
   void name_outputs() {
     std::unordered_set<std::string> taken;
+    std::unordered_map<std::string, int> counts;
     for (const ir::Value* input : model_.graph.inputs) taken.insert(input->name);
     for (const ir::Value* weight : source_.initializers) taken.insert(weight->name);
     for (size_t i = 0; i < source_.outputs.size(); ++i) {
       const bool given = i < options_.output_names.size();
       const std::string& wanted = given ? options_.output_names[i] : source_.outputs[i]->name;
       std::string name = wanted;
-      for (int n = 1; !given && taken.contains(name); ++n) name = fmt::format("{}_{}", wanted, n);
+      while (!given && taken.contains(name)) name = fmt::format("{}_{}", wanted, ++counts[wanted]);
       taken.insert(name);
       g_.reserve_name(name);
       output_names_.push_back(std::move(name));
@@ -285,19 +286,20 @@ class Lowering final : public ValueMap, public BodyLowering {
   }
 
   void declare_outputs() {
+    std::unordered_set<const ir::Value*> returned;
+    std::unordered_set<std::string_view> names;
     for (size_t i = 0; i < source_.outputs.size(); ++i) {
       const ir::Value* source = source_.outputs[i];
       Value value = is_complex_tensor(*source) ? complex_.pairs(source) : (*this)[source];
-      const bool taken = std::ranges::find(model_.graph.outputs, value.get()) != model_.graph.outputs.end();
-      if (!value.get()->producer || taken) {
+      if (!value.get()->producer || returned.contains(value.get())) {
         const ir::Type type = value.get()->type;
         value = g_.op("Identity", value);
         value.get()->type = type;
       }
       // A value that is returned twice has the name of one output.
-      const bool is_named = std::ranges::any_of(
-          model_.graph.outputs, [&](const ir::Value* other) { return other->name == output_names_[i]; });
+      const bool is_named = !names.insert(output_names_[i]).second;
       value.get()->name = is_named ? g_.unique_name(output_names_[i]) : output_names_[i];
+      returned.insert(value.get());
       model_.graph.outputs.push_back(value.get());
     }
   }

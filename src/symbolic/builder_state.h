@@ -17,6 +17,8 @@ struct GraphBuilder::State {
   std::map<std::string, Value> small_constants;  // type, dims and bytes → the one initializer
   std::vector<OnnxFunction> functions;
   std::unordered_set<const ir::Graph*> used_bodies;  // those that are a node's attribute
+  // Of the expressions that were asked for, which are kept: long ones are not written again and again.
+  std::unordered_map<ExprPtr, std::string> texts;
   // Constants that stand for a Python number: they take the element type of what they meet.
   std::unordered_set<const ir::Value*> numbers;
 };

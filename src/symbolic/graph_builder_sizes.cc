@@ -138,7 +138,11 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
 }
 
 Value GraphBuilder::size_1d(const Dim& dim) {
-  return dim.is_static() ? ints({dim.value()}) : computed_1d(*dim.expr());
+  if (dim.is_static()) return ints({dim.value()});
+  std::string& text = state_->texts[dim.expr()];
+  if (text.empty()) text = dim.str();
+  if (Value known = known_1d(text)) return known;
+  return computed_1d(*dim.expr());
 }
 
 Value GraphBuilder::size(const Dim& dim) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/dim_expr.h"
+
 namespace opbridge {
 namespace {
 
@@ -87,6 +89,20 @@ T attribute_or(std::span<const ir::Attribute> attributes, std::string_view name,
   return fallback;
 }
 
+// At once: one after the other, the terms of a long sum would be gone over again and again.
+Dim sum_of(std::span<const Dim> dims) {
+  Dim constant = 0;
+  std::vector<ExprPtr> terms;
+  for (const Dim& dim : dims) {
+    if (dim.is_static()) {
+      constant = constant + dim;
+    } else {
+      terms.push_back(dim.expr());
+    }
+  }
+  return terms.empty() ? constant : Dim(dim_expr::add(terms)) + constant;
+}
+
 std::vector<Dim> matmul_dims(std::span<const Dim> a, std::span<const Dim> b) {
   if (a.empty() || b.empty()) return {};
   const bool row = a.size() == 1, column = b.size() == 1;
@@ -131,7 +147,9 @@ std::optional<std::vector<Dim>> dims_of(std::string_view op, std::span<const Val
   if (op == "Concat") {
     const int64_t axis = wrap_axis(attribute_or<int64_t>(attributes, "axis", 0), rank);
     std::vector<Dim> dims = first;
-    for (Value input : inputs.subspan(1)) dims[axis] = dims[axis] + input.dim(axis);
+    std::vector<Dim> sizes;
+    for (Value input : inputs) sizes.push_back(input.dim(axis));
+    dims[axis] = sum_of(sizes);
     return dims;
   }
   if (op == "Gather") {
