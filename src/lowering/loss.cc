@@ -161,6 +161,13 @@ Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
   return g.op("Equal", g.unsqueeze(target, {axis}), g.reshape(classes, dims));
 }
 
+// The classes that `target` names for the samples of `x`: that of a single sample may be a vector of one
+// element.
+Value class_indices(GraphBuilder& g, Value target, Value x) {
+  target = g.cast(target, ElementType::int64);
+  return x.rank() == 1 && target.rank() == 1 ? g.squeeze(target, {0}) : target;
+}
+
 struct TargetLoss {
   Value losses;   // of each target, times its weight
   Value weights;  // of each target; 0 where it is ignored
@@ -192,11 +199,10 @@ Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> w
                Dim ignore_index) {
   const ElementType type = g.result().element_type;
   if (weight) weight = operand(g, *weight, type);
-  target = g.cast(target, ElementType::int64);
-  // One sample without a batch, whose target may be of one element.
-  if (self.rank() == 1 && target.rank() == 1) target = g.squeeze(target, {0});
-  return reduced_by_weight(
-      g, negative_log_likelihood(g, operand(g, self, type), target, weight, ignore_index), reduction);
+  return reduced_by_weight(g,
+                           negative_log_likelihood(g, operand(g, self, type), class_indices(g, target, self),
+                                                   weight, ignore_index),
+                           reduction);
 }
 
 // `x` and `weight` in a kernel type.
@@ -226,7 +232,7 @@ Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value>
     return g.cast(g.op("Div", g.reduce("ReduceSum", losses, {}, false), targets), type);
   }
 
-  target = g.cast(target, ElementType::int64);
+  target = class_indices(g, target, x);
   TargetLoss loss = negative_log_likelihood(g, log, target, weight, ignore_index);
   if (smoothing > 0) {
     Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
@@ -262,14 +268,16 @@ Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Sca
   const ElementType type = g.result().element_type;
   Value x = operand(g, self.rank() == 0 ? g.unsqueeze(self, {0}) : self, type);
   const int64_t axis = class_axis(x);
-  target = g.cast(target, ElementType::int64);
-  const bool is_vector = target.rank() > axis;  // the target of a single sample may be 1-d
-  if (is_vector) target = g.squeeze(target, {0});
+  const bool is_vector = target.rank() > axis;
+  target = class_indices(g, target, x);
   Value at = g.unsqueeze(target, {axis});
   Value rival = g.op("Sub", x, g.op("GatherElements", x, at, attr("axis", axis)));
   Value losses = above_zero(g, g.op("Add", rival, constant(g, x, margin.to_double())));
   if (p.to_int() == 2) losses = g.op("Mul", losses, losses);
-  if (weight) losses = g.op("Mul", losses, g.gather(operand(g, *weight, type), at, 0));
+  if (weight) {
+    Value weights = weight->rank() == 0 ? g.unsqueeze(*weight, {0}) : *weight;
+    losses = g.op("Mul", losses, g.gather(operand(g, weights, type), at, 0));
+  }
   losses = g.op("Where", class_mask(g, x, target, axis), constant(g, x, 0), losses);
   Value loss = g.reduce("ReduceMean", losses, {axis}, false);
   if (is_vector && reduction == no_reduction) loss = g.unsqueeze(loss, {0});

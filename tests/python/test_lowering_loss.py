@@ -180,7 +180,7 @@ def test_linear_cross_entropy_in_chunks():
 def test_one_sample_whose_target_is_a_vector(tmp_path):
     class Losses(torch.nn.Module):
         def forward(self, x, target):
-            return F.nll_loss(x, target), F.multi_margin_loss(x, target, reduction="none")
+            return F.nll_loss(x, target), F.cross_entropy(x, target), F.multi_margin_loss(x, target, reduction="none")
 
     opbridge.export(
         Losses(), (torch.randn(3), torch.tensor([2])), tmp_path / "model.onnx", capture="trace", verify=True
