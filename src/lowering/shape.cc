@@ -229,7 +229,8 @@ void register_shape(SymbolicRegistry& registry) {
      narrow);
   on("aten::narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Dim start, Dim length) {
-       if (!start.is_static() && start.least().value_or(-1) < 0) return narrow(g, self, dim, g.size(start), length);
+       if (!start.is_static() && start.least().value_or(-1) < 0)
+         return narrow(g, self, dim, g.size(start), length);
        if (start.is_static() && start.value() < 0) start = start + self.dim(dim);
        return slice(g, self, dim, start, start + length, 1);
      });

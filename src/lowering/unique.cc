@@ -72,8 +72,7 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
   if (!dim) inverse = g.reshape(inverse, self.dims());
   Value places = g.op("NonZero", begins);
-  places.get()->type =
-      ir::TensorType{integer, std::vector{Dim(1), g.unknown_size("runs")}};
+  places.get()->type = ir::TensorType{integer, std::vector{Dim(1), g.unknown_size("runs")}};
   Value starts = g.squeeze(places, {0});
   Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({x.dim(axis)})}, 0);
   return {values, wants_inverse ? inverse : nothing, wants_counts ? g.op("Sub", ends, starts) : nothing};
