@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from opbridge.capture import Capture
 from opbridge.capture import capture as capture_program
+from opbridge.paths import checked_path
 
 if TYPE_CHECKING:
     from opbridge.verification import Verification
@@ -55,12 +56,12 @@ def export(
 
     The arguments are named as in torch.onnx.export and mean the same. A dynamic size may be a name, one for all
     sizes that are equal; the model may bound it, which it may not where a torch.export.Dim promises a range.
-    ``external_data`` puts the weights into a file beside the model: True always, False never, None where one file would
-    pass 2 GB. ``verify`` runs the file in ONNX Runtime on the same inputs and raises VerificationError unless it agrees
-    with PyTorch. ``capture`` is "export" for torch.export's view of the model, "trace" for what one run of it does.
-    ``source_lines`` stores with each node the line of the model it comes from. ``mutations_as_outputs`` returns what
-    the model writes to its inputs and buffers as further outputs, named ``NAME_out``; without it, such a model is
-    refused.
+    ``external_data`` puts the weights into a file beside the model: True always, also where none is large, False never,
+    None where one file would pass 2 GB. ``verify`` runs the file in ONNX Runtime on the same inputs and raises
+    VerificationError unless it agrees with PyTorch. ``capture`` is "export" for torch.export's view of the model,
+    "trace" for what one run of it does. ``source_lines`` stores with each node the line of the model it comes from.
+    ``mutations_as_outputs`` returns what the model writes to its inputs and buffers as further outputs, named
+    ``NAME_out``; without it, such a model is refused.
 
     Raises InvalidArgumentError for arguments that do not fit, UnsupportedError with everything that has no mapping,
     InvalidNodeError for a symbolic function that makes a wrong node, FileError where the file cannot be written; what
@@ -76,6 +77,7 @@ def export(
         raise InvalidArgumentError("give the file to write: export(model, args, path)")
     if not isinstance(target, (str, os.PathLike)):
         raise InvalidArgumentError(f"the file to write is given by its path, not as a {type(target).__name__}")
+    target = checked_path(target)
     opset = DEFAULT_OPSET if opset_version is None else opset_version
     if not isinstance(opset, int):
         raise InvalidArgumentError(f"opset_version is a number, not {opset!r}")
@@ -99,7 +101,7 @@ def export(
     )
     report = _core.export_graph(
         program.graph,
-        os.fspath(target),
+        target,
         registry_for(program, opset),
         opset=opset,
         custom_opsets=dict(custom_opsets or {}),
@@ -115,4 +117,4 @@ def export(
         from opbridge.verification import verify as prove
 
         verification = prove(target, model, args, kwargs)
-    return ExportReport(os.fspath(target), *report, verification)
+    return ExportReport(target, *report, verification)

@@ -16,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from opbridge.paths import checked_path
+
 __all__ = ["build"]
 
 _PACKAGE = Path(__file__).parent
@@ -51,7 +53,7 @@ def build(
     ``.cu`` files are compiled with ``cuda_flags`` by ``$NVCC``, else the ``nvcc`` of ``$CUDA_HOME`` or of the
     path. Where there is none, they are left out with a warning, and with them the ``.cuda`` kernels.
     """
-    paths = [Path(source).resolve() for source in sources]
+    paths = [Path(checked_path(source)).resolve() for source in sources]
     if not paths:
         raise ValueError("build needs a source file")
     cuda_paths = [path for path in paths if path.suffix == ".cu"]

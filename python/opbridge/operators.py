@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opbridge._operator_abi import Library, onnx_element_types
+from opbridge.paths import checked_path
 
 __all__ = [
     "Operator",
@@ -124,7 +125,7 @@ def _described(library: Library) -> list[Operator]:
 
 
 def _sides(path: str | Path) -> tuple[Path, Path]:
-    path = Path(path)
+    path = Path(checked_path(path))
     stem = path.name.removesuffix(".so").removesuffix("_torch").removesuffix("_ort")
     return path.with_name(f"{stem}_torch.so"), path.with_name(f"{stem}_ort.so")
 

@@ -12,6 +12,7 @@ import torch
 
 from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.operators import loaded_ort_libraries, ort_library
+from opbridge.paths import checked_path
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -33,13 +34,14 @@ def session(
     """
     import onnxruntime
 
+    model, given = checked_path(path), [checked_path(library) for library in libraries]
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
-    paths = [ort_library(), *loaded_ort_libraries(), *(os.path.realpath(library) for library in libraries)]
+    paths = [ort_library(), *loaded_ort_libraries(), *given]
     for library in dict.fromkeys(os.path.realpath(path) for path in paths):
         options.register_custom_ops_library(library)
-    return onnxruntime.InferenceSession(os.fspath(path), options, providers=list(providers))
+    return onnxruntime.InferenceSession(model, options, providers=list(providers))
 
 
 def run(running: onnxruntime.InferenceSession, feeds: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

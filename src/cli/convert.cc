@@ -46,9 +46,11 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
 
 void run(const Arguments& arguments) {
   std::error_code unknown;  // a file that does not exist is no other file
-  if (std::filesystem::equivalent(arguments.pt2, arguments.onnx, unknown)) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is both what to read and what to write", arguments.onnx));
+  for (const std::string& written : {arguments.onnx, arguments.onnx + ".data"}) {
+    if (std::filesystem::equivalent(arguments.pt2, written, unknown)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} is both what to read and what to write", written));
+    }
   }
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "opbridge/error.h"
+#include "support/path.h"
 
 namespace opbridge {
 namespace {
@@ -26,6 +27,7 @@ struct FileDescriptor {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
+  check_path(path);
   // O_NONBLOCK: a pipe is refused below instead of waited for.
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) {

@@ -84,11 +84,17 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   report.external_bytes = layout.size();
   const auto start = std::chrono::steady_clock::now();
   OutputFile model_file(path);
-  if (layout.size() == 0) {
+  // Where it is asked for there is a file of data, though there may be nothing to write to it.
+  if (options.external_data != ExternalData::always && layout.size() == 0) {
     write_all(model_file, rope.pieces());
     publish(model_file);
   } else {
     OutputFile data_file(data_path);
+    if (std::filesystem::weakly_canonical(data_file.place()) ==
+        std::filesystem::weakly_canonical(model_file.place())) {
+      throw Error(ErrorCode::io, fmt::format("cannot write {}: {}, the file of its weights, leads to it",
+                                             path.string(), data_path.string()));
+    }
     write_all(data_file, layout.pieces());
     write_all(model_file, rope.pieces());
     publish(data_file, model_file);

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "opbridge/error.h"
+#include "support/path.h"
 
 namespace opbridge::onnx {
 namespace {
@@ -35,6 +36,21 @@ fs::path unused_name_beside(const fs::path& target) {
     name = target.parent_path() / fmt::format(".opbridge-{}-{}.tmp", getpid(), counter++);
   } while (lstat(name.c_str(), &status) == 0);
   return name;
+}
+
+// What a symbolic link leads to, whether it is there or not; any other path as it is.
+fs::path without_links(const fs::path& target) {
+  constexpr int most_links = 40;  // as Linux has it
+  fs::path path = target;
+  struct stat status;
+  for (int links = 0; lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++links) {
+    if (links == most_links) fail(target, ELOOP);
+    std::error_code error;
+    const fs::path next = fs::read_symlink(path, error);
+    if (error) fail(target, error.value());
+    path = path.parent_path() / next;
+  }
+  return path;
 }
 
 // Moves what stands at a path out of the way, and restores that state unless it is told to keep the new one.
@@ -69,30 +85,37 @@ class SetAside {
 
 }  // namespace
 
-OutputFile::OutputFile(fs::path target) : target_(std::move(target)), place_(target_) {
+OutputFile::OutputFile(fs::path target) : target_(std::move(target)) {
+  check_path(target_);
+  place_ = without_links(target_);
   struct stat status;
   std::optional<mode_t> mode;  // of the file that is replaced
-  if (stat(target_.c_str(), &status) == 0) {
+  if (stat(place_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(target_, EISDIR);
     if (!S_ISREG(status.st_mode)) {
       throw Error(ErrorCode::io, fmt::format("cannot write {}: not a regular file", target_.string()));
     }
-    if (faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0) fail(target_, errno);
-    place_ = fs::canonical(target_);
+    if (faccessat(AT_FDCWD, place_.c_str(), W_OK, AT_EACCESS) != 0) fail(target_, errno);
     mode = status.st_mode & 07777;
+  } else if (errno != ENOENT) {
+    fail(target_, errno);
   }
   do {
-    temporary_ = unused_name_beside(place_);
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
-  if (descriptor_ < 0) fail(target_, errno);
+    temporary_.path = unused_name_beside(place_);
+    temporary_.descriptor = open(temporary_.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (temporary_.descriptor < 0 && errno == EEXIST);
+  if (temporary_.descriptor < 0) {
+    const int error = errno;
+    temporary_.path.clear();
+    fail(target_, error);
+  }
   // Where the user owns it no more than the old one, the mode of a new file has to do.
-  if (mode && fchmod(descriptor_, *mode) != 0 && errno != EPERM) fail(target_, errno);
+  if (mode && fchmod(temporary_.descriptor, *mode) != 0 && errno != EPERM) fail(target_, errno);
 }
 
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+OutputFile::Temporary::~Temporary() {
+  if (descriptor >= 0) ::close(descriptor);
+  if (!path.empty()) unlink(path.c_str());
 }
 
 void OutputFile::write(std::span<const std::span<const std::byte>> pieces) {
@@ -111,7 +134,7 @@ void OutputFile::write(std::span<const std::span<const std::byte>> pieces) {
       bytes += vectors[first + count].iov_len;
       if (bytes > most_bytes) break;
     }
-    const ssize_t result = writev(descriptor_, &vectors[first], static_cast<int>(count));
+    const ssize_t result = writev(temporary_.descriptor, &vectors[first], static_cast<int>(count));
     if (result < 0) {
       if (errno == EINTR) continue;
       fail(target_, errno);
@@ -127,19 +150,19 @@ void OutputFile::write(std::span<const std::span<const std::byte>> pieces) {
 }
 
 void OutputFile::close() {
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail(target_, errno);
+  if (::close(std::exchange(temporary_.descriptor, -1)) != 0) fail(target_, errno);
 }
 
 void OutputFile::rename_to_target() {
   // ext4 begins to write out a file that is renamed over another one, which takes longer than writing it did;
   // exchanging the two is as atomic.
-  if (renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0) {
-    unlink(temporary_.c_str());
-    temporary_.clear();
-    return;
+  const fs::path& from = temporary_.path;
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0) {
+    unlink(from.c_str());
+  } else if (rename(from.c_str(), place_.c_str()) != 0) {
+    fail(target_, errno);
   }
-  if (rename(temporary_.c_str(), place_.c_str()) != 0) fail(target_, errno);
-  temporary_.clear();
+  temporary_.path.clear();
 }
 
 void publish(OutputFile& file) { file.rename_to_target(); }

@@ -11,16 +11,17 @@
 namespace opbridge::onnx {
 
 // A temporary file beside `target`, which takes the target's place and mode when it is complete; where the
-// target is a symbolic link, those of what it leads to. Every function throws Error(io), with the target's
-// path and the system's reason.
+// target is a symbolic link, those of what it leads to, or would lead to. Every function throws Error(io),
+// with the target's path and the system's reason.
 class OutputFile {
  public:
   // Refuses a target that is there and is not a regular file, or that the user may not write.
   explicit OutputFile(std::filesystem::path target);
   OutputFile(OutputFile&&) = delete;
-  ~OutputFile();  // removes what has not been published
 
   const std::filesystem::path& target() const { return target_; }
+  // Where the file comes to lie: the target, links followed.
+  const std::filesystem::path& place() const { return place_; }
   // Appends the pieces in order, from where they lie.
   void write(std::span<const std::span<const std::byte>> pieces);
   void close();
@@ -30,10 +31,16 @@ class OutputFile {
   friend void publish(OutputFile& data, OutputFile& model);
   void rename_to_target();
 
+  // Removed and closed where it is not published, also where the constructor throws.
+  struct Temporary {
+    std::filesystem::path path;  // empty once published
+    int descriptor = -1;
+    ~Temporary();
+  };
+
   std::filesystem::path target_;
-  std::filesystem::path place_;      // that of the target, links followed
-  std::filesystem::path temporary_;  // empty once published
-  int descriptor_ = -1;
+  std::filesystem::path place_;  // that of the target, links followed
+  Temporary temporary_;
 };
 
 // Puts the closed file at its target, replacing what is there, in one step.

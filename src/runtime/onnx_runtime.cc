@@ -13,6 +13,7 @@
 
 #include "opbridge/error.h"
 #include "runtime/find_library.h"
+#include "support/path.h"
 
 namespace opbridge::runtime {
 namespace {
@@ -41,6 +42,7 @@ Owned<OrtSessionOptions> session_options(const OrtApi& api,
   check(api, api.CreateSessionOptions(&options));
   Owned<OrtSessionOptions> owned(options, api.ReleaseSessionOptions);
   for (const std::filesystem::path& library : libraries) {
+    check_path(library);
     // An absolute path, since the loader looks for a bare name in other folders.
     const std::filesystem::path path = std::filesystem::absolute(library);
     check(api, api.RegisterCustomOpsLibrary_V2(options, path.c_str()), ErrorCode::invalid_file,
@@ -96,6 +98,7 @@ ir::Weight weight(const OrtApi& api, Owned<OrtValue> value, std::string_view nam
 
 OnnxRuntime::OnnxRuntime(const std::filesystem::path& library) {
   const std::filesystem::path path = library.empty() ? find_onnx_runtime() : library;
+  check_path(path);
   // Never closed: ONNX Runtime's threads and thread-local state outlive what is made here.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -122,21 +125,24 @@ OnnxRuntime::~OnnxRuntime() { api_->ReleaseEnv(environment_); }
 
 Session::Session(const OnnxRuntime& runtime, const std::filesystem::path& model,
                  std::span<const std::filesystem::path> operator_libraries)
-    : runtime_(runtime) {
+    : runtime_(runtime), session_(nullptr, runtime.api_->ReleaseSession) {
+  check_path(model);
   const OrtApi& api = *runtime.api_;
   const Owned<OrtSessionOptions> options = session_options(api, operator_libraries);
-  check(api, api.CreateSession(runtime.environment_, model.c_str(), options.get(), &session_),
+  OrtSession* session = nullptr;
+  check(api, api.CreateSession(runtime.environment_, model.c_str(), options.get(), &session),
         ErrorCode::invalid_file,
         fmt::format("ONNX Runtime {} refuses {}", runtime.version(), model.string()));
+  session_.reset(session);
 
   OrtAllocator* allocator = nullptr;
   check(api, api.GetAllocatorWithDefaultOptions(&allocator));
   size_t inputs = 0, outputs = 0;
-  check(api, api.SessionGetInputCount(session_, &inputs));
-  check(api, api.SessionGetOutputCount(session_, &outputs));
+  check(api, api.SessionGetInputCount(session, &inputs));
+  check(api, api.SessionGetOutputCount(session, &outputs));
   const auto read_name = [&](auto get, size_t index) {
     char* name = nullptr;
-    check(api, get(session_, index, allocator, &name));
+    check(api, get(session, index, allocator, &name));
     std::string copy = name;
     check(api, api.AllocatorFree(allocator, name));
     return copy;
@@ -144,8 +150,6 @@ Session::Session(const OnnxRuntime& runtime, const std::filesystem::path& model,
   for (size_t i = 0; i < inputs; ++i) input_names_.push_back(read_name(api.SessionGetInputName, i));
   for (size_t i = 0; i < outputs; ++i) output_names_.push_back(read_name(api.SessionGetOutputName, i));
 }
-
-Session::~Session() { runtime_.api_->ReleaseSession(session_); }
 
 std::vector<ir::Weight> Session::run(std::span<const ir::Weight> inputs) const {
   const OrtApi& api = *runtime_.api_;
@@ -163,7 +167,7 @@ std::vector<ir::Weight> Session::run(std::span<const ir::Weight> inputs) const {
   for (const std::string& name : output_names_) output_names.push_back(name.c_str());
 
   std::vector<OrtValue*> made(output_names.size(), nullptr);
-  OrtStatus* const status = api.Run(session_, nullptr, names.data(), values.data(), values.size(),
+  OrtStatus* const status = api.Run(session_.get(), nullptr, names.data(), values.data(), values.size(),
                                     output_names.data(), output_names.size(), made.data());
   std::vector<Owned<OrtValue>> owned_outputs;
   for (OrtValue* value : made) owned_outputs.emplace_back(value, api.ReleaseValue);

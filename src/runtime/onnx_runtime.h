@@ -45,9 +45,6 @@ class Session {
   // Runtime refuses the model or a library, with its reason.
   Session(const OnnxRuntime& runtime, const std::filesystem::path& model,
           std::span<const std::filesystem::path> operator_libraries = {});
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
 
   const std::vector<std::string>& input_names() const { return input_names_; }
   const std::vector<std::string>& output_names() const { return output_names_; }
@@ -59,7 +56,7 @@ class Session {
 
  private:
   const OnnxRuntime& runtime_;
-  OrtSession* session_ = nullptr;
+  std::unique_ptr<OrtSession, void (*)(OrtSession*)> session_;
   std::vector<std::string> input_names_;
   std::vector<std::string> output_names_;
 };

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "opbridge/registry.h"
+#include "support/path.h"
 #include "symbolic/operator_lowering.h"
 
 namespace opbridge {
@@ -81,15 +83,17 @@ struct OperatorLibrary {
   LowerFunction lower;
 };
 
-// Never closed: what it registered with PyTorch stays, and a registry may be copied. `path` may be what the
-// libraries of a set have in common, as opbridge.load_operators takes it.
+// Never closed, unless it is refused: what it registered with PyTorch stays, and a registry may be copied.
+// `path` may be what the libraries of a set have in common, as opbridge.load_operators takes it.
 OperatorLibrary open_library(std::filesystem::path path) {
+  check_path(path);
   if (!std::filesystem::exists(path)) path += "_ort.so";
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::unique_ptr<void, int (*)(void*)> handle(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
   if (handle == nullptr) {
     throw Error(ErrorCode::invalid_file, fmt::format("cannot open a library of operators: {}", dlerror()));
   }
-  const auto operators = reinterpret_cast<decltype(&opbridge_operators)>(dlsym(handle, "opbridge_operators"));
+  const auto operators =
+      reinterpret_cast<decltype(&opbridge_operators)>(dlsym(handle.get(), "opbridge_operators"));
   if (operators == nullptr) {
     throw Error(ErrorCode::invalid_file,
                 fmt::format("{} is not a library of operators made with opbridge", path.string()));
@@ -100,7 +104,7 @@ OperatorLibrary open_library(std::filesystem::path path) {
                 fmt::format("{} was made with another opbridge (ABI {}, not {}): rebuild it", path.string(),
                             table->abi, OPBRIDGE_OPERATOR_ABI));
   }
-  return {table, reinterpret_cast<LowerFunction>(dlsym(handle, "opbridge_lower"))};
+  return {table, reinterpret_cast<LowerFunction>(dlsym(handle.release(), "opbridge_lower"))};
 }
 
 }  // namespace

@@ -244,6 +244,25 @@ TEST(ModelWriter, RefusesFilesThatMayNotBeWritten) {
   EXPECT_EQ(read_text(folder / "m.onnx"), "old model");
 }
 
+TEST(OutputFile, AConstructorThatThrowsLeavesNothing) {
+  const TemporaryFolder folder;
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto before = open_files();
+  std::filesystem::create_symlink("loop", folder / "loop");
+  std::filesystem::create_directory(folder / "directory");
+  std::filesystem::create_symlink("missing/m", folder / "dangling");
+  for (const char* name : {"loop", "directory", "dangling", "missing/m"}) {
+    for (int i = 0; i < 3; ++i) message_of([&] { onnx::OutputFile file(folder / name); }, ErrorCode::io);
+  }
+  message_of([&] { onnx::OutputFile file(folder / std::string("m\0.onnx", 7)); },
+             ErrorCode::invalid_argument);
+  EXPECT_EQ(open_files(), before);
+  EXPECT_EQ(folder.list(), "dangling directory loop");
+}
+
 class Publishing : public ::testing::Test {
  protected:
   Publishing() {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +99,87 @@ def test_nodes_tell_where_they_come_from(model: nn.Module, tmp_path: Path) -> No
 
     export(model, tmp_path / "bare.onnx", source_lines=False)
     assert b"test_writer.py" not in (tmp_path / "bare.onnx").read_bytes()
+
+
+class NoWeights(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+
+def test_external_data_is_written_where_no_weight_is_large(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    report = export(NoWeights(), path, external_data=True)
+    assert report.external_file == str(tmp_path / "m.onnx.data")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
+    x = torch.randn(3, 20)
+    np.testing.assert_array_equal(run(path, x), (x * 2).numpy())
+
+
+def test_links_are_written_through(model: nn.Module, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    for name in ("m.onnx", "m.onnx.data"):
+        (tmp_path / name).symlink_to(Path("real") / name)  # to nothing yet
+    for _ in range(2):
+        export(model, tmp_path / "m.onnx", external_data=True)
+        assert all((tmp_path / name).is_symlink() for name in ("m.onnx", "m.onnx.data"))
+        assert sorted(p.name for p in (tmp_path / "real").iterdir()) == ["m.onnx", "m.onnx.data"]
+    x = torch.randn(3, 20)
+    np.testing.assert_allclose(run(tmp_path / "real/m.onnx", x), model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_links_that_lead_nowhere(model: nn.Module, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "c").symlink_to("missing/m.onnx")
+    with pytest.raises(opbridge.FileError, match="Too many levels of symbolic links"):
+        export(model, tmp_path / "a")
+    with pytest.raises(opbridge.FileError, match="No such file or directory"):
+        export(model, tmp_path / "c")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a", "b", "c"]
+
+
+def test_external_data_that_would_be_the_model(model: nn.Module, tmp_path: Path) -> None:
+    (tmp_path / "m.onnx.data").symlink_to("m.onnx")
+    with pytest.raises(opbridge.FileError, match=r"m\.onnx\.data, the file of its weights, leads to it"):
+        export(model, tmp_path / "m.onnx", external_data=True)
+    (tmp_path / "m.onnx.data").unlink()
+    (tmp_path / "m.onnx.data").mkdir()
+    with pytest.raises(opbridge.FileError, match=r"cannot write .*m\.onnx\.data: Is a directory"):
+        export(model, tmp_path / "m.onnx", external_data=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx.data"]
+
+
+def test_a_full_disk_leaves_nothing(model: nn.Module, tmp_path: Path) -> None:
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", tmp_path], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        (tmp_path / "m.onnx").write_bytes(b"what stood here")
+        wide = nn.Linear(100, 200)
+        for external in (False, True):
+            with pytest.raises(opbridge.FileError, match=r"cannot write .*No space left on device"):
+                opbridge.export(wide, (torch.zeros(1, 100),), tmp_path / "m.onnx", external_data=external)
+        assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+        assert (tmp_path / "m.onnx").read_bytes() == b"what stood here"
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+
+
+ENTRIES: dict[str, Callable[[str], object]] = {
+    "export": lambda path: opbridge.export(NoWeights(), (torch.zeros(3),), path),
+    "verify": lambda path: opbridge.verify(path, NoWeights(), (torch.zeros(3),)),
+    "session": opbridge.session,
+    "library of a session": lambda path: opbridge.session("m.onnx", libraries=[path]),
+    "load_operators": opbridge.load_operators,
+    "build": lambda path: opbridge.build([path]),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_a_path_with_a_zero_byte(entry: str, tmp_path: Path) -> None:
+    with pytest.raises(opbridge.InvalidArgumentError, match="a path with a zero byte"):
+        ENTRIES[entry](str(tmp_path / "m.onnx\0.onnx"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_that_cannot_be_written(model: nn.Module, tmp_path: Path) -> None:
