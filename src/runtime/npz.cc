@@ -173,22 +173,28 @@ ir::Weight read_npy(const ZipArchive::Content& content) {
 
 }  // namespace
 
-std::vector<NamedTensor> read_npz(const std::filesystem::path& path) {
+std::vector<NamedTensor> read_npz(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
   std::vector<NamedTensor> tensors;
-  std::string subject = path.string();
-  try {
-    const auto file = std::make_shared<MappedFile>(path);
-    const ZipArchive archive(file->bytes(), file);
-    for (const ZipArchive::Entry& entry : archive.entries()) {
-      std::string_view name = entry.name;
-      if (name.ends_with(".npy")) name.remove_suffix(4);
-      subject = fmt::format("{}: array '{}'", path.string(), name);
+  const ZipArchive archive(bytes, std::move(owner));
+  for (const ZipArchive::Entry& entry : archive.entries()) {
+    std::string_view name = entry.name;
+    if (name.ends_with(".npy")) name.remove_suffix(4);
+    try {
       tensors.push_back({std::string(name), read_npy(archive.read_checked(entry))});
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("array '{}': {}", name, error.message()));
     }
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", subject, error.message()));
   }
   return tensors;
+}
+
+std::vector<NamedTensor> read_npz(const std::filesystem::path& path) {
+  try {
+    const auto file = std::make_shared<MappedFile>(path);
+    return read_npz(file->bytes(), file);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", path.string(), error.message()));
+  }
 }
 
 }  // namespace opbridge::runtime

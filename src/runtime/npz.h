@@ -1,7 +1,10 @@
 // Reads what numpy.savez wrote.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,5 +23,7 @@ struct NamedTensor {
 // Error(unsupported) for arrays of objects (which are pickles), text, big-endian numbers and other types that
 // no tensor has.
 std::vector<NamedTensor> read_npz(const std::filesystem::path& path);
+// The same of an archive that lies in memory, kept alive by `owner`. Errors do not name a file.
+std::vector<NamedTensor> read_npz(std::span<const std::byte> archive, std::shared_ptr<const void> owner);
 
 }  // namespace opbridge::runtime
