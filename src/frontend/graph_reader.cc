@@ -18,6 +18,7 @@ constexpr std::string_view mutation_suffix = "_mutation";
 [[noreturn]] void unsupported(std::string what) { throw Error(ErrorCode::unsupported, std::move(what)); }
 
 std::string operator_name(std::string_view target) {
+  if (target.empty()) invalid("a call without an operator");
   constexpr std::string_view torch_ops = "torch.ops.";
   if (!target.starts_with(torch_ops)) {
     // `_operator.add`, `math.trunc`, `torch.sym_max`; `#namespace:name` for operators of an extension

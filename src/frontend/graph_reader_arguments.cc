@@ -210,6 +210,9 @@ json::Element GraphReader::type_of(const Scope& scope, std::string_view name) co
   return found->second;
 }
 
+// So that what is computed with sizes stays far from the end of 64 bits.
+constexpr int64_t largest_size = int64_t{1} << 48;
+
 ir::TensorType GraphReader::tensor_type(const Scope& scope, std::string_view name) {
   const auto meta = json::as<json::Object>(type_of(scope, name));
   if (json::int_field(meta, "layout") != layout_strided) {
@@ -222,6 +225,8 @@ ir::TensorType GraphReader::tensor_type(const Scope& scope, std::string_view nam
     type.dims->push_back(read_sym_int(size));
     const Dim& dim = type.dims->back();
     if (dim.is_static() && dim.value() < 0) invalid(fmt::format("'{}' has a negative size", name));
+    if (dim.is_static() && dim.value() > largest_size)
+      unsupported(fmt::format("'{}' has a size of {}, which no tensor in memory has", name, dim.value()));
   }
   return type;
 }

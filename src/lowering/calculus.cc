@@ -31,7 +31,7 @@ Value differences(GraphBuilder& g, Value x, int64_t axis) {
 
 Value diff(GraphBuilder& g, Value self, int64_t n, int64_t dim, std::optional<Value> prepend,
            std::optional<Value> append) {
-  if (n > 1000) g.refuse("differences of differences, more than 1,000 times");
+  if (n < 0 || n > 1000) g.refuse("differences of differences, more than 1,000 times");
   if (n == 0) return self;  // without the ends, as PyTorch has it
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, self.rank());

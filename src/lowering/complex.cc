@@ -393,10 +393,11 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
     type.element_type = part_type(type.element_type);
     shadows_.add_output_of(shadow, output->name, std::move(type));
   }
+  const ir::Node* const outer = g_.call();  // which stays, where `node` was made for this call alone
   g_.set_call(shadow, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
   std::vector<Value> results =
       symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
-  g_.set_call(&node, node.op, true);
+  g_.set_call(outer, node.op, true);
   return results;
 }
 

@@ -92,12 +92,14 @@ Complex cumulative_product(const Call& call) {
 }
 
 // The powers 0 to N - 1 of each element, in a new last dim.
+constexpr int64_t most_powers = 1000;
 template <class Call>
 Complex vander(const Call& call) {
   GraphBuilder& g = call.g;
   Complex x = in_float64(g, call.full("x"));
   const Dim count = g.result().dims->at(g.result().rank() - 1);
-  if (!count.is_static()) g.refuse("powers of complex numbers need a constant N");
+  if (!count.is_static() || count.value() > most_powers)
+    g.refuse("powers of complex numbers need a constant N, up to 1000");
   std::vector<Value> re, im;
   Complex power{filled(g, x.re.dims(), 1, ElementType::float64),
                 filled(g, x.re.dims(), 0, ElementType::float64)};
@@ -208,6 +210,7 @@ template <class Call>
 Complex logspace(const Call& call) {
   GraphBuilder& g = call.g;
   const int64_t steps = call.integer("steps").value_or(0);
+  check_constant(g, steps);
   std::vector<double> from_start, from_end;
   for (int64_t i = 0; i < steps; ++i) {
     const double part = steps == 1 ? 0 : static_cast<double>(i) / static_cast<double>(steps - 1);

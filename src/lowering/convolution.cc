@@ -15,6 +15,16 @@ struct Convolution {
   int64_t groups = 1;
   bool transposed = false;
   std::vector<int64_t> output_padding;
+
+  // One number for each axis, checked.
+  Convolution of_axes(const GraphBuilder& g, size_t axes) const {
+    return {strides(g, stride, axes),
+            paddings(g, padding, axes),
+            dilations(g, dilation, axes),
+            per_axis(g, "groups", {groups}, 1, 1).front(),
+            transposed,
+            transposed ? per_axis(g, "output_padding", output_padding, axes, 0) : output_padding};
+  }
 };
 
 // As a product of matrices, of integers and of float64.
@@ -24,11 +34,12 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
   const ElementType type = x.element_type();
   x = operand(g, x, type);
   weight = operand(g, weight, type);
-  Window window{{}, per_axis(c.stride, axes), {}, per_axis(c.dilation, axes)};
+  Window window{{}, c.stride, {}, c.dilation};
   for (size_t i = 0; i < axes; ++i) {
     if (!weight.dim(static_cast<int64_t>(i) + 2).is_static())
       g.refuse("a kernel of dynamic size needs float32");
-    window.kernel.push_back(weight.dim(static_cast<int64_t>(i) + 2).value());
+    window.kernel.push_back(
+        per_axis(g, "the kernel's size", {weight.dim(static_cast<int64_t>(i) + 2).value()}, 1, 1).front());
   }
   if (c.transposed) {  // (in, out / groups, …) to (out, in / groups, …), each kernel turned round
     const Dim in = weight.dim(0), out = weight.dim(1), per_group = floor_div(in, Dim(c.groups));
@@ -42,7 +53,6 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
     dims[0] = out * Dim(c.groups);
     dims[1] = per_group;
     weight = g.reshape(weight, dims);
-    const std::vector<int64_t> output_padding = per_axis(c.output_padding, axes);
     for (size_t i = 0; i < axes; ++i) {
       const auto axis = static_cast<int64_t>(i) + 2;
       std::vector<int64_t> backwards(window.kernel[i]);
@@ -50,7 +60,7 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
       weight = g.gather(weight, g.ints(backwards), axis);
       const int64_t reach = window.dilation[i] * (window.kernel[i] - 1);
       pads[i] = reach - pads[i];
-      pads[axes + i] = reach - pads[axes + i] + output_padding[i];
+      pads[axes + i] = reach - pads[axes + i] + c.output_padding[i];
     }
     x = spread(g, x, window.stride);
     window.stride.assign(axes, 1);
@@ -72,7 +82,7 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
   const size_t axes = weight.rank() - 2;
   std::vector<int64_t> output_padding;
   if (c.transposed) {
-    output_padding = per_axis(c.output_padding, axes);
+    output_padding = c.output_padding;
     // Padding takes from the end of the result what output_padding adds; ONNX Runtime takes only as much of
     // the latter as the stride leaves open.
     for (size_t i = 0; i < axes; ++i) {
@@ -84,44 +94,48 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
   std::vector<Operand> operands{x,
                                 weight,
                                 bias,
-                                attr("strides", per_axis(c.stride, axes)),
+                                attr("strides", c.stride),
                                 attr("pads", std::move(pads)),
-                                attr("dilations", per_axis(c.dilation, axes)),
+                                attr("dilations", c.dilation),
                                 attr("group", c.groups)};
   if (c.transposed) operands.push_back(attr("output_padding", std::move(output_padding)));
   return g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
 }
 
-Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, const Convolution& c,
-                  std::vector<int64_t> pads = {}) {
-  const size_t axes = weight.rank() - 2;
-  if (pads.empty()) {
-    const std::vector<int64_t> padding = per_axis(c.padding, axes);
-    pads = padding;
-    pads.insert(pads.end(), padding.begin(), padding.end());
-  }
+size_t spatial_axes(const GraphBuilder& g, Value weight) {
+  if (weight.rank() < 3) g.refuse("weight has no spatial axis");
+  return static_cast<size_t>(weight.rank()) - 2;
+}
+
+Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias,
+                  const Convolution& given) {
+  const size_t axes = spatial_axes(g, weight);
+  const Convolution c = given.of_axes(g, axes);
+  std::vector<int64_t> pads = c.padding;
+  pads.insert(pads.end(), c.padding.begin(), c.padding.end());
   return on_batch(g, input, axes,
                   [&](Value x) { return convolution_of_batch(g, x, weight, bias, c, std::move(pads)); });
 }
 
 // padding='same' or 'valid'. For 'same' PyTorch pads the odd one at the end.
 Value convolution_by_name(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias,
-                          Convolution c, const std::string& padding) {
-  const size_t axes = weight.rank() - 2;
+                          const Convolution& given, const std::string& padding) {
+  const size_t axes = spatial_axes(g, weight);
+  const Convolution c = given.of_axes(g, axes);
   std::vector<int64_t> pads(2 * axes, 0);
   if (padding == "same") {
-    const std::vector<int64_t> dilation = per_axis(c.dilation, axes);
     for (size_t i = 0; i < axes; ++i) {
       const Dim& kernel = weight.dim(static_cast<int64_t>(i) + 2);
       if (!kernel.is_static()) g.refuse("padding='same' needs a kernel of constant size");
-      const int64_t total = dilation[i] * (kernel.value() - 1);
+      const int64_t total = (Dim(c.dilation[i]) * (kernel - Dim(1))).value();
       pads[i] = total / 2;
       pads[axes + i] = total - total / 2;
     }
   } else if (padding != "valid") {
     g.refuse("padding '" + padding + "' is neither 'same' nor 'valid'");
   }
-  return convolution(g, input, weight, bias, c, std::move(pads));
+  return on_batch(g, input, axes,
+                  [&](Value x) { return convolution_of_batch(g, x, weight, bias, c, std::move(pads)); });
 }
 
 }  // namespace
@@ -147,7 +161,7 @@ void register_convolution(SymbolicRegistry& registry) {
        Since{9},
        [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride,
           std::string padding, Ints dilation, int64_t groups) {
-         return convolution_by_name(g, input, weight, bias, {stride, {}, dilation, groups, false, {}},
+         return convolution_by_name(g, input, weight, bias, {stride, {0}, dilation, groups, false, {}},
                                     padding);
        });
     on(fmt::format("aten::conv_transpose{0}d{1}(Tensor input, Tensor weight, Tensor? bias=None, SymInt[{0}] "

@@ -112,6 +112,7 @@ Value triangle(GraphBuilder& g, bool upper, Value self, const Dim& diagonal) {
 Value triangle_indices(GraphBuilder& g, bool upper, int64_t rows, int64_t columns, int64_t offset) {
   for (const Dim& number : {Dim(rows), Dim(columns), Dim(rows) * Dim(columns)})
     check_constant(g, number.value());
+  offset = std::clamp(offset, -rows, columns);
   std::vector<double> row, column;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
@@ -135,6 +136,7 @@ Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
 // The frequencies of a discrete Fourier transform of `n` samples `distance` apart; of its first half alone,
 // the last being positive.
 Value frequencies(GraphBuilder& g, int64_t n, double distance, bool half) {
+  check_constant(g, n);
   const bool single = g.result().element_type != ElementType::float64;
   const double unit = 1 / (static_cast<double>(n) * distance);
   std::vector<double> values;

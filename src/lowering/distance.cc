@@ -49,6 +49,7 @@ Value pdist(GraphBuilder& g, Value self, double p) {
     return floating_kernel(g, "opbridge::pdist", {self}, {attr("p", p)});
   if (!self.dim(0).is_static()) g.refuse("the number of pairs needs a number of rows known at export");
   const int64_t rows = self.dim(0).value();
+  check_constant(g, (self.dim(0) * self.dim(0)).value());
   std::vector<int64_t> first, second;
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = i + 1; j < rows; ++j) {

@@ -6,6 +6,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/complex.h"
+#include "lowering/window.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -175,7 +176,11 @@ struct Frames {
          std::optional<Value> given)
       : length(n_fft), hop(hop_length.value_or(n_fft / 4)) {
     if (is_in_pairs(g, "window")) g.refuse("a complex window; multiply the frames yourself");
-    const int64_t size = win_length.value_or(n_fft), left = (n_fft - size) / 2;
+    per_axis(g, "n_fft", {length}, 1, 1);
+    per_axis(g, "hop_length", {hop}, 1, 1);
+    const int64_t size = per_axis(g, "win_length", {win_length.value_or(n_fft)}, 1, 1).front();
+    if (size > n_fft) g.refuse("win_length is larger than n_fft");
+    const int64_t left = (n_fft - size) / 2;
     if (!given && size == n_fft) return;
     window = given ? g.cast(*given, wide_type) : filled(g, std::vector{Dim(size)}, 1, wide_type);
     if (size == n_fft) return;
@@ -232,7 +237,7 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
 
   const Dim total = size + Dim(frames.hop) * (count - Dim(1));
   const int64_t start = center ? n_fft / 2 : 0;
-  const Dim end = length ? Dim(start + *length) : center ? total - Dim(n_fft / 2) : total;
+  const Dim end = length ? Dim(start) + Dim(*length) : center ? total - Dim(n_fft / 2) : total;
   auto cut = [&](Value signal) {
     const Dim kept = min(end, total);
     Value part = g.slice(signal, 1, g.scalar(start, ElementType::int64), g.size(kept));

@@ -23,12 +23,13 @@ int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
 Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
   const auto axis = static_cast<int64_t>(i) + 2;
   const int64_t size = constant_size(g, x, axis), kernel = window.kernel[i], dilation = window.dilation[i];
+  check_constant(g, (Dim(count) * Dim(kernel)).value());
   std::vector<int64_t> places;
   for (int64_t place = 0; place < count; ++place) {
     for (int64_t k = 0; k < kernel; ++k) {
       int64_t at = place * window.stride[i] - window.padding[i] + k * dilation;
-      while (at < 0) at += dilation;
-      while (at >= size) at -= dilation;
+      if (at < 0) at += (-at + dilation - 1) / dilation * dilation;
+      if (at >= size) at -= (at - size + dilation) / dilation * dilation;
       places.push_back(at);
     }
   }
@@ -36,13 +37,6 @@ Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t 
 }
 
 }  // namespace
-
-std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes) {
-  if (values.size() == 1) values.resize(axes, values.front());
-  if (values.size() != axes)
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} numbers for {} axes", values.size(), axes));
-  return values;
-}
 
 Value without_batch(GraphBuilder& g, Value result) {
   std::vector<Dim> dims = *g.result().dims;
@@ -85,7 +79,9 @@ std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, con
   const size_t axes = counts.size();
   std::vector<int64_t> dims(axes + 2, 1);
   for (size_t i = 0; i < axes; ++i) dims[i + 2] = constant_size(g, x, static_cast<int64_t>(i) + 2);
-  std::vector<int64_t> all(std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()));
+  const int64_t elements = element_count(last_dims(x.dims(), static_cast<int64_t>(axes))).value();
+  check_constant(g, elements);
+  std::vector<int64_t> all(elements);
   std::iota(all.begin(), all.end(), 0);
   Value places = g.expand(g.constant(ir::Weight::of<int64_t>(all, dims)), x.dims());
   for (size_t i = axes; i-- > 0;) {
@@ -127,11 +123,12 @@ Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides) {
     const auto axis = static_cast<int64_t>(i) + 2;
     const int64_t size = constant_size(g, x, axis);
     std::vector<Dim> dims = x.dims();
-    dims[axis] = Dim(size * strides[i]);
+    const Dim spread_size = Dim(size) * Dim(strides[i]);
+    dims[axis] = spread_size;
     std::vector<int64_t> pads(2 * (x.rank() + 1), 0);
     pads[x.rank() + 1 + axis + 1] = strides[i] - 1;
     Value zeros = g.op("Pad", g.unsqueeze(x, {axis + 1}), g.ints(pads), g.scalar_like(x, 0));
-    x = g.slice(g.reshape(zeros, dims), axis, 0, size * strides[i] - strides[i] + 1);
+    x = g.slice(g.reshape(zeros, dims), axis, 0, spread_size.value() - strides[i] + 1);
   }
   return x;
 }

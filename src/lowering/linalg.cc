@@ -30,11 +30,11 @@ Value matrix_power(GraphBuilder& g, Value self, int64_t n) {
   } else if (!square.complex) {
     square.value = operand(g, self, type);
   }
-  n = std::abs(n);
+  uint64_t rest = n < 0 ? -static_cast<uint64_t>(n) : static_cast<uint64_t>(n);
   for (Matrices power;; square = product(g, square, square)) {
-    if (n & 1) power = power.value ? product(g, power, square) : square;
-    n >>= 1;
-    if (n == 0) return g.cast(power.value, type);
+    if (rest & 1) power = power.value ? product(g, power, square) : square;
+    rest >>= 1;
+    if (rest == 0) return g.cast(power.value, type);
   }
 }
 

@@ -203,6 +203,8 @@ class Lowering final : public ValueMap, public BodyLowering {
       if (!is_complex_tensor(*node.outputs[i]) || !results[i].re) continue;
       for (Value part : {results[i].re, results[i].im}) {
         const ir::TensorType& type = node.outputs[i]->tensor_type();
+        if (!part)
+          g.refuse(fmt::format("the mapping gives real numbers, PyTorch gives {}", name(type.element_type)));
         if (part.element_type() != lowering::part_type(type.element_type))
           g.refuse(fmt::format("the mapping gives parts of {}", name(part.element_type())));
         if (type.ranked() && part.get()->producer)

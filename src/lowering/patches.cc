@@ -10,11 +10,12 @@ using Ints = std::vector<int64_t>;
 
 // (N, C, height, width) to (N, C * elements of the kernel, patches).
 Value im2col(GraphBuilder& g, Value self, Ints kernel, Ints dilation, Ints padding, Ints stride) {
-  for (Ints* numbers : {&kernel, &dilation, &padding, &stride}) *numbers = per_axis(std::move(*numbers), 2);
+  const Window w =
+      window_of(g, 2, std::move(kernel), std::move(stride), std::move(padding), std::move(dilation));
   return on_batch(g, self, 2, [&](Value x) {
-    x = padded(g, x, {padding[0], padding[1], padding[0], padding[1]}, 0);
-    x = g.gather(x, window_places(g, x.dim(2), kernel[0], dilation[0], stride[0]), 2);
-    x = g.gather(x, window_places(g, x.dim(4), kernel[1], dilation[1], stride[1]), 4);
+    x = padded(g, x, {w.padding[0], w.padding[1], w.padding[0], w.padding[1]}, 0);
+    x = g.gather(x, window_places(g, x.dim(2), w.kernel[0], w.dilation[0], w.stride[0]), 2);
+    x = g.gather(x, window_places(g, x.dim(4), w.kernel[1], w.dilation[1], w.stride[1]), 4);
     std::vector<Dim> result = *g.result().dims;
     if (result.size() == 2) result.insert(result.begin(), Dim(1));
     return g.reshape(g.transpose(x, {0, 1, 2, 4, 3, 5}), result);
@@ -24,11 +25,12 @@ Value im2col(GraphBuilder& g, Value self, Ints kernel, Ints dilation, Ints paddi
 // The sum of what lies on each pixel.
 Value col2im(GraphBuilder& g, Value self, const std::vector<Dim>& size, Ints kernel, Ints dilation,
              Ints padding, Ints stride) {
-  padding = per_axis(std::move(padding), 2);
-  const Ints pads{padding[0], padding[1], padding[0], padding[1]};
+  const Window w =
+      window_of(g, 2, std::move(kernel), std::move(stride), std::move(padding), std::move(dilation));
+  const Ints pads{w.padding[0], w.padding[1], w.padding[0], w.padding[1]};
   return on_batch(g, self, 1, [&](Value x) {
-    return g.op("Col2Im", x, g.sizes(size), g.ints(kernel), attr("dilations", dilation), attr("pads", pads),
-                attr("strides", stride));
+    return g.op("Col2Im", x, g.sizes(size), g.ints(w.kernel), attr("dilations", w.dilation),
+                attr("pads", pads), attr("strides", w.stride));
   });
 }
 

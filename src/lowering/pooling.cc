@@ -30,10 +30,11 @@ int64_t product(std::span<const int64_t> values) {
 
 // How many elements each window counts, row by row: what of it lies in the input and its padding, or in the
 // input alone. `sizes` of the input, `counts` of windows, along each axis.
-std::vector<int64_t> counted(const Window& window, const std::vector<int64_t>& sizes,
+std::vector<int64_t> counted(const GraphBuilder& g, const Window& window, const std::vector<int64_t>& sizes,
                              const std::vector<int64_t>& counts, bool count_include_pad) {
   std::vector<int64_t> result{1};
   for (size_t i = 0; i < counts.size(); ++i) {
+    check_constant(g, (Dim(static_cast<int64_t>(result.size())) * Dim(counts[i])).value());
     std::vector<int64_t> next;
     for (int64_t count : result) {
       for (int64_t place = 0; place < counts[i]; ++place) {
@@ -126,7 +127,7 @@ Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool 
     const std::optional<Sizes> sizes = constant_sizes(g, self, axes);
     if (!sizes) return g.op("Div", mean, counted_part(g, x, window, pads, count_include_pad));
     std::vector<double> factors;
-    for (int64_t count : counted(window, sizes->input, sizes->result, count_include_pad))
+    for (int64_t count : counted(g, window, sizes->input, sizes->result, count_include_pad))
       factors.push_back(whole / static_cast<double>(count));
     Value scale = g.constant(ir::Weight::of(std::span<const double>(factors), sizes->result));
     return g.op("Mul", mean, g.cast(scale, x.element_type()));
@@ -136,12 +137,12 @@ Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool 
 Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::vector<int64_t> stride,
                std::vector<int64_t> padding, bool ceil_mode, bool count_include_pad,
                std::optional<int64_t> divisor, size_t axes) {
-  kernel = per_axis(kernel, axes);
-  const Window window{kernel, stride.empty() ? kernel : per_axis(stride, axes), per_axis(padding, axes),
-                      std::vector<int64_t>(axes, 1)};
+  if (divisor && *divisor == 0) g.refuse("divisor_override is 0");
+  const Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, {1});
+  check_pool(g, window, self, ceil_mode);
   if (needs_gathered_windows(self.element_type())) {
     const Sizes sizes = sizes_of_gathered(g, self, axes);
-    std::vector<int64_t> divisors = counted(window, sizes.input, sizes.result, count_include_pad);
+    std::vector<int64_t> divisors = counted(g, window, sizes.input, sizes.result, count_include_pad);
     if (divisor) std::ranges::fill(divisors, *divisor);
     Value x = operand(g, self, self.element_type());
     Value mean = on_batch(g, x, axes,
@@ -157,7 +158,7 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
         g.op("AveragePool", x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
              attr("pads", pads), attr("count_include_pad", count_include_pad || divisor.has_value()));
     if (!divisor) return mean;
-    const double count = static_cast<double>(product(kernel)) / static_cast<double>(*divisor);
+    const double count = static_cast<double>(product(window.kernel)) / static_cast<double>(*divisor);
     return g.op("Mul", mean, g.scalar_like(mean, count));
   });
 }
@@ -168,14 +169,19 @@ struct EndOfPool {
   std::vector<int64_t> beyond;  // by what the input has to grow first, for ONNX pads less than a kernel
 };
 
-// Whether some window along an axis reads padding alone, of which runtimes make different numbers.
+// Whether some window along an axis reads padding alone, of which runtimes make different numbers. Of those
+// that start inside of the image the last one says it for all.
 bool has_idle_window(const Window& window, size_t axis, int64_t size, int64_t count) {
-  for (int64_t place = 0; place < count; ++place) {
-    const int64_t start = place * window.stride[axis] - window.padding[axis], step = window.dilation[axis];
+  const int64_t stride = window.stride[axis], padding = window.padding[axis], step = window.dilation[axis];
+  const auto is_idle = [&](int64_t place) {
+    const int64_t start = place * stride - padding;
     const int64_t skipped = start < 0 ? (-start + step - 1) / step : 0;
-    if (skipped >= window.kernel[axis] || start + skipped * step >= size) return true;
+    return skipped >= window.kernel[axis] || start + skipped * step >= size;
+  };
+  for (int64_t place = 0; place < count && place * stride < padding; ++place) {
+    if (is_idle(place)) return true;
   }
-  return false;
+  return count > 0 && is_idle(count - 1);
 }
 
 EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
@@ -243,10 +249,12 @@ Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode
   });
 }
 
-Window max_window(const std::vector<int64_t>& kernel, const std::vector<int64_t>& stride,
-                  const std::vector<int64_t>& padding, const std::vector<int64_t>& dilation, size_t axes) {
-  return {per_axis(kernel, axes), per_axis(stride.empty() ? kernel : stride, axes), per_axis(padding, axes),
-          per_axis(dilation, axes)};
+Window max_window(GraphBuilder& g, Value self, const std::vector<int64_t>& kernel,
+                  const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
+                  const std::vector<int64_t>& dilation, bool ceil_mode, size_t axes) {
+  Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, dilation);
+  check_pool(g, window, self, ceil_mode);
+  return window;
 }
 
 // Places in images of the dims `from`, in the smaller images of the dims `to`.
@@ -341,7 +349,8 @@ void register_pooling(SymbolicRegistry& registry) {
        Since{10},
        [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
               bool ceil_mode) {
-         return max_pool(g, self, max_window(kernel, stride, padding, dilation, axes), ceil_mode);
+         return max_pool(g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes),
+                         ceil_mode);
        });
     on(fmt::format("aten::max_pool{0}d_with_indices(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], "
                    "int[{0}] padding={1}, int[{0}] dilation={2}, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -349,7 +358,8 @@ void register_pooling(SymbolicRegistry& registry) {
        Since{10},
        [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
               bool ceil_mode) {
-         return max_pool_with_places(g, self, max_window(kernel, stride, padding, dilation, axes), ceil_mode);
+         return max_pool_with_places(
+             g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes), ceil_mode);
        });
   }
   on("aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Since{11},

@@ -4,12 +4,9 @@
 #include <array>
 #include <vector>
 
-#include "opbridge/symbolic.h"
+#include "lowering/window.h"
 
 namespace opbridge::lowering {
-
-// One number stands for all spatial axes.
-std::vector<int64_t> per_axis(std::vector<int64_t> values, size_t axes);
 
 // (N, C, spatial…) with `value` around it. `pads`: of each spatial axis at its start, then of each at its
 // end; negative where something is cut off.
@@ -18,10 +15,6 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const S
 // Where each element of the kernel (first dim) meets each window (second dim) along one axis of `size`, all
 // of them inside.
 Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride);
-
-struct Window {
-  std::vector<int64_t> kernel, stride, padding, dilation;  // of each spatial axis
-};
 
 // Whether ONNX, or ONNX Runtime, has no AveragePool and no Conv of the type, so that the functions below
 // serve.

@@ -23,8 +23,13 @@ std::vector<Value> recurrent(GraphBuilder& g, Cell cell, Value input, const std:
   if (o.train && o.dropout != 0 && o.num_layers > 1)
     g.refuse("dropout is random; call model.eval() before the export");
   const int64_t both = o.bidirectional ? 2 : 1;
-  const size_t per_direction = params.size() / static_cast<size_t>(o.num_layers * both);
   const size_t without_projection = o.has_biases ? 4 : 2;
+  if (o.num_layers < 1 || o.num_layers > static_cast<int64_t>(params.size()))
+    g.refuse(fmt::format("num_layers is {}, with {} weights", o.num_layers, params.size()));
+  const auto directions_in_all = static_cast<size_t>(o.num_layers * both);
+  const size_t per_direction = params.size() / directions_in_all;
+  if (params.size() % directions_in_all != 0 || per_direction < without_projection)
+    g.refuse(fmt::format("{} weights for {} directions of layers", params.size(), directions_in_all));
 
   Value output = input;
   std::vector<std::vector<Value>> last(states.size());  // of each layer

@@ -195,6 +195,7 @@ std::optional<Value> resized_by_matrices(GraphBuilder& g, Value input, const Sca
   for (const size_t i : {1, 0}) {
     const Dim &from = input.dim(static_cast<int64_t>(i) + 2), &to = size[i];
     if (from == to) continue;  // whatever the scale factor is
+    check_constant(g, (from * to).value());
     std::vector<double> weights = weights_of(from.value(), to.value(), scale_of(scales, i));
     const int bits = fixed_point ? to_fixed_point(weights) : 0;
     Value matrix = g.cast(g.constant(ir::Weight::of<double>(weights, {to.value(), from.value()})), type);

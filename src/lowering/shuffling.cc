@@ -1,4 +1,6 @@
 // Channels that change their order, or places with pixels.
+#include <fmt/format.h>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -8,6 +10,9 @@ namespace {
 // Channels that were in `groups` rows lie in as many columns.
 Value channel_shuffle(GraphBuilder& g, Value self, const Dim& groups) {
   const std::vector<Dim> dims = self.dims();
+  const bool is_known = groups.is_static() && dims.at(1).is_static();
+  if (is_known && (groups.value() < 1 || dims[1].value() % groups.value() != 0))
+    g.refuse(fmt::format("{} channels in {} groups", dims[1].str(), groups.str()));
   std::vector<Dim> grouped = dims;
   grouped.at(1) = floor_div(dims.at(1), groups);
   grouped.insert(grouped.begin() + 1, groups);
@@ -19,13 +24,18 @@ Value channel_shuffle(GraphBuilder& g, Value self, const Dim& groups) {
 
 // (…, channels * factor², height, width) to (…, channels, height * factor, width * factor), or back.
 Value pixel_shuffle(GraphBuilder& g, Value self, int64_t factor, bool back) {
-  if (!back && self.rank() == 4 && self.element_type() == ElementType::float32)
-    return g.op("DepthToSpace", self, attr("blocksize", factor), attr("mode", "CRD"));
   const int64_t first = self.rank() - 2;  // of the image
   const std::vector<Dim>& result = *g.result().dims;
   const std::vector<Dim>& small = back ? result : self.dims();  // with more channels
   const std::vector<Dim>& large = back ? self.dims() : result;
   const Dim side(factor);
+  for (const int64_t axis : {first, first + 1}) {
+    const Dim &one = small.at(axis), &other = large.at(axis);
+    if (factor < 1 || (one.is_static() && other.is_static() && !(one * side == other)))
+      g.refuse(fmt::format("a factor of {} between the sizes {} and {}", factor, one.str(), other.str()));
+  }
+  if (!back && self.rank() == 4 && self.element_type() == ElementType::float32)
+    return g.op("DepthToSpace", self, attr("blocksize", factor), attr("mode", "CRD"));
   std::vector<Dim> split = first_dims(large, first);
   std::vector<int64_t> order(first);
   for (int64_t axis = 0; axis < first; ++axis) order[axis] = axis;

@@ -167,7 +167,7 @@ std::vector<Value> histogram_edges(GraphBuilder& g, Value points, const std::vec
   std::vector<Value> edges =
       g.op_list("opbridge::histogramdd_edges", bins.size(), {points, limits, attr("bins", bins)});
   for (size_t i = 0; i < bins.size(); ++i)
-    edges[i].get()->type = ir::TensorType{type, std::vector{Dim(bins[i] + 1)}};
+    edges[i].get()->type = ir::TensorType{type, std::vector{Dim(bins[i]) + Dim(1)}};
   return edges;
 }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -21,6 +22,7 @@ Value window(GraphBuilder& g, int64_t length, bool periodic, At at) {
   const ElementType type = g.result().element_type;
   if (type != ElementType::float32 && type != ElementType::float64)
     g.refuse("PyTorch rounds every step of a window in this type; make it in float32 and convert it");
+  check_constant(g, length);
   const auto period = static_cast<double>(periodic ? length : length - 1);
   std::vector<double> values;
   for (int64_t k = 0; k < length; ++k)

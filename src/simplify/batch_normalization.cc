@@ -15,8 +15,8 @@ struct Affine {
   std::vector<float> scale, shift;
 };
 
-// Missing where the parameters are not all constants of float32, or where infinities and NaN would come to be
-// multiplied in another order.
+// Missing where the parameters are not as many constants of float32 each, or where infinities and NaN would
+// come to be multiplied in another order.
 std::optional<Affine> affine_of(const ir::Node& normalization) {
   std::vector<std::span<const float>> parameters;
   for (const ir::Value* input : std::span(normalization.inputs).subspan(1)) {
@@ -27,6 +27,8 @@ std::optional<Affine> affine_of(const ir::Node& normalization) {
   const double epsilon = given ? std::get<double>(*given) : 1e-5;
   const auto &gamma = parameters.at(0), &beta = parameters.at(1), &mean = parameters.at(2),
              &variance = parameters.at(3);
+  if (!std::ranges::all_of(parameters, [&](const auto& each) { return each.size() == gamma.size(); }))
+    return std::nullopt;
   Affine result;
   for (size_t i = 0; i < gamma.size(); ++i) {
     const double scale = gamma[i] / std::sqrt(variance[i] + epsilon);
@@ -43,15 +45,20 @@ bool fold(ir::Graph& graph, Uses& uses, ir::Node& convolution, ir::Node& normali
   const std::optional<Affine> affine = affine_of(normalization);
   if (!affine) return false;
   ir::Value* bias = convolution.inputs.size() > 2 ? convolution.inputs[2] : nullptr;
-  if (bias && !bias->weight) return false;
   std::vector<float> shift = affine->shift;
+  const ir::Weight& old_weight = *convolution.inputs[1]->weight;
+  const auto has_channels = [&](const ir::Weight& each) {
+    return !each.dims.empty() && each.dims[0] == std::ssize(shift);
+  };
+  if (!has_channels(old_weight)) return false;
+  if (bias && (!bias->weight || bias->weight->dims.size() != 1 || !has_channels(*bias->weight))) return false;
   if (bias) {
     const std::span<const float> from = bias->weight->as<float>();
     for (size_t i = 0; i < shift.size(); ++i) shift[i] += from[i] * affine->scale[i];
   }
   const auto channels = static_cast<int64_t>(shift.size());
   const ir::Value& weight = *convolution.inputs[1];
-  ir::Value* new_weight = graph.add_initializer(weight.name, scaled(*weight.weight, 0, affine->scale));
+  ir::Value* new_weight = graph.add_initializer(weight.name, scaled(old_weight, 0, affine->scale));
   ir::Value* new_bias = graph.add_initializer(bias ? bias->name : normalization.inputs[2]->name,
                                               ir::Weight::of<float>(shift, {channels}));
   uses.set_inputs(convolution, {convolution.inputs[0], new_weight, new_bias});

@@ -131,10 +131,11 @@ std::optional<ir::Weight> range(Inputs inputs) {
   const double exact =
       std::ceil((static_cast<double>(limit) - static_cast<double>(start)) / static_cast<double>(delta));
   if (exact > static_cast<double>(largest_folded_bytes)) return std::nullopt;
-  const int64_t count = std::max<int64_t>(0, static_cast<int64_t>(exact));
+  const int64_t count = exact < 0 ? 0 : static_cast<int64_t>(exact);
   if (!NewWeight::fits(ElementType::int64, std::span(&count, 1))) return std::nullopt;
   std::vector<int64_t> values(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) values[static_cast<size_t>(i)] = start + i * delta;
+  for (int64_t i = 0; i < count; ++i)
+    values[static_cast<size_t>(i)] = (Dim(start) + Dim(i) * Dim(delta)).value();
   return ir::Weight::of<int64_t>(values, {count});
 }
 
@@ -194,6 +195,7 @@ std::optional<ir::Weight> matmul(const ir::Weight& a, const ir::Weight& b) {
   if (!strides_a || !strides_b || !NewWeight::fits(ElementType::float32, dims)) return std::nullopt;
   if (terms > 0 && count_of(dims) > most_products / terms) return std::nullopt;
   NewWeight result(ElementType::float32, dims);
+  if (result.bytes.empty()) return std::move(result).finish();
   auto* out = reinterpret_cast<float*>(result.bytes.data());
   std::vector<const float*> left, right;
   for_each_offset(batch, *strides_a, 0,

@@ -41,6 +41,8 @@ struct NewWeight {
 
 std::vector<int64_t> row_major_strides(std::span<const int64_t> dims);
 int64_t count_of(std::span<const int64_t> dims);
+// Missing where a dim is negative, and where the count does not fit.
+std::optional<int64_t> checked_count(std::span<const int64_t> dims);
 
 // Calls visit(linear index in the result, offset in elements) for a view with the given strides (0 where
 // broadcast).

@@ -29,21 +29,22 @@ ir::Weight reshaped(const ir::Weight& source, Dims dims) {
 
 std::optional<ir::Weight> reshape(const ir::Node& node, const ir::Weight& source, Dims shape) {
   const bool allow_zero = int_attribute(node, "allowzero", 0) != 0;
-  int64_t known = 1;
   std::optional<size_t> open;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && !allow_zero) {
       if (i >= source.dims.size()) return std::nullopt;
       shape[i] = source.dims[i];
     }
-    if (shape[i] == -1) {
-      open = i;
-    } else {
-      known *= shape[i];
-    }
+    if (shape[i] != -1) continue;
+    if (open) return std::nullopt;
+    open = i;
+    shape[i] = 1;
   }
-  if (open) shape[*open] = known == 0 ? 0 : source.element_count() / known;
-  if (count_of(shape) != source.element_count()) return std::nullopt;
+  const int64_t count = source.element_count();
+  const std::optional<int64_t> known = checked_count(shape);
+  if (!known) return std::nullopt;
+  if (open) shape[*open] = *known == 0 ? 0 : count / *known;
+  if (count_of(shape) != count) return std::nullopt;
   return reshaped(source, std::move(shape));
 }
 
@@ -60,19 +61,21 @@ std::optional<ir::Weight> slice(Inputs inputs) {
     axes = *given;
   }
   Dims steps = ints_of(inputs, 4).value_or(Dims(starts->size(), 1));
+  if (ends->size() != starts->size() || axes.size() != starts->size() || steps.size() != starts->size())
+    return std::nullopt;
   Dims dims = source.dims, strides = row_major_strides(source.dims);
   int64_t start = 0;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-    if (steps[i] < 1) return std::nullopt;
-    const int64_t size = source.dims.at(axis);
+    if (axis < 0 || axis >= rank || steps[i] < 1) return std::nullopt;
+    const int64_t size = source.dims[axis], step = std::min(steps[i], std::max<int64_t>(size, 1));
     auto bound = [size](int64_t value) {
       return std::clamp<int64_t>(value < 0 ? value + size : value, 0, size);
     };
     const int64_t from = bound((*starts)[i]), to = bound((*ends)[i]);
-    dims[axis] = to > from ? (to - from + steps[i] - 1) / steps[i] : 0;
+    dims[axis] = to > from ? (to - from - 1) / step + 1 : 0;
     start += from * strides[axis];
-    strides[axis] *= steps[i];
+    strides[axis] *= step;
   }
   return view_copy(source, std::move(dims), strides, start);
 }
@@ -84,8 +87,9 @@ std::optional<ir::Weight> transpose(const ir::Node& node, const ir::Weight& sour
   const Dims strides = row_major_strides(source.dims);
   Dims dims, permuted;
   for (int64_t axis : *permutation) {
-    dims.push_back(source.dims.at(axis));
-    permuted.push_back(strides.at(axis));
+    if (axis < 0 || axis >= std::ssize(strides)) return std::nullopt;
+    dims.push_back(source.dims[axis]);
+    permuted.push_back(strides[axis]);
   }
   return view_copy(source, std::move(dims), permuted, 0);
 }
@@ -103,13 +107,16 @@ std::optional<ir::Weight> concat(const ir::Node& node, Inputs inputs) {
   const auto rank = static_cast<int64_t>(dims.size());
   int64_t axis = int_attribute(node, "axis", 0);
   if (axis < 0) axis += rank;
-  if (axis >= rank) return std::nullopt;
-  dims[axis] = 0;
+  if (axis < 0 || axis >= rank) return std::nullopt;
+  int64_t length = 0;
   for (const ir::Weight* input : inputs) {
     if (input->element_type != inputs[0]->element_type || input->dims.size() != dims.size())
       return std::nullopt;
-    dims[axis] += input->dims[axis];
+    if (__builtin_add_overflow(length, input->dims[axis], &length)) return std::nullopt;
+    dims[axis] = input->dims[axis];
+    if (input->dims != dims) return std::nullopt;
   }
+  dims[axis] = length;
   if (!NewWeight::fits(inputs[0]->element_type, dims)) return std::nullopt;
   NewWeight result(inputs[0]->element_type, dims);
   const int64_t outer = count_of(std::span(dims).first(axis));
@@ -131,7 +138,7 @@ std::optional<ir::Weight> gather(const ir::Node& node, Inputs inputs) {
   const auto rank = static_cast<int64_t>(source.dims.size());
   int64_t axis = int_attribute(node, "axis", 0);
   if (axis < 0) axis += rank;
-  if (axis >= rank) return std::nullopt;
+  if (axis < 0 || axis >= rank) return std::nullopt;
   Dims dims(source.dims.begin(), source.dims.begin() + axis);
   dims.insert(dims.end(), inputs[1]->dims.begin(), inputs[1]->dims.end());
   dims.insert(dims.end(), source.dims.begin() + axis + 1, source.dims.end());
@@ -160,7 +167,7 @@ std::optional<ir::Weight> unsqueeze(Inputs inputs) {
   for (int64_t& axis : *axes) axis = axis < 0 ? axis + rank : axis;
   std::ranges::sort(*axes);
   for (int64_t axis : *axes) {
-    if (axis > static_cast<int64_t>(dims.size())) return std::nullopt;
+    if (axis < 0 || axis > static_cast<int64_t>(dims.size())) return std::nullopt;
     dims.insert(dims.begin() + axis, 1);
   }
   return reshaped(*inputs[0], std::move(dims));
@@ -247,19 +254,28 @@ ir::Weight NewWeight::finish() && {
   return {element_type, std::move(dims), std::span(*owner), owner};
 }
 
+// Both wrap around where a tensor without elements has huge dims.
 std::vector<int64_t> row_major_strides(std::span<const int64_t> dims) {
   std::vector<int64_t> strides(dims.size());
-  int64_t stride = 1;
+  uint64_t stride = 1;
   for (size_t axis = dims.size(); axis-- > 0;) {
-    strides[axis] = stride;
-    stride *= dims[axis];
+    strides[axis] = static_cast<int64_t>(stride);
+    stride *= static_cast<uint64_t>(dims[axis]);
   }
   return strides;
 }
 
 int64_t count_of(std::span<const int64_t> dims) {
+  uint64_t count = 1;
+  for (int64_t dim : dims) count *= static_cast<uint64_t>(dim);
+  return static_cast<int64_t>(count);
+}
+
+std::optional<int64_t> checked_count(std::span<const int64_t> dims) {
   int64_t count = 1;
-  for (int64_t dim : dims) count *= dim;
+  for (int64_t dim : dims) {
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) return std::nullopt;
+  }
   return count;
 }
 

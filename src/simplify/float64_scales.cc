@@ -1,6 +1,7 @@
 // Where ONNX Runtime 1.31 sees a scalar scale the operand or the result of a MatMul, it makes it an attribute
 // of the product: a float32, among float64 as well. A vector it leaves as it is.
 #include <algorithm>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct Scaling {
   size_t constant;
   int64_t size;
 };
+
+constexpr int64_t most_spread = int64_t{1} << 24;
 
 std::vector<Scaling> scalings_of(const ir::Graph& graph) {
   std::vector<Scaling> found;
@@ -57,6 +60,11 @@ bool spread(ir::Graph& graph, Names& names) {
   bool changed = false;
   for (const auto& [node, constant, size] : scalings) {
     if (!comes_from_product(node->inputs[1 - constant]) && !goes_to_product(node->outputs[0])) continue;
+    if (size > most_spread) {
+      throw Error(ErrorCode::unsupported,
+                  "a product of float64 matrices scaled by a number, with rows of " + std::to_string(size) +
+                      " elements: ONNX Runtime would round the number; convert them to float32");
+    }
     const double scale = node->inputs[constant]->weight->as<double>()[0];
     const std::vector<double> values(static_cast<size_t>(size), scale);
     node->inputs[constant] = graph.add_initializer(names.unused(node->outputs[0]->name + ":scale"),

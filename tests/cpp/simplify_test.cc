@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "graph_evaluator.h"
 #include "model_samples.h"
 #include "opbridge/symbolic.h"
+#include "simplify/evaluate.h"
 #include "simplify/passes.h"
 
 namespace opbridge {
@@ -197,6 +199,45 @@ TEST(Simplify, TakesAValueWithManyReaders) {
   g.outputs = {call(g, "Concat", parts, "y", {2 * readers, 3}, {{"axis", int64_t{0}}})};
   run_all(g);
   EXPECT_EQ(g.nodes.size(), 2u);
+}
+
+// Altered files have such.
+TEST(Simplify, ConstantsThatDoNotFitTogetherStay) {
+  const std::vector<int64_t> none{};
+  for (const auto& [op, dims, attribute] :
+       {std::tuple{"Concat", std::vector<int64_t>{1, 3}, ir::Attribute{"axis", int64_t{0}}},
+        std::tuple{"Concat", std::vector<int64_t>{2, 2}, ir::Attribute{"axis", int64_t{-3}}},
+        std::tuple{"Transpose", none, ir::Attribute{"perm", std::vector<int64_t>{0, 2}}},
+        std::tuple{"Transpose", none, ir::Attribute{"perm", std::vector<int64_t>{0, -1}}},
+        std::tuple{"Gather", std::vector<int64_t>{2}, ir::Attribute{"axis", int64_t{-3}}}}) {
+    ir::Graph g;
+    std::vector<ir::Value*> inputs{
+        g.add_initializer("x", ir::Weight::of<int64_t>(std::vector<int64_t>{1, 2, 3, 4}, {2, 2}))};
+    if (!dims.empty()) {
+      const std::vector<int64_t> zeros(static_cast<size_t>(count_of(dims)), 0);
+      inputs.push_back(g.add_initializer("other", ir::Weight::of<int64_t>(zeros, dims)));
+    }
+    ir::Value* made = call(g, op, inputs, "made", {2, 2}, {attribute});
+    g.outputs = {call(g, "Neg", {made}, "y", {2, 2})};
+    EXPECT_FALSE(fold_constants(g)) << op;
+  }
+}
+
+TEST(Simplify, ANormalizationOfOtherChannelsThanItsConvolutionStays) {
+  for (const int64_t odd : {0, 1, 2, 3, 4, 5}) {
+    ir::Graph g;
+    const auto weight = [&](int64_t i, std::vector<int64_t> dims) {
+      if (i == odd) dims[0] = 1;
+      const std::vector<float> ones(static_cast<size_t>(count_of(dims)), 1);
+      return g.add_initializer("w" + std::to_string(i), ir::Weight::of<float>(ones, dims));
+    };
+    ir::Value* x = g.add_input("x", floats({1, 3, 4, 4}));
+    ir::Value* y = call(g, "Conv", {x, weight(0, {3, 3, 1, 1}), weight(1, {3})}, "y", {1, 3, 4, 4});
+    g.outputs = {call(g, "BatchNormalization",
+                      {y, weight(2, {3}), weight(3, {3}), weight(4, {3}), weight(5, {3})}, "z",
+                      {1, 3, 4, 4})};
+    EXPECT_FALSE(fold_batch_normalization(g)) << odd;
+  }
 }
 
 }  // namespace

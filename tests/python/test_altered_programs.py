@@ -130,3 +130,81 @@ def test_the_call_is_named(archive: dict[str, bytes], tmp_path: Path) -> None:
     assert code == 2
     assert "a call of aten::im2col has kernel_size = [2, 2, 2]" in message
     assert "test_altered_programs.py" in message
+
+
+class Windows(torch.nn.Module):
+    """What computes with the numbers of windows."""
+
+    def forward(self, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        wide, whole = x.double(), (x * 4).long()
+        columns = F.unfold(x, 3, dilation=2, padding=1, stride=2)
+        return (
+            F.conv2d(x, weight, stride=2, padding=1, dilation=1, groups=2),
+            F.conv2d(wide, weight.double(), stride=2, padding=1, dilation=1, groups=2),
+            F.conv2d(x, weight, padding="same", dilation=2, groups=2),
+            F.conv_transpose2d(x, weight[:4], stride=2, padding=1, output_padding=1, groups=2),
+            F.conv_transpose2d(wide, weight[:4].double(), stride=2, padding=1, output_padding=1, groups=2),
+            F.max_pool2d(x, 3, stride=2, padding=1, dilation=2, ceil_mode=True),
+            *F.max_pool2d(whole, 3, stride=2, padding=1, dilation=2, return_indices=True),
+            F.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True),
+            F.avg_pool2d(wide, 3, stride=2, padding=1, divisor_override=2),
+            F.fold(columns, (8, 8), 3, dilation=2, padding=1, stride=2),
+            F.adaptive_avg_pool2d(x, (3, 5)),
+            x.unfold(2, 3, 2),
+            F.pixel_shuffle(x, 2),
+            F.channel_shuffle(x, 2),
+            torch.view_as_real(torch.stft(x[0, :, 0], 4, hop_length=2, win_length=4, return_complex=True)),
+        )
+
+
+@pytest.fixture(scope="module")
+def windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    path = tmp_path_factory.mktemp("windows") / "net.pt2"
+    torch.export.save(torch.export.export(Windows(), (torch.randn(2, 4, 8, 8), torch.randn(6, 2, 3, 3))), path)
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+POSITIVE = {"kernel_size", "stride", "dilation", "groups", "n_fft", "hop_length", "win_length", "upscale_factor"}
+NUMBERS = {*POSITIVE, "padding", "output_padding", "output_size", "size", "step", "divisor_override"}
+
+
+def numbers_of(graph: Graph) -> Iterator[tuple[dict[str, Any], Graph, str, int]]:
+    for argument, node in arguments(graph):
+        for kind, content in argument["arg"].items():
+            if argument["name"] in NUMBERS and kind in ("as_int", "as_ints"):
+                yield from ((argument, node, kind, i) for i in range(len(content) if kind == "as_ints" else 1))
+
+
+def test_windows_without_sense(windows: dict[str, bytes], tmp_path: Path) -> None:
+    refused = 0
+    for index, (argument, node, kind, i) in enumerate(numbers_of(graph_of(windows))):
+        for number in (0, -1, 1 << 31, 1 << 62):
+
+            def alter(graph: Graph, index: int = index, kind: str = kind, i: int = i, number: int = number) -> None:
+                arg = list(numbers_of(graph))[index][0]["arg"]
+                arg[kind] = number if kind == "as_int" else [*arg[kind][:i], number, *arg[kind][i + 1 :]]
+
+            code, message = converted(windows, alter, tmp_path)
+            where = (node["target"], argument["name"], number)
+            assert code == 0 or (code == 2 and message.startswith("opbridge: ")), (*where, code, message)
+            refused += code == 2
+            if number != 1 and argument["name"] in POSITIVE:
+                assert code == 2, where
+                assert node["target"].removeprefix("torch.ops.aten.").partition(".")[0] in message, (*where, message)
+    assert refused > 150
+
+
+def test_pools_whose_results_are_said_to_be_larger(windows: dict[str, bytes], tmp_path: Path) -> None:
+    pools = [node for node in graph_of(windows)["nodes"] if "_pool2d" in node["target"]]
+    results = [each["as_tensor"]["name"] for node in pools for each in node["outputs"] if "as_tensor" in each]
+    assert len(results) >= 4
+    for name in results:
+        for size in (0, 7, 1 << 20, 1 << 31, 1 << 62):
+
+            def alter(graph: Graph, name: str = name, size: int = size) -> None:
+                graph["tensor_values"][name]["sizes"][-1] = {"as_int": size}
+
+            code, message = converted(windows, alter, tmp_path)
+            assert code == 2, (name, size)
+            assert message.startswith("opbridge: "), (name, size, message)
