@@ -60,8 +60,9 @@ def export(
     None where one file would pass 2 GB. ``verify`` runs the file in ONNX Runtime on the same inputs and raises
     VerificationError unless it agrees with PyTorch. ``capture`` is "export" for torch.export's view of the model,
     "trace" for what one run of it does. ``source_lines`` stores with each node the line of the model it comes from.
-    ``mutations_as_outputs`` returns what the model writes to its inputs and buffers as further outputs, named
-    ``NAME_out``; without it, such a model is refused.
+    ``mutations_as_outputs`` returns what the model writes to its inputs and buffers, or assigns to its buffers, as
+    further outputs, named ``NAME_out``; without it, such a model is refused. So is one that keeps anything else for its
+    next call.
 
     Raises InvalidArgumentError for arguments that do not fit, UnsupportedError with everything that has no mapping,
     InvalidNodeError for a symbolic function that makes a wrong node, FileError where the file cannot be written; what

@@ -73,6 +73,8 @@ def capture(
 
 
 def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+    from opbridge.capture.detection import attributes_made_once
+
     changed: list[str] = []
     if how == "trace":
         from opbridge.capture.trace import capture_trace
@@ -82,7 +84,7 @@ def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: Dynam
         from opbridge.capture.exported import capture_exported
 
         graph = capture_exported(model, inputs, sizes, changed)
-    if changed:
+    if set(changed) - attributes_made_once(model):
         from opbridge.capture.functions import calls_in
         from opbridge.capture.second_call import refuse_what_is_kept
 

@@ -61,6 +61,16 @@ def heatmaps_to_keypoints(maps: torch.Tensor, rois: torch.Tensor) -> tuple[torch
     return keypoints, scores
 
 
+def attributes_made_once(model: torch.nn.Module) -> set[str]:
+    """The paths of the scales that a pool for regions takes from the sizes of its first images, and then has."""
+    return {
+        f"{path}.{name}".lstrip(".")
+        for path, module in model.named_modules()
+        if type(module).__name__ == "MultiScaleRoIAlign" and type(module).__module__.startswith("torchvision.")
+        for name in ("scales", "map_levels")
+    }
+
+
 # Where torchvision looks them up.
 _PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
     batched_nms: ("torchvision.ops", "torchvision.ops.boxes"),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from opbridge.capture.attributes import attributes_kept
+from opbridge.capture.attributes import Attributes, attributes_kept
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.undisturbed import writes_taken_back
 from opbridge.errors import UnsupportedError
@@ -28,19 +28,23 @@ def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
             other = inputs
             alone = _called(model, other)
         attributes.put_back()
-        again = _called(model, other)  # differs too where the model draws random numbers of its own
-        attributes.put_back()
         _called(model, inputs, seed=1)
-        afterwards = []
+        has_effect = False
         for _ in range(_LATER_CALLS):
             attributes.put_back_written()
-            afterwards.append(_called(model, other))
-    if _agree(alone, again) and not all(_agree(alone, later) for later in afterwards):
-        names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
-        raise UnsupportedError(
-            f"the model keeps {names} from one call to the next and computes with it, which an exported model cannot: "
-            "register it as a buffer and ask for mutations as outputs, or make it an input and an output"
-        )
+            kept = Attributes(model, *inputs.others)
+            has_effect = not _agree(alone, _called(model, other))
+            if has_effect or not kept.changes():
+                break
+        attributes.put_back()
+        # A model that draws random numbers of its own gives others every time.
+        if not has_effect or not _agree(alone, _called(model, other)):
+            return
+    names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
+    raise UnsupportedError(
+        f"the model keeps {names} from one call to the next and computes with it, which an exported model cannot: "
+        "register it as a buffer and ask for mutations as outputs, or make it an input and an output"
+    )
 
 
 def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] | None:
