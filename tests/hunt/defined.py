@@ -128,6 +128,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "pivots that are no rows"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
+    if base in ("median", "nanmedian", "kthvalue") and _overlaps(arguments["self"]):
+        return "PyTorch sorts elements in the memory that they share"
     if base == "cov" and math.prod(arguments["self"].size) == 1:
         return "PyTorch writes to the input, against its schema"
     return ""

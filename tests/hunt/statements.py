@@ -293,7 +293,7 @@ def reduction(s: Scope) -> str:
         lambda: f"F.normalize({x}, dim={a})",
         lambda: f"{x}.count_nonzero({a})",
         lambda: f"{x}.cummax({a}).values",
-        lambda: f"{x}.median({a}{keep}).values",
+        lambda: f"{x}.clone(memory_format=torch.contiguous_format).median({a}{keep}).values",
     ]
     return f"{new} = {rng.choice(choices)()}"
 
