@@ -268,6 +268,7 @@ void GraphReader::read_node(Scope& scope, json::Object node) {
   if (const std::optional<Region> region = region_of(op)) return inline_body(scope, node, *region);
 
   std::vector<ir::Attribute> arguments = read_arguments(scope, json::array_field(node, "inputs"));
+  if (op.starts_with("aten::as_strided")) add_layout(scope, json::array_field(node, "inputs"), arguments);
   const json::Object metadata = json::object_field(node, "metadata");
   ir::Source source = read_source(text_of(metadata, "nn_module_stack"), text_of(metadata, "stack_trace"));
   ir::Node* call = scope.builder.call(std::move(op), std::move(arguments), std::move(source));

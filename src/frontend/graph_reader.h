@@ -97,6 +97,8 @@ class GraphReader {
   ir::Value* as_value(Scope& scope, ir::AttributeValue value, std::string_view name);
   json::Element type_of(const Scope& scope, std::string_view name) const;
   ir::TensorType tensor_type(const Scope& scope, std::string_view name);
+  // Where PyTorch keeps the elements of what as_strided is called with: by that it reads.
+  void add_layout(const Scope& scope, json::Array inputs, std::vector<ir::Attribute>& arguments);
   Dim read_sym_int(json::Element element);
 
   StoredTensors& tensors_;

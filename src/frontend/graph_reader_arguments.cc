@@ -231,6 +231,18 @@ ir::TensorType GraphReader::tensor_type(const Scope& scope, std::string_view nam
   return type;
 }
 
+void GraphReader::add_layout(const Scope& scope, json::Array inputs, std::vector<ir::Attribute>& arguments) {
+  if (inputs.size() == 0) return;
+  const json::Tagged self = json::tagged(json::field(json::as<json::Object>(json::item(inputs, 0)), "arg"));
+  if (self.tag != "as_tensor") return;
+  const auto name = json::string_field(json::as<json::Object>(self.value), "name");
+  const auto meta = json::as<json::Object>(type_of(scope, name));
+  std::vector<Dim> strides;
+  for (json::Element stride : json::array_field(meta, "strides")) strides.push_back(read_sym_int(stride));
+  arguments.push_back({"self_stride", std::move(strides)});
+  arguments.push_back({"self_offset", read_sym_int(json::field(meta, "storage_offset"))});
+}
+
 Dim GraphReader::read_sym_int(json::Element element) {
   const auto [tag, value] = json::tagged(element);
   if (tag == "as_int") return json::as<int64_t>(value);

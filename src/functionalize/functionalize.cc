@@ -258,19 +258,93 @@ class Functionalizer {
     if (is_view == Certainty::unknown) link(*base.storage, *memory_.view_of(node.outputs[0]).storage);
   }
 
-  // as_strided counts from the start of the storage, whatever view of it is given.
+  // as_strided counts from the start of the storage, whatever view of it is given. The captures tell where
+  // the elements of that view lie.
   void view_strided(ir::Node& node, const ir::Value* self) {
-    const View& shown = memory_.view_of(self);
-    View& whole = *shown.storage->whole;
-    bool at_start = true;
-    for (const View* each = &shown; each->base != nullptr; each = each->base) {
-      at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
+    View& shown = memory_.view_of(self);
+    const std::optional<Strides> told = told_strides(node);
+    const Dim start = told ? size(node, "self_offset") : Dim(0);
+    std::erase_if(node.attributes, [](const ir::Attribute& attribute) {
+      return attribute.name == "self_stride" || attribute.name == "self_offset";
+    });
+    const bool has_offset = given(node, "storage_offset") != nullptr;
+    View* elements = nullptr;
+    if (const auto order = told ? order_in_memory(*shown.type().dims, *told) : std::nullopt) {
+      elements = &permuted(node, shown, *order);
+      if (has_offset) set_offset(node, size(node, "storage_offset") - start);
+    } else {
+      elements = shown.storage->whole;
+      bool at_start = true;
+      for (const View* each = &shown; each->base != nullptr; each = each->base) {
+        at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
+      }
+      // Strides that do not follow from a whole that is row-major say that it is not.
+      const bool contradicts = told && strides_of(shown) && !(*strides_of(shown) == *told);
+      if (!elements->contiguous || contradicts || !(at_start || has_offset)) refuse_layout(node);
     }
-    if (!whole.contiguous || !(at_start || given(node, "storage_offset") != nullptr)) {
-      refuse(node,
-             node.op + " of a tensor whose layout in memory is not known; use slicing, unfold or indexing");
+    check_inside(node, *elements);
+    const std::string_view op = without_overload(node.op);
+    if (op == "aten::as_strided") return view_of(node, ViewKind::strided, *elements);
+    if (op == "aten::as_strided_scatter" && elements != &shown) refuse_layout(node);
+    memory_.read_arguments(node);
+    *subject(node.attributes) = memory_.read(*elements);
+    place_new(node, true);
+  }
+
+  [[noreturn]] static void refuse_layout(const ir::Node& node) {
+    refuse(node,
+           node.op + " of a tensor whose layout in memory is not known; use slicing, unfold or indexing");
+  }
+
+  static std::optional<Strides> told_strides(const ir::Node& node) {
+    const ir::AttributeValue* told = given(node, "self_stride");
+    if (told == nullptr) return std::nullopt;
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(told))
+      return Strides(numbers->begin(), numbers->end());
+    if (const auto* dims = std::get_if<std::vector<Dim>>(told)) return *dims;
+    return std::nullopt;
+  }
+
+  static void set_offset(ir::Node& node, const Dim& offset) {
+    if (offset.is_static()) {
+      node.set("storage_offset", offset.value());
+    } else {
+      node.set("storage_offset", offset);
     }
-    view_of(node, ViewKind::strided, whole);
+  }
+
+  // The view with its axes in another order.
+  View& permuted(const ir::Node& node, View& view, const std::vector<int64_t>& order) {
+    if (std::ranges::is_sorted(order)) return view;
+    std::vector<Dim> dims;
+    for (int64_t axis : order) dims.push_back(view.type().dims->at(static_cast<size_t>(axis)));
+    ir::Node* permute = graph_.make_node("aten::permute");
+    permute->attributes = {{"self", memory_.read(view)}, {"dims", order}};
+    permute->source = node.source;
+    graph_.add_output_of(permute, node.outputs[0]->name + "_memory",
+                         ir::TensorType{view.type().element_type, std::move(dims)});
+    memory_.emitter().place(permute);
+    return memory_.add_view(view, ViewKind::permute, *permute, 0);
+  }
+
+  // PyTorch may read the memory around its tensor; that is not known.
+  static void check_inside(const ir::Node& node, const View& elements) {
+    const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
+    const ir::TensorType& type = node.outputs[0]->tensor_type();
+    if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return;
+    Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0), count = 1;
+    if (last.is_static() && last.value() < 0) refuse_outside(node);
+    for (const Dim& dim : *elements.type().dims) count = count * dim;
+    for (size_t i = 0; i < std::min(strides->size(), type.rank()); ++i) {
+      const Dim& dim = (*type.dims)[i];
+      if (dim.is(0)) return;
+      last = last + (dim - 1) * Dim((*strides)[i]);
+    }
+    if (last.is_static() && last.value() >= count.value()) refuse_outside(node);
+  }
+
+  [[noreturn]] static void refuse_outside(const ir::Node& node) {
+    refuse(node, node.op + " reads memory beyond the elements of its tensor; give it the whole tensor");
   }
 
   // `transpose_` and the like: the same tensor shows another view from now on.

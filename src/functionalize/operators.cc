@@ -83,6 +83,8 @@ const Table& table() {
       {"aten::broadcast_to", {Effect::view, ViewKind::expand}},
       {"aten::unfold", {Effect::view, ViewKind::overlapping}},
       {"aten::as_strided", {Effect::view, ViewKind::strided}},
+      {"aten::as_strided_copy", {Effect::view, ViewKind::strided}},
+      {"aten::as_strided_scatter", {Effect::view, ViewKind::strided}},
       {"aten::view.dtype", {Effect::view, ViewKind::bits}},
       {"aten::view_as_real", {Effect::view, ViewKind::real_pairs}},
       {"aten::view_as_complex", {Effect::view, ViewKind::complex_numbers}},

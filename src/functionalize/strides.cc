@@ -1,6 +1,9 @@
 #include "functionalize/strides.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
 #include <string_view>
 #include <unordered_set>
 
@@ -216,6 +219,24 @@ Certainty is_contiguous(View& view) {
     expected = expected * dims[i];
   }
   return Certainty::yes;
+}
+
+std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims, const Strides& strides) {
+  if (strides.size() != dims.size()) return std::nullopt;
+  std::vector<int64_t> order(dims.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (all_static(strides)) {
+    // A dim of 1 has any stride.
+    std::ranges::stable_sort(order, std::ranges::greater(), [&](int64_t axis) {
+      return dims[axis].is(1) ? std::numeric_limits<int64_t>::max() : strides[axis].value();
+    });
+  }
+  Dim expected = 1;
+  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+    if (!dims[*axis].is(1) && !(strides[*axis] == expected)) return std::nullopt;
+    expected = expected * dims[*axis];
+  }
+  return order;
 }
 
 Certainty can_view(View& view, const ir::TensorType& as) {

@@ -26,6 +26,10 @@ const std::optional<Strides>& strides_of(View& view);
 
 Certainty is_contiguous(View& view);
 
+// The order of the axes in which the elements of a tensor lie row-major in memory, without gaps; missing
+// where there is none, or none that is known.
+std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims, const Strides& strides);
+
 // Whether the elements of the view can be seen as `dims` without a copy.
 Certainty can_view(View& view, const ir::TensorType& as);
 

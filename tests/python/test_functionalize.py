@@ -9,6 +9,7 @@ from torch import nn
 import opbridge
 import opbridge.capture
 from opbridge import UnsupportedError, _core
+from opbridge.runtime import run, session
 
 
 # What torchvision's swin_t does to mark its shifted windows.
@@ -190,3 +191,58 @@ def test_mutations_as_outputs(how, tmp_path):
     names = [output.name for output in onnx.load(path).graph.output[2:]]
     assert names == ["seen_out", "x_out", "y_out"]
     assert len(opbridge.verify(path, Updates(), inputs).outputs) == 5
+
+
+STORED = {
+    "channels-last": lambda p: p.reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last),
+    "transposed": lambda p: p.reshape(6, 4).t(),
+    "behind the start": lambda p: p[4:],
+    "of rows": lambda p: p.reshape(2, 3, 4).transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("stored", STORED)
+def test_as_strided_reads_memory(stored, capture, tmp_path):
+    class Strided(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(STORED[stored](torch.arange(24.0)))
+            self.register_buffer("table", STORED[stored](torch.arange(24.0) * 2))
+
+        def forward(self, x):
+            view = torch.as_strided(self.weight, (4, 3), (3, 1))
+            later = torch.as_strided(self.table, (2, 2, 3), (1, 4, 2), 5)
+            ours = x * 1
+            torch.as_strided(ours, (2, 2), (1, 6), 3).add_(1)
+            return x.sum() + view, later + x.sum(), torch.as_strided(x, (3, 2), (5, 2)), ours
+
+    model = Strided().eval()
+    x = STORED[stored](torch.rand(24))
+    path = tmp_path / "model.onnx"
+    opbridge.export(model, (x,), path, capture=capture)
+    for got, wanted in zip(run(session(path), {"x": x}), model(x), strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_as_strided_of_repeated_or_missing_memory_is_refused(capture, tmp_path):
+    for stored in (torch.arange(4.0).expand(3, 4), torch.arange(24.0).reshape(6, 4)[:, :2], torch.arange(12.0)[4:]):
+
+        def function(x, stored=stored):
+            return x + torch.as_strided(stored, (2, 2), (2, 1), 0)
+
+        with pytest.raises(UnsupportedError, match=r"layout in memory is not known|beyond the elements"):
+            opbridge.export(function, (torch.rand(1),), tmp_path / "model.onnx", capture=capture)
+
+
+@pytest.mark.parametrize("pool", [torch.nn.functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_avg_pool3d])
+def test_decomposed_pools_of_channels_last_images(pool, tmp_path):
+    def function(x):
+        return pool(x.movedim(-1, 1), 1).flatten(1)
+
+    x = torch.rand(2, 5, 6, 3) if "2d" in pool.__name__ else torch.rand(2, 4, 5, 6, 3)
+    program = torch.export.export(Model(function), (x,)).run_decompositions()
+    opbridge.export(program, (x,), tmp_path / "model.onnx")
+    got = run(session(tmp_path / "model.onnx"), {"args_0": x})[0]
+    torch.testing.assert_close(got, function(x))

@@ -19,7 +19,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from opbridge import _core
 from opbridge.capture.functions import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
-from opbridge.capture.program import Result, Sizes, add_weight, describe, returned
+from opbridge.capture.program import Result, Sizes, add_weight, describe, layout_of_strided, returned
 from opbridge.capture.source import line_of_stack_trace, scope_of_stack
 from opbridge.errors import UnsupportedError
 
@@ -157,8 +157,10 @@ class _Bridge:
             self._emit(node, "aten::set_data", ("self", "new_data"), node.args, {}, (node.name, None))
 
     def _call_operator(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...], value: Any) -> Any:
-        made = (node.name, value)
-        return self._emit(node, key_in_graph(called, args), called.names, args, node.kwargs, made)
+        made, kwargs = (node.name, value), node.kwargs
+        if args and isinstance(args[0], torch.fx.Node):
+            kwargs = kwargs | layout_of_strided(called.key, args[0].meta.get("val"), self._sizes)
+        return self._emit(node, key_in_graph(called, args), called.names, args, kwargs, made)
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that is written as a Dim or a constant wherever it is used."""

@@ -110,6 +110,14 @@ def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) 
     return builder.call("aten::scalar_tensor", names, (value, dtype), {}, [(name, dtype, ())], "", "")[0]
 
 
+def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any]:
+    """Where torch keeps the elements of what ``operator`` is called with, for one that reads by that."""
+    if not operator.startswith("aten::as_strided") or not isinstance(tensor, torch.Tensor):
+        return {}
+    offset = sizes.shape((tensor.storage_offset(),))[0]
+    return {"self_stride": list(sizes.shape(tensor.stride())), "self_offset": offset}
+
+
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:
     """Adds an initializer that borrows the tensor's memory; a copy's, where it is not plain CPU memory."""
     is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)

@@ -20,7 +20,7 @@ from opbridge.capture.functions import key_in_graph
 from opbridge.capture.numbers import number
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.originals import Originals
-from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, returned
+from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, layout_of_strided, returned
 from opbridge.capture.source import Scopes, line_of_frame, line_text, users_frame
 from opbridge.errors import UnsupportedError
 
@@ -99,6 +99,8 @@ class Recorder:
         self._varies = False
         arguments = [self._resolve(arg) for arg in args]
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
+        if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
+            named = named | layout
         varies = self._varies
         if operator.written:
             self.originals.keep(operator, args, kwargs)
