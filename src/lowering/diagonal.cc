@@ -1,6 +1,7 @@
 // Matrices made of their diagonals.
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -68,7 +69,7 @@ void register_diagonal(SymbolicRegistry& registry) {
      });
   on("aten::trace(Tensor self) -> Tensor", Since{13}, [](GraphBuilder& g, Value self) {
     return in_kernel_type(g, self, [&](Value x) {
-      return g.reduce("ReduceSum", diagonal(g, x, 0, min(x.dim(0), x.dim(1))), {0}, false);
+      return sum_of(g, diagonal(g, x, 0, min(x.dim(0), x.dim(1))), std::vector<int64_t>{0}, false);
     });
   });
   on("aten::diagflat(Tensor self, int offset=0) -> Tensor", Since{13},

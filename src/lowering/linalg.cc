@@ -3,6 +3,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/matrices.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -124,7 +125,7 @@ void register_linalg(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value x, Value y, int64_t dim) {
        const ElementType type = g.result().element_type;
        Value products = g.op("Mul", operand(g, x, type), operand(g, y, type));
-       Value sum = g.reduce("ReduceSum", products, {dim}, false);
+       Value sum = sum_of(g, products, std::vector{dim}, false);
        return g.cast(sum, type);
      });
 }

@@ -5,6 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -60,7 +61,7 @@ Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t>
     return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
   };
   Value product = g.op("Mul", g.op("Mul", factor(a, lacks_a), factor(b, lacks_b)), factor(c, lacks_c));
-  return g.cast(summed.empty() ? product : g.reduce("ReduceSum", product, summed, false), type);
+  return g.cast(summed.empty() ? product : sum_of(g, product, summed, false), type);
 }
 
 // The sum over the dims `of_self` of the one and `of_other` of the other, pair by pair; of a pair, one may be
@@ -76,9 +77,9 @@ Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> o
   for (size_t i = 0; i < of_self.size(); ++i) {
     const Dim &a = self.dim(of_self[i]), &b = other.dim(of_other.at(i));
     if (a.is(1) && !b.is(1)) {
-      other = g.reduce("ReduceSum", other, {of_other[i]}, true);
+      other = sum_of(g, other, std::vector{of_other[i]}, true);
     } else if (b.is(1) && !a.is(1)) {
-      self = g.reduce("ReduceSum", self, {of_self[i]}, true);
+      self = sum_of(g, self, std::vector{of_self[i]}, true);
     } else {
       terms = terms * a;
     }

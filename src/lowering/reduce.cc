@@ -1,9 +1,11 @@
 #include "lowering/reduce.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "lowering/common.h"
+#include "lowering/indexing.h"
 #include "symbolic/constants.h"
 
 namespace opbridge::lowering {
@@ -32,6 +34,56 @@ Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes) {
   const Dim count = count_of(x, axes);
   const bool many = count.is_static() && count.value() > most_in_float32;
   return many && x.element_type() == ElementType::float32 ? g.cast(x, ElementType::float64) : x;
+}
+
+namespace {
+
+// Whether float64 holds sums of the elements: they are, or were converted from, integers of 32 bits at most.
+bool is_narrow(Value x) {
+  const auto narrow = [](Value value) { return size_of(value.element_type()) < 8; };
+  const ir::Node* made_by = x.get()->producer;
+  return narrow(x) || (made_by != nullptr && made_by->op == "Cast" && narrow(made_by->inputs[0]) &&
+                       !is_floating_point(made_by->inputs[0]->tensor_type().element_type));
+}
+
+Value scattered_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim, Reduction how) {
+  const std::vector<int64_t> along = axes_of(axes, x);
+  std::vector<int64_t> order;
+  std::vector<Dim> dims, result = x.dims();
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (std::ranges::find(along, axis) != along.end()) {
+      result[axis] = Dim(1);
+    } else {
+      order.push_back(axis);
+      dims.push_back(x.dim(axis));
+    }
+  }
+  order.insert(order.end(), along.begin(), along.end());
+  if (!keepdim) result = dims;
+  dims.push_back(count_of(x, axes));
+  Value elements = g.reshape(g.transpose(x, order), dims);
+  Value places = filled(g, dims, 0, ElementType::int64);
+  dims.back() = Dim(1);
+  Value start = filled(g, dims, how == Reduction::multiply ? 1 : 0, x.element_type());
+  return g.reshape(scatter_elements(g, start, places, elements, -1, how), result);
+}
+
+}  // namespace
+
+Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const auto sum = [&](Value terms) { return g.reduce("ReduceSum", terms, axes_of(axes, x), keepdim); };
+  if (is_floating_point(x.element_type())) return sum(widened_for_sum(g, x, axes));
+  if (x.rank() == 0) return x;
+  if (is_narrow(x)) return g.cast(sum(g.cast(x, ElementType::int64)), x.element_type());
+  if (g.opset() < 16) g.refuse("sums of int64 that may wrap around need opset 16");
+  return scattered_along(g, x, axes, keepdim, Reduction::add);
+}
+
+Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  if (is_floating_point(x.element_type())) return g.reduce("ReduceProd", x, axes_of(axes, x), keepdim);
+  if (x.rank() == 0) return x;
+  if (g.opset() < 16) g.refuse("products of integers that may wrap around need opset 16");
+  return scattered_along(g, x, axes, keepdim, Reduction::multiply);
 }
 
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {

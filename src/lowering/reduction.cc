@@ -13,11 +13,12 @@ Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
   return g.cast(g.size(count_of(self, axes)), self.element_type());
 }
 
-// One ONNX reduction, in the type of PyTorch's result.
-Value reduce(GraphBuilder& g, std::string_view op, Value self, const Axes& axes, bool keepdim) {
-  return in_kernel_type(g, self, [&](Value x) {
-    return g.reduce(op, op == "ReduceSum" ? widened_for_sum(g, x, axes) : x, axes_of(axes, x), keepdim);
-  });
+Value sum(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return sum_of(g, x, axes, keepdim); });
+}
+
+Value product(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return product_of(g, x, axes, keepdim); });
 }
 
 Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
@@ -123,8 +124,7 @@ Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
     if (axis < added || (dims[axis - added].is(1) && !self.dim(axis).is(1))) axes.push_back(axis);
   }
   if (axes.empty()) return g.cast(self, g.result().element_type);
-  return in_kernel_type(g, self,
-                        [&](Value x) { return g.reshape(g.reduce("ReduceSum", x, axes, true), dims); });
+  return in_kernel_type(g, self, [&](Value x) { return g.reshape(sum_of(g, x, axes, true), dims); });
 }
 
 // Segments of `data` along `axis`, of the given lengths or between the given places.
@@ -181,15 +181,15 @@ void register_reduction(SymbolicRegistry& registry) {
   on("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", Since{9}, sum_to_size);
 
   on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{13},
-     [](GraphBuilder& g, Value self, Ignored) { return reduce(g, "ReduceSum", self, {}, false); });
+     [](GraphBuilder& g, Value self, Ignored) { return sum(g, self, {}, false); });
   on("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> "
      "Tensor",
      Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
-       return reduce(g, "ReduceSum", self, axes, keepdim);
+       return sum(g, self, axes, keepdim);
      });
   on("aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
-       return reduce(g, "ReduceSum", without_nan(g, self), axes, keepdim);
+       return sum(g, without_nan(g, self), axes, keepdim);
      });
   on("aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return mean(g, self, {}, false); });
@@ -202,15 +202,16 @@ void register_reduction(SymbolicRegistry& registry) {
        return nanmean(g, self, axes, keepdim);
      });
   on("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self, Ignored) { return reduce(g, "ReduceProd", self, {}, false); });
+     [](GraphBuilder& g, Value self, Ignored) { return product(g, self, {}, false); });
   on("aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim, Ignored) {
-       return reduce(g, "ReduceProd", self, std::vector{dim}, keepdim);
+       return product(g, self, std::vector{dim}, keepdim);
      });
   for (const char* name : {"logsumexp", "special_logsumexp"}) {
     on(fmt::format("aten::{}(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", name), Since{9},
        [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
-         return reduce(g, "ReduceLogSumExp", self, axes, keepdim);
+         return in_kernel_type(
+             g, self, [&](Value x) { return g.reduce("ReduceLogSumExp", x, axes_of(axes, x), keepdim); });
        });
   }
 

@@ -187,3 +187,36 @@ def test_elements_of_which_data_decide_that_there_are_none():
     }
     x = torch.arange(6.0).reshape(2, 3)
     check(functions, x, also=[(x * 0,), (x - 2,)])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
+def test_integers_wrap_around(dtype):
+    big = torch.iinfo(dtype).max
+    x = torch.tensor([[big, 3, 7], [big, big, 2], [5, big // 2, 9], [-3, big, big]], dtype=dtype)
+    functions = {
+        "sum": lambda x: x.sum(),
+        "sum over one": lambda x: x.sum(1, keepdim=True),
+        "sum over two": lambda x: x[None].sum((0, 2)),
+        "sum in its type": lambda x: x.sum(0, dtype=x.dtype),
+        "prod": lambda x: x.prod(),
+        "prod over one": lambda x: x.prod(0),
+        "prod in its type": lambda x: x.prod(1, keepdim=True, dtype=x.dtype),
+        "cumsum": lambda x: x.cumsum(0),
+        "cumprod": lambda x: x.cumprod(1),
+        "cumprod in its type": lambda x: x.cumprod(0, dtype=x.dtype),
+        "square": lambda x: x**2,
+        "pow": lambda x: x**3,
+        "pow of tensors": lambda x: x ** x.clamp(0, 9),
+        "matmul": lambda x: x @ x.t(),
+        "trace": lambda x: x[:3].trace(),
+        "sum to a size": lambda x: x.sum_to_size(1, 3),
+        "tensordot": lambda x: torch.tensordot(x, x[:, :1], ([0, 1], [0, 1])),
+    }
+    check(functions, x, dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(x.flip(1)[1:],)])
+
+
+def test_integers_that_float64_cannot_hold():
+    x = torch.tensor([[2**53 + 1, 2, 0], [2**60 + 1, 2, 5]])
+    check({"sum": lambda x: x.sum(1), "prod": lambda x: x[:, :1].prod(1)}, x)
+    empty = torch.zeros(0, 3, dtype=torch.int64)
+    check({"sum": lambda x: x.sum(0), "prod": lambda x: x.prod(0), "all": lambda x: x.sum()}, empty)
