@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/kernel.h"
 #include "symbolic/constants.h"
 
 namespace opbridge::lowering {
@@ -107,7 +107,10 @@ Value heaviside(GraphBuilder& g, Value self, Value values) {
 Value copysign(GraphBuilder& g, Value self, Value other) {
   const ElementType type = g.result().element_type;
   Value size = g.op("Abs", operand(g, self, type));
-  return g.cast(g.op("Where", is_negative(g, operand(g, other, type)), g.op("Neg", size), size), type);
+  // Not by Where, of which ONNX Runtime makes 0 where -0 is chosen.
+  Value factor = g.cast(sign_bit(g, operand(g, other, type)), size.element_type());
+  factor = g.op("Sub", g.scalar_like(size, 1), g.op("Mul", factor, g.scalar_like(size, 2)));
+  return g.cast(g.op("Mul", size, factor), type);
 }
 
 }  // namespace

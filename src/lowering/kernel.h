@@ -32,4 +32,11 @@ inline Value elementary(GraphBuilder& g, const std::string& op, Value x) {
   return kernel(g, "opbridge::" + name, {x}, x.type());
 }
 
+// The sign bit, NaN's too, which ONNX cannot tell. `value` in a kernel type.
+inline Value sign_bit(GraphBuilder& g, Value value) {
+  if (!is_floating_point(value.element_type())) return is_negative(g, value);
+  Value bits = kernel(g, "opbridge::signbit", {value}, {ElementType::int32, value.type().dims});
+  return g.cast(bits, ElementType::boolean);
+}
+
 }  // namespace opbridge::lowering

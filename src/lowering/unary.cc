@@ -227,7 +227,7 @@ void register_unary(SymbolicRegistry& registry) {
   on_each({"isreal"}, 9,
           [](GraphBuilder& g, Value self) { return filled(g, self.dims(), true, ElementType::boolean); });
   on_each({"signbit"}, 9,
-          [](GraphBuilder& g, Value self) { return is_negative(g, operand(g, self, self.element_type())); });
+          [](GraphBuilder& g, Value self) { return sign_bit(g, operand(g, self, self.element_type())); });
 
   on("aten::angle(Tensor self) -> Tensor", Since{9}, angle);
   on("aten::logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);

@@ -7,6 +7,8 @@ import torch
 from conftest import INSTALLED
 from lowering_check import check, operators
 
+import opbridge
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 NUMBERS = [-3.7, -1.0, -0.5, -1e-4, -0.0, 0.0, 1e-4, 0.3, 0.5, 0.99, 1.0, 1.5, 2.5, 17.3, 80.0]
 ODD_NUMBERS = [math.nan, math.inf, -math.inf]
@@ -154,3 +156,15 @@ def test_rounding_integers_to_tens_is_refused():
 def test_logarithms_of_powers_are_whole():
     check({"two": lambda x: x.log2().floor()}, 2.0 ** torch.arange(-20, 20))
     check({"ten": lambda x: x.log10().floor()}, torch.tensor([10.0**k for k in range(-6, 10)]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_the_sign_of_nan(dtype):
+    opbridge.load_operators()
+    nan = torch.tensor([math.nan, 0.0, -0.0, math.inf, -math.inf, 1.0, -1.0], dtype=dtype)
+    functions = {
+        "signbit": torch.signbit,
+        "copysign": lambda x: torch.copysign(torch.ones_like(x), x),
+        "copysign of zeros": lambda x: 1 / torch.copysign(torch.zeros_like(x), x),
+    }
+    check(functions, torch.cat([nan, -nan]), rtol=0, atol=0)
