@@ -13,8 +13,23 @@ namespace {
 
 enum class Mode : int64_t { sum, mean, max };
 
-// The rows at `indices`, reduced from each of `offsets` to the next. Of the four results of PyTorch the
-// backward pass needs the other three.
+// Of each bag and column, which of `indices` the greatest element comes from; 0 where the bag is empty.
+// `rows` are those at `indices`, in the bags `bag`.
+Value indices_of_greatest(GraphBuilder& g, Value rows, Value indices, Value bag, Value greatest) {
+  constexpr ElementType integer = ElementType::int64;
+  Value none = g.op("Shape", indices);  // the place of one index more, which is 0
+  Value places = g.op("Range", g.scalar(0, integer), g.squeeze(none, {0}), g.scalar(1, integer));
+  places.get()->type = ir::TensorType{integer, indices.dims()};
+  Value is_greatest = g.op("Equal", rows, g.gather(greatest, bag, 0));
+  Value candidates = g.op("Where", is_greatest, g.unsqueeze(places, {1}), none);
+  Value start = g.op("Expand", none, g.op("Shape", greatest));
+  Value first = g.op("ScatterND", start, g.unsqueeze(bag, {1}), candidates, attr("reduction", "min"));
+  return g.gather(g.op("Concat", indices, g.ints({0}), attr("axis", 0)), first, 0);
+}
+
+// The rows at `indices`, reduced from each of `offsets` to the next; the bag of each index; how many there
+// are in each bag; and where the greatest elements come from. PyTorch leaves out of the last three what its
+// way to the first one does not need: the bags are empty then, the others 0.
 std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, Value offsets, Mode mode,
                                  std::optional<Value> factors, bool include_last_offset,
                                  std::optional<int64_t> padding_idx) {
@@ -33,6 +48,8 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   Value places = arithmetic(g, 0, 1, indices.dim(0));
   Value begun = g.op("GreaterOrEqual", g.unsqueeze(places, {1}), g.unsqueeze(offsets, {0}));
   Value bag = g.op("Sub", g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false), one);
+  const Dim& bags_told = g.result(1).dims->at(0);
+  Value bag_of_each = bags_told.is(0) ? filled(g, std::vector{Dim(0)}, 0, ElementType::int64) : bag;
   if (padding_idx && *padding_idx >= 0) {
     Value counted = g.op("Not", g.op("Equal", indices, g.scalar(*padding_idx, ElementType::int64)));
     const Dim count = g.unknown_size("kept");
@@ -60,16 +77,31 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
     Value ones = g.cast(g.op("GreaterOrEqual", bag, zero), ElementType::int64);  // one for each row
     return g.unsqueeze(scatter(filled(g, bags, 0, ElementType::int64), ones, "add"), {1});
   };
-  Value result;
-  if (mode == Mode::max) {
-    Value greatest = scatter(filled(g, dims, -INFINITY, kernel), rows, "max");
-    result = g.op("Where", g.op("Equal", count(), zero), g.scalar(0, kernel), greatest);
-  } else {
-    result = scatter(filled(g, dims, 0, kernel), rows, "add");
-    if (mode == Mode::mean) result = g.op("Div", result, g.cast(g.op("Max", count(), one), kernel));
+  const auto as_result = [&](size_t index, Value value) {
+    if (include_last_offset) value = g.slice(value, 0, g.ints({0}), g.sizes({wanted}));
+    return g.cast(value, g.result(index).element_type);
+  };
+  // With a last offset PyTorch's own shapes of the last two are not those that it computes.
+  const bool has_sizes = !include_last_offset;
+  if (mode == Mode::sum) {
+    const auto zeros = [&](size_t index) {
+      const auto& [element_type, zero_dims] = g.result(index);
+      return has_sizes ? filled(g, *zero_dims, 0, element_type) : Value();
+    };
+    return {as_result(0, scatter(filled(g, dims, 0, kernel), rows, "add")), bag_of_each, zeros(2), zeros(3)};
   }
-  if (include_last_offset) result = g.slice(result, 0, g.ints({0}), g.sizes({wanted}));
-  return {g.cast(result, type), Value(), Value(), Value()};
+  Value counts = count();
+  Value sizes = has_sizes ? as_result(2, g.squeeze(counts, {1})) : Value();
+  if (mode == Mode::mean) {
+    Value sum = scatter(filled(g, dims, 0, kernel), rows, "add");
+    return {as_result(0, g.op("Div", sum, g.cast(g.op("Max", counts, one), kernel))), bag_of_each, sizes,
+            sizes};
+  }
+  Value greatest = scatter(filled(g, dims, -INFINITY, kernel), rows, "max");
+  Value result = g.op("Where", g.op("Equal", counts, zero), g.scalar(0, kernel), greatest);
+  if (!has_sizes) return {as_result(0, result), bag_of_each, Value(), Value()};
+  return {as_result(0, result), bag_of_each, sizes,
+          as_result(3, indices_of_greatest(g, rows, indices, bag, greatest))};
 }
 
 // The rows at `indices` that are longer than `longest`, by the norm of order `order`, scaled to that length.

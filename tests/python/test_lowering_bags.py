@@ -27,6 +27,33 @@ def test_embedding_bag(mode):
     check(functions, table, torch.tensor([4, 4, 4, 4]), torch.tensor([0, 2]))
 
 
+@pytest.mark.parametrize("operator", ["_embedding_bag", "_embedding_bag_forward_only", "embedding_bag"])
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_all_results_of_embedding_bag(operator, mode):
+    torch.manual_seed(0)
+    table, indices = torch.randn(6, 3).round(), torch.tensor([1, 2, 4, 5, 4, 3, 2, 0])
+
+    def bags(padding, last, weighted=False):
+        def function(table, indices, offsets):
+            weights = indices / 3.0 if weighted else None
+            if operator == "embedding_bag":
+                padding_idx = padding if padding >= 0 else None
+                call = torch.ops.aten.embedding_bag.padding_idx
+                return call(table, indices, offsets, False, mode, False, weights, last, padding_idx)
+            call = getattr(torch.ops.aten, operator)
+            return call(table, indices, offsets, False, mode, False, weights, last, padding)
+
+        return function
+
+    functions = {"bags": bags(-1, False), "padding": bags(4, False)}
+    if mode == 0:
+        functions["weighted"] = bags(4, False, True)
+    check(functions, table, indices, torch.tensor([0, 3, 3, 6]))
+    bags_to_last, padded_to_last = bags(-1, True), bags(4, True)
+    last = {"bags": lambda *args: bags_to_last(*args)[0], "padding": lambda *args: padded_to_last(*args)[0]}
+    check(last, table, indices, torch.tensor([0, 3, 3, 8]))
+
+
 UNIQUE = {
     "unique": torch.unique,
     "unique with all": lambda x: torch.unique(x, return_inverse=True, return_counts=True),
