@@ -16,6 +16,8 @@ struct Scheme {
   const ir::Weight* known;      // the zero points, where they are constant
   std::optional<int64_t> axis;  // that of the channels
   int64_t least, greatest;      // level
+  // The zero points are of floating point: they are added before rounding, and not after it.
+  bool has_real_zeros = false;
 };
 
 Scheme scheme_of(GraphBuilder& g, double scale, int64_t zero_point, int64_t least, int64_t greatest) {
@@ -31,8 +33,9 @@ Value integers(GraphBuilder& g, Value zero_points) {
 // `scale` and `zero_point` hold one element each.
 Scheme scheme_of(GraphBuilder& g, Value scale, Value zero_point, int64_t least, int64_t greatest) {
   const auto number = [&](Value value) { return g.reshape(value, std::span<const Dim>()); };
-  const ir::Weight* known = integers(g, zero_point).weight();
-  return {g.cast(number(scale), ElementType::float32), number(zero_point), known, {}, least, greatest};
+  if (is_floating_point(zero_point.element_type())) zero_point = g.cast(zero_point, ElementType::int64);
+  Value zero = number(zero_point);
+  return {g.cast(number(scale), ElementType::float32), zero, zero_point.weight(), {}, least, greatest};
 }
 
 Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> zero_points, int64_t axis,
@@ -42,6 +45,25 @@ Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> ze
   const ir::Weight* known = zero_points.value_or(none).weight();
   const int64_t channels = axis < 0 ? axis + x.rank() : axis;
   return {g.cast(scales, ElementType::float32), zeros, known, channels, least, greatest};
+}
+
+// torch.fake_quantize_per_channel_affine takes real zero points too.
+Scheme scheme_of_channels(GraphBuilder& g, Value x, Value scales, Value zero_points, int64_t axis,
+                          int64_t least, int64_t greatest) {
+  if (!is_floating_point(zero_points.element_type()))
+    return scheme_of(g, x, scales, zero_points, axis, least, greatest);
+  Scheme scheme = scheme_of(g, x, scales, std::nullopt, axis, least, greatest);
+  scheme.zero_point = zero_points;
+  scheme.known = nullptr;
+  scheme.has_real_zeros = true;
+  return scheme;
+}
+
+// Zero points that are learned are rounded to a level.
+Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t greatest) {
+  Value real = g.op("Round", g.cast(zero_points, ElementType::float32));
+  Value clipped = g.op("Clip", real, g.scalar_like(real, least), g.scalar_like(real, greatest));
+  return g.cast(clipped, ElementType::int64);
 }
 
 bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
@@ -84,7 +106,9 @@ Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
 Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
   Value scale = beside(g, x, scheme.scale, scheme);
   Value inverse = g.op("Div", g.scalar_like(scale, 1), scale);
-  return g.op("Add", g.op("Round", g.op("Mul", x, inverse)), beside(g, x, scheme.zero_point, scheme));
+  Value scaled = g.op("Mul", x, inverse), zero = beside(g, x, scheme.zero_point, scheme);
+  if (scheme.has_real_zeros) return g.op("Round", g.op("Add", scaled, zero));
+  return g.op("Add", g.op("Round", scaled), zero);
 }
 
 Value in_range(GraphBuilder& g, Value levels, const Scheme& scheme) {
@@ -149,6 +173,12 @@ auto per_tensor(GraphBuilder& g, Value x, Scale scale, ZeroPoint zero_point, int
   return function(g, x, scheme_of(g, scale, zero_point, least, greatest), more...);
 }
 
+template <auto function>
+auto per_channel_of_any(GraphBuilder& g, Value x, Value scales, Value zero_points, int64_t axis,
+                        int64_t least, int64_t greatest) {
+  return function(g, x, scheme_of_channels(g, x, scales, zero_points, axis, least, greatest));
+}
+
 template <auto function, class ZeroPoints, class... More>
 auto per_channel(GraphBuilder& g, Value x, Value scales, ZeroPoints zero_points, int64_t axis, int64_t least,
                  int64_t greatest, More... more) {
@@ -195,13 +225,29 @@ void register_quantization(SymbolicRegistry& registry) {
      Since{13}, per_tensor<fake_quantize, Value, Value>);
   on("aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, "
      "int quant_min, int quant_max) -> Tensor",
-     Since{13}, per_channel<fake_quantize, Value>);
+     Since{13}, per_channel_of_any<fake_quantize>);
+  on("aten::_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, "
+     "int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value self, Value scale, Value zero_point, int64_t least, int64_t greatest,
+        Ignored) {
+       zero_point = learned_zeros(g, zero_point, least, greatest);
+       return fake_quantize(g, self, scheme_of(g, scale, zero_point, least, greatest));
+     });
+  on("aten::_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, "
+     "int axis, int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value self, Value scales, Value zero_points, int64_t axis, int64_t least,
+        int64_t greatest, Ignored) {
+       zero_points = learned_zeros(g, zero_points, least, greatest);
+       return fake_quantize(g, self, scheme_of(g, self, scales, zero_points, axis, least, greatest));
+     });
   on("aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, "
      "int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
      Since{13}, per_tensor<fake_quantize_and_mask, double, int64_t>);
   on("aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, "
      "int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
-     Since{13}, per_channel<fake_quantize_and_mask, Value>);
+     Since{13}, per_channel_of_any<fake_quantize_and_mask>);
   on("aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, "
      "Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> "
      "(Tensor output, Tensor mask)",

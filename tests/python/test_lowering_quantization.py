@@ -167,3 +167,19 @@ def test_a_model_trained_for_quantization(tmp_path: pathlib.Path) -> None:
 def test_an_observer_that_is_on_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(opbridge.UnsupportedError, match="disable_observer"):
         opbridge.export(trained_for_quantization(), (torch.randn(2, 3, 8, 8),), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("zeros", [torch.float32, torch.float16])
+def test_zero_points_of_floating_point(zeros: torch.dtype) -> None:
+    scale, zero = torch.tensor([0.25, 0.5, 0.125]), torch.tensor([0.25, -2.75, 1.5], dtype=zeros)
+    learned = torch.ops.aten
+    functions = {
+        "by channel": lambda x: torch.fake_quantize_per_channel_affine(x, scale, zero, 1, -8, 9),
+        "and mask": lambda x: torch.ops.aten.fake_quantize_per_channel_affine_cachemask(x, scale, zero, 1, -8, 9),
+        "of a tensor": lambda x: torch.fake_quantize_per_tensor_affine(x, scale[:1], zero[1:2], -8, 9),
+        "learned": lambda x: learned._fake_quantize_learnable_per_tensor_affine(x, scale[:1], zero[1:2].float(), -8, 9),
+        "learned by channel": lambda x: learned._fake_quantize_learnable_per_channel_affine(
+            x, scale, zero.float(), 1, -8, 9
+        ),
+    }
+    check(functions, X, opset=21)
