@@ -107,13 +107,20 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   if (element_count(input).is(0)) return input;
   const auto axes = static_cast<int64_t>(normalized_shape.size());
   const ElementType type = input.element_type();
+  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   // LayerNormalization computes in float32 at most.
   if (g.opset() >= 17 && type != ElementType::float64) {
-    Value scale = weight.value_or(filled(g, normalized_shape, 1, type));
-    return g.op("LayerNormalization", input, g.cast(scale, type), bias, attr("axis", -axes),
-                attr("epsilon", eps));
+    // Under autocast a half input meets float32 weights, which PyTorch does not round.
+    const auto is_wider = [&](const std::optional<Value>& value) {
+      return half && value && value->element_type() == ElementType::float32;
+    };
+    const ElementType computed = is_wider(weight) || is_wider(bias) ? ElementType::float32 : type;
+    Value scale = weight.value_or(filled(g, normalized_shape, 1, computed));
+    if (bias) bias = g.cast(*bias, computed);
+    return g.cast(g.op("LayerNormalization", g.cast(input, computed), g.cast(scale, computed), bias,
+                       attr("axis", -axes), attr("epsilon", eps)),
+                  type);
   }
-  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   Value wide = half ? g.cast(input, ElementType::float32) : input;
   Value result = layer_norm_by_parts(g, wide, axes, eps);
   if (weight) result = g.op("Mul", result, g.cast(*weight, wide.element_type()));
@@ -208,9 +215,12 @@ Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, 
   Value square = fused ? g.op("Pow", x, g.scalar_like(x, 2)) : g.op("Mul", x, x);
   Value mean = g.reduce("ReduceMean", square, axes, true);
   Value root = g.op("Sqrt", g.op("Add", mean, g.scalar_like(x, eps.value_or(epsilon_of(x.element_type())))));
-  Value result = g.cast(g.op("Div", x, root), type);
-  if (!weight) return result;
-  return g.cast(g.op("Mul", operand(g, result, type), operand(g, *weight, type)), type);
+  Value result = g.op("Div", x, root);
+  if (!weight) return g.cast(result, type);
+  // PyTorch rounds before it multiplies, but not where it computes with wider weights.
+  const bool is_wider = half && weight->element_type() == ElementType::float32;
+  if (!is_wider) result = g.cast(g.cast(result, type), kernel_type(type));
+  return g.cast(g.op("Mul", result, g.cast(*weight, result.element_type())), g.result().element_type);
 }
 
 // Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): `direction` scaled to the length `size`

@@ -113,3 +113,22 @@ def test_statistics_of_more_dims_than_one():
         lambda x: torch.ops.aten.native_batch_norm(x, weight.unsqueeze(0), bias, mean, variance, False, 0.1, 1e-5)[0],
         torch.rand(1, 1),
     )
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_inputs_with_float32_weights(dtype, opset):
+    # What autocast makes.
+    torch.manual_seed(0)
+    x, w = torch.randn(2, 6, 5, 6).to(dtype), torch.rand(6) + 0.501
+    functions = {
+        "layer_norm": lambda x, w: F.layer_norm(x, (6,), w, -w),
+        "layer_norm, scaled": lambda x, w: F.layer_norm(x, (6,), w),
+        "native_layer_norm": lambda x, w: torch.native_layer_norm(x, (6,), w, -w, 1e-5)[0],
+        "group_norm": lambda x, w: F.group_norm(x, 3, w, -w),
+        "batch_norm": lambda x, w: F.batch_norm(x, -w, w, w, w),
+        "instance_norm": lambda x, w: F.instance_norm(x, weight=w, bias=-w),
+    }
+    step = 2**-9 if dtype == torch.float16 else 2**-6
+    check(functions, x, w, opset=opset, rtol=step, atol=step)
+    check(lambda x, w: F.rms_norm(x, (6,), w), x, w, opset=opset, rtol=step, atol=step)
