@@ -180,7 +180,7 @@ class GraphContext:
 
         Attributes are named as in the function; a suffix for the kind (``alpha_f``) is accepted too.
         """
-        from opbridge.symbolics.onnx_functions import attribute_kinds, function_protos
+        from opbridge.symbolics.onnx_functions import attribute_kinds, function_protos, kind_of
 
         for domain, name, version, proto in function_protos(function):
             self._core.add_function(domain, name, version, proto)
@@ -196,7 +196,7 @@ class GraphContext:
             f"{function.opset.domain}::{function.name}",
             *inputs,
             outputs=outputs,
-            **{f"{key}_{kinds[key]}": value for key, value in named.items()},
+            **{f"{key}_{kinds[key] or kind_of(value)}": value for key, value in named.items()},
         )
 
     def refuse(self, reason: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,13 +22,27 @@ def function_protos(function: onnxscript.OnnxFunction[Any, Any]) -> list[tuple[s
     ]
 
 
-def attribute_kinds(function: onnxscript.OnnxFunction[Any, Any]) -> dict[str, str]:
-    """The attributes that the function takes, each with its kind as a suffix of torch.onnx."""
+def attribute_kinds(function: onnxscript.OnnxFunction[Any, Any]) -> dict[str, str | None]:
+    """The attributes that the function takes, each with its kind as a suffix of torch.onnx, if the body tells it."""
     proto = function.to_function_proto()
-    kinds = {attribute.name: _KINDS[attribute.type] for attribute in proto.attribute_proto}
+    kinds: dict[str, str | None] = {attribute.name: _KINDS[attribute.type] for attribute in proto.attribute_proto}
     # Attributes without default are named without their kind: the body that refers to them knows it.
-    for node in proto.node:
+    referred = dict(_references(proto.node))
+    return kinds | {name: referred.get(name) for name in proto.attribute}
+
+
+def _references(nodes: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         for attribute in node.attribute:
-            if attribute.ref_attr_name in proto.attribute:
-                kinds[attribute.ref_attr_name] = _KINDS[attribute.type]
-    return kinds
+            if attribute.ref_attr_name:
+                yield attribute.ref_attr_name, _KINDS[attribute.type]
+            for body in (attribute.g, *attribute.graphs):
+                yield from _references(body.node)
+
+
+def kind_of(value: Any) -> str:
+    """The suffix of torch.onnx for an attribute that no node of the function refers to."""
+    first = value[0] if isinstance(value, (list, tuple)) and value else value
+    if isinstance(first, (bool, int)):
+        return "i"
+    return "f" if isinstance(first, float) else "s" if isinstance(first, str) else "t"
