@@ -46,7 +46,13 @@ bool is_narrow(Value x) {
                        !is_floating_point(made_by->inputs[0]->tensor_type().element_type));
 }
 
-Value scattered_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim, Reduction how) {
+// The elements of `x` with those that are reduced along its last axis.
+struct Rows {
+  Value elements;
+  std::vector<Dim> dims, result;  // of the elements; of what reducing them gives
+};
+
+Rows rows_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const std::vector<int64_t> along = axes_of(axes, x);
   std::vector<int64_t> order;
   std::vector<Dim> dims, result = x.dims();
@@ -61,11 +67,22 @@ Value scattered_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim, 
   order.insert(order.end(), along.begin(), along.end());
   if (!keepdim) result = dims;
   dims.push_back(count_of(x, axes));
-  Value elements = g.reshape(g.transpose(x, order), dims);
-  Value places = filled(g, dims, 0, ElementType::int64);
-  dims.back() = Dim(1);
-  Value start = filled(g, dims, how == Reduction::multiply ? 1 : 0, x.element_type());
-  return g.reshape(scatter_elements(g, start, places, elements, -1, how), result);
+  return {g.reshape(g.transpose(x, order), dims), dims, result};
+}
+
+// MatMul adds int64 as it is, where ReduceSum goes through float64.
+Value sum_by_product(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const Rows rows = rows_along(g, x, axes, keepdim);
+  Value ones = filled(g, std::vector{rows.dims.back()}, 1, x.element_type());
+  return g.reshape(g.op("MatMul", rows.elements, ones), rows.result);
+}
+
+Value product_by_scatter(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  Rows rows = rows_along(g, x, axes, keepdim);
+  Value indices = filled(g, rows.dims, 0, ElementType::int64);
+  rows.dims.back() = Dim(1);
+  Value start = filled(g, rows.dims, 1, x.element_type());
+  return g.reshape(scatter_elements(g, start, indices, rows.elements, -1, Reduction::multiply), rows.result);
 }
 
 }  // namespace
@@ -75,15 +92,14 @@ Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   if (is_floating_point(x.element_type())) return sum(widened_for_sum(g, x, axes));
   if (x.rank() == 0) return x;
   if (is_narrow(x)) return g.cast(sum(g.cast(x, ElementType::int64)), x.element_type());
-  if (g.opset() < 16) g.refuse("sums of int64 that may wrap around need opset 16");
-  return scattered_along(g, x, axes, keepdim, Reduction::add);
+  return sum_by_product(g, x, axes, keepdim);
 }
 
 Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   if (is_floating_point(x.element_type())) return g.reduce("ReduceProd", x, axes_of(axes, x), keepdim);
   if (x.rank() == 0) return x;
   if (g.opset() < 16) g.refuse("products of integers that may wrap around need opset 16");
-  return scattered_along(g, x, axes, keepdim, Reduction::multiply);
+  return product_by_scatter(g, x, axes, keepdim);
 }
 
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {

@@ -24,7 +24,7 @@ Dim count_of(Value value, const Axes& axes);
 // PyTorch's, which adds blocks.
 Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes);
 
-// Integers wrap around, as in PyTorch; ONNX Runtime adds and multiplies them in float64 and converts the
+// Integers wrap around, as in PyTorch; ONNX Runtime reduces them in float64 and converts the
 // result. `x` in a kernel type.
 Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
