@@ -369,3 +369,19 @@ def test_training_goes_on_as_if_nothing_were_captured(branches: bool, tmp_path: 
         thread.join()
     assert errors == []
     assert runs > 0
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_models_are_answered_by_bools(capture: Any, tmp_path: Path) -> None:
+    questions = torch.compiler.is_compiling, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export
+    answers = []
+
+    class Asking(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            answers.extend(question() for question in questions)
+            return x + 1
+
+    opbridge.export(Asking(), (torch.rand(2),), tmp_path / "model.onnx", capture=capture)
+    assert answers
+    assert all(answer is True for answer in answers)
+    assert all(question() is False for question in questions)

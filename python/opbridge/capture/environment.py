@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,12 +53,35 @@ def capturing(model: torch.nn.Module) -> Iterator[None]:
     with (
         _no_compilation(),
         one_at_a_time,
+        _answering_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
         replaced(_flags, _is_onnx_exporting=True),
         replaced(torch._ops, mode_stack_state_for_pre_dispatch=_own_modes()),
         replaced(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
         inference(model),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _answering_bool(*functions: Any) -> Iterator[None]:
+    """Has functions that return a flag return a bool, where the flag is an object that differs by thread.
+
+    Their code is exchanged, for models import them by name. It calls the original, which stays in the globals of the
+    function for threads that are in the midst of a call.
+    """
+    before = [function.__code__ for function in functions]
+    for function, code in zip(functions, before, strict=True):
+        name = f"_{function.__name__}_by_thread"
+        function.__globals__.setdefault(name, types.FunctionType(code, function.__globals__))
+        answer = eval(f"lambda: bool({name}())").__code__
+        function.__code__ = answer.replace(
+            co_name=code.co_name, co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
+        )
+    try:
+        yield
+    finally:
+        for function, code in zip(functions, before, strict=True):
+            function.__code__ = code
 
 
 def _own_modes() -> Any:
