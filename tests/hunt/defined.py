@@ -43,6 +43,8 @@ _NO_REPEATED_PLACES = (
 # Boundaries that do not ascend have no meaning.
 _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
 _DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
+_MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
+_HIGHEST_DEGREE = 100
 
 
 def value_kinds(op: Any) -> tuple[str, ...]:
@@ -72,7 +74,16 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     base = name.partition(".")[0].rstrip("_")
     if misfit := _misfit(base, arguments):
         return misfit
+    if base.endswith("_aa") and _is_column(arguments):
+        return "an image of one column, of which ATen's antialiasing fills all rows with the first"
     specs = [leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)]
+    numbers = [value for spec in specs for value in spec.values if isinstance(value, float)]
+    if _MAX_POOLS.match(base) and any(map(math.isnan, numbers)):
+        return "a maximum beside NaN, which ONNX Runtime's pools pass over (README.md says so)"
+    if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
+        return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
+    if "polynomial" in base and any(abs(value) > _HIGHEST_DEGREE for value in numbers):
+        return "polynomials of which overflow decides whether they are infinite or NaN"
     to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
     if base in ("type_as", "to", "_to_copy", "copy"):
         to_integers |= any(_is_integer(spec.dtype) for spec in specs)
@@ -133,6 +144,16 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base == "cov" and math.prod(arguments["self"].size) == 1:
         return "PyTorch writes to the input, against its schema"
     return ""
+
+
+def _is_column(arguments: dict[str, Any]) -> bool:
+    """Whether an image is resized to one column of several pixels."""
+    height, width = arguments[next(iter(arguments))].size[-2:]
+    size = arguments.get("output_size")
+    scales = arguments.get("scale_factors")
+    if size is None and scales is not None:
+        size = [int(height * scales[0]), int(width * scales[-1])]
+    return size is not None and size[-1] == 1 and size[0] > 1
 
 
 def _overlaps(spec: TensorSpec) -> bool:
