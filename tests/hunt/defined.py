@@ -44,7 +44,7 @@ _NO_REPEATED_PLACES = (
 _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
 _DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
-_HIGHEST_DEGREE = 100
+_LARGE = 100
 
 
 def value_kinds(op: Any) -> tuple[str, ...]:
@@ -82,8 +82,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a maximum beside NaN, which ONNX Runtime's pools pass over (README.md says so)"
     if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
-    if "polynomial" in base and any(abs(value) > _HIGHEST_DEGREE for value in numbers):
-        return "polynomials of which overflow decides whether they are infinite or NaN"
+    if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers(arguments)):
+        return "polynomials that overflow decides, infinite or NaN, or whose degree keeps PyTorch busy for minutes"
     to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
     if base in ("type_as", "to", "_to_copy", "copy"):
         to_integers |= any(_is_integer(spec.dtype) for spec in specs)
@@ -154,6 +154,13 @@ def _is_column(arguments: dict[str, Any]) -> bool:
     if size is None and scales is not None:
         size = [int(height * scales[0]), int(width * scales[-1])]
     return size is not None and size[-1] == 1 and size[0] > 1
+
+
+def _numbers(arguments: dict[str, Any]) -> list[Any]:
+    """Those among the arguments and in their tensors."""
+    leaves = pytree.tree_leaves(list(arguments.values()))
+    values = [value for leaf in leaves if isinstance(leaf, TensorSpec) for value in leaf.values]
+    return [value for value in (*leaves, *values) if isinstance(value, (int, float))]
 
 
 def _overlaps(spec: TensorSpec) -> bool:
