@@ -408,14 +408,6 @@ ir::Value* GraphReader::tensor(Scope& scope, std::string_view name) {
   return weight;
 }
 
-std::string GraphReader::unique(std::string_view name) {
-  std::string candidate(name);
-  int& count = taken_[candidate];  // of those that asked for this very name
-  while (count++ > 0) {
-    candidate = fmt::format("{}_{}", name, count - 1);
-    if (taken_.try_emplace(candidate, 1).second) break;
-  }
-  return candidate;
-}
+std::string GraphReader::unique(std::string_view name) { return unique_name(taken_, name); }
 
 }  // namespace opbridge

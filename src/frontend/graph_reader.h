@@ -13,6 +13,7 @@
 #include "frontend/stored_tensors.h"
 #include "frontend/symbol_table.h"
 #include "opbridge/frontend.h"
+#include "support/unique_name.h"
 
 namespace opbridge {
 
@@ -104,7 +105,7 @@ class GraphReader {
   StoredTensors& tensors_;
   SymbolTable symbols_;
   std::unordered_map<std::string_view, std::string_view> placeholders_;  // of parameters and buffers
-  std::unordered_map<std::string, int> taken_;  // names of values, and how often each was asked for
+  NameCounts taken_;                                                     // names of values
 };
 
 }  // namespace opbridge

@@ -12,6 +12,7 @@
 #include "lowering/missing.h"
 #include "onnx/schema_table.h"
 #include "opbridge/convert.h"
+#include "support/unique_name.h"
 
 namespace opbridge {
 namespace {
@@ -272,16 +273,14 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   // The user's, or the program's own unless it is that of an input, a weight or an earlier output.
   void name_outputs() {
-    std::unordered_set<std::string> taken;
-    std::unordered_map<std::string, int> counts;
-    for (const ir::Value* input : model_.graph.inputs) taken.insert(input->name);
-    for (const ir::Value* weight : source_.initializers) taken.insert(weight->name);
+    NameCounts taken;
+    for (const ir::Value* input : model_.graph.inputs) taken.try_emplace(input->name, 0);
+    for (const ir::Value* weight : source_.initializers) taken.try_emplace(weight->name, 0);
     for (size_t i = 0; i < source_.outputs.size(); ++i) {
       const bool given = i < options_.output_names.size();
       const std::string& wanted = given ? options_.output_names[i] : source_.outputs[i]->name;
-      std::string name = wanted;
-      while (!given && taken.contains(name)) name = fmt::format("{}_{}", wanted, ++counts[wanted]);
-      taken.insert(name);
+      std::string name = given ? wanted : unique_name(taken, wanted);
+      taken.try_emplace(name, 0);
       g_.reserve_name(name);
       output_names_.push_back(std::move(name));
     }

@@ -7,12 +7,12 @@
 #include <unordered_set>
 
 #include "opbridge/symbolic.h"
+#include "support/unique_name.h"
 
 namespace opbridge {
 
 struct GraphBuilder::State {
-  ir::Graph* root = nullptr;                                // constants live here, for all subgraphs
-  using NameCounts = std::unordered_map<std::string, int>;  // name → how often it was asked for
+  ir::Graph* root = nullptr;  // constants live here, for all subgraphs
   NameCounts used_names, used_symbols;
   std::map<std::string, Value> small_constants;  // type, dims and bytes → the one initializer
   std::vector<OnnxFunction> functions;

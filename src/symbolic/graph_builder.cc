@@ -443,19 +443,6 @@ void GraphBuilder::breaks(const onnx::OpSchema& schema, const std::string& what)
   invalid_node(schema.name(), what + "\n  ONNX expects " + onnx::describe(schema));
 }
 
-namespace {
-
-std::string unique(std::unordered_map<std::string, int>& used, const std::string& stem) {
-  auto [entry, fresh] = used.try_emplace(stem, 0);
-  if (fresh) return stem;
-  for (;;) {
-    std::string name = fmt::format("{}_{}", stem, ++entry->second);
-    if (used.try_emplace(name, 0).second) return name;
-  }
-}
-
-}  // namespace
-
 std::string GraphBuilder::where() const {
   if (!call_) return {};
   return call_->source.line.empty() ? call_->source.scope : call_->source.line;
@@ -469,12 +456,14 @@ void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool for
 
 void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }
 
-std::string GraphBuilder::unique_name(const std::string& stem) { return unique(state_->used_names, stem); }
+std::string GraphBuilder::unique_name(const std::string& stem) {
+  return opbridge::unique_name(state_->used_names, stem);
+}
 
 void GraphBuilder::reserve_symbol(const std::string& name) { state_->used_symbols.try_emplace(name, 0); }
 
 Dim GraphBuilder::unknown_size(const std::string& stem, int64_t least) {
-  return Dim::symbol(unique(state_->used_symbols, stem), least);
+  return Dim::symbol(opbridge::unique_name(state_->used_symbols, stem), least);
 }
 
 }  // namespace opbridge

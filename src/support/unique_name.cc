@@ -1,0 +1,17 @@
+#include "support/unique_name.h"
+
+#include <fmt/format.h>
+
+namespace opbridge {
+
+std::string unique_name(NameCounts& taken, std::string_view stem) {
+  const auto [entry, fresh] = taken.try_emplace(std::string(stem), 0);
+  if (fresh) return entry->first;
+  int& count = entry->second;  // stays where it is while the map grows
+  for (;;) {
+    std::string name = fmt::format("{}_{}", stem, ++count);
+    if (taken.try_emplace(name, 0).second) return name;
+  }
+}
+
+}  // namespace opbridge
