@@ -74,7 +74,7 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
     Value ends = operand(g, in_own_type(g, "Add", first, last), type);
     const bool whole = is_integral(y.element_type());
     Value sum =
-        g.reduce("ReduceSum", whole ? g.cast(y, ElementType::int64) : operand(g, y, type), {axis}, true);
+        sum_of(g, whole ? g.cast(y, ElementType::int64) : operand(g, y, type), std::vector{axis}, true);
     const ElementType wide = ends.element_type();
     Value area = g.op("Sub", g.cast(sum, wide), g.op("Mul", ends, g.scalar(0.5, wide)));
     return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);

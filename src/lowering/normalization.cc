@@ -7,7 +7,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// The input less its mean, over its deviation, channel by channel. Statistics are 1-d.
+// The input less its mean, over its deviation, channel by channel, in float32 at least. Statistics are 1-d.
 struct NormalizedByBatch {
   Value result, mean, variance, deviation;
 };
