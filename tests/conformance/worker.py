@@ -9,32 +9,18 @@ after the task.
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import resource
-import sys
 import time
-import warnings
 from typing import Any
 
-MEMORY_LIMIT = 12 << 30  # of addresses: a case that asks for more fails, and the machine goes on
+from checking.worker import Answer, serve
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else prints
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    warnings.simplefilter("ignore")
-    import torch
-
-    torch.set_num_threads(1)
+def _run(task: dict[str, Any], answer: Answer) -> None:
     from conformance.operators import database
 
-    database()
-    for line in sys.stdin:
-        for answer in _answers(json.loads(line)):
-            answers.write(json.dumps(answer) + "\n")
-        answers.write('{"done": true}\n')
+    database()  # which no case is to wait for
+    for line in _answers(task):
+        answer(line)
 
 
 def _answers(task: dict[str, Any]) -> Any:
@@ -66,4 +52,4 @@ def _answers(task: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    main()
+    serve(_run)

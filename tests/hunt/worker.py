@@ -7,39 +7,15 @@ Task: {"kind": "call" or "program", "seeds": [first, one beyond the last], "ops"
 from __future__ import annotations
 
 import fnmatch
-import json
 import logging
-import os
 import pathlib
-import resource
-import sys
 import time
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-MEMORY_LIMIT = 12 << 30  # of addresses: a case that asks for more fails, and the machine goes on
+from checking.worker import Answer, serve
 
 
-def main() -> None:
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else prints
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-    warnings.simplefilter("ignore")
-    logging.disable(logging.ERROR)
-    import torch
-
-    torch.set_num_threads(1)
-
-    def answer(line: dict[str, Any]) -> None:
-        answers.write(json.dumps(line) + "\n")
-
-    for line in sys.stdin:
-        _run(json.loads(line), answer)
-        answer({"done": True})
-
-
-def _run(task: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None:
+def _run(task: dict[str, Any], answer: Answer) -> None:
     from hunt.check import check
     from hunt.draw import about, draw
     from hunt.faults import write_fault
@@ -70,4 +46,5 @@ def _run(task: dict[str, Any], answer: Callable[[dict[str, Any]], None]) -> None
 
 
 if __name__ == "__main__":
-    main()
+    logging.disable(logging.ERROR)
+    serve(_run)

@@ -1,0 +1,33 @@
+"""What a process that checking.pool starts has in common with the others: tasks come in and answers go out as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+MEMORY_LIMIT = 12 << 30  # of addresses: a case that asks for more fails, and the machine goes on
+
+Answer = Callable[[dict[str, Any]], None]
+
+
+def serve(run: Callable[[dict[str, Any], Answer], None]) -> None:
+    """Runs the tasks of standard input. ``run`` gives its answers, and {"done": true} follows after each task."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever else prints
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(1)
+
+    def answer(line: dict[str, Any]) -> None:
+        answers.write(json.dumps(line) + "\n")
+
+    for line in sys.stdin:
+        run(json.loads(line), answer)
+        answer({"done": True})
