@@ -116,7 +116,11 @@ Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double mar
 
 Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, double margin, int64_t reduction) {
   const ElementType type = g.result().element_type;
-  Value ranked = operand(g, in_own_type(g, "Mul", target, in_own_type(g, "Sub", b, a)), type);
+  // In ATen's order: unsigned integers wrap around.
+  const ElementType target_type = target.element_type();
+  Value negated = g.cast(g.op("Neg", operand(g, target, target_type)), target_type);
+  Value difference = in_own_type(g, "Sub", a, b);
+  Value ranked = operand(g, in_own_type(g, "Mul", negated, difference), type);
   return reduced(g, at_least(g, g.op("Add", ranked, constant(g, ranked, margin)), 0), reduction);
 }
 

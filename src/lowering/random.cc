@@ -98,9 +98,10 @@ Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacemen
   return g.ops<2>("TopK", speed, g.sizes({count}), attr("axis", -1))[1];
 }
 
-Value permutation(GraphBuilder& g, const Dim& count) {
+// torch's fake tensors take another default type than its kernel, so the result's declared type says nothing.
+Value permutation(GraphBuilder& g, const Dim& count, ElementType type) {
   Value drawn = draw(g, "RandomUniform", {count}, ElementType::float64);
-  return g.cast(g.ops<2>("TopK", drawn, g.sizes({count}), attr("axis", 0))[1], g.result().element_type);
+  return g.cast(g.ops<2>("TopK", drawn, g.sizes({count}), attr("axis", 0))[1], type);
 }
 
 }  // namespace
@@ -161,7 +162,9 @@ void register_random(SymbolicRegistry& registry) {
        return integers(g, low, high);
      });
   on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", integer_draws), Since{11},
-     [](GraphBuilder& g, Dim count, Ignored, Ignored, Ignored, Ignored) { return permutation(g, count); });
+     [](GraphBuilder& g, Dim count, std::optional<ElementType> type, Ignored, Ignored, Ignored) {
+       return permutation(g, count, type.value_or(ElementType::int64));
+     });
 
   on("aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value p, Ignored) { return bernoulli(g, p); });

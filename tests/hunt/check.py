@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 
 import opbridge
 from checking.errors import first_line, reason
+from checking.tensors import real
 from hunt.case import Case, widened_case
 from hunt.eager import Rejected, Results, in_eager, kept_by
 from hunt.judge import Referee, Verdict, judge
@@ -156,7 +157,9 @@ def _compare(
     if missing := [name for name in expected.after if name not in written]:
         raise _Differs(Outcome(WRONG, f"what it writes to {', '.join(missing)} is not returned", "writes", which))
     # What is returned and was not written to holds what it held.
-    wanted = expected.leaves + [expected.after.get(name, before[name]) for name in written]
+    wanted = expected.leaves + [
+        expected.after[name] if name in expected.after else real(before[name]) for name in written
+    ]
     stage("referee")
     verdict = judge(
         actual, wanted, Referee(case, which, [name for name in written if name in expected.after]), expected.random

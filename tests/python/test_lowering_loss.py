@@ -116,6 +116,15 @@ def test_vectors():
     check(OF_VECTORS, torch.randn(5, 4), torch.randn(5, 4), torch.randn(5, 4))
 
 
+def test_margin_ranking_of_unsigned_integers():
+    def ranked(a: torch.Tensor, b: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return F.margin_ranking_loss(a, b, target, reduction="none")
+
+    a, b = torch.tensor([0, 7, 255], dtype=torch.uint8), torch.tensor([1, 3, 0], dtype=torch.uint8)
+    check({"int64": ranked}, a, b, torch.tensor([1, -1, 1]))
+    check({"uint8": ranked}, a, b, torch.tensor([1, 255, 2], dtype=torch.uint8))
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_classes(opset):
     torch.manual_seed(0)

@@ -100,3 +100,14 @@ def test_opsets_without_kernels_in_the_runtime_are_refused(tmp_path: pathlib.Pat
 
     with pytest.raises(opbridge.UnsupportedError, match="opset_version=21"):
         opbridge.export(Noise(), (torch.rand(3),), tmp_path / "model.onnx", opset_version=22)
+
+
+def test_randperm_without_a_type_is_refused(tmp_path: pathlib.Path) -> None:
+    """torch's fake tensors say float32, its kernel gives int64; ``torch.randperm`` always names the type."""
+
+    class Order(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.aten.randperm.default(x.size(0), dtype=None) + 1
+
+    with pytest.raises(opbridge.UnsupportedError, match="aten::randperm: the mapping gives int64"):
+        opbridge.export(Order(), (torch.rand(3),), tmp_path / "model.onnx")
