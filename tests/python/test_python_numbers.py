@@ -106,6 +106,10 @@ SQUEEZES = pytest.mark.parametrize(
         lambda x: x.squeeze(dim=-2),
         lambda x: torch.squeeze(x, (0, 1)),
         lambda x: torch.squeeze(x),
+        lambda x: torch.ops.aten.squeeze(x),
+        lambda x: torch.ops.aten.squeeze.dim(x, 0),
+        lambda x: torch.ops.aten.squeeze_copy.dims(x, dim=[-1, -2]),
+        lambda x: torch.ops.aten.squeeze_.dim(self=x * 1, dim=0),
     ],
 )
 
@@ -116,6 +120,14 @@ def test_squeezed_sizes_are_told(function: Function, capture: Any, tmp_path: pat
     with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis"):
         path = export(function, tmp_path, capture)
     opbridge.verify(path, function, (torch.randn(5, 4),))
+
+
+def test_sizes_squeezed_in_a_branch_are_told(tmp_path: pathlib.Path) -> None:
+    def branches(x: torch.Tensor) -> Any:
+        return torch.cond(x.sum() > 0, lambda y: y.squeeze(0) * 2, lambda y: y.sin(), (x,))
+
+    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis"):
+        export(branches, tmp_path, "export")
 
 
 @CAPTURES
@@ -132,7 +144,16 @@ def tall(x: torch.Tensor) -> torch.Tensor:
 @CAPTURES
 @pytest.mark.parametrize(
     "function",
-    [squeezes, lambda x: x.squeeze(0).sum(0), tall, lambda x: x * 2 if x.shape == (1, 4) else x],
+    [
+        squeezes,
+        lambda x: x.squeeze(0).sum(0),
+        lambda x: torch.ops.aten.squeeze.dim(x, 0),
+        lambda x: torch.ops.aten.squeeze_copy.dims(x, [0, 1]),
+        lambda x: x.chunk(3),
+        lambda x: torch.ops.aten.unsafe_chunk(x, 2),
+        tall,
+        lambda x: x * 2 if x.shape == (1, 4) else x,
+    ],
 )
 def test_what_only_the_size_1_of_the_example_does_is_refused(
     function: Function, capture: Any, tmp_path: pathlib.Path

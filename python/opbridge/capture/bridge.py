@@ -20,20 +20,22 @@ from opbridge import _core
 from opbridge.capture.functions import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import Result, Sizes, add_weight, describe, layout_of_strided, returned
-from opbridge.capture.source import line_of_stack_trace, scope_of_stack
+from opbridge.capture.recorder import warn_of_run_at
+from opbridge.capture.source import line_of_stack_trace, place_of_stack_trace, scope_of_stack
+from opbridge.capture.squeezes import squeeze_told
 from opbridge.errors import UnsupportedError
 
 _NUMBERS = (int, float, bool)
 
 
 def bridge(
-    exported: torch.export.ExportedProgram, names: dict[str, str] | None = None, parameters_are_kept: bool = True
+    exported: torch.export.ExportedProgram, sizes: Sizes | None = None, parameters_are_kept: bool = True
 ) -> _core.Graph:
-    """``names`` renames the symbols of the program, ``s77`` to ``batch``.
+    """``sizes`` renames the symbols of the program, ``s77`` to ``batch``.
 
     Unless ``parameters_are_kept``, what the program assigns to the data of a parameter ends with the run: it is another
     value from there on, and no write to the parameter."""
-    return _Bridge(exported, Sizes(names), parameters_are_kept).run()
+    return _Bridge(exported, sizes or Sizes(), parameters_are_kept).run()
 
 
 class _Bridge:
@@ -160,7 +162,18 @@ class _Bridge:
         made, kwargs = (node.name, value), node.kwargs
         if args and isinstance(args[0], torch.fx.Node):
             kwargs = kwargs | layout_of_strided(called.key, args[0].meta.get("val"), self._sizes)
+        self._warn_of_squeeze(node, called, args)
         return self._emit(node, key_in_graph(called, args), called.names, args, kwargs, made)
+
+    def _warn_of_squeeze(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...]) -> None:
+        given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
+        trace = node.meta.get("stack_trace", "")
+        try:
+            told = squeeze_told(called, *given, self._sizes)
+        except UnsupportedError as error:
+            raise UnsupportedError(error.message, self._line(trace)) from None
+        if told:
+            warn_of_run_at(told, place_of_stack_trace(trace))
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that is written as a Dim or a constant wherever it is used."""

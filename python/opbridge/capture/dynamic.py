@@ -17,6 +17,10 @@ from opbridge.capture.inputs import Inputs
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 
 _HINTS = type(torch.export.Dim.DYNAMIC)
+AS_IN_EXAMPLE = (
+    "not so in the example, where a dynamic size is 1: no model can go both ways; make that size constant, or give an "
+    "example of another size"
+)
 
 
 class DynamicSizes:

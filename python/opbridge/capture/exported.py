@@ -26,6 +26,7 @@ from opbridge.capture.economy import economical_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import is_assignment_of_data
+from opbridge.capture.program import Sizes
 from opbridge.capture.reads import DATA
 from opbridge.capture.replaced import replaced
 from opbridge.capture.sizes import sizes_watched, with_builtins_if_needed
@@ -45,7 +46,8 @@ def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
-    return bridge(exported, sizes.name_symbols(_shapes_of_inputs(exported)), parameters_are_kept=False)
+    names = Sizes(sizes.name_symbols(_shapes_of_inputs(exported)), sizes)
+    return bridge(exported, names, parameters_are_kept=False)
 
 
 def export_program(

@@ -75,7 +75,7 @@ def _capture(
         lines: dict[str, str] = {}
         caught = Caught()
         with _NonStrictTorchFunctionHandler(), sizes_watched(sizes, lines, caught, of_data=True):
-            graph = follow(model, inputs, leaves, Sizes(names), changed, caught, for_real=False)
+            graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False)
         sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves))
     return graph if remaining is None else _capture(model, inputs, remaining, changed, with_data)

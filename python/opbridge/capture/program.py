@@ -14,6 +14,7 @@ from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about t
 from opbridge.errors import FileError, UnsupportedError
 
 if TYPE_CHECKING:
+    from opbridge.capture.dynamic import DynamicSizes
     from opbridge.capture.functions import FunctionCall
 
 Shape = Sequence["int | _core.Dim"]
@@ -33,8 +34,9 @@ class Program:
 class Sizes:
     """Sizes of torch as sizes of the graph, with symbols renamed to the names that the user gave them."""
 
-    def __init__(self, names: dict[str, str] | None = None) -> None:
+    def __init__(self, names: dict[str, str] | None = None, example: DynamicSizes | None = None) -> None:
         self._names = names or {}
+        self._example = example
         self._dims: dict[Any, _core.Dim] = {}
         self._symbols: dict[str, _core.Dim] = {}
 
@@ -53,6 +55,9 @@ class Sizes:
             except FileError as error:
                 raise UnsupportedError(error.message) from error
         return dim
+
+    def in_example(self, expr: Any, env: Any) -> int | bool | None:
+        return None if self._example is None else self._example.in_example(expr, env)
 
     def _symbol(self, symbol: Any, env: Any) -> _core.Dim:
         name = self._names.get(str(symbol), str(symbol))

@@ -22,6 +22,7 @@ from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend
 from opbridge.capture.originals import Originals
 from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, layout_of_strided, returned
 from opbridge.capture.source import Scopes, line_of_frame, line_text, users_frame
+from opbridge.capture.squeezes import squeeze_told
 from opbridge.errors import UnsupportedError
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
@@ -105,6 +106,8 @@ class Recorder:
         if operator.written:
             self.originals.keep(operator, args, kwargs)
         try:
+            if not self._for_real and (told := squeeze_told(operator, args, kwargs, self._sizes)):
+                warn_of_run(told)
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
             value = self._run(function, args, kwargs)
             if isinstance(value, (bool, int, float, complex)):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-import sympy
 import torch
 import torch.export._trace
 from torch._subclasses.fake_tensor import FakeTensor
@@ -21,7 +20,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbol
 
 from opbridge.capture import control_flow
 from opbridge.capture.caught import Caught
-from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.dynamic import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.failures import T
 from opbridge.capture.recorder import warn_of_run
 from opbridge.capture.replaced import ByThread, current_thread, replaced
@@ -139,11 +138,10 @@ def sizes_watched(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of
     itself would take the example's. ``lines`` becomes those that fix sizes, and ``caught`` notes the refusals."""
     with (
         linspaces_kept(),
-        numbers_refused(caught, of_data),
+        numbers_refused(sizes, caught, of_data),
         branches_told(sizes, caught),
         sizes_taken_for_numbers(),
         texts_told(),
-        squeezes_told(sizes, caught),
         fixed_sizes_noted(sizes, lines, caught),
     ):
         yield
@@ -166,16 +164,10 @@ def fixed_sizes_noted(sizes: DynamicSizes, lines: dict[str, str], caught: Caught
         if value.is_number:
             lines.setdefault(str(value), line_of_frame(sys._getframe(1)))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
-            raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {_AS_IN_EXAMPLE}")
+            raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
 
     with replaced(ShapeEnv, _set_replacement=set_replacement):
         yield
-
-
-_AS_IN_EXAMPLE = (
-    "not so in the example, where a dynamic size is 1: no model can go both ways; make that size constant, or give an "
-    "example of another size"
-)
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
@@ -187,7 +179,7 @@ def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) ->
 
 
 @contextlib.contextmanager
-def numbers_refused(caught: Caught, of_data: bool) -> Iterator[None]:
+def numbers_refused(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
     """Refuses to make an int of what the model computes from a dynamic size, for it would be the number of the example.
     Warns where an operator needs such a number, as ``split`` that of its pieces, and where it becomes a float.
 
@@ -205,6 +197,9 @@ def numbers_refused(caught: Caught, of_data: bool) -> Iterator[None]:
         result, is_example = _evaluated(self, original, file, line)
         if not is_example:
             return result
+        if sizes.in_example(asked, self.shape_env) not in (result, None):
+            what = f"an operator needs '{asked}' as a number; that this is {result} is {AS_IN_EXAMPLE}"
+            raise _refused(caught, what)
         frame = sys._getframe(1)
         if frame.f_code.co_name != "int_":
             warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
@@ -253,7 +248,7 @@ def branches_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             raise
         if _asked_by_model(sys._getframe(1)):
             if sizes.in_example(asked, env) not in (result, None):
-                raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {_AS_IN_EXAMPLE}")
+                raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
             if not always:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
@@ -310,34 +305,6 @@ def texts_told() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
         for kind in (torch.SymInt, torch.SymFloat, torch.SymBool):
             until_the_end.enter_context(replaced(kind, __repr__=telling(kind.__repr__)))
-        yield
-
-
-@contextlib.contextmanager
-def squeezes_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
-    """Warns where ``squeeze`` meets a dynamic size: torch keeps that axis, where of size 1 too. Refuses it where the
-    example has that size."""
-
-    def telling(squeeze: Callable[..., Any]) -> Callable[..., Any]:
-        def call(input: Any, *args: Any, **kwargs: Any) -> Any:
-            shape = input.shape
-            dims = kwargs.get("dim", args[0] if args else range(len(shape)))
-            for dim in [dims] if isinstance(dims, int) else dims:
-                if -len(shape) <= dim < len(shape) and isinstance(shape[dim], torch.SymInt):
-                    meets(shape[dim].node)
-            return squeeze(input, *args, **kwargs)
-
-        return call
-
-    def meets(size: Any) -> None:
-        if sizes.in_example(size.expr, size.shape_env) == 1:
-            raise _refused(caught, f"squeeze() keeps the axis of the size '{size.expr}', which is {_AS_IN_EXAMPLE}")
-        if size.shape_env._maybe_evaluate_static(sympy.Eq(size.expr, 1)) is None:
-            warn_of_run(f"squeeze() keeps the axis of the dynamic size '{size.expr}', which may be 1 and then goes")
-
-    with contextlib.ExitStack() as until_the_end:
-        for owner, name in ((torch, "squeeze"), (torch.Tensor, "squeeze"), (torch.Tensor, "squeeze_")):
-            until_the_end.enter_context(replaced(owner, **{name: telling(getattr(owner, name))}))
         yield
 
 

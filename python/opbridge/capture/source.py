@@ -54,15 +54,17 @@ def line_of_frame(frame: FrameType | None) -> str:
 
 
 def line_of_stack_trace(trace: str) -> str:
-    """The innermost frame outside of torch, or else the innermost one, of the text that torch.fx keeps."""
-    frames = _FRAME.findall("  " + trace.lstrip())
-    if not frames:
-        return ""
-    for filename, line, function in reversed(frames):
-        if not filename.startswith(_TORCH):
-            return line_text(filename, int(line), function)
-    filename, line, function = frames[-1]
-    return line_text(filename, int(line), function)
+    place = place_of_stack_trace(trace)
+    return line_text(*place) if place[0] else ""
+
+
+def place_of_stack_trace(trace: str) -> tuple[str, int, str]:
+    """File, line and function of the innermost frame outside of torch, or else of the innermost one, in the text that
+    torch.fx keeps."""
+    frames = _FRAME.findall("  " + trace.lstrip()) or [("", 0, "")]
+    outside = [frame for frame in frames if not frame[0].startswith(_TORCH)]
+    filename, line, function = (outside or frames)[-1]
+    return filename, int(line), function
 
 
 class Scopes:
