@@ -8,6 +8,7 @@
 #include "functionalize/arguments.h"
 #include "functionalize/dead_code.h"
 #include "functionalize/memory.h"
+#include "functionalize/observers.h"
 #include "functionalize/operators.h"
 #include "functionalize/outputs.h"
 #include "functionalize/strides.h"
@@ -78,10 +79,7 @@ class Functionalizer {
       case Effect::refused:
         refuse(node, node.op + " cannot be expressed without side effects");
       case Effect::observes:
-        if (!observer_is_off(node))
-          refuse(node, node.op +
-                           " may change what it has observed; call "
-                           "model.apply(torch.ao.quantization.disable_observer) before the export");
+        check_observer(node);
         return make_new(node);
       case Effect::unclear:
         return make_perhaps_new(node);
@@ -123,9 +121,33 @@ class Functionalizer {
     }
   }
 
-  bool observer_is_off(const ir::Node& node) {
-    const auto* on = std::get_if<ir::Value*>(given(node, "observer_on"));
-    const ir::Weight* weight = on ? memory_.read(*on)->weight : nullptr;
+  // PyTorch updates what is observed where the observer is on, and scales and zero points where fake
+  // quantization is on. Refuses a call that may change any of them.
+  void check_observer(const ir::Node& node) {
+    if (!is_zero(weight_of(node, "observer_on"))) {
+      refuse(node, node.op +
+                       " may change what it has observed; call "
+                       "model.apply(torch.ao.quantization.disable_observer) before the export");
+    }
+    const Observed observed{weight_of(node, "running_min"), weight_of(node, "running_max"),
+                            weight_of(node, "scale"), weight_of(node, "zero_point")};
+    if (!is_zero(weight_of(node, "fake_quant_on")) &&
+        !is_up_to_date(observed, integer(node, "quant_min", 0), integer(node, "quant_max", 0),
+                       flag(node, "symmetric_quant", false))) {
+      refuse(node,
+             node.op +
+                 " may change its scale and zero point, which follow from what it has observed; call the "
+                 "model once before the export");
+    }
+  }
+
+  // Null where the argument is no constant.
+  const ir::Weight* weight_of(const ir::Node& node, std::string_view argument) {
+    const auto* value = std::get_if<ir::Value*>(given(node, argument));
+    return value ? memory_.read(*value)->weight : nullptr;
+  }
+
+  static bool is_zero(const ir::Weight* weight) {
     return weight && std::ranges::all_of(weight->bytes, [](std::byte byte) { return byte == std::byte{0}; });
   }
 

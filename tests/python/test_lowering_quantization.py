@@ -183,3 +183,37 @@ def test_zero_points_of_floating_point(zeros: torch.dtype) -> None:
         ),
     }
     check(functions, X, opset=21)
+
+
+class Observing(nn.Module):
+    """Fake quantization beside an observer that is off."""
+
+    def __init__(self, least: int, greatest: int, by_row: bool, symmetric: bool, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        extremes = torch.randn(2, 3 if by_row else 1).mul(10.0 ** (1 - seed)).sort(0).values
+        self.register_buffer("low", extremes[0])
+        self.register_buffer("high", extremes[1])
+        self.register_buffer("scale", torch.ones_like(self.low))
+        self.register_buffer("zero", torch.zeros_like(self.low, dtype=torch.int32))
+        self.register_buffer("off", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("on", torch.ones(1, dtype=torch.int64))
+        self.options = (0.01, least, greatest, 0, by_row, symmetric)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        observed = (self.low, self.high, self.scale, self.zero)
+        return torch.ops.aten.fused_moving_avg_obs_fake_quant(x, self.off, self.on, *observed, *self.options)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize(("least", "greatest"), [(0, 255), (-128, 127), (-8, 7)])
+def test_scales_follow_from_what_was_observed(
+    least: int, greatest: int, by_row: bool, symmetric: bool, tmp_path: pathlib.Path
+) -> None:
+    for seed in range(8):
+        model, x = Observing(least, greatest, by_row, symmetric, seed), torch.randn(3, 4)
+        with pytest.raises(opbridge.UnsupportedError, match="may change its scale and zero point"):
+            opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace")
+        model(x)
+        opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace", verify=True)
