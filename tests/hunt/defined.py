@@ -26,8 +26,10 @@ _MATRICES = re.compile(".*(solve|inv|lu_|det|ldl_|cholesky|rank|cond|eig|lu$|det
 _TAME_ONLY = re.compile(
     "grid_sample|(ps_)?roi_|deform_conv|_?fake_quant|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
     "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
-    "|scaled_dot_product|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
+    "|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
 )
+# Of a row of scores that are all NaN, ATen's flash attention makes 0 or NaN by the number of keys.
+_TAME_ATTENTION = re.compile("_?scaled_dot_product")
 # Which of equal elements they name is open.
 _NO_TIES = ("sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim", "mode", "nms", "NMS", "batched_nms")
 # Of places that are written to twice, which write is last is open.
@@ -52,7 +54,7 @@ def value_kinds(op: Any) -> tuple[str, ...]:
     name = op._schema.name.partition("::")[2]
     if _MATRICES.match(name):
         return ("normal",)
-    if _TAME_ONLY.match(name):
+    if _TAME_ONLY.match(name) or _TAME_ATTENTION.match(name):
         return TAME
     if _FINITE_ONLY.match(name):
         return FINITE
@@ -102,10 +104,13 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a place that is written to twice"
     if base in _ASCENDING and _descends(arguments):
         return "boundaries that do not ascend"
+    if base == "isin" and arguments.get("assume_unique") and any(_has_ties(list(spec.values)) for spec in specs):
+        return "equal elements where none are promised: PyTorch sorts both sets as one and finds them in each other"
     return ""
 
 
 # Operators inside of PyTorch that take it for granted that their arguments fit, where public ones ask.
+_RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 _VECTORS = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -124,6 +129,11 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
             return "magnitudes that fit no dim"
     if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
         return "targets of another number of dims"
+    batch_sizes = arguments.get("batch_sizes")
+    if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
+        return "packed sequences that do not become fewer, which PyTorch makes of its own results"
+    if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
+        return "keys and values of other lengths, which are read beyond their end"
     sequences = arguments.get("sequences")
     if base == "pad_sequence" and len({spec.size[1:] for spec in sequences}) > 1:
         return "sequences of different elements"
