@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
+import functools
 import pathlib
 import re
 import tempfile
@@ -10,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import onnx
 import onnxruntime
 import torch
 from torch.utils import _pytree as pytree
@@ -26,6 +29,7 @@ from opbridge.runtime import run, session
 
 RIGHT, REFUSED, REJECTED, UNDETERMINED = "right", "refused", "rejected by eager", "undetermined"
 WRONG, CRASH, INTERNAL, RUNTIME = "wrong", "crash", "internal error", "fails in ONNX Runtime"
+_DOMAINS_OF_ONNX_RUNTIME = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 FAULTS = (WRONG, CRASH, INTERNAL, RUNTIME)
 RESULTS = (RIGHT, UNDETERMINED, REFUSED, REJECTED, *FAULTS)
 
@@ -70,31 +74,28 @@ def check(case: Case, stage: Callable[[str], None] = lambda _: None) -> Outcome:
 
 
 def _check(case: Case, expected: dict[int, Results], stage: Callable[[str], None]) -> Outcome:
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "model.onnx"
-        model = case.module().eval()
-        before = _state(model)
-        try:
-            if not export(case, model, path):
-                # It was told that what is exported holds for these values alone.
-                expected = {0: expected[0]}
-        except UnsupportedError as error:
-            return Outcome(REFUSED, reason(error))
-        except InvalidArgumentError as error:
-            if case.settings.dynamic is None or "before it is made" in str(
-                error
-            ):  # nothing that was asked for is wrong
-                return Outcome(INTERNAL, first_line(error), kind_of(error))
-            return Outcome(REFUSED, first_line(error))
-        except Exception as error:
+    path = _folder() / "model.onnx"
+    model = case.module().eval()
+    before = _state(model)
+    try:
+        if not export(case, model, path):
+            # It was told that what is exported holds for these values alone.
+            expected = {0: expected[0]}
+    except UnsupportedError as error:
+        return Outcome(REFUSED, reason(error))
+    except InvalidArgumentError as error:
+        if case.settings.dynamic is None or "before it is made" in str(error):  # nothing that was asked for is wrong
             return Outcome(INTERNAL, first_line(error), kind_of(error))
-        if changed := _changed(before, _state(model)):
-            return Outcome(WRONG, f"export leaves the model changed: {changed}", "state")
-        try:
-            running = session(path, sess_options=_options())
-        except Exception as error:
-            return Outcome(RUNTIME, first_line(error), f"loading: {kind_of(error)}")
-        verdicts = [_compare(case, running, which, results, stage) for which, results in expected.items()]
+        return Outcome(REFUSED, first_line(error))
+    except Exception as error:
+        return Outcome(INTERNAL, first_line(error), kind_of(error))
+    if changed := _changed(before, _state(model)):
+        return Outcome(WRONG, f"export leaves the model changed: {changed}", "state")
+    try:
+        running = _session(path)
+    except Exception as error:
+        return Outcome(RUNTIME, first_line(error), f"loading: {kind_of(error)}")
+    verdicts = [_compare(case, running, which, results, stage) for which, results in expected.items()]
     if any(verdict is not None and verdict.undetermined for verdict in verdicts):
         return Outcome(UNDETERMINED)
     if any(verdict is not None and verdict.by_largest for verdict in verdicts) and not _is_narrow(case):
@@ -200,11 +201,23 @@ def _undeclared(running: onnxruntime.InferenceSession, actual: list[torch.Tensor
     return ""
 
 
-def _options() -> onnxruntime.SessionOptions:
+def _session(path: pathlib.Path) -> onnxruntime.InferenceSession:
+    """With opbridge's operators where the model has any: to register them takes longer than most cases."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return options
+    imported = onnx.load(path, load_external_data=False).opset_import
+    if {opset.domain for opset in imported} <= _DOMAINS_OF_ONNX_RUNTIME:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return session(path, sess_options=options)
+
+
+@functools.cache
+def _folder() -> pathlib.Path:
+    """One for all cases of this process."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    return pathlib.Path(folder.name)
 
 
 def _state(model: torch.nn.Module) -> list[Any]:

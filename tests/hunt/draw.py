@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import zlib
 
 from hunt.calls import Call, Overload, draw_call, overloads
@@ -18,6 +19,7 @@ def draw(kind: str, seed: int) -> Call | Program | None:
     return draw_call(seed, _overload(seed)) if kind == "call" else draw_program(seed)
 
 
+@functools.lru_cache(maxsize=16)
 def _overload(seed: int) -> Overload:
     """One that stays the seed's own, in nearly all cases, when mappings are added."""
     return min(overloads(), key=lambda overload: zlib.crc32(f"{seed} {overload.name}".encode()))

@@ -73,7 +73,8 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched: bool = False) -> Results:
     module.eval()
-    generator = torch.manual_seed(fill).get_state()
+    torch.default_generator.manual_seed(fill)  # torch.manual_seed keeps its whole stack for a GPU to come
+    generator = torch.get_rng_state()
     before = [_bytes(tensor) for tensor in inputs]
     state = copy.deepcopy(kept_by(module))
     ctypes.CDLL(None).mallopt(_M_PERTURB, fill)

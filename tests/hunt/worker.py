@@ -7,6 +7,7 @@ Task: {"kind": "call" or "program", "seeds": [first, one beyond the last], "ops"
 from __future__ import annotations
 
 import fnmatch
+import gc
 import logging
 import pathlib
 import time
@@ -47,4 +48,8 @@ def _run(task: dict[str, Any], answer: Answer) -> None:
 
 if __name__ == "__main__":
     logging.disable(logging.ERROR)
+    import hunt.check
+    import hunt.draw  # noqa: F401
+
+    gc.freeze()  # the search for garbage among all of torch takes longer than most cases
     serve(_run)
