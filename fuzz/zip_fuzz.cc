@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <span>
 
-#include "frontend/zip_archive.h"
 #include "opbridge/error.h"
+#include "support/zip_archive.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

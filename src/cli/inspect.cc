@@ -10,9 +10,9 @@
 #include "inspect/summary.h"
 #include "inspect/text.h"
 #include "onnx/model_reader.h"
-#include "onnx/output_file.h"
 #include "opbridge/frontend.h"
 #include "opbridge/ir.h"
+#include "support/output_file.h"
 
 namespace opbridge::cli {
 namespace {

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "frontend/graph_reader.h"
-#include "frontend/json.h"
-#include "frontend/mapped_file.h"
 #include "frontend/stored_tensors.h"
-#include "frontend/zip_archive.h"
 #include "opbridge/error.h"
 #include "opbridge/frontend.h"
+#include "support/json.h"
+#include "support/mapped_file.h"
+#include "support/zip_archive.h"
 
 namespace opbridge {
 namespace {

@@ -9,10 +9,10 @@
 #include <variant>
 #include <vector>
 
-#include "frontend/json.h"
 #include "frontend/stored_tensors.h"
 #include "frontend/symbol_table.h"
 #include "opbridge/frontend.h"
+#include "support/json.h"
 #include "support/unique_name.h"
 
 namespace opbridge {

@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "frontend/json.h"
-#include "frontend/zip_archive.h"
 #include "opbridge/ir.h"
+#include "support/json.h"
+#include "support/zip_archive.h"
 
 namespace opbridge {
 

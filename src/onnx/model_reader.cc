@@ -5,11 +5,11 @@
 #include <climits>
 #include <string_view>
 
-#include "frontend/mapped_file.h"
 #include "onnx/field_reader.h"
 #include "onnx/graph_reader.h"
 #include "onnx/proto_fields.h"
 #include "onnx/tensor_reader.h"
+#include "support/mapped_file.h"
 
 namespace opbridge::onnx {
 namespace {

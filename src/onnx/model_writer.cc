@@ -11,7 +11,7 @@
 
 #include "onnx/external_layout.h"
 #include "onnx/model_serializer.h"
-#include "onnx/output_file.h"
+#include "support/output_file.h"
 
 namespace opbridge {
 namespace onnx {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "onnx/closest_names.h"
+#include "support/closest_names.h"
 
 namespace opbridge::onnx {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "frontend/mapped_file.h"
 #include "opbridge/ir.h"
+#include "support/mapped_file.h"
 
 namespace opbridge::onnx {
 

@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "frontend/mapped_file.h"
 #include "frontend/strided_copy.h"
-#include "frontend/zip_archive.h"
 #include "opbridge/error.h"
+#include "support/mapped_file.h"
+#include "support/zip_archive.h"
 
 namespace opbridge::runtime {
 namespace {

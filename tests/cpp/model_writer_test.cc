@@ -9,7 +9,7 @@
 
 #include "model_samples.h"
 #include "onnx/model_reader.h"
-#include "onnx/output_file.h"
+#include "support/output_file.h"
 
 namespace opbridge {
 namespace {

@@ -1,4 +1,4 @@
-#include "frontend/zip_archive.h"
+#include "support/zip_archive.h"
 
 #include <gtest/gtest.h>
 

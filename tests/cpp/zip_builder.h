@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "frontend/crc32.h"
+#include "support/crc32.h"
 
 namespace opbridge {
 

@@ -1,4 +1,4 @@
-#include "frontend/inflater.h"
+#include "support/inflater.h"
 
 #include <zip.h>
 

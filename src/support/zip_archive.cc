@@ -1,4 +1,4 @@
-#include "frontend/zip_archive.h"
+#include "support/zip_archive.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "frontend/crc32.h"
-#include "frontend/inflater.h"
 #include "opbridge/error.h"
+#include "support/crc32.h"
+#include "support/inflater.h"
 
 namespace opbridge {
 namespace {

@@ -1,4 +1,4 @@
-#include "onnx/output_file.h"
+#include "support/output_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

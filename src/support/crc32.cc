@@ -1,4 +1,4 @@
-#include "frontend/crc32.h"
+#include "support/crc32.h"
 
 #include <array>
 

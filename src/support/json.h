@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "frontend/zip_archive.h"
+#include "support/zip_archive.h"
 
 namespace opbridge::json {
 

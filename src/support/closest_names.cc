@@ -1,4 +1,4 @@
-#include "onnx/closest_names.h"
+#include "support/closest_names.h"
 
 #include <algorithm>
 #include <cstddef>

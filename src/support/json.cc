@@ -1,4 +1,4 @@
-#include "frontend/json.h"
+#include "support/json.h"
 
 #include <fmt/format.h>
 
