@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "frontend/strided_copy.h"
 #include "opbridge/error.h"
+#include "tensor/strided_copy.h"
 
 namespace opbridge {
 namespace {

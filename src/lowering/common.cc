@@ -8,7 +8,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 

@@ -5,7 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/kernel.h"
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {

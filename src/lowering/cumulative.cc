@@ -8,7 +8,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/reduce.h"
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {

@@ -2,8 +2,8 @@
 #include "lowering/indexing.h"
 
 #include "lowering/add.h"
-#include "symbolic/constants.h"
 #include "symbolic/shape_inference.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 

@@ -6,7 +6,7 @@
 
 #include "lowering/common.h"
 #include "lowering/indexing.h"
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 

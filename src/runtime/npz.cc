@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "frontend/strided_copy.h"
 #include "opbridge/error.h"
 #include "support/mapped_file.h"
 #include "support/zip_archive.h"
+#include "tensor/strided_copy.h"
 
 namespace opbridge::runtime {
 namespace {

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "simplify/evaluate.h"
 #include "simplify/folded_weights.h"
 #include "simplify/passes.h"
 #include "simplify/uses.h"
+#include "tensor/evaluate.h"
 
 namespace opbridge {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "simplify/evaluate.h"
 #include "simplify/passes.h"
 #include "simplify/uses.h"
+#include "tensor/evaluate.h"
 
 namespace opbridge {
 namespace {

@@ -5,7 +5,7 @@
 #include "simplify/passes.h"
 #include "simplify/transpose.h"
 #include "simplify/uses.h"
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge {
 namespace {

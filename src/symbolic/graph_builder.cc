@@ -11,9 +11,9 @@
 #include "onnx/type_inference.h"
 #include "symbolic/attribute_types.h"
 #include "symbolic/builder_state.h"
-#include "symbolic/constants.h"
 #include "symbolic/shape_inference.h"
 #include "symbolic/version_hints.h"
+#include "tensor/constants.h"
 
 namespace opbridge {
 namespace {

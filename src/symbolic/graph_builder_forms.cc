@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge {
 namespace {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "opbridge/ir.h"
-#include "simplify/evaluate.h"
+#include "tensor/evaluate.h"
 
 namespace opbridge::test {
 

@@ -7,8 +7,8 @@
 #include "graph_evaluator.h"
 #include "model_samples.h"
 #include "opbridge/symbolic.h"
-#include "simplify/evaluate.h"
 #include "simplify/passes.h"
+#include "tensor/evaluate.h"
 
 namespace opbridge {
 namespace {

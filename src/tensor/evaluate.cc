@@ -1,4 +1,4 @@
-#include "simplify/evaluate.h"
+#include "tensor/evaluate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 namespace opbridge {
 namespace {

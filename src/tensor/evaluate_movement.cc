@@ -2,7 +2,7 @@
 #include <cstring>
 #include <limits>
 
-#include "simplify/evaluate.h"
+#include "tensor/evaluate.h"
 
 namespace opbridge {
 namespace {

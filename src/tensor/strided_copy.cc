@@ -1,4 +1,4 @@
-#include "frontend/strided_copy.h"
+#include "tensor/strided_copy.h"
 
 #include <algorithm>
 #include <cstring>

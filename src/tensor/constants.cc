@@ -1,4 +1,4 @@
-#include "symbolic/constants.h"
+#include "tensor/constants.h"
 
 #include <bit>
 #include <cmath>
