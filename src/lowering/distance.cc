@@ -1,10 +1,10 @@
 // Distances and similarities of vectors.
 #include <cmath>
 
+#include "builder/shape_inference.h"
 #include "lowering/add.h"
 #include "lowering/kernel.h"
 #include "lowering/reduce.h"
-#include "symbolic/shape_inference.h"
 
 namespace opbridge::lowering {
 namespace {

@@ -1,8 +1,8 @@
 // Reading by index, and what indices are made of.
 #include "lowering/indexing.h"
 
+#include "builder/shape_inference.h"
 #include "lowering/add.h"
-#include "symbolic/shape_inference.h"
 #include "tensor/constants.h"
 
 namespace opbridge::lowering {

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
+#include "builder/shape_inference.h"
 #include "lowering/add.h"
 #include "lowering/indexing.h"
-#include "symbolic/shape_inference.h"
 
 namespace opbridge::lowering {
 namespace {

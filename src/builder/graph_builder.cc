@@ -5,14 +5,14 @@
 #include <limits>
 #include <utility>
 
+#include "builder/attribute_types.h"
+#include "builder/builder_state.h"
+#include "builder/shape_inference.h"
+#include "builder/version_hints.h"
 #include "onnx/attribute_kind.h"
 #include "onnx/runtime_kernels.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
-#include "symbolic/attribute_types.h"
-#include "symbolic/builder_state.h"
-#include "symbolic/shape_inference.h"
-#include "symbolic/version_hints.h"
 #include "tensor/constants.h"
 
 namespace opbridge {

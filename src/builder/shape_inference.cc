@@ -1,4 +1,4 @@
-#include "symbolic/shape_inference.h"
+#include "builder/shape_inference.h"
 
 #include <fmt/ranges.h>
 

@@ -1,4 +1,4 @@
-#include "symbolic/version_hints.h"
+#include "builder/version_hints.h"
 
 #include <fmt/format.h>
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <memory>
 
+#include "builder/operator_lowering.h"
 #include "opbridge/registry.h"
 #include "support/path.h"
-#include "symbolic/operator_lowering.h"
 
 namespace opbridge {
 namespace {

@@ -2,8 +2,8 @@
 // one element.
 #include <fmt/format.h>
 
+#include "builder/builder_state.h"
 #include "ir/dim_expr.h"
-#include "symbolic/builder_state.h"
 
 namespace opbridge {
 namespace {

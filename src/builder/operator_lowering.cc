@@ -1,4 +1,4 @@
-#include "symbolic/operator_lowering.h"
+#include "builder/operator_lowering.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "symbolic/attribute_types.h"
+#include "builder/attribute_types.h"
 
 #include <fmt/format.h>
 
