@@ -2,9 +2,9 @@
 """Write which element types ONNX Runtime has CPU kernels for, as rows of C++.
 
     python tools/gen_runtime_kernels.py > old.inc                              # with the oldest supported version
-    python tools/gen_runtime_kernels.py old.inc > src/onnx/runtime_kernels.inc # with the newest
+    python tools/gen_runtime_kernels.py old.inc > src/runtimes/onnxruntime/kernels.inc # with the newest
 
-src/onnx/runtime_kernels.cc includes the result, which is kept in the repository: building opbridge does not need ONNX
+src/runtimes/onnxruntime/kernels.cc includes the result, which is kept in the repository: building opbridge does not need ONNX
 Runtime. Its kernels are those of the oldest version, which the later ones have too, and those that a later version
 added for the types that no wider one can stand for: with the oldest, such a model does not load.
 """

@@ -10,9 +10,9 @@
 #include "builder/shape_inference.h"
 #include "builder/version_hints.h"
 #include "onnx/attribute_kind.h"
-#include "onnx/runtime_kernels.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
+#include "runtimes/onnxruntime/kernels.h"
 #include "tensor/constants.h"
 
 namespace opbridge {

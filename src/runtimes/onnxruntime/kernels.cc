@@ -1,4 +1,4 @@
-#include "onnx/runtime_kernels.h"
+#include "runtimes/onnxruntime/kernels.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@ struct Kernel {
 
 constexpr Kernel kernels[] = {
 // sorted by name
-#include "onnx/runtime_kernels.inc"
+#include "runtimes/onnxruntime/kernels.inc"
 };
 
 }  // namespace
