@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "lowering/complex.h"
+#include "lowering/complex/complex.h"
 #include "opbridge/error.h"
 #include "runtime/compare.h"
 #include "runtime/npz.h"

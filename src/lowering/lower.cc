@@ -7,7 +7,7 @@
 
 #include "ir/inconsistent.h"
 #include "lowering/common.h"
-#include "lowering/complex.h"
+#include "lowering/complex/complex.h"
 #include "lowering/diagnosis.h"
 #include "lowering/missing.h"
 #include "onnx/schema_table.h"

@@ -1,0 +1,241 @@
+// Differences and integrals along a dim.
+#include <fmt/format.h>
+
+#include <array>
+#include <numeric>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+struct Neighbours {
+  Value later, earlier;
+};
+
+Neighbours neighbours(GraphBuilder& g, Value x, int64_t axis) {
+  Neighbours result{g.slice(x, axis, 1, end_of_axis), g.slice(x, axis, 0, -1)};
+  std::vector<Dim> dims = x.dims();
+  if (!dims[axis].is(0)) dims[axis] = dims[axis] - Dim(1);
+  for (Value value : {result.later, result.earlier})
+    value.get()->type = ir::TensorType{x.element_type(), dims};
+  return result;
+}
+
+Value differences(GraphBuilder& g, Value x, int64_t axis) {
+  const Neighbours pair = neighbours(g, x, axis);
+  return g.op("Sub", pair.later, pair.earlier);
+}
+
+Value diff(GraphBuilder& g, Value self, int64_t n, int64_t dim, std::optional<Value> prepend,
+           std::optional<Value> append) {
+  if (n < 0 || n > 1000) g.refuse("differences of differences, more than 1,000 times");
+  if (n == 0) return self;  // without the ends, as PyTorch has it
+  const ElementType type = g.result().element_type;
+  const int64_t axis = wrap_axis(dim, self.rank());
+  std::vector<Value> parts;
+  for (const std::optional<Value>& part : {prepend, std::optional(self), append}) {
+    if (part) parts.push_back(operand(g, *part, type));
+  }
+  Value x = g.concat(std::move(parts), axis);
+  for (int64_t i = 0; i < n; ++i) {
+    x = differences(g, x, axis);
+    // Whether neighbours differ, once more a bool.
+    if (type == ElementType::boolean) x = g.op("Abs", x);
+  }
+  return g.cast(x, type);
+}
+
+// The areas between neighbours, times two.
+Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis) {
+  const Neighbours pair = neighbours(g, y, axis);
+  Value heights = in_own_type(g, "Add", pair.later, pair.earlier);
+  if (!x) return heights;
+  const bool one_for_all = x->rank() == 1 && y.rank() != 1;
+  const Neighbours places = neighbours(g, *x, one_for_all ? 0 : axis - y.rank() + x->rank());
+  Value widths = in_own_type(g, "Sub", places.later, places.earlier);
+  if (one_for_all) {
+    std::vector<Dim> dims(y.rank() - axis, Dim(1));
+    dims[0] = widths.dim(0);
+    widths = g.reshape(widths, dims);
+  }
+  return in_own_type(g, "Mul", heights, widths);
+}
+
+Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int64_t dim, bool cumulative) {
+  const ElementType type = g.result().element_type;
+  const int64_t axis = wrap_axis(dim, y.rank());
+  if (!x && !cumulative && !y.dim(axis).is(0)) {
+    // PyTorch subtracts half of the two ends from the sum: the sum of integers may wrap around, and infinite
+    // ends leave NaN.
+    Value first = g.slice(y, axis, 0, 1), last = g.slice(y, axis, -1, end_of_axis);
+    Value ends = operand(g, in_own_type(g, "Add", first, last), type);
+    const bool whole = is_integral(y.element_type());
+    Value sum =
+        sum_of(g, whole ? g.cast(y, ElementType::int64) : operand(g, y, type), std::vector{axis}, true);
+    const ElementType wide = ends.element_type();
+    Value area = g.op("Sub", g.cast(sum, wide), g.op("Mul", ends, g.scalar(0.5, wide)));
+    return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
+  }
+  Value areas = operand(g, trapezoids(g, y, x, axis), type);
+  Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis - y.rank(), ElementType::int64))
+                         : g.reduce("ReduceSum", areas, {axis - y.rank()}, false);
+  return g.cast(g.op("Mul", sum, g.scalar_like(sum, dx / 2)), type);
+}
+
+// Where the samples of an axis lie: `distance` apart, or at `places`.
+struct Spacing {
+  double distance = 1;
+  std::optional<Value> places;
+};
+
+// A sum of neighbours along an axis: `begin`, `end` and a weight for each.
+struct Term {
+  int64_t begin, end;
+  Value weight;
+};
+
+// Derivatives of `self`, in the element type of `x`, along `axis`: of the parabola through three neighbours,
+// at the two ends of the line through two of them where `edge_order` is 1.
+Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spacing& spacing,
+                 int64_t edge_order) {
+  const auto weighted = [&](std::initializer_list<Term> terms) {
+    Value sum;
+    for (const Term& term : terms) {
+      Value part = g.op("Mul", g.slice(x, axis, term.begin, term.end), g.cast(term.weight, x.element_type()));
+      sum = sum ? g.op("Add", sum, part) : part;
+    }
+    return sum;
+  };
+  const auto number = [&](double value) { return g.scalar_like(x, value / spacing.distance); };
+  if (!spacing.places) {
+    // Integers are subtracted as integers, which may wrap around.
+    const auto difference = [&](int64_t later, int64_t later_end, int64_t earlier, int64_t earlier_end,
+                                double intervals) {
+      Value change = in_own_type(g, "Sub", g.slice(self, axis, later, later_end),
+                                 g.slice(self, axis, earlier, earlier_end));
+      return g.op("Div", g.cast(change, x.element_type()), g.scalar_like(x, intervals * spacing.distance));
+    };
+    Value inside = difference(2, end_of_axis, 0, -2, 2);
+    if (edge_order == 1) {
+      return g.concat({difference(1, 2, 0, 1, 1), inside, difference(-1, end_of_axis, -2, -1, 1)}, axis);
+    }
+    return g.concat({weighted({{0, 1, number(-1.5)}, {1, 2, number(2)}, {2, 3, number(-0.5)}}), inside,
+                     weighted({{-3, -2, number(0.5)}, {-2, -1, number(-2)}, {-1, end_of_axis, number(1.5)}})},
+                    axis);
+  }
+  // Steps as wide as the axis is long, less one, which broadcast along the others. The weights have the type
+  // of the places, as in PyTorch.
+  const ElementType given = spacing.places->element_type();
+  const ElementType of_places = is_floating_point(given) ? kernel_type(given) : ElementType::float32;
+  std::vector<int64_t> behind(x.rank() - axis - 1);
+  std::iota(behind.begin(), behind.end(), 1);
+  Value steps = differences(g, g.cast(*spacing.places, of_places), 0);
+  const auto step = [&](int64_t begin, int64_t end) {
+    return g.unsqueeze(g.slice(steps, 0, begin, end), behind);
+  };
+  // The weights of three neighbours `a` and `b` apart in the slope at the first, second or third of them.
+  const auto slope = [&](Value a, Value b, int at, std::array<std::pair<int64_t, int64_t>, 3> of) {
+    Value both = g.op("Add", a, b);
+    const auto ratio = [&](Value over, Value under) { return g.op("Div", over, under); };
+    const auto negative = [&](Value value) { return g.op("Neg", value); };
+    const auto product = [&](Value one, Value other) { return g.op("Mul", one, other); };
+    Value one = g.scalar(1, of_places), first, second, third;
+    if (at == 0) {
+      first = negative(g.op("Add", ratio(one, a), ratio(one, both)));
+      second = ratio(both, product(a, b));
+      third = negative(ratio(a, product(b, both)));
+    } else if (at == 1) {
+      first = negative(ratio(b, product(a, both)));
+      second = ratio(g.op("Sub", b, a), product(a, b));
+      third = ratio(a, product(b, both));
+    } else {
+      first = ratio(b, product(a, both));
+      second = negative(ratio(both, product(a, b)));
+      third = g.op("Add", ratio(one, b), ratio(one, both));
+    }
+    return weighted({{of[0].first, of[0].second, first},
+                     {of[1].first, of[1].second, second},
+                     {of[2].first, of[2].second, third}});
+  };
+  Value inside = slope(step(0, -1), step(1, end_of_axis), 1, {{{0, -2}, {1, -1}, {2, end_of_axis}}});
+  if (edge_order == 2) {
+    return g.concat(
+        {slope(step(0, 1), step(1, 2), 0, {{{0, 1}, {1, 2}, {2, 3}}}), inside,
+         slope(step(-2, -1), step(-1, end_of_axis), 2, {{{-3, -2}, {-2, -1}, {-1, end_of_axis}}})},
+        axis);
+  }
+  Value one = g.scalar(1, of_places), first = g.op("Div", one, step(0, 1)),
+        last = g.op("Div", one, step(-1, end_of_axis));
+  return g.concat({weighted({{1, 2, first}, {0, 1, g.op("Neg", first)}}), inside,
+                   weighted({{-1, end_of_axis, last}, {-2, -1, g.op("Neg", last)}})},
+                  axis);
+}
+
+// aten::gradient in all its overloads: (self, spacing, dim, edge_order), some without spacing. Spacing is one
+// number for all dims, or a number or a tensor of places for each; without dims it is along all of them.
+std::vector<Value> gradient(const SymbolicCall& call) {
+  using namespace symbolic_detail;
+  GraphBuilder& g = call.g;
+  const size_t dims_at = call.arguments.size() - 2;
+  Value self = Decode<Value>::get(call, 0);
+  std::vector<Spacing> spacings;
+  if (dims_at == 2 && std::holds_alternative<std::vector<ir::Value*>>(*call.arguments[1])) {
+    for (Value places : decode_values(call, 1)) spacings.push_back({1, places});
+  } else if (dims_at == 2) {
+    for (double distance : decode_doubles(call, 1).value_or(std::vector{1.0}))
+      spacings.push_back({distance, std::nullopt});
+  } else {
+    spacings.emplace_back();
+  }
+  std::vector<int64_t> all(self.rank());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<int64_t> dims = decode_ints(call, dims_at).value_or(all);
+
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  std::vector<Value> results;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const Spacing& spacing = spacings.size() == 1 ? spacings[0] : spacings.at(i);
+    const int64_t axis = wrap_axis(dims[i], self.rank()), edge_order = *decode_int(call, dims_at + 1);
+    results.push_back(g.cast(derivative(g, self, x, axis, spacing, edge_order), type));
+  }
+  return results;
+}
+
+}  // namespace
+
+void register_calculus(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+     Since{13}, diff);
+  for (const char* name : {"trapezoid", "trapz", "cumulative_trapezoid"}) {
+    const bool cumulative = std::string_view(name).starts_with("cumulative");
+    const bool old = std::string_view(name) == "trapz";
+    on(fmt::format("aten::{}.dx(Tensor y, *, {}, int dim=-1) -> Tensor", name,
+                   old ? "float dx=1." : "Scalar dx=1"),
+       Since{13}, [cumulative](GraphBuilder& g, Value y, Scalar dx, int64_t dim) {
+         return trapezoid(g, y, std::nullopt, dx.to_double(), dim, cumulative);
+       });
+    on(fmt::format("aten::{}.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", name), Since{13},
+       [cumulative](GraphBuilder& g, Value y, Value x, int64_t dim) {
+         return trapezoid(g, y, x, 1, dim, cumulative);
+       });
+  }
+  for (const char* arguments :
+       {"scalarint(Tensor self, *, Scalar? spacing=None, int? dim=None", "array(Tensor self, *, int[] dim",
+        "scalararray(Tensor self, *, Scalar spacing, int[] dim",
+        "scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None",
+        "scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim",
+        "tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None",
+        "tensorarray(Tensor self, *, Tensor[] spacing, int[] dim"}) {
+    OperatorSchema schema =
+        parse_schema(fmt::format("aten::gradient.{}, int edge_order=1) -> Tensor[]", arguments));
+    registry.add(Symbolic{schema.key(), std::move(schema), Since{13}, Origin::bundled, gradient});
+  }
+}
+
+}  // namespace opbridge::lowering

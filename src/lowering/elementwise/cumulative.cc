@@ -1,0 +1,149 @@
+// Sums, products, extremes of everything up to a place along one dim.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
+#include "tensor/constants.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// Whether there is nothing to go along. Scan needs at least one slice.
+bool is_trivial(Value x, int64_t dim) { return x.rank() == 0 || x.dim(dim).is(0); }
+
+bool can_be_empty(Value x) {
+  return std::ranges::any_of(x.dims(), [](const Dim& dim) { return !dim.is_static() || dim.is(0); });
+}
+
+// Goes along `dim` slice by slice: `step` makes of the states and a slice the next states, of which `kept`
+// are the outputs. A state starts as the number given.
+struct State {
+  Scalar start;
+  ElementType type;
+  bool per_element = true;  // otherwise 0-d
+};
+
+std::vector<Value> scan(
+    GraphBuilder& g, Value source, int64_t dim, const std::vector<State>& states, size_t kept,
+    const std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>& step) {
+  const int64_t source_axis = wrap_axis(dim, source.rank());
+  std::vector<Dim> slice = source.dims();
+  slice.erase(slice.begin() + source_axis);
+  // ONNX Runtime's Scan divides by 0 where it goes along another axis than the first of an empty tensor.
+  const bool in_front = can_be_empty(source);
+  const int64_t axis = in_front ? 0 : source_axis;
+  Value x = in_front ? move_axis(g, source, source_axis, 0) : source;
+  // Scan needs a slice: where there may be none, one more stands behind them.
+  const bool extended = may_be_zero(x.dim(axis));
+  if (extended) {
+    std::vector<Dim> one = x.dims();
+    one[axis] = Dim(1);
+    x = g.concat({x, filled(g, one, 0, x.element_type())}, axis);
+  }
+  std::vector<ir::TensorType> types;
+  std::vector<Operand> operands;
+  for (const State& state : states) {
+    const std::vector<Dim> dims = state.per_element ? slice : std::vector<Dim>();
+    types.push_back({state.type, dims});
+    operands.push_back(filled(g, dims, state.start, state.type));
+  }
+  types.push_back({x.element_type(), slice});
+  operands.push_back(x);
+  ir::GraphPtr body = g.subgraph("scan", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
+    std::vector<Value> outputs = step(b, inputs);
+    for (size_t i = 0; i < kept; ++i) outputs.push_back(outputs[i]);
+    return outputs;
+  });
+  const std::vector<int64_t> axes(kept, axis);
+  operands.push_back(attr("body", body));
+  operands.push_back(attr("num_scan_inputs", 1));
+  operands.push_back(attr("scan_input_axes", std::vector{axis}));
+  operands.push_back(attr("scan_output_axes", axes));
+  std::vector<Value> results = g.op_list("Scan", states.size() + kept, std::move(operands));
+  results.erase(results.begin(), results.end() - static_cast<std::ptrdiff_t>(kept));
+  for (size_t i = 0; i < kept; ++i) {
+    results[i].get()->type = ir::TensorType{states[i].type, x.dims()};
+    if (extended) results[i] = g.slice(results[i], axis, 0, -1);
+    if (in_front) results[i] = move_axis(g, results[i], 0, source_axis);
+  }
+  return results;
+}
+
+Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (x.rank() == 0) return x;
+    Value axis = g.scalar(wrap_axis(dim, x.rank()), ElementType::int64);
+    return g.op("CumSum", widened_for_sum(g, x, std::vector{dim}), axis);
+  });
+}
+
+Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (is_trivial(x, dim)) return x;
+    return scan(g, x, dim, {{1, x.element_type()}}, 1, [](GraphBuilder& b, std::span<const Value> in) {
+      return std::vector{b.op("Mul", in[0], in[1])};
+    })[0];
+  });
+}
+
+Value logcumsumexp(GraphBuilder& g, Value self, int64_t dim) {
+  return in_kernel_type(g, self, [&](Value x) {
+    if (is_trivial(x, dim)) return x;
+    return scan(g, x, dim, {{-INFINITY, x.element_type()}}, 1,
+                [](GraphBuilder& b, std::span<const Value> in) {
+                  return std::vector{logaddexp(b, in[0], in[1])};
+                })[0];
+  });
+}
+
+// What no element lies beyond.
+Scalar outermost(ElementType type, bool lowest) {
+  if (is_floating_point(type)) return lowest ? -INFINITY : INFINITY;
+  if (type == ElementType::int32) return lowest ? INT32_MIN : INT32_MAX;
+  return lowest ? INT64_MIN : INT64_MAX;
+}
+
+// Extremes and their places: of equal ones the last, and NaN from the first one on.
+std::vector<Value> cumulative_extremum(GraphBuilder& g, bool greatest, Value self, int64_t dim) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, self, type);
+  if (is_trivial(x, dim)) return {self, filled(g, self.dims(), 0, ElementType::int64)};
+  const ElementType kernel = x.element_type();
+  std::vector<Value> results =
+      scan(g, x, dim,
+           {{outermost(kernel, greatest), kernel}, {0, ElementType::int64}, {0, ElementType::int64, false}},
+           2, [&](GraphBuilder& b, std::span<const Value> in) {
+             const Value best = in[0], place = in[1], here = in[2], value = in[3];
+             Value taken = b.op(greatest ? "GreaterOrEqual" : "LessOrEqual", value, best);
+             if (is_floating_point(kernel)) taken = b.op("Or", taken, b.op("IsNaN", value));
+             return std::vector{b.op("Where", taken, value, best), b.op("Where", taken, here, place),
+                                b.op("Add", here, b.scalar(1, ElementType::int64))};
+           });
+  return {g.cast(results[0], type), results[1]};
+}
+
+}  // namespace
+
+void register_cumulative(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumsum(g, self, dim); });
+  on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumprod(g, self, dim); });
+  on("aten::logcumsumexp(Tensor self, int dim) -> Tensor", Since{12}, logcumsumexp);
+  for (const bool greatest : {true, false}) {
+    on(fmt::format("aten::cum{}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+                   greatest ? "max" : "min"),
+       Since{12}, [greatest](GraphBuilder& g, Value self, int64_t dim) {
+         return cumulative_extremum(g, greatest, self, dim);
+       });
+  }
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,438 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <ranges>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/image/resize_axis.h"
+
+namespace opbridge::lowering {
+namespace {
+
+using Mode = Interpolation::Mode;
+
+struct Axis {
+  Dim from, to;
+  std::optional<double> scale;   // that ATen computes coordinates with; none: the quotient of the sizes
+  std::optional<double> factor;  // `to` is floor(from * factor)
+
+  bool is_static() const { return from.is_static() && to.is_static(); }
+  bool stays() const { return from == to && !scale; }
+};
+
+AxisSizes sizes_of(GraphBuilder& g, const Axis& axis) {
+  const Term from = Term::size(g, axis.from);
+  const bool by_factor = axis.factor && !axis.to.is_static();
+  return {from, by_factor ? floor(from * *axis.factor) : Term::size(g, axis.to), axis.scale};
+}
+
+// What a resized image is made from: (N, C, spatial…), and its spatial axes.
+struct Image {
+  Value pixels;
+  std::vector<Axis> axes;
+  Interpolation how;
+
+  // Whether ATen takes the one or the other kernel for nearest pixels (nearest_place); both where that
+  // depends on the size.
+  std::vector<bool> is_small() const {
+    if (axes.size() != 2) return {false};
+    if (!axes[0].to.is_static() || !axes[1].to.is_static()) return {true, false};
+    return {axes[0].to.value() + axes[1].to.value() <= 128};
+  }
+};
+
+// Without the scales that ATen ignores.
+void drop_idle_scales(Image& image) {
+  const bool always_small = image.is_small() == std::vector{true};
+  for (Axis& axis : image.axes) {
+    if (!axis.scale) continue;
+    const bool same = axis.from == axis.to;
+    const bool twice = axis.is_static() && axis.to.value() == 2 * axis.from.value();
+    const bool ignored = (same && (image.how.copies_equal || *axis.scale == 1)) ||
+                         (image.how.mode == Mode::nearest && always_small && (same || twice));
+    // An older program's -1 says that there is none.
+    if (image.how.align_corners || ignored || !(*axis.scale > 0)) axis.scale.reset();
+  }
+}
+
+// ONNX Runtime's Resize computes sizes and places in float32, and divides by the scale where ATen multiplies
+// by its reciprocal. Up to here is tried whether they agree where sizes are known only when the model runs.
+constexpr int64_t most_tried = 1 << 14;
+
+int64_t resized(int64_t from, float factor) {
+  return static_cast<int64_t>(std::floor(factor * static_cast<float>(from)));
+}
+
+bool nearest_pixels_agree(GraphBuilder& g, const Image& image, const AxisSizes& axis, float factor) {
+  const auto from = static_cast<int64_t>(axis.from.number()), to = static_cast<int64_t>(axis.to.number());
+  for (const bool small : image.is_small()) {
+    for (int64_t i = 0; i < to; ++i) {
+      const auto place = static_cast<float>(i);
+      const float source = image.how.mode == Mode::nearest ? std::floor(place / factor)
+                                                           : std::round((place + 0.5F) / factor - 0.5F);
+      const int64_t taken = std::clamp<int64_t>(static_cast<int64_t>(source), 0, from - 1);
+      if (Term(static_cast<double>(taken)).number() !=
+          nearest_place(g, image.how, axis, small, static_cast<double>(i)).number())
+        return false;
+    }
+  }
+  return true;
+}
+
+// The factor by which Resize gives an axis what PyTorch gives it.
+std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Axis& axis) {
+  if (axis.is_static()) {
+    const double quotient = static_cast<double>(axis.to.value()) / static_cast<double>(axis.from.value());
+    const auto factor = static_cast<float>(axis.scale.value_or(quotient));
+    if (axis.from == axis.to) return axis.scale ? std::nullopt : std::optional(1.0F);  // Resize copies it
+    if (resized(axis.from.value(), factor) != axis.to.value()) return std::nullopt;
+    if (image.how.is_nearest() && !nearest_pixels_agree(g, image, sizes_of(g, axis), factor))
+      return std::nullopt;
+    return factor;
+  }
+  if (!axis.factor) return std::nullopt;
+  const double factor = *axis.factor;
+  const auto narrow = static_cast<float>(factor);
+  const auto agrees = [&](int64_t size) {
+    return resized(size, narrow) == static_cast<int64_t>(std::floor(factor * static_cast<double>(size)));
+  };
+  if (!std::ranges::all_of(std::views::iota(int64_t{1}, most_tried), agrees)) return std::nullopt;
+  if (axis.scale) {
+    // Where a size of more than 1 is kept or doubled, though the factor is greater, ATen and Resize differ.
+    if ((factor > 1 && factor < 1.5) || (image.how.mode == Mode::nearest && factor > 2 && factor < 2.5))
+      return std::nullopt;
+    const Term many = static_cast<double>(most_tried);
+    if (image.how.is_nearest() && !nearest_pixels_agree(g, image, {many, many, axis.scale}, narrow))
+      return std::nullopt;
+  }
+  return narrow;
+}
+
+// The inputs of Resize beside the image; nothing where it does not give what PyTorch gives.
+std::optional<std::vector<Operand>> resize_inputs(GraphBuilder& g, const Image& image) {
+  Value nothing =
+      g.opset() >= 13 ? Value() : g.constant(ir::Weight::of<float>(std::span<const float>(), {0}));
+  const auto without_scale = [&](const Axis& axis) {
+    if (axis.scale) return false;
+    if (axis.stays() || !image.how.is_nearest()) return true;
+    return axis.is_static() && resize_factor(g, image, axis).has_value();
+  };
+  const bool by_factors =
+      std::ranges::any_of(image.axes, [](const Axis& axis) { return axis.scale || axis.factor; });
+  if (!by_factors) {
+    if (!std::ranges::all_of(image.axes, without_scale)) return std::nullopt;
+    std::vector<Dim> sizes{image.pixels.dim(0), image.pixels.dim(1)};
+    for (const Axis& axis : image.axes) sizes.push_back(axis.to);
+    return std::vector<Operand>{nothing, nothing, g.sizes(sizes)};
+  }
+  std::vector<float> factors{1, 1};
+  for (const Axis& axis : image.axes) {
+    const std::optional<float> factor = resize_factor(g, image, axis);
+    if (!factor) return std::nullopt;
+    factors.push_back(*factor);
+  }
+  const auto count = static_cast<int64_t>(factors.size());
+  return std::vector<Operand>{nothing, g.constant(ir::Weight::of<float>(factors, {count}))};
+}
+
+Value resize_node(GraphBuilder& g, const Image& image, std::vector<Operand> inputs) {
+  if (g.opset() < 11) g.refuse("Resize as PyTorch computes it needs opset 11");
+  const auto& [mode, align_corners, antialias, in_float64, copies_equal] = image.how;
+  inputs.insert(inputs.begin(), image.pixels);
+  inputs.push_back(attr("mode", mode == Mode::linear ? "linear" : mode == Mode::cubic ? "cubic" : "nearest"));
+  inputs.push_back(attr("coordinate_transformation_mode", align_corners           ? "align_corners"
+                                                          : mode == Mode::nearest ? "asymmetric"
+                                                                                  : "half_pixel"));
+  if (mode == Mode::nearest) inputs.push_back(attr("nearest_mode", "floor"));
+  if (mode == Mode::nearest_exact) inputs.push_back(attr("nearest_mode", "round_prefer_ceil"));
+  if (mode == Mode::cubic) inputs.push_back(attr("cubic_coeff_a", antialias ? -0.5 : -0.75));
+  if (antialias) {
+    inputs.push_back(attr("antialias", 1));
+    inputs.push_back(attr("exclude_outside", 1));
+  }
+  return g.op_list("Resize", 1, std::move(inputs)).front();
+}
+
+// The places of nearest pixels along an axis.
+Value nearest_places(GraphBuilder& g, const Image& image, const Axis& axis) {
+  const AxisSizes sizes = sizes_of(g, axis);
+  const std::vector<bool> small = image.is_small();
+  const auto place_of = [&](const Term& to) {
+    const auto by = [&](bool is_small) { return nearest_place(g, image.how, sizes, is_small, to); };
+    if (small.size() == 1) return by(small.front());
+    // Both kernels round alike where the sizes alone decide.
+    if (image.how.mode == Mode::nearest && !axis.scale && !image.how.in_float64) return by(false);
+    const Term height = sizes_of(g, image.axes[0]).to, width = sizes_of(g, image.axes[1]).to;
+    return choose(g, less(height + width, 129), by(true), by(false));
+  };
+  if (axis.is_static() && small.size() == 1) {
+    std::vector<int64_t> places;
+    for (int64_t i = 0; i < axis.to.value(); ++i)
+      places.push_back(static_cast<int64_t>(place_of(static_cast<double>(i)).number()));
+    return g.ints(places);
+  }
+  return g.cast(place_of(Term::range(g, sizes.to, axis.to)).value(g), ElementType::int64);
+}
+
+// The elements of which pixels are made along an axis, and their shares.
+struct Taps {
+  Value places, weights;
+};
+
+std::vector<Taps> taps_along(GraphBuilder& g, const Image& image, const Axis& axis) {
+  const AxisSizes sizes = sizes_of(g, axis);
+  std::vector<Taps> result;
+  if (!axis.is_static()) {
+    for (const Tap& tap : taps(g, image.how, sizes, Term::range(g, sizes.to, axis.to)))
+      result.push_back({g.cast(tap.place.value(g), ElementType::int64), tap.weight.value(g)});
+    return result;
+  }
+  const int64_t count = axis.to.value();
+  std::vector<std::vector<int64_t>> places;
+  std::vector<std::vector<double>> weights;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::vector<Tap> made = taps(g, image.how, sizes, static_cast<double>(i));
+    places.resize(made.size());
+    weights.resize(made.size());
+    for (size_t k = 0; k < made.size(); ++k) {
+      places[k].push_back(static_cast<int64_t>(made[k].place.number()));
+      weights[k].push_back(made[k].weight.number());
+    }
+  }
+  for (size_t k = 0; k < places.size(); ++k)
+    result.push_back({g.ints(places[k]), g.constant(ir::Weight::of<double>(weights[k], {count}))});
+  return result;
+}
+
+// Resized by Gather and sums, axis by axis.
+Value resize_by_taps(GraphBuilder& g, const Image& image) {
+  Value x = image.pixels;
+  for (int64_t axis = 2; axis < x.rank(); ++axis) {
+    const Axis& sizes = image.axes.at(axis - 2);
+    if (sizes.stays()) continue;
+    if (image.how.is_nearest()) {
+      x = g.gather(x, nearest_places(g, image, sizes), axis);
+      continue;
+    }
+    Value sum;
+    for (const Taps& taps : taps_along(g, image, sizes)) {
+      std::vector<int64_t> others(x.rank() - axis - 1);
+      std::iota(others.begin(), others.end(), 1);
+      Value weights = g.unsqueeze(g.cast(taps.weights, x.element_type()), others);
+      Value part = g.op("Mul", g.gather(x, taps.places, axis), weights);
+      sum = sum ? g.op("Add", sum, part) : part;
+    }
+    x = sum;
+  }
+  return x;
+}
+
+// The fixed-point numbers in which ATen resizes uint8: weights are whole numbers over `one`, a power of two
+// that the greatest of them decides (_compute_index_ranges_int16_weights).
+bool fits_fixed_point(double greatest, int bits) {
+  return std::floor(0.5 + std::ldexp(greatest, bits)) < 1 << 15;
+}
+
+Term to_fixed_point(GraphBuilder& g, const Term& weight, const Term& one) {
+  const Term scaled = weight * one;
+  return choose(g, less(scaled, 0), 0 - floor(0.5 - scaled), floor(scaled + 0.5));
+}
+
+Term fixed_point_one(GraphBuilder& g, const Term& weights) {
+  constexpr int most_bits = 22;
+  std::vector<double> powers;
+  for (int bits = 1; bits <= most_bits; ++bits) powers.push_back(std::ldexp(1, bits));
+  const Term power(g, g.constant(ir::Weight::of<double>(powers, {most_bits})));
+  const Term greatest(g, g.reduce("ReduceMax", weights.value(g), {}, false));
+  const Term fitting = choose(g, less(floor(greatest * power + 0.5), 1 << 15), power, 1);
+  return {g, g.reduce("ReduceMax", fitting.value(g), {}, false)};
+}
+
+// What each of `to` pixels of an axis takes of each of `from`: (to, from).
+struct Shares {
+  Value matrix;  // float64
+  Term one = 1;  // what they sum to, more or less
+};
+
+Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool fixed_point) {
+  const AxisSizes sizes = sizes_of(g, axis);
+  const int64_t from = axis.from.value(), to = axis.to.value();
+  check_constant(g, from);
+  check_constant(g, from * to);
+  std::vector<double> matrix(static_cast<size_t>(from * to));
+  for (int64_t i = 0; i < to; ++i) {
+    double* row = matrix.data() + i * from;
+    const auto place = static_cast<double>(i);
+    if (!image.how.antialias) {
+      for (const Tap& tap : taps(g, image.how, sizes, place))
+        row[static_cast<int64_t>(tap.place.number())] += tap.weight.number();
+      continue;
+    }
+    const Antialiasing window = antialiasing(g, image.how, sizes, place, 0);
+    const auto end = static_cast<int64_t>(window.end.number());
+    double total = 0;
+    for (auto j = static_cast<int64_t>(window.first.number()); j < end; ++j) {
+      row[j] = antialiasing(g, image.how, sizes, place, static_cast<double>(j)).weight.number();
+      total += row[j];
+    }
+    for (int64_t j = 0; j < from && total != 0; ++j) row[j] /= total;
+  }
+  double one = 1;
+  if (fixed_point) {
+    const double greatest = std::ranges::max(matrix);
+    int bits = 0;
+    while (bits < 22 && fits_fixed_point(greatest, bits + 1)) ++bits;
+    one = std::ldexp(1, bits);
+    for (double& weight : matrix) weight = to_fixed_point(g, weight, one).number();
+  }
+  return {g.constant(ir::Weight::of<double>(matrix, {to, from})), one};
+}
+
+Shares computed_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool fixed_point) {
+  const AxisSizes sizes = sizes_of(g, axis);
+  const auto moved = [&](const Term& places, int64_t to) {
+    return Term(g, g.unsqueeze(places.value(g), {to}));
+  };
+  const Term rows = moved(Term::range(g, sizes.to, axis.to), 1);
+  const Term columns = moved(Term::range(g, sizes.from, axis.from), 0);
+  Term weights = 0;
+  if (image.how.antialias) {
+    const Antialiasing window = antialiasing(g, image.how, sizes, rows, columns);
+    weights = choose(g, less(columns, window.end), window.weight, 0);
+    weights = choose(g, less(columns, window.first), 0, weights);
+    const Term total(g, g.reduce("ReduceSum", weights.value(g), {1}, true));
+    weights = weights / choose(g, equal(total, 0), 1, total);
+  } else {
+    for (const Tap& tap : taps(g, image.how, sizes, rows))
+      weights = weights + choose(g, equal(columns, tap.place), tap.weight, 0);
+  }
+  if (!fixed_point) return {weights.value(g)};
+  const Term one = fixed_point_one(g, weights);
+  return {to_fixed_point(g, weights, one).value(g), one};
+}
+
+// Resized by products of matrices, columns and then rows.
+Value resize_by_matrices(GraphBuilder& g, const Image& image) {
+  const ElementType type = image.pixels.element_type();
+  const bool fixed_point = type == ElementType::uint8;
+  const ElementType computed = fixed_point ? ElementType::float64 : kernel_type(type);
+  Value x = g.cast(image.pixels, computed);
+  for (const size_t i : {1, 0}) {
+    const Axis& axis = image.axes[i];
+    if (axis.stays()) continue;
+    const Shares shares = axis.is_static() ? static_shares(g, image, axis, fixed_point)
+                                           : computed_shares(g, image, axis, fixed_point);
+    Value matrix = g.cast(shares.matrix, computed);
+    x = i == 0 ? g.op("MatMul", matrix, x) : g.op("MatMul", x, g.transpose(matrix, {1, 0}));
+    if (!fixed_point) continue;
+    const Term whole = floor((Term(g, x) + shares.one / 2) / shares.one);
+    x = min(max(whole, 0), 255).value(g);
+  }
+  return g.cast(x, type);
+}
+
+using Scales = std::vector<std::optional<double>>;  // of the spatial axes
+
+// (N, C, spatial…) resized in its spatial axes. `by_scales`: the size follows from the scales.
+Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales, Interpolation how) {
+  for (const Dim& dim : *g.result().dims) {
+    if (dim.is_static()) check_constant(g, dim.value());  // a table of the pixels that one is made from
+  }
+  const ElementType type = input.element_type();
+  const bool wide = type == ElementType::float64, bytes = type == ElementType::uint8 && !how.is_nearest();
+  how.in_float64 = wide || bytes;
+  how.copies_equal = how.mode == Mode::linear || how.antialias || bytes;
+  Image image{input, {}, how};
+  for (int64_t axis = 2; axis < input.rank(); ++axis) {
+    const std::optional<double> scale = scales.at(axis - 2);
+    image.axes.push_back(
+        {input.dim(axis), g.result().dims->at(axis), scale, by_scales ? scale : std::nullopt});
+  }
+  drop_idle_scales(image);
+  if (bytes) return resize_by_matrices(g, image);
+  if (!how.is_nearest() && !is_floating_point(type))
+    g.refuse("PyTorch rounds integers otherwise; interpolate floating-point numbers, and round after that");
+  if (how.antialias) {
+    // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
+    const bool has_scale =
+        std::ranges::any_of(image.axes, [](const Axis& axis) { return axis.scale || axis.factor; });
+    if (wide || has_scale || how.mode == Mode::lanczos || how.align_corners || g.opset() < 18)
+      return resize_by_matrices(g, image);
+  }
+  if (!wide) {
+    if (const auto inputs = resize_inputs(g, image)) return resize_node(g, image, *inputs);
+  }
+  if (how.is_nearest()) return resize_by_taps(g, image);
+  return in_kernel_type(g, input, [&](Value x) { return resize_by_taps(g, {x, image.axes, image.how}); });
+}
+
+// With a scale for each axis, or none; a size wins over scales.
+Value resize_vec(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
+                 const std::optional<std::vector<double>>& scales, const Interpolation& how) {
+  Scales all(input.rank() - 2);
+  if (scales) std::ranges::copy(*scales, all.begin());
+  return resize(g, input, all, !size, how);
+}
+
+template <size_t>
+using Scale = std::optional<double>;
+
+template <size_t... axes>
+void add_overloads(SymbolicRegistry& registry, std::string_view name, Mode mode, bool antialias,
+                   std::index_sequence<axes...>) {
+  auto on = add(registry);
+  using Dims = std::optional<std::vector<Dim>>;
+  using Factors = std::optional<std::vector<double>>;
+  static constexpr const char* scale_names[] = {
+      "float? scales=None", "float? scales_h=None, float? scales_w=None",
+      "float? scales_d=None, float? scales_h=None, float? scales_w=None"};
+  constexpr size_t rank = sizeof...(axes);
+  const bool nearest = mode == Mode::nearest || mode == Mode::nearest_exact;
+  const std::string corners = nearest ? "" : "bool align_corners, ";
+  const std::string vec = fmt::format(
+      "aten::{}.vec(Tensor input, SymInt[]? output_size, {}float[]? scale_factors) -> Tensor", name, corners);
+  const std::string sized = fmt::format("aten::{}(Tensor self, SymInt[{}] output_size, {}{}) -> Tensor", name,
+                                        rank, corners, scale_names[rank - 1]);
+  if (nearest) {
+    on(vec, Since{9}, [mode](GraphBuilder& g, Value input, Dims size, Factors scales) {
+      return resize_vec(g, input, size, scales, {mode});
+    });
+    on(sized, Since{9}, [mode](GraphBuilder& g, Value input, Ignored, Scale<axes>... scales) {
+      return resize(g, input, {scales...}, false, {mode});
+    });
+    return;
+  }
+  on(vec, Since{9}, [=](GraphBuilder& g, Value input, Dims size, bool align_corners, Factors scales) {
+    return resize_vec(g, input, size, scales, {mode, align_corners, antialias});
+  });
+  on(sized, Since{9}, [=](GraphBuilder& g, Value input, Ignored, bool align_corners, Scale<axes>... scales) {
+    return resize(g, input, {scales...}, false, {mode, align_corners, antialias});
+  });
+}
+
+}  // namespace
+
+void register_resize(SymbolicRegistry& registry) {
+  constexpr std::make_index_sequence<1> lines{};
+  constexpr std::make_index_sequence<2> images{};
+  constexpr std::make_index_sequence<3> volumes{};
+  add_overloads(registry, "upsample_linear1d", Mode::linear, false, lines);
+  add_overloads(registry, "upsample_bilinear2d", Mode::linear, false, images);
+  add_overloads(registry, "upsample_trilinear3d", Mode::linear, false, volumes);
+  add_overloads(registry, "upsample_bicubic2d", Mode::cubic, false, images);
+  add_overloads(registry, "_upsample_bilinear2d_aa", Mode::linear, true, images);
+  add_overloads(registry, "_upsample_bicubic2d_aa", Mode::cubic, true, images);
+  add_overloads(registry, "_upsample_lanczos2d_aa", Mode::lanczos, true, images);
+  for (const auto& [prefix, mode] :
+       {std::pair{"upsample_nearest", Mode::nearest}, {"_upsample_nearest_exact", Mode::nearest_exact}}) {
+    add_overloads(registry, fmt::format("{}1d", prefix), mode, false, lines);
+    add_overloads(registry, fmt::format("{}2d", prefix), mode, false, images);
+    add_overloads(registry, fmt::format("{}3d", prefix), mode, false, volumes);
+  }
+}
+
+}  // namespace opbridge::lowering

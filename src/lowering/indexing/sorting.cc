@@ -1,0 +1,116 @@
+// Order: TopK in all its uses. ONNX leaves open where NaN goes; PyTorch takes it for the greatest.
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+struct Sorted {
+  Value values, places;  // in the kernel type; int64
+};
+
+// Numbers in the order of those of `x`, with infinity for NaN. Infinity itself becomes the greatest finite
+// number, with which it may change places.
+Value with_nan_greatest(GraphBuilder& g, Value x) {
+  Value finite = g.op("Min", x, g.scalar_like(x, greatest_finite(x.element_type())));
+  return g.op("Where", g.op("IsNaN", x), g.scalar_like(x, INFINITY), finite);
+}
+
+// The `count` first along `dim`; equal ones in the order of their places, as in a stable sort.
+Sorted first(GraphBuilder& g, Value self, const Dim& count, int64_t dim, bool descending) {
+  Value x = operand(g, self, self.element_type());
+  if (x.rank() == 0) return {x, g.scalar(0, ElementType::int64)};
+  const int64_t axis = wrap_axis(dim, x.rank());
+  const bool has_nan = is_floating_point(x.element_type());
+  auto [values, places] = g.ops<2>("TopK", has_nan ? with_nan_greatest(g, x) : x, g.sizes({count}),
+                                   attr("axis", axis), attr("largest", descending));
+  std::vector<Dim> dims = x.dims();
+  dims[axis] = count;
+  values.get()->type = ir::TensorType{x.element_type(), dims};
+  places.get()->type = ir::TensorType{ElementType::int64, dims};
+  if (has_nan) values = g.op("GatherElements", x, places, attr("axis", axis));
+  return {values, places};
+}
+
+Sorted sorted(GraphBuilder& g, Value self, int64_t dim, bool descending) {
+  return first(g, self, self.rank() == 0 ? Dim(1) : self.dim(dim), dim, descending);
+}
+
+std::vector<Value> results(GraphBuilder& g, Value self, const Sorted& sorted) {
+  return {g.cast(sorted.values, self.element_type()), sorted.places};
+}
+
+// The element that `rank` (from 1) others stand not behind, along `dim`.
+Sorted kth(GraphBuilder& g, Value self, const Dim& rank, int64_t dim, bool keepdim) {
+  Sorted least = first(g, self, rank, dim, false);
+  if (self.rank() == 0) return least;
+  const int64_t axis = wrap_axis(dim, self.rank());
+  auto last = [&](Value value) {
+    Value place = g.sizes({rank - Dim(1)});
+    return g.gather(value, keepdim ? place : g.squeeze(place, {0}), axis);
+  };
+  return {last(least.values), last(least.places)};
+}
+
+// The lower one of two in the middle; NaN and its place where there is one.
+Sorted median(GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+  const Dim size = self.rank() == 0 ? Dim(1) : self.dim(dim);
+  Sorted middle = kth(g, self, floor_div(size + Dim(1), Dim(2)), dim, keepdim);
+  if (!is_floating_point(self.element_type()) || self.rank() == 0) return middle;
+  const int64_t axis = wrap_axis(dim, self.rank());
+  Value x = operand(g, self, self.element_type());
+  Value nan = g.op("IsNaN", x), any = any_along(g, nan, std::vector{axis}, keepdim);
+  Value place =
+      g.op("ArgMax", g.cast(nan, ElementType::int32), attr("axis", axis), attr("keepdims", keepdim));
+  return {g.op("Where", any, g.scalar_like(x, NAN), middle.values), g.op("Where", any, place, middle.places)};
+}
+
+}  // namespace
+
+void register_sorting(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> "
+     "(Tensor values, Tensor indices)",
+     Since{11}, [](GraphBuilder& g, Value self, Dim k, int64_t dim, bool largest, Ignored) {
+       if (self.rank() == 0 && k.is(0)) g.refuse("nothing of a tensor without dims");
+       return results(g, self, first(g, self, k, dim, largest));
+     });
+  on("aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
+     Since{11}, [](GraphBuilder& g, Value self, int64_t dim, bool descending) {
+       return results(g, self, sorted(g, self, dim, descending));
+     });
+  on("aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> "
+     "(Tensor values, Tensor indices)",
+     Since{11}, [](GraphBuilder& g, Value self, Ignored, int64_t dim, bool descending) {
+       return results(g, self, sorted(g, self, dim, descending));
+     });
+  on("aten::msort(Tensor self) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self) { return results(g, self, sorted(g, self, 0, false))[0]; });
+  on("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, int64_t dim, bool descending) {
+       return sorted(g, self, dim, descending).places;
+     });
+  on("aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
+     Since{11}, [](GraphBuilder& g, Value self, Ignored, int64_t dim, bool descending) {
+       return sorted(g, self, dim, descending).places;
+     });
+  on("aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> "
+     "(Tensor values, Tensor indices)",
+     Since{11}, [](GraphBuilder& g, Value self, Dim k, int64_t dim, bool keepdim) {
+       return results(g, self, kth(g, self, k, dim, keepdim));
+     });
+  on("aten::median(Tensor self) -> Tensor", Since{12}, [](GraphBuilder& g, Value self) {
+    if (self.rank() != 1) self = g.reshape(self, std::vector{element_count(self)});
+    return results(g, self, median(g, self, 0, false))[0];
+  });
+  on("aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     Since{12}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+       return results(g, self, median(g, self, dim, keepdim));
+     });
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,101 @@
+// What is different among elements or slices. How many that are is known only when the model runs.
+#include <array>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// Of floating-point numbers, of which NaN differs from all, itself too: values, inverse, counts.
+std::array<Value, 3> unique_with_nan(GraphBuilder& g, Value x) {
+  constexpr ElementType integer = ElementType::int64;
+  Value nan = g.op("IsNaN", x), is_number = g.op("Not", nan), zero = g.scalar(0, integer);
+  const std::vector<Value> found =
+      g.op_list("Unique", 4, {g.op("Compress", x, is_number, attr("axis", 0)), attr("axis", 0)});
+  Value many = g.op("Shape", found[0]);
+  Value of_nan = g.op("Compress", x, nan, attr("axis", 0));
+  Value ones = g.op("Expand", g.ints({1}), g.op("Shape", of_nan));
+  // Each NaN is a place behind the one before, and behind all numbers.
+  Value places = g.op("Add", g.op("CumSum", g.cast(nan, integer), zero), g.op("Sub", many, g.ints({1})));
+  Value numbers = g.op("Sub", g.op("CumSum", g.cast(is_number, integer), zero), g.ints({1}));
+  // A NaN may look up anything, if need be what is at -1.
+  Value of_numbers = g.op("Concat", found[2], g.ints({0}), attr("axis", 0));
+  Value looked_up = g.op("Gather", of_numbers, numbers, attr("axis", 0));
+  return {g.op("Concat", found[0], of_nan, attr("axis", 0)), g.op("Where", nan, places, looked_up),
+          g.op("Concat", found[3], ones, attr("axis", 0))};
+}
+
+// In ascending order, which PyTorch also gives where it is not asked for.
+std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> dim, bool wants_inverse,
+                          bool wants_counts) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, dim ? self : flat(g, self), type);
+  std::array<Value, 3> found;
+  if (is_floating_point(type) && !dim) {
+    found = unique_with_nan(g, x);
+  } else {
+    if (!is_floating_point(type)) x = g.cast(x, ElementType::int64);  // ONNX Runtime has no int32 here
+    std::vector<Operand> operands{x};
+    if (dim) operands.push_back(attr("axis", wrap_axis(*dim, x.rank())));
+    const std::vector<Value> outputs = g.op_list("Unique", 4, std::move(operands));
+    found = {outputs[0], outputs[2], outputs[3]};
+  }
+  auto [values, inverse, counts] = found;
+  values = g.cast(values, type);
+  if (!dim) inverse = g.reshape(inverse, self.dims());
+  Value nothing = filled(g, std::vector{Dim(0)}, 0, ElementType::int64);
+  return {values, wants_inverse ? inverse : nothing, wants_counts ? counts : nothing};
+}
+
+// Of each run of equal neighbours the first.
+std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_inverse, bool wants_counts,
+                                      std::optional<int64_t> dim) {
+  constexpr ElementType integer = ElementType::int64;
+  Value x = dim ? self : flat(g, self);
+  const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
+  Value nothing = filled(g, std::vector{Dim(0)}, 0, integer);
+  if (x.dim(axis).is(0)) return {x, nothing, nothing};
+  Value compared = operand(g, x, x.element_type());
+  Value later = g.slice(compared, axis, 1, end_of_axis);
+  Value equal = g.op("Equal", later, g.slice(compared, axis, 0, -1));
+  Value differs = g.op("Not", equal);
+  std::vector<int64_t> others;
+  for (int64_t other = 0; other < x.rank(); ++other) {
+    if (other != axis) others.push_back(other);
+  }
+  if (!others.empty()) differs = any_along(g, differs, others, false);
+  Value begins = g.concat({filled(g, std::vector{Dim(1)}, 1, ElementType::boolean), differs}, 0);
+  Value values = g.op("Compress", x, begins, attr("axis", axis));
+  Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
+  Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
+  if (!dim) inverse = g.reshape(inverse, self.dims());
+  Value places = g.op("NonZero", begins);
+  places.get()->type = ir::TensorType{integer, std::vector{Dim(1), g.unknown_size("runs")}};
+  Value starts = g.squeeze(places, {0});
+  Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({x.dim(axis)})}, 0);
+  return {values, wants_inverse ? inverse : nothing, wants_counts ? g.op("Sub", ends, starts) : nothing};
+}
+
+}  // namespace
+
+void register_unique(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
+     "(Tensor, Tensor, Tensor)",
+     Since{11}, [](GraphBuilder& g, Value self, Ignored, bool inverse, bool counts) {
+       return unique(g, self, std::nullopt, inverse, counts);
+     });
+  on("aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, "
+     "bool return_counts=False) -> (Tensor, Tensor, Tensor)",
+     Since{11}, [](GraphBuilder& g, Value self, int64_t dim, Ignored, Ignored, Ignored) {
+       return unique(g, self, dim, true, true);
+     });
+  on("aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
+     "int? dim=None) -> (Tensor, Tensor, Tensor)",
+     Since{11}, unique_consecutive);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,240 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// x @ weight^T (+ bias), as torch.nn.functional.linear: weight is (out, in), or (in) for an output without a
+// last dim.
+Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias) {
+  const bool has_terms = !input.dim(-1).is(0);
+  if (weight.rank() == 2 && input.rank() == 2 && has_terms && is_floating_point(input.element_type()))
+    return g.op("Gemm", input, weight, bias, attr("transB", 1));
+  Value product = matmul(g, input, weight.rank() == 2 ? g.transpose(weight, {1, 0}) : weight);
+  return bias ? g.op("Add", product, *bias) : product;
+}
+
+bool is(const Scalar& value, double number) { return value.is_static() && value.to_complex() == number; }
+
+// beta * self + alpha * product; self may be broadcast. Rounded once.
+Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta, const Scalar& alpha) {
+  const ElementType type = g.result().element_type;
+  auto scaled = [&](Value value, const Scalar& factor) {
+    value = g.cast(value, kernel_type(type));
+    return is(factor, 1) ? value : g.op("Mul", value, g.scalar_like(value, factor));
+  };
+  Value sum = scaled(product, alpha);
+  // Times 0, self is not read, NaN or not.
+  if (!is(beta, 0)) sum = g.op("Add", sum, scaled(self, beta));
+  return g.cast(g.expand(sum, *g.result().dims), type);
+}
+
+// The product before it is rounded to the result's type.
+Value product(GraphBuilder& g, Value a, Value b) {
+  const ElementType type = g.result().element_type;
+  return matmul(g, operand(g, a, type), operand(g, b, type));
+}
+
+// a W b for each W of `weight` (out, in of a, in of b).
+Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Value> bias) {
+  std::vector<Dim> dims = first_dims(a.dims(), a.rank() - 1);
+  dims.push_back(weight.dim(0));
+  dims.push_back(weight.dim(2));
+  Value matrix = g.reshape(g.transpose(weight, {1, 0, 2}), {weight.dim(1), weight.dim(0) * weight.dim(2)});
+  Value rows = g.reshape(g.op("MatMul", a, matrix), dims);  // (…, out, in of b)
+  Value result = g.squeeze(g.op("MatMul", rows, g.unsqueeze(b, {-1})), {-1});
+  return bias ? g.op("Add", result, *bias) : result;
+}
+
+// The product of all three, each with the dims of size 1 that it lacks, summed over `summed`.
+Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t> lacks_a,
+                std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
+                Ignored) {
+  const ElementType type = g.result().element_type;
+  const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
+    return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
+  };
+  Value product = g.op("Mul", g.op("Mul", factor(a, lacks_a), factor(b, lacks_b)), factor(c, lacks_c));
+  return g.cast(summed.empty() ? product : sum_of(g, product, summed, false), type);
+}
+
+// The sum over the dims `of_self` of the one and `of_other` of the other, pair by pair; of a pair, one may be
+// of size 1.
+Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> of_self,
+                std::vector<int64_t> of_other) {
+  const ElementType type = g.result().element_type;
+  self = operand(g, self, type);
+  other = operand(g, other, type);
+  of_self = wrap_axes(of_self, self.rank());
+  of_other = wrap_axes(of_other, other.rank());
+  Dim terms(1);
+  for (size_t i = 0; i < of_self.size(); ++i) {
+    const Dim &a = self.dim(of_self[i]), &b = other.dim(of_other.at(i));
+    if (a.is(1) && !b.is(1)) {
+      other = sum_of(g, other, std::vector{of_other[i]}, true);
+    } else if (b.is(1) && !a.is(1)) {
+      self = sum_of(g, self, std::vector{of_self[i]}, true);
+    } else {
+      terms = terms * a;
+    }
+  }
+  const auto as_matrix = [&](Value value, const std::vector<int64_t>& summed, bool summed_first) {
+    std::vector<int64_t> order;
+    Dim kept(1);
+    for (int64_t axis = 0; axis < value.rank(); ++axis) {
+      if (std::ranges::find(summed, axis) != summed.end()) continue;
+      order.push_back(axis);
+      kept = kept * value.dim(axis);
+    }
+    order.insert(summed_first ? order.begin() : order.end(), summed.begin(), summed.end());
+    value = g.transpose(value, std::move(order));
+    return summed_first ? g.reshape(value, {terms, kept}) : g.reshape(value, {kept, terms});
+  };
+  if (terms.is(0)) return filled(g, *g.result().dims, 0, type);
+  Value product = g.op("MatMul", as_matrix(self, of_self, false), as_matrix(other, of_other, true));
+  return g.cast(g.reshape(product, *g.result().dims), type);
+}
+
+// The equation with a letter for each dim of an ellipsis, the same from the last dim on: what its ellipses
+// stand for need not be equally many dims in PyTorch, nor among those of the result.
+std::string spelled_out(GraphBuilder& g, const std::string& equation, std::span<const Value> tensors) {
+  constexpr std::string_view dots = "...";
+  const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
+  std::string names;
+  for (char letter : std::string_view("zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA")) {
+    if (equation.find(letter) == equation.npos) names.insert(names.begin(), letter);
+  }
+  const size_t arrow = equation.find("->");
+  std::string result, left = equation.substr(0, arrow), letters;
+  size_t most = 0;
+  for (const Value& tensor : tensors) {
+    std::string term = left.substr(0, left.find(','));
+    left.erase(0, std::min(left.size(), term.size() + 1));
+    const auto named = static_cast<size_t>(std::ranges::count_if(term, is_letter));
+    const size_t place = term.find(dots), hidden = tensor.rank() - named;
+    if (place != term.npos) {
+      if (hidden > names.size()) g.refuse("there are not enough letters for all dims");
+      term.replace(place, dots.size(), names.substr(names.size() - hidden));
+      most = std::max(most, hidden);
+    }
+    std::ranges::copy_if(term, std::back_inserter(letters), is_letter);
+    result += (result.empty() ? "" : ",") + term;
+  }
+  const std::string shared = names.substr(names.size() - most);
+  if (arrow != equation.npos) {
+    std::string right = equation.substr(arrow);
+    if (const size_t place = right.find(dots); place != right.npos) right.replace(place, dots.size(), shared);
+    return result + right;
+  }
+  // Where no result is written: these dims, and each letter that comes once, by the alphabet.
+  std::string once;
+  std::ranges::sort(letters);
+  for (char letter : letters) {
+    if (std::ranges::count(letters, letter) == 1 && shared.find(letter) == shared.npos) once += letter;
+  }
+  return result + "->" + shared + once;
+}
+
+Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) {
+  if (equation.find('.') != equation.npos) equation = spelled_out(g, equation, tensors);
+  for (Value& tensor : tensors) tensor = operand(g, tensor, g.result().element_type);
+  return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
+}
+
+// As Gemm has its factors.
+bool is_float32(const Scalar& factor) {
+  return static_cast<double>(static_cast<float>(factor.to_double())) == factor.to_double();
+}
+
+}  // namespace
+
+void register_linear(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", Since{9}, linear);
+
+  on("aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, "
+     "int[] sumdim, int unroll_dim=1) -> Tensor",
+     Since{13}, trilinear);
+  on("aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Since{9},
+     bilinear);
+
+  for (const char* line :
+       {"aten::matmul(Tensor self, Tensor other) -> Tensor",
+        "aten::linalg_matmul(Tensor self, Tensor other) -> Tensor",
+        "aten::mm(Tensor self, Tensor mat2) -> Tensor", "aten::bmm(Tensor self, Tensor mat2) -> Tensor",
+        "aten::mv(Tensor self, Tensor vec) -> Tensor", "aten::dot(Tensor self, Tensor tensor) -> Tensor",
+        "aten::vdot(Tensor self, Tensor other) -> Tensor",
+        "aten::inner(Tensor self, Tensor other) -> Tensor"}) {
+    const bool inner = std::string_view(line).starts_with("aten::inner");
+    on(line, Since{9}, [inner](GraphBuilder& g, Value self, Value other) {
+      if (!inner) return matmul(g, self, other);
+      if (self.rank() == 0 || other.rank() == 0) return elementwise(g, "Mul", {self, other});
+      Value rows = other.rank() > 2 ? g.reshape(other, {Dim(-1), other.dim(-1)}) : other;
+      return g.reshape(linear(g, self, rows, std::nullopt), *g.result().dims);
+    });
+  }
+
+  on("aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Value mat1, Value mat2, Scalar beta, Scalar alpha) {
+       const bool real = beta.is_static() && alpha.is_static() && !beta.is_complex() && !alpha.is_complex();
+       const bool has_terms = !mat1.dim(-1).is(0);
+       if (real && has_terms && is_floating_point(self.element_type()) && beta.to_double() != 0 &&
+           (self.element_type() != ElementType::float64 || (is_float32(beta) && is_float32(alpha)))) {
+         if (beta.to_double() == 1 && alpha.to_double() == 1) return g.op("Gemm", mat1, mat2, self);
+         return g.op("Gemm", mat1, mat2, self, attr("alpha", alpha.to_double()),
+                     attr("beta", beta.to_double()));
+       }
+       return add_scaled(g, self, product(g, mat1, mat2), beta, alpha);
+     });
+
+  for (const char* line :
+       {"aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> "
+        "Tensor",
+        "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"}) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
+      return add_scaled(g, self, product(g, a, b), beta, alpha);
+    });
+  }
+  on("aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
+       // The sum over the batch is a product of the matrices laid side by side.
+       Value wide = g.reshape(g.transpose(a, {1, 0, 2}), {a.dim(1), a.dim(0) * a.dim(2)});
+       Value high = g.reshape(b, {b.dim(0) * b.dim(1), b.dim(2)});
+       return add_scaled(g, self, product(g, wide, high), beta, alpha);
+     });
+  on("aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
+       const ElementType type = g.result().element_type;
+       if (type == ElementType::boolean) {
+         auto scaled = [&](Value value, const Scalar& factor) {
+           return is(factor, 1) ? g.cast(value, type)
+                                : g.op("And", g.cast(value, type), g.scalar(factor, type));
+         };
+         Value outer = g.op("And", g.unsqueeze(g.cast(a, type), {1}), g.cast(b, type));
+         return g.expand(g.op("Or", scaled(outer, alpha), scaled(self, beta)), *g.result().dims);
+       }
+       Value outer = g.op("Mul", g.unsqueeze(operand(g, a, type), {1}), operand(g, b, type));
+       return add_scaled(g, self, outer, beta, alpha);
+     });
+  for (const char* name : {"outer", "ger"}) {
+    on(fmt::format("aten::{}(Tensor self, Tensor vec2) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, Value self, Value other) {
+         return elementwise(g, "Mul", {g.unsqueeze(self, {1}), other});
+       });
+  }
+  on("aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", Since{9},
+     tensordot);
+  on("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", Since{12},
+     [](GraphBuilder& g, std::string equation, std::vector<Value> tensors, Ignored) {
+       return einsum(g, std::move(equation), std::move(tensors));
+     });
+}
+
+}  // namespace opbridge::lowering

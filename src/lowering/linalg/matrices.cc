@@ -1,0 +1,112 @@
+#include "lowering/linalg/matrices.h"
+
+#include <numeric>
+
+#include "lowering/complex/complex.h"
+
+namespace opbridge::lowering {
+namespace {
+
+Value part(GraphBuilder& g, const Matrices& a, int64_t i) {
+  Value result = g.gather(a.value, g.scalar(i, ElementType::int64), -1);
+  std::vector<Dim> dims = a.value.dims();
+  dims.pop_back();
+  return typed(result, a.type(), std::move(dims));
+}
+
+Value pairs(GraphBuilder& g, Value re, Value im) {
+  return g.concat({g.unsqueeze(re, {-1}), g.unsqueeze(im, {-1})}, -1);
+}
+
+// MatMul of matrices whose batches are alike.
+Value multiply(GraphBuilder& g, Value a, Value b) {
+  std::vector<Dim> dims = a.dims();
+  dims.back() = b.dim(-1);
+  return typed(g.op("MatMul", a, b), a.element_type(), std::move(dims));
+}
+
+}  // namespace
+
+Matrices matrices(const GraphBuilder& g, Value value, std::string_view argument) {
+  // PyTorch computes with no others, but lets those without elements pass.
+  if (!is_floating_point(value.element_type())) g.refuse("matrices of integers");
+  return {value, is_in_pairs(g, argument)};
+}
+
+std::vector<Dim> shape(std::vector<Dim> batch, std::initializer_list<Dim> dims, bool complex) {
+  batch.insert(batch.end(), dims);
+  if (complex) batch.push_back(Dim(2));
+  return batch;
+}
+
+Value typed(Value value, ElementType type, std::vector<Dim> dims) {
+  value.get()->type = ir::TensorType{type, std::move(dims)};
+  return value;
+}
+
+Matrices expanded(GraphBuilder& g, const Matrices& a, const std::vector<Dim>& batch) {
+  return {g.expand(a.value, shape(batch, {a.rows(), a.columns()}, a.complex)), a.complex};
+}
+
+Matrices transposed(GraphBuilder& g, const Matrices& a) {
+  std::vector<int64_t> order(static_cast<size_t>(a.value.rank()));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<size_t>(a.rank() - 1)], order[static_cast<size_t>(a.rank() - 2)]);
+  const std::vector<Dim> dims = shape(a.batch(), {a.columns(), a.rows()}, a.complex);
+  return {typed(g.transpose(a.value, order), a.type(), dims), a.complex};
+}
+
+Matrices adjoint(GraphBuilder& g, const Matrices& a) {
+  Matrices result = transposed(g, a);
+  if (!a.complex) return result;
+  result.value = pairs(g, part(g, result, 0), g.op("Neg", part(g, result, 1)));
+  return result;
+}
+
+Matrices product(GraphBuilder& g, const Matrices& a, const Matrices& b) {
+  if (!a.complex) return {multiply(g, a.value, b.value), false};
+  Value ar = part(g, a, 0), ai = part(g, a, 1), br = part(g, b, 0), bi = part(g, b, 1);
+  Value re = g.op("Sub", multiply(g, ar, br), multiply(g, ai, bi));
+  Value im = g.op("Add", multiply(g, ar, bi), multiply(g, ai, br));
+  return {pairs(g, re, im), true};
+}
+
+Matrices scaled_columns(GraphBuilder& g, const Matrices& a, Value factors) {
+  Value row = g.unsqueeze(factors, {-2});
+  const std::vector<Dim> dims = a.value.dims();
+  return {typed(g.op("Mul", a.value, a.complex ? g.unsqueeze(row, {-1}) : row), a.type(), dims), a.complex};
+}
+
+Svd svd(GraphBuilder& g, const Matrices& a, bool full) {
+  const Dim count = min(a.rows(), a.columns());
+  auto [u, s, vh] =
+      g.ops<3>("opbridge::svd", a.value, attr("full_matrices", full), attr("complex", a.complex));
+  typed(u, a.type(), shape(a.batch(), {a.rows(), full ? a.rows() : count}, a.complex));
+  typed(s, a.type(), shape(a.batch(), {count}, false));
+  typed(vh, a.type(), shape(a.batch(), {full ? a.columns() : count, a.columns()}, a.complex));
+  return {{u, a.complex}, s, {vh, a.complex}};
+}
+
+Value singular_values(GraphBuilder& g, const Matrices& a) {
+  auto [u, s, vh] = g.ops<3>("opbridge::svd", a.value, attr("full_matrices", false), attr("vectors", false),
+                             attr("complex", a.complex));
+  for (Value none : {u, vh}) typed(none, a.type(), {Dim(0)});
+  return typed(s, a.type(), shape(a.batch(), {min(a.rows(), a.columns())}, false));
+}
+
+Eigh eigh(GraphBuilder& g, const Matrices& a, bool upper) {
+  auto [values, vectors] =
+      g.ops<2>("opbridge::eigh", a.value, attr("upper", upper), attr("complex", a.complex));
+  typed(values, a.type(), shape(a.batch(), {a.rows()}, false));
+  typed(vectors, a.type(), a.value.dims());
+  return {values, {vectors, a.complex}};
+}
+
+Inverse inverse(GraphBuilder& g, const Matrices& a, bool check_errors) {
+  auto [x, info] =
+      g.ops<2>("opbridge::solve", a.value, attr("check_errors", check_errors), attr("complex", a.complex));
+  typed(x, a.type(), a.value.dims());
+  return {{x, a.complex}, typed(info, ElementType::int32, a.batch())};
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,191 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// Grouped queries: each key and value head serves several query heads in a row. (…, heads, length, width)
+Value repeat_heads(GraphBuilder& g, Value value, const Dim& query_heads) {
+  const Dim& heads = value.dim(-3);
+  if (heads == query_heads) return value;
+  std::vector<Dim> repeated = value.dims(), merged = value.dims();
+  const auto axis = static_cast<int64_t>(repeated.size()) - 2;
+  repeated.insert(repeated.begin() + axis, floor_div(query_heads, heads));
+  merged[axis - 1] = query_heads;
+  return g.reshape(g.expand(g.unsqueeze(value, {axis}), repeated), merged);
+}
+
+// query @ key^T * scale + mask.
+Value masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value> mask, bool is_causal,
+                    std::optional<double> scale) {
+  const ElementType type = query.element_type();
+  Value factor;
+  if (scale || query.dim(-1).is_static()) {
+    factor = g.scalar(scale ? *scale : 1 / std::sqrt(static_cast<double>(query.dim(-1).value())), type);
+  } else {
+    factor = g.op("Reciprocal", g.op("Sqrt", g.cast(g.dim_of(query, -1), type)));
+  }
+  std::vector<int64_t> swapped(key.rank());
+  for (int64_t axis = 0; axis < key.rank(); ++axis) swapped[axis] = axis;
+  std::swap(swapped.at(key.rank() - 1), swapped.at(key.rank() - 2));
+  // Scaling the query first costs less than scaling the scores.
+  Value scores = g.op("MatMul", g.op("Mul", query, factor), g.transpose(key, swapped));
+
+  std::optional<Value> kept;
+  if (is_causal) {
+    kept = g.op("GreaterOrEqual", g.unsqueeze(arithmetic(g, 0, 1, query.dim(-2)), {1}),
+                arithmetic(g, 0, 1, key.dim(-2)));
+  } else if (mask && mask->element_type() == ElementType::boolean) {
+    kept = mask;
+  } else if (mask) {
+    scores = g.op("Add", scores, g.cast(*mask, type));
+  }
+  if (kept) {
+    Value hidden = g.op("Where", *kept, g.scalar(0.0, type), g.scalar(-INFINITY, type));
+    scores = g.op("Add", scores, hidden);
+  }
+  return scores;
+}
+
+template <class T>
+bool all_moderate(const ir::Weight& weight) {
+  return std::ranges::all_of(weight.as<T>(), [](T value) { return std::abs(value) < T(1e30); });
+}
+
+bool is_moderate(const ir::Weight& weight) {
+  constexpr int64_t largest = 1 << 20;  // elements that are looked at
+  if (weight.element_count() > largest) return false;
+  if (weight.element_type == ElementType::float32) return all_moderate<float>(weight);
+  return weight.element_type == ElementType::float64 && all_moderate<double>(weight);
+}
+
+// Whether a mask hides nothing, whatever the inputs: it is made of tables of numbers, none so large that sums
+// become infinite, as relative positions give it. A mask that comes from more values than any of those do is
+// taken to hide something.
+bool is_finite_table(const ir::Value* mask) {
+  constexpr size_t most_values = 256, most_sums = 24;  // each doubles the greatest number at most
+  size_t sums = 0;
+  static const std::set<std::string_view> moves{"Gather", "GatherND", "Reshape",   "Transpose", "Squeeze",
+                                                "Slice",  "Expand",   "Unsqueeze", "Flatten",   "Identity"};
+  std::vector<const ir::Value*> values{mask};  // without repetition: sums may share their terms
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i == most_values) return false;
+    if (values[i]->weight) {
+      if (!is_moderate(*values[i]->weight)) return false;
+      continue;
+    }
+    const ir::Node* node = values[i]->producer;
+    const bool is_sum = node && node->op == "Add";
+    if (!node || (!is_sum && !moves.contains(node->op)) || (is_sum && ++sums > most_sums)) return false;
+    for (const ir::Value* input : std::span(node->inputs).first(is_sum ? 2 : 1)) {
+      if (std::ranges::find(values, input) == values.end()) values.push_back(input);
+    }
+  }
+  return true;
+}
+
+// Zeros in the rows of the result (…, length, width) whose mask hides every key: PyTorch's softmax is 0
+// there, ONNX's is 0/0.
+Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
+  if (mask.dim(-1) == Dim(0) || is_finite_table(mask.get())) return result;
+  Value shown;
+  if (mask.element_type() == ElementType::boolean) {
+    shown = any_along(g, mask, std::vector<int64_t>{-1}, true);
+  } else {
+    Value greatest = g.reduce("ReduceMax", mask, {-1}, true);
+    shown = g.op("Not", g.op("Equal", greatest, g.scalar(-INFINITY, mask.element_type())));
+  }
+  // ONNX Runtime is slow to broadcast the condition; the layers that share a mask share what it becomes.
+  return g.op("Where", g.expand(shown, result.dims()), result, g.scalar(0.0, result.element_type()));
+}
+
+// Whether Attention (opset 23) can say it in ONNX Runtime, whose kernel takes neither bfloat16 nor empty
+// dims, does not broadcast, and scales in float32 by the square root of a factor.
+bool has_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<double> scale) {
+  const ElementType type = query.element_type();
+  if (g.opset() < 23 || (scale && !(*scale > 0)) ||
+      (type != ElementType::float32 && type != ElementType::float16))
+    return false;
+  for (Value tensor : {query, key, value}) {
+    if (tensor.rank() != 4 || tensor.dim(0) != query.dim(0)) return false;
+    if (std::ranges::find(tensor.dims(), Dim(0)) != tensor.dims().end()) return false;
+  }
+  return key.dim(1) == value.dim(1);
+}
+
+Value attention_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
+                         bool is_causal, std::optional<double> scale) {
+  std::vector<Operand> operands{query, key, value};
+  if (mask) {
+    std::vector<Dim> dims = mask->dims();
+    if (dims.size() < 2) dims.insert(dims.begin(), 2 - dims.size(), Dim(1));
+    dims[dims.size() - 2] = query.dim(-2);
+    dims[dims.size() - 1] = key.dim(-2);
+    Value whole = dims == mask->dims() ? *mask : g.expand(*mask, dims);
+    const bool boolean = whole.element_type() == ElementType::boolean;
+    operands.push_back(boolean ? whole : g.cast(whole, query.element_type()));
+  }
+  if (is_causal) operands.push_back(attr("is_causal", 1));
+  if (scale) operands.push_back(attr("scale", *scale));
+  Value result = g.op_list("Attention", 1, std::move(operands)).front();
+  std::vector<Dim> dims = query.dims();
+  dims.back() = value.dim(-1);
+  result.get()->type = ir::TensorType{query.element_type(), std::move(dims)};
+  return result;
+}
+
+// softmax(scores) @ value.
+Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
+                double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
+  if (dropout != 0) g.refuse("dropout is random; call model.eval() before the export");
+  if (has_operator(g, query, key, value, scale)) {
+    Value result = attention_operator(g, query, key, value, mask, is_causal, scale);
+    return mask ? without_hidden_rows(g, result, *mask) : result;
+  }
+  if (enable_gqa) {
+    key = repeat_heads(g, key, query.dim(-3));
+    value = repeat_heads(g, value, query.dim(-3));
+  }
+  Value scores = masked_scores(g, query, key, mask, is_causal, scale);
+  Value result = g.op("MatMul", g.op("Softmax", scores, attr("axis", -1)), value);
+  return mask ? without_hidden_rows(g, result, *mask) : result;
+}
+
+// The same, and the logarithm of the sum of each row's exponentials.
+std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Value value, double dropout,
+                                     bool is_causal, std::optional<Value> mask, std::optional<double> scale) {
+  // float16 and bfloat16 are rounded once, in the end.
+  const ElementType type = g.result(1).element_type;
+  query = g.cast(query, type);
+  key = g.cast(key, type);
+  if (mask && mask->element_type() != ElementType::boolean) mask = g.cast(*mask, type);
+  Value result = attention(g, query, key, g.cast(value, type), mask, dropout, is_causal, scale, false);
+  result = g.cast(result, g.result().element_type);
+  Value scores = masked_scores(g, query, key, mask, is_causal, scale);
+  Value greatest = g.reduce("ReduceMax", scores, {-1}, true);
+  Value sum = g.reduce("ReduceSum", g.op("Exp", g.op("Sub", scores, greatest)), {-1}, false);
+  return {result, g.op("Add", g.squeeze(greatest, {-1}), g.op("Log", sum))};
+}
+
+}  // namespace
+
+void register_attention(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
+     "float dropout_p=0.0, "
+     "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
+     Since{13}, attention);
+  on("aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
+     "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> "
+     "(Tensor output, Tensor logsumexp)",
+     Since{13}, flash_attention);
+}
+
+}  // namespace opbridge::lowering

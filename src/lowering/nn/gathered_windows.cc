@@ -1,0 +1,163 @@
+// Windows of images, gathered axis by axis: patches, and the pooling and convolution of integers, which ONNX
+// has of floating-point numbers alone, and of float64, of which ONNX Runtime has no kernels. Values are in a
+// kernel type.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "lowering/common.h"
+#include "lowering/nn/pooling.h"
+
+namespace opbridge::lowering {
+namespace {
+
+int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
+  if (!x.dim(axis).is_static())
+    g.refuse("windows of integers and of float64 need an image of constant size; compute in float32");
+  return x.dim(axis).value();
+}
+
+// Spatial axis i in two: the windows, and the elements of each. What of a window is outside is another
+// element of it, named again.
+Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
+  const auto axis = static_cast<int64_t>(i) + 2;
+  const int64_t size = constant_size(g, x, axis), kernel = window.kernel[i], dilation = window.dilation[i];
+  check_constant(g, (Dim(count) * Dim(kernel)).value());
+  std::vector<int64_t> places;
+  for (int64_t place = 0; place < count; ++place) {
+    for (int64_t k = 0; k < kernel; ++k) {
+      int64_t at = place * window.stride[i] - window.padding[i] + k * dilation;
+      if (at < 0) at += (-at + dilation - 1) / dilation * dilation;
+      if (at >= size) at -= (at - size + dilation) / dilation * dilation;
+      places.push_back(at);
+    }
+  }
+  return g.gather(x, g.constant(ir::Weight::of<int64_t>(places, {count, kernel})), axis);
+}
+
+}  // namespace
+
+Value without_batch(GraphBuilder& g, Value result) {
+  std::vector<Dim> dims = *g.result().dims;
+  dims.insert(dims.begin(), Dim(1));
+  result.get()->type = ir::TensorType{result.element_type(), std::move(dims)};
+  return g.squeeze(result, {0});
+}
+
+Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value) {
+  if (std::ranges::all_of(pads, [](int64_t pad) { return pad == 0; })) return x;
+  const size_t axes = pads.size() / 2;
+  std::vector<int64_t> all(2 * (axes + 2), 0);
+  std::vector<Dim> dims = x.dims();
+  for (size_t i = 0; i < axes; ++i) {
+    all[i + 2] = pads[i];
+    all[axes + i + 4] = pads[axes + i];
+    dims.at(i + 2) = dims.at(i + 2) + pads[i] + pads[axes + i];
+  }
+  Value result = g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
+  result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};
+  return result;
+}
+
+Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
+  const Dim count = floor_div(size - Dim(dilation * (kernel - 1) + 1), Dim(stride)) + Dim(1);
+  Value offsets = arithmetic(g, 0, dilation, kernel), starts = arithmetic(g, 0, stride, count);
+  return g.op("Add", g.unsqueeze(offsets, {1}), g.unsqueeze(starts, {0}));
+}
+
+Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {
+  for (size_t i = counts.size(); i-- > 0;) {
+    x = g.reduce("ReduceMax", windows(g, x, i, window, counts[i]), {static_cast<int64_t>(i) + 3}, false);
+  }
+  return x;
+}
+
+// Of equal elements PyTorch takes the first: in each row the first, then the first of these rows.
+std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
+                                                   const std::vector<int64_t>& counts) {
+  const size_t axes = counts.size();
+  std::vector<int64_t> dims(axes + 2, 1);
+  for (size_t i = 0; i < axes; ++i) dims[i + 2] = constant_size(g, x, static_cast<int64_t>(i) + 2);
+  const int64_t elements = element_count(last_dims(x.dims(), static_cast<int64_t>(axes))).value();
+  check_constant(g, elements);
+  std::vector<int64_t> all(elements);
+  std::iota(all.begin(), all.end(), 0);
+  Value places = g.expand(g.constant(ir::Weight::of<int64_t>(all, dims)), x.dims());
+  for (size_t i = axes; i-- > 0;) {
+    const auto axis = static_cast<int64_t>(i) + 3;
+    Value parts = windows(g, x, i, window, counts[i]);
+    auto [greatest, at] = g.ops<2>("TopK", parts, g.ints({1}), attr("axis", axis));
+    places = g.op("GatherElements", windows(g, places, i, window, counts[i]), at, attr("axis", axis));
+    std::vector<Dim> one_of_each = parts.dims();
+    one_of_each[axis] = Dim(1);
+    for (Value value : {greatest, places})
+      value.get()->type = ir::TensorType{value.element_type(), one_of_each};
+    places = g.squeeze(places, {axis});
+    x = g.squeeze(greatest, {axis});
+  }
+  return {x, places};
+}
+
+Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
+                        const std::vector<int64_t>& divisors) {
+  const size_t axes = counts.size();
+  std::vector<int64_t> pads(2 * axes);
+  for (size_t i = 0; i < axes; ++i) {
+    const int64_t end = (counts[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
+    pads[i] = window.padding[i];
+    pads[axes + i] = end - constant_size(g, x, static_cast<int64_t>(i) + 2);
+  }
+  x = padded(g, x, pads, 0);
+  for (size_t i = axes; i-- > 0;) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    Value places = window_places(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
+    x = g.reduce("ReduceSum", g.gather(x, places, axis), {axis}, false);
+  }
+  return g.op("Div", x, g.cast(g.constant(ir::Weight::of<int64_t>(divisors, counts)), x.element_type()));
+}
+
+Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides) {
+  for (size_t i = 0; i < strides.size(); ++i) {
+    if (strides[i] == 1) continue;
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const int64_t size = constant_size(g, x, axis);
+    std::vector<Dim> dims = x.dims();
+    const Dim spread_size = Dim(size) * Dim(strides[i]);
+    dims[axis] = spread_size;
+    std::vector<int64_t> pads(2 * (x.rank() + 1), 0);
+    pads[x.rank() + 1 + axis + 1] = strides[i] - 1;
+    Value zeros = g.op("Pad", g.unsqueeze(x, {axis + 1}), g.ints(pads), g.scalar_like(x, 0));
+    x = g.slice(g.reshape(zeros, dims), axis, 0, spread_size.value() - strides[i] + 1);
+  }
+  return x;
+}
+
+Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
+                           const std::vector<int64_t>& pads, int64_t groups) {
+  const size_t axes = window.kernel.size();
+  const Dim batch = x.dim(0);
+  const int64_t channels = constant_size(g, x, 1), out_channels = constant_size(g, weight, 0);
+  x = padded(g, x, pads, 0);
+  std::vector<int64_t> order{0, 1}, counts;
+  int64_t terms = channels / groups, places = 1;
+  for (size_t i = axes; i-- > 0;) {
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const int64_t span = window.dilation[i] * (window.kernel[i] - 1) + 1;
+    counts.insert(counts.begin(), (constant_size(g, x, axis) - span) / window.stride[i] + 1);
+    x = g.gather(x, window_places(g, x.dim(axis), window.kernel[i], window.dilation[i], window.stride[i]),
+                 axis);
+    terms *= window.kernel[i];
+    places *= counts.front();
+  }
+  // (batch, channels, elements, windows, elements, windows, …): all elements first.
+  for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 2);
+  for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 3);
+  x = g.reshape(g.transpose(x, order), {batch, groups, terms, places});
+  Value product = g.op("MatMul", g.reshape(weight, {groups, out_channels / groups, terms}), x);
+  std::vector<Dim> dims{batch, out_channels};
+  dims.insert(dims.end(), counts.begin(), counts.end());
+  return g.reshape(product, dims);
+}
+
+}  // namespace opbridge::lowering

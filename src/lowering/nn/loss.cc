@@ -1,0 +1,441 @@
+// Loss functions. The last step of each is the reduction: 0 none, 1 the mean, 2 the sum.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "lowering/add.h"
+#include "lowering/kernel.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
+Value times(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
+Value at_least(GraphBuilder& g, Value x, double least) { return g.op("Max", x, constant(g, x, least)); }
+// Where x is above 0, which NaN is not.
+Value above_zero(GraphBuilder& g, Value x) {
+  Value zero = constant(g, x, 0);
+  return g.op("Where", g.op("Greater", x, zero), x, zero);
+}
+Value one_minus(GraphBuilder& g, Value x) { return g.op("Sub", constant(g, x, 1), x); }
+
+// Losses of two tensors, element by element: what `compute` makes of them in the kernel type.
+template <class F>
+Value elementwise_loss(GraphBuilder& g, Value self, Value target, int64_t reduction, F compute) {
+  const ElementType type = g.result().element_type;
+  return reduced(g, compute(operand(g, self, type), operand(g, target, type)), reduction);
+}
+
+Value mse_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    Value difference = g.op("Sub", x, t);
+    return g.op("Mul", difference, difference);
+  });
+}
+
+Value l1_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
+  return elementwise_loss(g, self, target, reduction,
+                          [&](Value x, Value t) { return g.op("Abs", g.op("Sub", x, t)); });
+}
+
+// scale * |d| - offset where |d| reaches the bound, factor * d^2 below.
+Value rounded_l1(GraphBuilder& g, Value self, Value target, int64_t reduction, double bound, double factor,
+                 double scale) {
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    Value distance = g.op("Abs", g.op("Sub", x, t));
+    Value round = times(g, g.op("Mul", distance, distance), factor);
+    Value straight = times(g, g.op("Sub", distance, constant(g, distance, bound / 2)), scale);
+    return g.op("Where", g.op("Less", distance, constant(g, distance, bound)), round, straight);
+  });
+}
+
+Value binary_cross_entropy(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
+                           int64_t reduction) {
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    // PyTorch bounds the logarithms, so that infinity times zero does not occur.
+    Value of_one = g.op("Mul", t, at_least(g, g.op("Log", x), -100));
+    Value of_zero = g.op("Mul", one_minus(g, t), at_least(g, log1p(g, g.op("Neg", x)), -100));
+    Value loss = g.op("Neg", g.op("Add", of_one, of_zero));
+    return weight ? g.op("Mul", loss, operand(g, *weight, g.result().element_type)) : loss;
+  });
+}
+
+Value binary_cross_entropy_with_logits(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
+                                       std::optional<Value> pos_weight, int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    Value log = softplus(g, g.op("Neg", x));  // -log(sigmoid(x))
+    if (pos_weight) {
+      Value extra = g.op("Sub", operand(g, *pos_weight, type), constant(g, x, 1));
+      log = g.op("Mul", log, g.op("Add", g.op("Mul", extra, t), constant(g, x, 1)));
+    }
+    Value loss = g.op("Add", g.op("Mul", one_minus(g, t), x), log);
+    return weight ? g.op("Mul", loss, operand(g, *weight, type)) : loss;
+  });
+}
+
+Value kl_div(GraphBuilder& g, Value self, Value target, int64_t reduction, bool log_target) {
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    if (log_target) return g.op("Mul", g.op("Exp", t), g.op("Sub", t, x));
+    Value zero = constant(g, t, 0);
+    Value entropy = g.op("Where", g.op("Equal", t, zero), zero, g.op("Mul", t, g.op("Log", t)));
+    return g.op("Sub", entropy, g.op("Mul", t, x));
+  });
+}
+
+Value poisson_nll_loss(GraphBuilder& g, Value input, Value target, bool log_input, bool full, double eps,
+                       int64_t reduction) {
+  return elementwise_loss(g, input, target, reduction, [&](Value x, Value t) {
+    Value loss = log_input ? g.op("Sub", g.op("Exp", x), g.op("Mul", t, x))
+                           : g.op("Sub", x, g.op("Mul", t, g.op("Log", g.op("Add", x, constant(g, x, eps)))));
+    if (!full) return loss;
+    // Stirling's approximation of log(t!).
+    Value root = times(g, g.op("Log", times(g, t, 2 * std::numbers::pi)), 0.5);
+    Value stirling = g.op("Add", g.op("Sub", g.op("Mul", t, g.op("Log", t)), t), root);
+    Value small = g.op("LessOrEqual", t, constant(g, t, 1));
+    return g.op("Add", loss, g.op("Where", small, constant(g, t, 0), stirling));
+  });
+}
+
+Value soft_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
+  return elementwise_loss(g, self, target, reduction,
+                          [&](Value x, Value t) { return softplus(g, g.op("Neg", g.op("Mul", x, t))); });
+}
+
+Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double margin, int64_t reduction) {
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    Value zero = constant(g, x, 0);
+    Value far = at_least(g, g.op("Sub", constant(g, x, margin), x), 0);
+    Value unlike = g.op("Where", g.op("Equal", t, constant(g, t, 1)), zero, far);
+    Value like = g.op("Where", g.op("Equal", t, constant(g, t, -1)), zero, x);
+    return g.op("Add", unlike, like);
+  });
+}
+
+Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, double margin, int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  // In ATen's order: unsigned integers wrap around.
+  const ElementType target_type = target.element_type();
+  Value negated = g.cast(g.op("Neg", operand(g, target, target_type)), target_type);
+  Value difference = in_own_type(g, "Sub", a, b);
+  Value ranked = operand(g, in_own_type(g, "Mul", negated, difference), type);
+  return reduced(g, at_least(g, g.op("Add", ranked, constant(g, ranked, margin)), 0), reduction);
+}
+
+Value cosine_embedding_loss(GraphBuilder& g, Value a, Value b, Value target, double margin,
+                            int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, a, type), y = operand(g, b, type), t = operand(g, target, type);
+  const std::vector<int64_t> features{t.rank()};
+  auto product = [&](Value p, Value q) { return g.reduce("ReduceSum", g.op("Mul", p, q), features, false); };
+  auto square = [&](Value p) { return g.op("Add", product(p, p), constant(g, p, 1e-12)); };
+  Value cosine = g.op("Div", product(x, y), g.op("Sqrt", g.op("Mul", square(x), square(y))));
+  Value zero = constant(g, x, 0);
+  Value unlike = at_least(g, g.op("Sub", cosine, constant(g, x, margin)), 0);
+  Value of_unlike = g.op("Where", g.op("Equal", t, constant(g, t, -1)), unlike, zero);
+  return reduced(g, g.op("Where", g.op("Equal", t, constant(g, t, 1)), one_minus(g, cosine), of_unlike),
+                 reduction);
+}
+
+Value triplet_margin_loss(GraphBuilder& g, Value anchor, Value positive, Value negative, double margin,
+                          double p, double eps, bool swap, int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  auto distance = [&](Value x, Value y) {
+    Value difference = operand(g, in_own_type(g, "Sub", x, y), type);
+    difference = g.op("Add", difference, constant(g, difference, eps));
+    return vector_norm(g, difference, p, std::vector<int64_t>{-1}, false);
+  };
+  Value far = distance(anchor, negative), near = distance(anchor, positive);
+  if (swap) far = g.op("Min", far, distance(positive, negative));
+  Value loss = g.op("Sub", g.op("Add", near, constant(g, near, margin)), far);
+  return reduced(g, at_least(g, loss, 0), reduction);
+}
+
+// Classes are dim 1, or 0 where there is no batch.
+int64_t class_axis(Value self) { return self.rank() == 1 ? 0 : 1; }
+
+// 1 at the target's class; all 0 where the target is ignored or outside.
+Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
+  Value classes =
+      g.op("Range", g.scalar(0, ElementType::int64), g.dim_of(like, axis), g.scalar(1, ElementType::int64));
+  std::vector<Dim> dims(like.rank() - axis, Dim(1));
+  dims[0] = like.dim(axis);
+  return g.op("Equal", g.unsqueeze(target, {axis}), g.reshape(classes, dims));
+}
+
+// The classes that `target` names for the samples of `x`: that of a single sample may be a vector of one
+// element.
+Value class_indices(GraphBuilder& g, Value target, Value x) {
+  target = g.cast(target, ElementType::int64);
+  return x.rank() == 1 && target.rank() == 1 ? g.squeeze(target, {0}) : target;
+}
+
+struct TargetLoss {
+  Value losses;   // of each target, times its weight
+  Value weights;  // of each target; 0 where it is ignored
+};
+
+// minus `log`, weighted, at the targets' classes.
+TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std::optional<Value> weight,
+                                   const Dim& ignore_index) {
+  const int64_t axis = class_axis(log);
+  Value zero = g.scalar(0, ElementType::int64);
+  Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
+  Value safe = g.op("Where", kept, target, zero);
+  Value picked =
+      g.squeeze(g.op("GatherElements", log, g.unsqueeze(safe, {axis}), attr("axis", axis)), {axis});
+  Value weights = g.cast(kept, log.element_type());
+  if (weight) weights = g.op("Mul", g.gather(*weight, safe, 0), weights);
+  // Where it is ignored the logarithm may be infinite.
+  Value counted = g.op("Where", kept, picked, constant(g, log, 0));
+  return {g.op("Neg", g.op("Mul", counted, weights)), weights};
+}
+
+Value reduced_by_weight(GraphBuilder& g, const TargetLoss& loss, int64_t reduction) {
+  if (reduction != mean_reduction) return reduced(g, loss.losses, reduction);
+  Value sum = g.reduce("ReduceSum", loss.losses, {}, false);
+  return g.cast(g.op("Div", sum, g.reduce("ReduceSum", loss.weights, {}, false)), g.result().element_type);
+}
+
+Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> weight, int64_t reduction,
+               Dim ignore_index) {
+  const ElementType type = g.result().element_type;
+  if (weight) weight = operand(g, *weight, type);
+  return reduced_by_weight(g,
+                           negative_log_likelihood(g, operand(g, self, type), class_indices(g, target, self),
+                                                   weight, ignore_index),
+                           reduction);
+}
+
+// `x` and `weight` in a kernel type.
+Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value> weight, int64_t reduction,
+                    Dim ignore_index, double smoothing) {
+  const ElementType type = g.result().element_type;
+  const int64_t axis = class_axis(x);
+  Value log = g.op("LogSoftmax", x, attr("axis", axis));
+  const Dim classes = x.dim(axis);
+  Value weighted = log;
+  if (weight) {
+    std::vector<Dim> dims(x.rank() - axis, Dim(1));
+    dims[0] = classes;
+    weighted = g.op("Mul", log, g.reshape(*weight, dims));
+  }
+  Value class_count = g.cast(g.size(classes), log.element_type());
+
+  if (is_floating_point(target.element_type())) {
+    Value t = operand(g, target, type);
+    if (smoothing > 0) {
+      Value spread = g.op("Div", constant(g, t, smoothing), class_count);
+      t = g.op("Add", times(g, t, 1 - smoothing), spread);
+    }
+    Value losses = g.op("Neg", g.reduce("ReduceSum", g.op("Mul", weighted, t), {axis}, false));
+    if (reduction != mean_reduction) return reduced(g, losses, reduction);
+    Value targets = g.cast(g.size(floor_div(element_count(x), classes)), log.element_type());
+    return g.cast(g.op("Div", g.reduce("ReduceSum", losses, {}, false), targets), type);
+  }
+
+  target = class_indices(g, target, x);
+  TargetLoss loss = negative_log_likelihood(g, log, target, weight, ignore_index);
+  if (smoothing > 0) {
+    Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
+    Value smooth = g.op("Neg", g.reduce("ReduceSum", weighted, {axis}, false));
+    smooth = g.op("Where", kept, g.op("Div", smooth, class_count), constant(g, log, 0));
+    loss.losses = g.op("Add", times(g, loss.losses, 1 - smoothing), times(g, smooth, smoothing));
+  }
+  return reduced_by_weight(g, loss, reduction);
+}
+
+Value cross_entropy_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
+                         int64_t reduction, Dim ignore_index, double smoothing) {
+  const ElementType type = g.result().element_type;
+  if (weight) weight = operand(g, *weight, type);
+  return cross_entropy(g, operand(g, self, type), target, weight, reduction, ignore_index, smoothing);
+}
+
+// The scores input @ linear_weight^T + linear_bias, and their loss, which PyTorch computes a part of the
+// batch after the other. Scores of half types are not rounded.
+Value linear_cross_entropy(GraphBuilder& g, Value input, Value linear_weight, Value target,
+                           std::optional<Value> linear_bias, std::optional<Value> weight, int64_t reduction,
+                           Dim ignore_index, double smoothing) {
+  const ElementType type = g.result().element_type;
+  const auto wide = [&](Value value) { return g.cast(value, kernel_type(type)); };
+  Value scores = g.op("MatMul", wide(input), g.transpose(wide(linear_weight), {1, 0}));
+  if (linear_bias) scores = g.op("Add", scores, wide(*linear_bias));
+  if (weight) weight = wide(*weight);
+  return cross_entropy(g, scores, target, weight, reduction, ignore_index, smoothing);
+}
+
+Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Scalar margin,
+                        std::optional<Value> weight, int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self.rank() == 0 ? g.unsqueeze(self, {0}) : self, type);
+  const int64_t axis = class_axis(x);
+  const bool is_vector = target.rank() > axis;
+  target = class_indices(g, target, x);
+  Value at = g.unsqueeze(target, {axis});
+  Value rival = g.op("Sub", x, g.op("GatherElements", x, at, attr("axis", axis)));
+  Value losses = above_zero(g, g.op("Add", rival, constant(g, x, margin.to_double())));
+  if (p.to_int() == 2) losses = g.op("Mul", losses, losses);
+  if (weight) {
+    Value weights = weight->rank() == 0 ? g.unsqueeze(*weight, {0}) : *weight;
+    losses = g.op("Mul", losses, g.gather(operand(g, weights, type), at, 0));
+  }
+  losses = g.op("Where", class_mask(g, x, target, axis), constant(g, x, 0), losses);
+  Value loss = g.reduce("ReduceMean", losses, {axis}, false);
+  if (is_vector && reduction == no_reduction) loss = g.unsqueeze(loss, {0});
+  return reduced(g, loss, reduction);
+}
+
+// The targets of a sample are those before its first -1.
+Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  target = g.cast(target, ElementType::int64);
+  if (x.rank() < 2) {
+    x = g.reshape(x, std::vector{Dim(1), element_count(x)});
+    target = g.reshape(target, std::vector{Dim(1), element_count(target)});
+  }
+  Value zero = g.scalar(0, ElementType::int64);
+  Value over =
+      g.op("CumSum", g.cast(g.op("Less", target, zero), ElementType::int32), g.scalar(1, ElementType::int64));
+  Value listed = g.op("Equal", over, g.scalar(0, ElementType::int32));  // (batch, targets)
+  Value classes = g.op("Where", listed, target, zero);
+  // (batch, targets, classes)
+  Value margins =
+      g.op("Sub", g.unsqueeze(x, {1}), g.unsqueeze(g.op("GatherElements", x, classes, attr("axis", 1)), {2}));
+  Value losses = above_zero(g, g.op("Add", margins, constant(g, x, 1)));
+  Value is_target = g.op("And", class_mask(g, g.unsqueeze(x, {1}), classes, 2), g.unsqueeze(listed, {2}));
+  Value hit = any_along(g, is_target, std::vector<int64_t>{1}, true);
+  Value counted = g.op("And", g.unsqueeze(listed, {2}), g.op("Not", hit));
+  Value sum = g.reduce("ReduceSum", g.op("Where", counted, losses, constant(g, x, 0)), {1, 2}, false);
+  Value result = g.op("Div", sum, g.cast(g.dim_of(x, 1), x.element_type()));
+  if (self.rank() < 2) result = g.squeeze(result, {0});
+  return reduced(g, result, reduction);
+}
+
+// log_probs (T, N, C), or (T, C) of one sequence.
+Value ctc_loss(GraphBuilder& g, Value log_probs, Value targets, Value input_lengths, Value target_lengths,
+               int64_t blank, int64_t reduction, bool zero_infinity) {
+  Value x = operand(g, log_probs, g.result().element_type);
+  targets = g.cast(targets, ElementType::int64);
+  const bool single = x.rank() == 2;
+  if (single) {
+    x = g.unsqueeze(x, {1});
+    targets = g.unsqueeze(targets, {0});
+  }
+  const std::vector<Dim> batch{x.dim(1)};
+  input_lengths = g.reshape(g.cast(input_lengths, ElementType::int64), batch);
+  target_lengths = g.reshape(g.cast(target_lengths, ElementType::int64), batch);
+  Value losses =
+      kernel(g, "opbridge::ctc_loss", {x, targets, input_lengths, target_lengths, attr("blank", blank)},
+             {x.element_type(), batch});
+  if (zero_infinity) {
+    Value infinite = g.op("Equal", losses, constant(g, losses, INFINITY));
+    losses = g.op("Where", infinite, constant(g, losses, 0), losses);
+  }
+  if (reduction == mean_reduction)
+    losses = g.op("Div", losses, at_least(g, g.cast(target_lengths, losses.element_type()), 1));
+  return reduced(g, single ? g.squeeze(losses, {0}) : losses, reduction);
+}
+
+}  // namespace
+
+void register_loss(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  struct Plain {
+    const char* name;
+    Value (*loss)(GraphBuilder&, Value, Value, int64_t);
+  };
+  for (const auto& [name, loss] : {Plain{"mse_loss", mse_loss},
+                                   {"l1_loss", l1_loss},
+                                   {"soft_margin_loss", soft_margin_loss},
+                                   {"multilabel_margin_loss", multilabel_margin_loss}}) {
+    on(fmt::format("aten::{}(Tensor self, Tensor target, int reduction=1) -> Tensor", name), Since{13}, loss);
+  }
+  on("aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, Value target, int64_t reduction, double beta) {
+       if (beta == 0) return l1_loss(g, self, target, reduction);
+       return rounded_l1(g, self, target, reduction, beta, 0.5 / beta, 1);
+     });
+  on("aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, Value target, int64_t reduction, double delta) {
+       return rounded_l1(g, self, target, reduction, delta, 0.5, delta);
+     });
+  on("aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
+     Since{13}, binary_cross_entropy);
+  on("aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
+     "Tensor? pos_weight=None, int reduction=1) -> Tensor",
+     Since{13}, binary_cross_entropy_with_logits);
+  on("aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
+     Since{13}, kl_div);
+  on("aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int "
+     "reduction) -> "
+     "Tensor",
+     Since{13}, poisson_nll_loss);
+  on("aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) -> Tensor",
+     Since{13}, hinge_embedding_loss);
+  on("aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., int "
+     "reduction=1) -> "
+     "Tensor",
+     Since{13}, margin_ranking_loss);
+  on("aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
+     "int reduction=1) -> Tensor",
+     Since{13}, cosine_embedding_loss);
+  on("aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float "
+     "p=2., "
+     "float eps=9.9999999999999995e-07, bool swap=False, int reduction=1) -> Tensor",
+     Since{13}, triplet_margin_loss);
+  for (const char* name : {"nll_loss_nd", "nll_loss", "nll_loss2d"}) {
+    on(fmt::format("aten::{}(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
+                   "SymInt ignore_index=-100) -> Tensor",
+                   name),
+       Since{13}, nll_loss);
+  }
+  on("aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
+     "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor",
+     Since{13}, cross_entropy_loss);
+  on("aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, "
+     "int reduction=1) -> Tensor",
+     Since{13}, multi_margin_loss);
+  on("torch_nn::_linear_cross_entropy_batch_chunked(Tensor input, Tensor linear_weight, Tensor target, "
+     "Tensor? linear_bias, Tensor? weight, str reduction, SymInt ignore_index, float label_smoothing, "
+     "SymInt batch_chunk_size, str acc_policy, ScalarType acc_dtype, bool allow_retain_graph, "
+     "bool compute_input_grad, bool compute_linear_weight_grad, bool compute_linear_bias_grad) -> (Tensor, "
+     "Tensor, Tensor, Tensor)",
+     Since{13},
+     [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
+        std::optional<Value> weight, std::string reduction, Dim ignore_index, double smoothing, Ignored,
+        Ignored, Ignored, Ignored, bool of_input, bool of_weight, bool of_bias) {
+       if (of_input || of_weight || of_bias)
+         g.refuse("gradients that are computed with the loss; export under torch.no_grad()");
+       return std::array{linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight,
+                                              reduction == "mean" ? mean_reduction : sum_reduction,
+                                              ignore_index, smoothing),
+                         Value(), Value(), Value()};
+     });
+  on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction(Tensor input, Tensor linear_weight, Tensor "
+     "target, Tensor? linear_bias, Tensor? weight, SymInt ignore_index, SymInt batch_chunk_size, str "
+     "acc_policy, ScalarType acc_dtype) -> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
+        std::optional<Value> weight, Dim ignore_index, Ignored, Ignored, Ignored) {
+       return linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight, no_reduction,
+                                   ignore_index, 0);
+     });
+  on("aten::ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
+     "int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+     Since{9}, ctc_loss);
+  on("aten::ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
+     "int blank=0, int reduction=1, bool zero_infinity=False) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value log_probs, Value targets, std::vector<int64_t> input_lengths,
+        std::vector<int64_t> target_lengths, int64_t blank, int64_t reduction, bool zero_infinity) {
+       return ctc_loss(g, log_probs, targets, g.ints(input_lengths), g.ints(target_lengths), blank, reduction,
+                       zero_infinity);
+     });
+}
+
+}  // namespace opbridge::lowering

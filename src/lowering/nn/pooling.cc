@@ -1,0 +1,376 @@
+#include "lowering/nn/pooling.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "lowering/add.h"
+#include "lowering/common.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// Whether every window ends inside, so that rounding up or down is the same.
+bool rounding_is_idle(Value self, const Window& window, size_t axes) {
+  for (size_t i = 0; i < axes; ++i) {
+    const Dim& size = last_dims(self.dims(), axes)[i];
+    if (!size.is_static()) return false;
+    const int64_t reach =
+        size.value() + 2 * window.padding[i] - window.dilation[i] * (window.kernel[i] - 1) - 1;
+    if (reach % window.stride[i] != 0) return false;
+  }
+  return true;
+}
+
+int64_t product(std::span<const int64_t> values) {
+  return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
+}
+
+// How many elements each window counts, row by row: what of it lies in the input and its padding, or in the
+// input alone. `sizes` of the input, `counts` of windows, along each axis.
+std::vector<int64_t> counted(const GraphBuilder& g, const Window& window, const std::vector<int64_t>& sizes,
+                             const std::vector<int64_t>& counts, bool count_include_pad) {
+  std::vector<int64_t> result{1};
+  for (size_t i = 0; i < counts.size(); ++i) {
+    check_constant(g, (Dim(static_cast<int64_t>(result.size())) * Dim(counts[i])).value());
+    std::vector<int64_t> next;
+    for (int64_t count : result) {
+      for (int64_t place = 0; place < counts[i]; ++place) {
+        int64_t from = place * window.stride[i] - window.padding[i];
+        int64_t to = std::min(from + window.kernel[i], sizes[i] + window.padding[i]);
+        if (!count_include_pad) {
+          from = std::max<int64_t>(from, 0);
+          to = std::min(to, sizes[i]);
+        }
+        next.push_back(count * (to - from));
+      }
+    }
+    result = std::move(next);
+  }
+  return result;
+}
+
+struct Sizes {
+  std::vector<int64_t> input, result;  // along each spatial axis
+};
+std::optional<Sizes> constant_sizes(GraphBuilder& g, Value self, size_t axes) {
+  Sizes sizes;
+  for (size_t i = 0; i < axes; ++i) {
+    const Dim &size = last_dims(self.dims(), axes)[i], &result = last_dims(*g.result().dims, axes)[i];
+    if (!size.is_static() || !result.is_static()) return std::nullopt;
+    sizes.input.push_back(size.value());
+    sizes.result.push_back(result.value());
+  }
+  return sizes;
+}
+
+Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
+  std::optional<Sizes> sizes = constant_sizes(g, self, axes);
+  if (!sizes)
+    g.refuse("pooling of integers and of float64 needs an image of constant size; convert it to float32");
+  return *std::move(sizes);
+}
+
+// What has to stand after an axis so that rounding down gives the windows that PyTorch gets by rounding up:
+// it leaves out one that starts beyond the input and its left padding.
+int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t axis) {
+  const size_t axes = window.kernel.size();
+  const Dim &size = last_dims(self.dims(), axes)[axis], &count = last_dims(*g.result().dims, axes)[axis];
+  const int64_t padding = window.padding[axis], stride = window.stride[axis];
+  const int64_t span = window.dilation[axis] * (window.kernel[axis] - 1) + 1;
+  if (size.is_static() && count.is_static())
+    return std::max<int64_t>((count.value() - 1) * stride + span - padding - size.value(), 0);
+  if (padding + stride > span || (padding > 0 && window.dilation[axis] > 1)) {
+    g.refuse(
+        "ceil_mode needs an input of constant size where padding and stride together exceed the kernel, or "
+        "where a window with gaps meets padding");
+  }
+  return padding + stride - 1;
+}
+
+// Means over whole windows of `x` (N, C, spatial…) with zeros around it.
+Value mean_with_zeros(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& pads) {
+  return g.op("AveragePool", x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
+              attr("pads", pads), attr("count_include_pad", 1));
+}
+
+// What part of each window counts, of an input whose size is known only when the model runs; (1, 1,
+// windows…).
+Value counted_part(GraphBuilder& g, Value x, const Window& window, std::vector<int64_t> pads,
+                   bool count_include_pad) {
+  const size_t axes = window.kernel.size();
+  std::vector<Dim> dims(x.dims().begin(), x.dims().end());
+  dims[0] = dims[1] = 1;
+  for (size_t i = 0; i < axes && count_include_pad; ++i) {
+    dims[i + 2] = dims[i + 2] + 2 * window.padding[i];
+    pads[i] = 0;
+    pads[axes + i] = std::max<int64_t>(pads[axes + i] - window.padding[i], 0);
+  }
+  return mean_with_zeros(g, filled(g, dims, 1, x.element_type()), window, pads);
+}
+
+// Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
+// and its padding (count_include_pad) or in the input alone; what ONNX counts there differs by version.
+// So: the mean over whole windows of the input with zeros around it, scaled by how many there are to how many
+// count.
+Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool count_include_pad,
+                        std::optional<int64_t> divisor) {
+  const size_t axes = window.kernel.size();
+  std::vector<int64_t> pads = window.padding;
+  for (size_t i = 0; i < axes; ++i) pads.push_back(padding_at_end(g, self, window, i));
+  const auto whole = static_cast<double>(product(window.kernel));
+  return on_batch(g, self, axes, [&](Value x) {
+    Value mean = mean_with_zeros(g, x, window, pads);
+    if (divisor) return g.op("Mul", mean, g.scalar_like(mean, whole / static_cast<double>(*divisor)));
+    const std::optional<Sizes> sizes = constant_sizes(g, self, axes);
+    if (!sizes) return g.op("Div", mean, counted_part(g, x, window, pads, count_include_pad));
+    std::vector<double> factors;
+    for (int64_t count : counted(g, window, sizes->input, sizes->result, count_include_pad))
+      factors.push_back(whole / static_cast<double>(count));
+    Value scale = g.constant(ir::Weight::of(std::span<const double>(factors), sizes->result));
+    return g.op("Mul", mean, g.cast(scale, x.element_type()));
+  });
+}
+
+Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::vector<int64_t> stride,
+               std::vector<int64_t> padding, bool ceil_mode, bool count_include_pad,
+               std::optional<int64_t> divisor, size_t axes) {
+  if (divisor && *divisor == 0) g.refuse("divisor_override is 0");
+  const Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, {1});
+  check_pool(g, window, self, ceil_mode);
+  if (needs_gathered_windows(self.element_type())) {
+    const Sizes sizes = sizes_of_gathered(g, self, axes);
+    std::vector<int64_t> divisors = counted(g, window, sizes.input, sizes.result, count_include_pad);
+    if (divisor) std::ranges::fill(divisors, *divisor);
+    Value x = operand(g, self, self.element_type());
+    Value mean = on_batch(g, x, axes,
+                          [&](Value x) { return gathered_avg_pool(g, x, window, sizes.result, divisors); });
+    return g.cast(mean, self.element_type());
+  }
+  if (ceil_mode && !rounding_is_idle(self, window, axes))
+    return avg_pool_over_end(g, self, window, count_include_pad, divisor);
+  std::vector<int64_t> pads = window.padding;
+  pads.insert(pads.end(), window.padding.begin(), window.padding.end());
+  return on_batch(g, self, axes, [&](Value x) {
+    Value mean =
+        g.op("AveragePool", x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
+             attr("pads", pads), attr("count_include_pad", count_include_pad || divisor.has_value()));
+    if (!divisor) return mean;
+    const double count = static_cast<double>(product(window.kernel)) / static_cast<double>(*divisor);
+    return g.op("Mul", mean, g.scalar_like(mean, count));
+  });
+}
+
+// How MaxPool is made to round up: by padding at the end.
+struct EndOfPool {
+  std::vector<int64_t> padding;
+  std::vector<int64_t> beyond;  // by what the input has to grow first, for ONNX pads less than a kernel
+};
+
+// Whether some window along an axis reads padding alone, of which runtimes make different numbers. Of those
+// that start inside of the image the last one says it for all.
+bool has_idle_window(const Window& window, size_t axis, int64_t size, int64_t count) {
+  const int64_t stride = window.stride[axis], padding = window.padding[axis], step = window.dilation[axis];
+  const auto is_idle = [&](int64_t place) {
+    const int64_t start = place * stride - padding;
+    const int64_t skipped = start < 0 ? (-start + step - 1) / step : 0;
+    return skipped >= window.kernel[axis] || start + skipped * step >= size;
+  };
+  for (int64_t place = 0; place < count && place * stride < padding; ++place) {
+    if (is_idle(place)) return true;
+  }
+  return count > 0 && is_idle(count - 1);
+}
+
+EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
+  const size_t axes = window.kernel.size();
+  EndOfPool end;
+  for (size_t i = 0; i < axes; ++i) {
+    const Dim &size = last_dims(self.dims(), axes)[i], &count = last_dims(*g.result().dims, axes)[i];
+    if (size.is_static() && count.is_static() && has_idle_window(window, i, size.value(), count.value()))
+      g.refuse("ceil_mode where a window holds nothing of the input");
+    const int64_t missing = padding_at_end(g, self, window, i);
+    end.padding.push_back(std::min(missing, window.kernel[i] - 1));
+    end.beyond.push_back(missing - end.padding.back());
+  }
+  if (std::ranges::all_of(end.beyond, [](int64_t size) { return size == 0; })) end.beyond.clear();
+  return end;
+}
+
+// The input grown at its end by what no maximum is.
+Value grown(GraphBuilder& g, Value x, const std::vector<int64_t>& beyond) {
+  if (beyond.empty()) return x;
+  std::vector<int64_t> pads(beyond.size(), 0);
+  pads.insert(pads.end(), beyond.begin(), beyond.end());
+  return padded(g, x, pads, -INFINITY);
+}
+
+std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndOfPool& end) {
+  std::vector<int64_t> pads = window.padding;
+  pads.insert(pads.end(), end.padding.begin(), end.padding.end());
+  return {x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
+          attr("pads", std::move(pads)), attr("dilations", window.dilation)};
+}
+
+// Along each axis, for integers.
+std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
+  const Sizes sizes = sizes_of_gathered(g, self, window.kernel.size());
+  for (size_t i = 0; i < window.kernel.size(); ++i) {
+    if (has_idle_window(window, i, sizes.input[i], sizes.result[i]))
+      g.refuse("a window that holds nothing of the input, of integers");
+  }
+  return sizes.result;
+}
+
+EndOfPool end_of_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  return ceil_mode ? rounded_up(g, self, window) : EndOfPool{window.padding, {}};
+}
+
+// MaxPool has integers of 8 bits only, and these cannot be grown.
+bool is_gathered(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  const ElementType type = self.element_type();
+  if (!is_integral(type)) return false;
+  if (type != ElementType::int8 && type != ElementType::uint8) return true;
+  return !end_of_pool(g, self, window, ceil_mode).beyond.empty();
+}
+
+Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  const size_t axes = window.kernel.size();
+  if (is_gathered(g, self, window, ceil_mode)) {
+    const std::vector<int64_t> counts = window_counts(g, self, window);
+    const auto pool = [&](Value x) { return gathered_max_pool(g, x, window, counts); };
+    return g.cast(on_batch(g, operand(g, self, self.element_type()), axes, pool), self.element_type());
+  }
+  const EndOfPool end = end_of_pool(g, self, window, ceil_mode);
+  return on_batch(g, self, axes, [&](Value x) {
+    return g.op_list("MaxPool", 1, max_pool_operands(grown(g, x, end.beyond), window, end)).front();
+  });
+}
+
+Window max_window(GraphBuilder& g, Value self, const std::vector<int64_t>& kernel,
+                  const std::vector<int64_t>& stride, const std::vector<int64_t>& padding,
+                  const std::vector<int64_t>& dilation, bool ceil_mode, size_t axes) {
+  Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, dilation);
+  check_pool(g, window, self, ceil_mode);
+  return window;
+}
+
+// Places in images of the dims `from`, in the smaller images of the dims `to`.
+Value replaced(GraphBuilder& g, Value places, std::span<const Dim> from, std::span<const Dim> to) {
+  Value result;
+  Dim row(1);
+  for (size_t i = from.size(); i-- > 0;) {
+    Value along = i == 0 ? places : g.op("Mod", places, g.size(from[i]));
+    if (i > 0) places = g.op("Div", places, g.size(from[i]));
+    along = row.is(1) ? along : g.op("Mul", along, g.size(row));
+    result = result ? g.op("Add", result, along) : along;
+    row = row * to[i];
+  }
+  return result;
+}
+
+// The same with the places, which ONNX counts on from channel to channel and from sample to sample.
+std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& window, const EndOfPool& end) {
+  Value whole = grown(g, x, end.beyond);
+  std::vector<Value> results = g.op_list("MaxPool", 2, max_pool_operands(whole, window, end));
+  const std::span<const Dim> image = last_dims(x.dims(), x.rank() - 2);
+  const std::span<const Dim> larger = last_dims(whole.dims(), whole.rank() - 2);
+  results[1] = g.op("Mod", results[1], g.size(element_count(larger)));
+  if (!end.beyond.empty()) results[1] = replaced(g, results[1], larger, image);
+  return results;
+}
+
+// Places count from 0 in each channel of each sample.
+std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  const size_t axes = window.kernel.size();
+  const bool batched = self.rank() == static_cast<int64_t>(axes) + 2;
+  Value x = batched ? self : g.unsqueeze(self, {0});
+  std::array<Value, 2> results;
+  if (is_gathered(g, self, window, ceil_mode)) {
+    results = gathered_max_pool_with_places(g, operand(g, x, self.element_type()), window,
+                                            window_counts(g, self, window));
+    results[0] = g.cast(results[0], self.element_type());
+  } else {
+    // Of windows that are all 0, ONNX Runtime 1.20 finds no place in uint8.
+    Value numbers = is_integral(x.element_type()) ? g.cast(x, ElementType::float32) : x;
+    const std::vector<Value> made =
+        max_pool_of_numbers(g, numbers, window, end_of_pool(g, self, window, ceil_mode));
+    results = {g.cast(made[0], self.element_type()), made[1]};
+  }
+  if (batched) return results;
+  for (Value& result : results) result = without_batch(g, result);
+  return results;
+}
+
+// What max_pool made, back at its places; zero elsewhere.
+Value max_unpool(GraphBuilder& g, Value self, Value places, const std::vector<Dim>& size) {
+  const auto axes = static_cast<int64_t>(size.size());
+  std::vector<Dim> from = first_dims(self.dims(), self.rank() - axes), to = from;
+  from.push_back(element_count(last_dims(self.dims(), axes)));
+  to.push_back(element_count(size));
+  Value scattered = g.op("ScatterElements", filled(g, to, 0, self.element_type()), g.reshape(places, from),
+                         g.reshape(self, from), attr("axis", -1));
+  return g.reshape(scattered, *g.result().dims);
+}
+
+}  // namespace
+
+void register_pooling(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Ints = std::vector<int64_t>;
+
+  on("aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool "
+     "ceil_mode=False, "
+     "bool count_include_pad=True) -> Tensor",
+     Since{10},
+     [](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
+        bool count_include_pad) {
+       return avg_pool(g, self, kernel, stride, padding, ceil_mode, count_include_pad, std::nullopt, 1);
+     });
+  for (size_t axes = 2; axes <= 3; ++axes) {
+    on(fmt::format(
+           "aten::avg_pool{0}d(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], int[{0}] padding=0, "
+           "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+           axes),
+       Since{10},
+       [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
+              bool count_include_pad, std::optional<int64_t> divisor) {
+         return avg_pool(g, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor, axes);
+       });
+  }
+
+  for (size_t axes = 1; axes <= 3; ++axes) {
+    on(fmt::format(
+           "aten::max_pool{0}d(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], int[{0}] padding=0, "
+           "int[{0}] dilation=1, bool ceil_mode=False) -> Tensor",
+           axes),
+       Since{10},
+       [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
+              bool ceil_mode) {
+         return max_pool(g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes),
+                         ceil_mode);
+       });
+    on(fmt::format("aten::max_pool{0}d_with_indices(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], "
+                   "int[{0}] padding={1}, int[{0}] dilation={2}, bool ceil_mode=False) -> (Tensor, Tensor)",
+                   axes, axes == 1 ? "[0]" : "0", axes == 1 ? "[1]" : "1"),
+       Since{10},
+       [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
+              bool ceil_mode) {
+         return max_pool_with_places(
+             g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes), ceil_mode);
+       });
+  }
+  on("aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value self, Value places, std::vector<Dim> size) {
+       return max_unpool(g, self, places, size);
+     });
+  on("aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) "
+     "-> Tensor",
+     Since{11}, [](GraphBuilder& g, Value self, Value places, std::vector<Dim> size, Ignored, Ignored) {
+       return max_unpool(g, self, places, size);
+     });
+}
+
+}  // namespace opbridge::lowering

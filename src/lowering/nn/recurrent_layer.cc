@@ -1,0 +1,171 @@
+#include "lowering/nn/recurrent_layer.h"
+
+#include <algorithm>
+
+namespace opbridge::lowering {
+namespace {
+
+// The operator of ONNX, and how PyTorch's gates come into its order: blocks [begin, end) of the hidden size,
+// of which there are `blocks`.
+struct Operator {
+  const char* name;
+  int64_t blocks;
+  std::vector<std::pair<int64_t, int64_t>> gates;
+  const char* activation;  // where it has several
+};
+
+const Operator& operator_of(Cell cell) {
+  static const Operator operators[] = {
+      {"LSTM", 4, {{0, 1}, {3, 4}, {1, 3}}, nullptr},  // i f g o → i o f c
+      {"GRU", 3, {{1, 2}, {0, 1}, {2, 3}}, nullptr},   // r z n → z r h
+      {"RNN", 1, {{0, 1}}, "Tanh"},
+      {"RNN", 1, {{0, 1}}, "Relu"},
+  };
+  return operators[static_cast<size_t>(cell)];
+}
+
+int64_t hidden_size(GraphBuilder& g, Cell cell, const Direction& direction) {
+  const Dim& rows = direction.w_hh.dim(0);
+  if (!rows.is_static()) g.refuse("the hidden size must be a constant");
+  return rows.value() / operator_of(cell).blocks;
+}
+
+Value reorder_gates(GraphBuilder& g, Value weight, Cell cell, int64_t hidden) {
+  const auto& gates = operator_of(cell).gates;
+  if (gates.size() == 1) return weight;
+  std::vector<Value> blocks;
+  for (const auto& [begin, end] : gates) blocks.push_back(g.slice(weight, 0, begin * hidden, end * hidden));
+  return g.concat(std::move(blocks), 0);
+}
+
+std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const std::optional<Lengths>& lengths,
+                               const std::vector<Value>& states, std::span<const Direction> directions) {
+  const Operator& op = operator_of(cell);
+  const int64_t hidden = hidden_size(g, cell, directions[0]);
+  const Dim length = input.dim(0), batch = input.dim(1), both = static_cast<int64_t>(directions.size());
+  std::vector<Value> w, r, b;
+  const auto ordered = [&](Value weight) { return reorder_gates(g, weight, cell, hidden); };
+  for (const Direction& direction : directions) {
+    w.push_back(g.unsqueeze(ordered(direction.w_ih), {0}));
+    r.push_back(g.unsqueeze(ordered(direction.w_hh), {0}));
+    if (direction.b_ih)
+      b.push_back(g.unsqueeze(g.concat({ordered(*direction.b_ih), ordered(*direction.b_hh)}, 0), {0}));
+  }
+  std::vector<Operand> operands{input, g.concat(w, 0), g.concat(r, 0), b.empty() ? Value() : g.concat(b, 0),
+                                lengths ? lengths->counts : Value()};
+  operands.insert(operands.end(), states.begin(), states.end());
+  operands.push_back(attr("hidden_size", hidden));
+  if (directions.size() == 2) operands.push_back(attr("direction", "bidirectional"));
+  if (cell == Cell::gru) operands.push_back(attr("linear_before_reset", 1));
+  if (op.activation)
+    operands.push_back(attr("activations", std::vector<std::string>(directions.size(), op.activation)));
+
+  std::vector<Value> made = g.op_list(op.name, 1 + states.size(), std::move(operands));
+  const auto set_dims = [&](Value value, std::vector<Dim> dims) {
+    value.get()->type = ir::TensorType{input.element_type(), std::move(dims)};
+  };
+  set_dims(made[0], {length, both, batch, hidden});
+  for (size_t i = 1; i < made.size(); ++i) set_dims(made[i], {both, batch, hidden});
+  made[0] = directions.size() == 1
+                ? g.squeeze(made[0], {1})
+                : g.reshape(g.transpose(made[0], {0, 2, 1, 3}), {length, batch, Dim(2 * hidden)});
+  return made;
+}
+
+// What a step makes of `x`, the input's share of the gates, and the states.
+std::vector<Value> step(GraphBuilder& g, Cell cell, Value x, const std::vector<Value>& states,
+                        const Direction& transposed, int64_t hidden) {
+  Value before = states[0];
+  Value own = g.op("MatMul", before, transposed.w_hh);
+  if (transposed.b_hh) own = g.op("Add", own, *transposed.b_hh);
+  const auto sum = [&](Value a, Value b) { return g.op("Add", a, b); };
+  const auto product = [&](Value a, Value b) { return g.op("Mul", a, b); };
+  const auto open = [&](Value gate) { return g.op("Sigmoid", gate); };
+  const auto gates = [&](Value value) {
+    const std::vector<Dim> sizes(operator_of(cell).blocks, Dim(hidden));
+    return g.split(value, 1, sizes);
+  };
+  if (cell == Cell::gru) {
+    const std::vector<Value> of_x = gates(x), of_own = gates(own);
+    Value reset = open(sum(of_x[0], of_own[0])), update = open(sum(of_x[1], of_own[1]));
+    Value fresh = g.op("Tanh", sum(of_x[2], product(reset, of_own[2])));
+    return {sum(product(g.op("Sub", before, fresh), update), fresh)};
+  }
+  Value all = sum(x, own);
+  if (cell != Cell::lstm) return {g.op(cell == Cell::tanh ? "Tanh" : "Relu", all)};
+  const std::vector<Value> of = gates(all);
+  Value memory = sum(product(open(of[1]), states[1]), product(open(of[0]), g.op("Tanh", of[2])));
+  Value made = product(open(of[3]), g.op("Tanh", memory));
+  if (transposed.projection) made = g.op("MatMul", made, *transposed.projection);
+  return {made, memory};
+}
+
+// One direction, step by step: the output and the states (batch, size) after it. All in one kernel type.
+std::vector<Value> by_steps(GraphBuilder& g, Cell cell, Value input, const std::optional<Lengths>& lengths,
+                            const std::vector<Value>& states, const Direction& direction, bool backwards) {
+  const ElementType type = input.element_type();
+  const int64_t hidden = hidden_size(g, cell, direction);
+  const auto transposed_weight = [&](Value weight) { return g.transpose(g.cast(weight, type), {1, 0}); };
+  Direction transposed{transposed_weight(direction.w_ih), transposed_weight(direction.w_hh), {}, {}, {}};
+  if (direction.b_hh) transposed.b_hh = g.cast(*direction.b_hh, type);
+  if (direction.projection) transposed.projection = transposed_weight(*direction.projection);
+  Value x = g.op("MatMul", input, transposed.w_ih);
+  if (direction.b_ih) x = g.op("Add", x, g.cast(*direction.b_ih, type));
+
+  std::vector<Operand> operands(states.begin(), states.end());
+  std::vector<ir::TensorType> types;
+  for (Value state : states) types.push_back({type, state.dims()});
+  operands.push_back(x);
+  types.push_back({type, std::vector<Dim>{input.dim(1), direction.w_ih.dim(0)}});
+  if (lengths) {
+    operands.push_back(g.unsqueeze(lengths->runs, {2}));
+    types.push_back({ElementType::boolean, std::vector<Dim>{input.dim(1), Dim(1)}});
+  }
+  const int64_t slices = lengths ? 2 : 1;
+  operands.push_back(attr("body", g.subgraph("step", types, [&](GraphBuilder& b, std::vector<Value> in) {
+    const std::vector<Value> before(in.begin(), in.begin() + states.size());
+    std::vector<Value> after = step(b, cell, in[states.size()], before, transposed, hidden);
+    for (size_t i = 0; lengths && i < after.size(); ++i)
+      after[i] = b.op("Where", in.back(), after[i], before[i]);
+    after.push_back(after[0]);
+    return after;
+  })));
+  operands.push_back(attr("num_scan_inputs", slices));
+  if (backwards) {
+    operands.push_back(attr("scan_input_directions", std::vector<int64_t>(slices, 1)));
+    operands.push_back(attr("scan_output_directions", std::vector<int64_t>{1}));
+  }
+  std::vector<Value> made = g.op_list("Scan", states.size() + 1, std::move(operands));
+  for (size_t i = 0; i < states.size(); ++i) made[i].get()->type = types[i];
+  made.back().get()->type =
+      ir::TensorType{type, std::vector<Dim>{input.dim(0), input.dim(1), states[0].dim(-1)}};
+  std::ranges::rotate(made, made.end() - 1);
+  return made;
+}
+
+}  // namespace
+
+std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
+                                   const std::optional<Lengths>& lengths, const std::vector<Value>& states,
+                                   std::span<const Direction> directions) {
+  // ONNX has no projections, and ONNX Runtime no float64.
+  const ElementType type = input.element_type(), kernel = kernel_type(type);
+  if (!directions[0].projection && type != ElementType::float64)
+    return by_operator(g, cell, input, lengths, states, directions);
+  input = g.cast(input, kernel);
+  std::vector<std::vector<Value>> parts(1 + states.size());
+  for (size_t i = 0; i < directions.size(); ++i) {
+    std::vector<Value> own;
+    const auto place = static_cast<int64_t>(i);
+    for (Value state : states)
+      own.push_back(g.squeeze(g.slice(g.cast(state, kernel), 0, place, place + 1), {0}));
+    const std::vector<Value> made = by_steps(g, cell, input, lengths, own, directions[i], i == 1);
+    parts[0].push_back(made[0]);
+    for (size_t k = 1; k < made.size(); ++k) parts[k].push_back(g.unsqueeze(made[k], {0}));
+  }
+  std::vector<Value> results{g.cast(g.concat(parts[0], -1), type)};
+  for (size_t k = 1; k < parts.size(); ++k) results.push_back(g.cast(g.concat(parts[k], 0), type));
+  return results;
+}
+
+}  // namespace opbridge::lowering

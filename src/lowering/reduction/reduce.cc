@@ -1,0 +1,182 @@
+#include "lowering/reduction/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lowering/common.h"
+#include "lowering/indexing/indexing.h"
+#include "tensor/constants.h"
+
+namespace opbridge::lowering {
+
+Value in_own_type(GraphBuilder& g, std::string_view op, Value a, Value b) {
+  const ElementType type = result_type(g, std::array{a, b});
+  return g.cast(g.op(op, operand(g, a, type), operand(g, b, type)), type);
+}
+
+std::vector<int64_t> axes_of(const Axes& axes, Value value) {
+  if (axes && !axes->empty()) return wrap_axes(*axes, value.rank());
+  std::vector<int64_t> all;
+  for (int64_t axis = 0; axis < value.rank(); ++axis) all.push_back(axis);
+  return all;
+}
+
+Dim count_of(Value value, const Axes& axes) {
+  Dim count(1);
+  if (value.rank() == 0) return count;
+  for (int64_t axis : axes_of(axes, value)) count = count * value.dim(axis);
+  return count;
+}
+
+Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes) {
+  constexpr int64_t most_in_float32 = 1 << 16;
+  const Dim count = count_of(x, axes);
+  const bool many = count.is_static() && count.value() > most_in_float32;
+  return many && x.element_type() == ElementType::float32 ? g.cast(x, ElementType::float64) : x;
+}
+
+namespace {
+
+// Whether float64 holds sums of the elements: they are, or were converted from, integers of 32 bits at most.
+bool is_narrow(Value x) {
+  const auto narrow = [](Value value) { return size_of(value.element_type()) < 8; };
+  const ir::Node* made_by = x.get()->producer;
+  return narrow(x) || (made_by != nullptr && made_by->op == "Cast" && narrow(made_by->inputs[0]) &&
+                       !is_floating_point(made_by->inputs[0]->tensor_type().element_type));
+}
+
+// The elements of `x` with those that are reduced along its last axis.
+struct Rows {
+  Value elements;
+  std::vector<Dim> dims, result;  // of the elements; of what reducing them gives
+};
+
+Rows rows_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const std::vector<int64_t> along = axes_of(axes, x);
+  std::vector<int64_t> order;
+  std::vector<Dim> dims, result = x.dims();
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (std::ranges::find(along, axis) != along.end()) {
+      result[axis] = Dim(1);
+    } else {
+      order.push_back(axis);
+      dims.push_back(x.dim(axis));
+    }
+  }
+  order.insert(order.end(), along.begin(), along.end());
+  if (!keepdim) result = dims;
+  dims.push_back(count_of(x, axes));
+  return {g.reshape(g.transpose(x, order), dims), dims, result};
+}
+
+// MatMul adds int64 as it is, where ReduceSum goes through float64.
+Value sum_by_product(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const Rows rows = rows_along(g, x, axes, keepdim);
+  Value ones = filled(g, std::vector{rows.dims.back()}, 1, x.element_type());
+  return g.reshape(g.op("MatMul", rows.elements, ones), rows.result);
+}
+
+Value product_by_scatter(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  Rows rows = rows_along(g, x, axes, keepdim);
+  Value indices = filled(g, rows.dims, 0, ElementType::int64);
+  rows.dims.back() = Dim(1);
+  Value start = filled(g, rows.dims, 1, x.element_type());
+  return g.reshape(scatter_elements(g, start, indices, rows.elements, -1, Reduction::multiply), rows.result);
+}
+
+}  // namespace
+
+Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const auto sum = [&](Value terms) { return g.reduce("ReduceSum", terms, axes_of(axes, x), keepdim); };
+  if (is_floating_point(x.element_type())) return sum(widened_for_sum(g, x, axes));
+  if (x.rank() == 0) return x;
+  if (is_narrow(x)) return g.cast(sum(g.cast(x, ElementType::int64)), x.element_type());
+  return sum_by_product(g, x, axes, keepdim);
+}
+
+Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  if (is_floating_point(x.element_type())) return g.reduce("ReduceProd", x, axes_of(axes, x), keepdim);
+  if (x.rank() == 0) return x;
+  if (g.opset() < 16) g.refuse("products of integers that may wrap around need opset 16");
+  return product_by_scatter(g, x, axes, keepdim);
+}
+
+Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const Dim count = count_of(x, axes);
+  if (count.is(0) || may_be_zero(count)) {
+    Value sum = g.reduce("ReduceSum", x, axes_of(axes, x), keepdim);
+    return g.op("Div", sum, g.cast(g.size(count), x.element_type()));
+  }
+  Value mean = g.reduce("ReduceMean", widened_for_sum(g, x, axes), axes_of(axes, x), keepdim);
+  return g.cast(mean, x.element_type());
+}
+
+Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
+  auto over = [&](const char* op, Value value) {
+    return g.cast(g.reduce(op, widened_for_sum(g, value, axes), axes_of(axes, x), keepdim), x.element_type());
+  };
+  if (order == 1) return over("ReduceL1", x);
+  if (order == 2) return over("ReduceL2", x);
+  if (order == 0) {
+    Value zero = g.op("Equal", x, g.scalar_like(x, 0));
+    return over("ReduceSum", g.cast(g.op("Not", zero), x.element_type()));
+  }
+  Value size = g.op("Abs", x);
+  if (std::isinf(order)) return Extremum(g, order > 0, size).value(axes, keepdim);
+  Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
+  return g.op("Pow", sum, g.scalar_like(x, 1 / order));
+}
+
+Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const std::vector<int64_t> all = axes_of(axes, x);
+  if (may_be_zero(count_of(x, axes))) {  // of nothing there is no maximum
+    return g.cast(g.reduce("ReduceSum", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
+  }
+  if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
+  // Before, it had no booleans.
+  return g.cast(g.reduce("ReduceMax", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
+}
+
+Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
+  Value bound = g.scalar_like(norm, most);
+  // The small number that PyTorch adds.
+  Value factor = g.op("Div", bound, g.op("Add", norm, g.scalar_like(norm, 1e-7)));
+  return g.op("Where", g.op("Greater", norm, bound), factor, g.scalar_like(norm, 1));
+}
+
+Value reduced(GraphBuilder& g, Value losses, int64_t reduction) {
+  if (reduction == mean_reduction) {
+    losses = mean_of(g, losses, {}, false);
+  } else if (reduction != no_reduction) {
+    losses = g.reduce("ReduceSum", losses, {}, false);
+  }
+  return g.cast(losses, g.result().element_type);
+}
+
+Extremum::Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {
+  const ElementType type = self.element_type();
+  x_ = operand(g, self, type);
+  if (is_floating_point(type)) nan_ = g.op("IsNaN", x_);
+}
+
+Value Extremum::value(const Axes& axes, bool keepdim) {
+  Value result = g_.reduce(greatest_ ? "ReduceMax" : "ReduceMin", x_, axes_of(axes, x_), keepdim);
+  if (!nan_) return result;
+  return g_.op("Where", any_nan(axes, keepdim), g_.scalar_like(x_, NAN), result);
+}
+
+Value Extremum::place(int64_t axis, bool keepdim) {
+  if (x_.rank() == 0) return g_.scalar(0, ElementType::int64);
+  auto first = [&](const char* op, Value value) {
+    return g_.op(op, value, attr("axis", wrap_axis(axis, x_.rank())), attr("keepdims", keepdim));
+  };
+  Value result = first(greatest_ ? "ArgMax" : "ArgMin", x_);
+  if (!nan_) return result;
+  return g_.op("Where", any_nan(std::vector{axis}, keepdim),
+               first("ArgMax", g_.cast(nan_, ElementType::int32)), result);
+}
+
+Value Extremum::any_nan(const Axes& axes, bool keepdim) { return any_along(g_, nan_, axes, keepdim); }
+
+}  // namespace opbridge::lowering

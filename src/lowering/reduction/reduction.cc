@@ -1,0 +1,313 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/kernel.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
+  return g.cast(g.size(count_of(self, axes)), self.element_type());
+}
+
+Value sum(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return sum_of(g, x, axes, keepdim); });
+}
+
+Value product(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return product_of(g, x, axes, keepdim); });
+}
+
+Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  return in_kernel_type(g, self, [&](Value x) { return mean_of(g, x, axes, keepdim); });
+}
+
+struct Moments {
+  Value variance, mean;
+};
+
+Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::optional<Scalar>& correction,
+                bool keepdim) {
+  const ElementType type = g.result().element_type;
+  Value x = widened_for_sum(g, operand(g, self, type), axes);
+  const double correct = correction ? correction->to_double() : 1;
+  Value mean = mean_of(g, x, axes, true);
+  Value centered = g.op("Sub", x, mean);
+  Value variance;
+  const Dim count = count_of(x, axes);
+  if (correct == 0) {
+    variance = mean_of(g, g.op("Mul", centered, centered), axes, keepdim);
+  } else {
+    Value squares = g.reduce("ReduceSumSquare", centered, axes_of(axes, x), keepdim);
+    Value zero = g.scalar_like(x, 0), divisor;
+    if (count.is_static()) {
+      divisor = g.scalar_like(x, std::max(0.0, static_cast<double>(count.value()) - correct));
+    } else {
+      divisor = g.op("Max", g.op("Sub", count_value(g, x, axes), g.scalar_like(x, correct)), zero);
+    }
+    variance = g.op("Div", squares, divisor);
+  }
+  return {variance,
+          keepdim ? mean : g.squeeze(mean, x.rank() == 0 ? std::vector<int64_t>() : axes_of(axes, x))};
+}
+
+// var, std, var_mean, std_mean.
+struct MomentsOf {
+  bool root, with_mean;
+
+  std::vector<Value> operator()(GraphBuilder& g, Value self, const Axes& axes,
+                                const std::optional<Scalar>& correction, bool keepdim) const {
+    const ElementType type = g.result().element_type;
+    auto [variance, mean] = moments(g, self, axes, correction, keepdim);
+    std::vector<Value> results{g.cast(root ? g.op("Sqrt", variance) : variance, type)};
+    if (with_mean) results.push_back(g.cast(mean, type));
+    return results;
+  }
+};
+
+Value extremum(GraphBuilder& g, bool greatest, Value self, const Axes& axes, bool keepdim) {
+  return g.cast(Extremum(g, greatest, self).value(axes, keepdim), self.element_type());
+}
+
+Value place_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optional<int64_t> dim,
+                        bool keepdim) {
+  if (dim) return Extremum(g, greatest, self).place(*dim, keepdim);
+  Value place = Extremum(g, greatest, g.reshape(self, {Dim(-1)})).place(0, false);
+  return g.reshape(place, *g.result().dims);
+}
+
+// Whether an element is not zero, or all are not; no axes given: over all, none in the list: over none.
+Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdim) {
+  Value x = g.cast(self, ElementType::boolean);
+  if (!axes || !axes->empty()) {
+    // Sum and product, unlike maximum and minimum, are right for no elements.
+    Value numbers = g.cast(x, ElementType::int32);
+    Value reduced = g.reduce(all ? "ReduceProd" : "ReduceSum", numbers, axes_of(axes, x), keepdim);
+    x = g.cast(reduced, ElementType::boolean);
+  }
+  return g.cast(x, g.result().element_type);
+}
+
+Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, const Axes& axes, bool keepdim) {
+  return in_kernel_type(
+      g, self, [&](Value x) { return vector_norm(g, x, order ? order->to_double() : 2, axes, keepdim); });
+}
+
+Value count_nonzero(GraphBuilder& g, Value self, const Axes& axes) {
+  Value ones = g.cast(g.cast(self, ElementType::boolean), ElementType::int64);
+  return g.reduce("ReduceSum", ones, axes_of(axes, self), false);
+}
+
+Value without_nan(GraphBuilder& g, Value self) {
+  if (!is_floating_point(self.element_type())) return self;
+  Value x = operand(g, self, self.element_type());
+  return g.op("Where", g.op("IsNaN", x), g.scalar_like(x, 0), x);
+}
+
+Value nanmean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  Value counted = g.cast(g.op("Not", g.op("IsNaN", x)), x.element_type());
+  Value sum = g.reduce("ReduceSum", without_nan(g, x), axes_of(axes, x), keepdim);
+  return g.cast(g.op("Div", sum, g.reduce("ReduceSum", counted, axes_of(axes, x), keepdim)), type);
+}
+
+// The sum over what broadcasting to the shape of `self` would repeat.
+Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
+  const std::vector<Dim>& dims = *g.result().dims;
+  const int64_t added = self.rank() - static_cast<int64_t>(dims.size());
+  std::vector<int64_t> axes;
+  for (int64_t axis = 0; axis < self.rank(); ++axis) {
+    if (axis < added || (dims[axis - added].is(1) && !self.dim(axis).is(1))) axes.push_back(axis);
+  }
+  if (axes.empty()) return g.cast(self, g.result().element_type);
+  return in_kernel_type(g, self, [&](Value x) { return g.reshape(sum_of(g, x, axes, true), dims); });
+}
+
+// Segments of `data` along `axis`, of the given lengths or between the given places.
+Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optional<Value> lengths,
+                     std::optional<Value> indices, std::optional<Value> offsets, int64_t axis, Ignored,
+                     std::optional<Scalar> initial) {
+  if (indices || (!lengths && !offsets)) g.refuse("segments need lengths or offsets");
+  Value places = g.cast(offsets ? *offsets : *lengths, ElementType::int64);
+  axis = wrap_axis(axis, data.rank());
+  if (axis != places.rank() - 1)
+    g.refuse("the segments have to lie along the last dim of lengths or offsets");
+  if (!offsets) {
+    std::vector<Dim> first = places.dims();
+    first.back() = 1;
+    Value sums = g.op("CumSum", places, g.scalar(axis, ElementType::int64));
+    places = g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
+  }
+  return in_kernel_type(g, data, [&](Value x) {
+    std::optional<Value> start;
+    if (initial) start = g.scalar_like(x, *initial);
+    return kernel(g, "opbridge::segment_reduce", {x, places, start, attr("reduce", reduce)},
+                  {x.element_type(), g.result().dims});
+  });
+}
+
+// Of the bits that elements have as float64 or int64.
+Value hash_tensor(GraphBuilder& g, Value self, std::vector<int64_t> axes, Ignored, int64_t mode) {
+  if (mode != 0) g.refuse("a mode that PyTorch does not have");
+  std::vector<int64_t> reduced, order;
+  if (self.rank() > 0) reduced = axes_of(axes, self);
+  std::vector<Dim> dims;
+  for (int64_t axis = 0; axis < self.rank(); ++axis) {
+    if (std::ranges::find(reduced, axis) != reduced.end()) continue;
+    order.push_back(axis);
+    dims.push_back(self.dim(axis));
+  }
+  std::vector<Dim> rows = dims;
+  rows.emplace_back(1);
+  for (int64_t axis : reduced) {
+    order.push_back(axis);
+    rows.back() = rows.back() * self.dim(axis);
+  }
+  const bool floating = is_floating_point(self.element_type());
+  Value x = g.cast(self, floating ? ElementType::float64 : ElementType::int64);
+  x = g.reshape(self.rank() == 0 ? x : g.transpose(x, order), rows);
+  return g.reshape(kernel(g, "opbridge::hash_tensor", {x}, {ElementType::uint64, dims}), *g.result().dims);
+}
+
+}  // namespace
+
+void register_reduction(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", Since{9}, sum_to_size);
+
+  on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, Ignored) { return sum(g, self, {}, false); });
+  on("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> "
+     "Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return sum(g, self, axes, keepdim);
+     });
+  on("aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return sum(g, without_nan(g, self), axes, keepdim);
+     });
+  on("aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return mean(g, self, {}, false); });
+  on("aten::mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return mean(g, self, axes, keepdim);
+     });
+  on("aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+       return nanmean(g, self, axes, keepdim);
+     });
+  on("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return product(g, self, {}, false); });
+  on("aten::prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim, Ignored) {
+       return product(g, self, std::vector{dim}, keepdim);
+     });
+  for (const char* name : {"logsumexp", "special_logsumexp"}) {
+    on(fmt::format("aten::{}(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", name), Since{9},
+       [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
+         return in_kernel_type(
+             g, self, [&](Value x) { return g.reduce("ReduceLogSumExp", x, axes_of(axes, x), keepdim); });
+       });
+  }
+
+  for (const auto& [name, moments] : {std::pair{"var", MomentsOf{false, false}},
+                                      {"std", MomentsOf{true, false}},
+                                      {"var_mean", MomentsOf{false, true}},
+                                      {"std_mean", MomentsOf{true, true}}}) {
+    const char* returns = moments.with_mean ? "(Tensor, Tensor)" : "Tensor";
+    on(fmt::format("aten::{}(Tensor self, bool unbiased=True) -> {}", name, returns), Since{9},
+       [moments = moments](GraphBuilder& g, Value self, bool unbiased) {
+         return moments(g, self, {}, unbiased ? 1 : 0, false);
+       });
+    on(fmt::format("aten::{}.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> {}",
+                   name, returns),
+       Since{9}, [moments = moments](GraphBuilder& g, Value self, Axes axes, bool unbiased, bool keepdim) {
+         return moments(g, self, axes, unbiased ? 1 : 0, keepdim);
+       });
+    on(fmt::format("aten::{}.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
+                   "bool keepdim=False) -> {}",
+                   name, returns),
+       Since{9},
+       [moments = moments](GraphBuilder& g, Value self, Axes axes, std::optional<Scalar> correction,
+                           bool keepdim) { return moments(g, self, axes, correction, keepdim); });
+  }
+
+  for (const bool greatest : {true, false}) {
+    const char* name = greatest ? "max" : "min";
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{12},
+       [greatest](GraphBuilder& g, Value self) { return extremum(g, greatest, self, {}, false); });
+    on(fmt::format("aten::a{}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", name), Since{12},
+       [greatest](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
+         return extremum(g, greatest, self, axes, keepdim);
+       });
+    on(fmt::format(
+           "aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", name),
+       Since{12}, [greatest](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+         Extremum found(g, greatest, self);
+         return std::array{g.cast(found.value(std::vector{dim}, keepdim), self.element_type()),
+                           found.place(dim, keepdim)};
+       });
+    on(fmt::format("aten::arg{}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", name), Since{12},
+       [greatest](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
+         return place_of_extremum(g, greatest, self, dim, keepdim);
+       });
+  }
+  on("aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+     Since{12}, [](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
+       const Axes axes = dim ? Axes(std::vector{*dim}) : std::nullopt;
+       return std::array{extremum(g, false, self, axes, keepdim), extremum(g, true, self, axes, keepdim)};
+     });
+
+  for (const bool all : {true, false}) {
+    const char* name = all ? "all" : "any";
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{13},
+       [all](GraphBuilder& g, Value self) { return truth(g, all, self, {}, false); });
+    on(fmt::format("aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", name), Since{13},
+       [all](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+         return truth(g, all, self, std::vector{dim}, keepdim);
+       });
+    on(fmt::format("aten::{}.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", name),
+       Since{13}, [all](GraphBuilder& g, Value self, Axes axes, bool keepdim) {
+         return truth(g, all, self, axes, keepdim);
+       });
+  }
+  on("aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::optional<int64_t> dim) {
+       return count_nonzero(g, self, dim ? Axes(std::vector{*dim}) : std::nullopt);
+     });
+  on("aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> axes) { return count_nonzero(g, self, axes); });
+
+  on("aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+     "ScalarType? dtype=None) -> Tensor",
+     Since{13}, [](GraphBuilder& g, Value self, Scalar order, Axes axes, bool keepdim, Ignored) {
+       return norm(g, self, order, axes, keepdim);
+     });
+  on("aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, Scalar order) { return norm(g, self, order, {}, false); });
+  on("aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::optional<Scalar> order, std::vector<int64_t> axes, bool keepdim) {
+       return norm(g, self, order, axes, keepdim);
+     });
+  on("aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) "
+     "-> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value self, std::optional<Scalar> order, std::vector<int64_t> axes, bool keepdim,
+        Ignored) { return norm(g, self, order, axes, keepdim); });
+  on("aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
+       return norm(g, self, order, {}, false);
+     });
+  on("aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
+     "Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
+     Since{11}, segment_reduce);
+  on("aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor", Since{9},
+     hash_tensor);
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,260 @@
+// Order statistics: quantiles, the median without NaN, the mode. Histograms.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/kernel.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// The elements in ascending order along a new last dim; what is NaN stands behind them.
+struct Rows {
+  Value sorted, places;
+  Value numbers;  // int64: how many are not NaN, of each row; the last dim is 1
+  Value has_nan;  // bool, alike
+};
+
+Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
+  Rows rows;
+  Value x = move_axis(g, self, axis, self.rank() - 1);
+  const bool has_nans = is_floating_point(x.element_type());
+  Value nan = has_nans ? g.op("IsNaN", x) : filled(g, x.dims(), false, ElementType::boolean);
+  Value counted = has_nans ? g.op("Where", nan, g.scalar_like(x, INFINITY), x) : x;
+  auto [values, places] =
+      g.ops<2>("TopK", counted, g.sizes({x.dim(-1)}), attr("axis", -1), attr("largest", 0));
+  rows.sorted = values;
+  rows.places = places;
+  for (Value value : {values, places}) value.get()->type = ir::TensorType{value.element_type(), x.dims()};
+  Value numbers = g.cast(g.op("Not", nan), ElementType::int64);
+  rows.numbers = g.reduce("ReduceSum", numbers, {-1}, true);
+  rows.has_nan = g.op("Less", rows.numbers, g.dim_of(x, -1));
+  return rows;
+}
+
+// The elements at `places`, int64, counted from 0 along the last dim.
+Value at(GraphBuilder& g, Value rows, Value places) {
+  return g.op("GatherElements", rows, places, attr("axis", -1));
+}
+
+Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
+               const std::string& interpolation, bool ignore_nan) {
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type);
+  const int64_t rank = x.rank();
+  if (!dim || rank == 0) x = flat(g, x);
+  const int64_t axis = dim && rank > 0 ? wrap_axis(*dim, rank) : 0;
+  const Rows rows = sorted_rows(g, x, axis);
+  const bool single = q.rank() == 0;
+  Value fraction = operand(g, single ? g.unsqueeze(q, {0}) : q, type);
+
+  // Ranks of shape (…, number of q), in float64 as in PyTorch since 2.15.
+  Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
+  Value last = g.op("Sub", rows.numbers, one);
+  if (!ignore_nan) last = g.op("Sub", g.dim_of(x, axis), one);
+  constexpr ElementType wide = ElementType::float64;
+  Value rank_of = g.op("Mul", g.cast(fraction, wide), g.cast(g.op("Max", last, zero), wide));
+  std::vector<Dim> dims = rows.sorted.dims();
+  dims.back() = fraction.dim(0);
+  if (!ignore_nan) rank_of = g.expand(rank_of, dims);
+  auto element = [&](const char* rounding) {
+    return at(g, rows.sorted, g.cast(g.op(rounding, rank_of), ElementType::int64));
+  };
+  Value result;
+  if (interpolation == "nearest") {
+    result = element("Round");
+  } else if (interpolation == "lower") {
+    result = element("Floor");
+  } else if (interpolation == "higher") {
+    result = element("Ceil");
+  } else {
+    Value below = element("Floor"), above = element("Ceil");
+    const bool is_midpoint = interpolation == "midpoint";
+    Value weight = is_midpoint ? g.scalar_like(x, 0.5)
+                               : g.cast(g.op("Sub", rank_of, g.op("Floor", rank_of)), x.element_type());
+    result = lerp(g, below, above, weight, is_midpoint ? std::optional(0.5) : std::nullopt);
+  }
+  Value undefined = ignore_nan ? g.op("Equal", rows.numbers, zero) : rows.has_nan;
+  result = g.op("Where", undefined, g.scalar_like(x, NAN), result);
+  result.get()->type = ir::TensorType{x.element_type(), dims};
+  result = move_axis(g, result, result.rank() - 1, 0);
+  return g.cast(g.reshape(result, *g.result().dims), type);
+}
+
+// The lower one of two in the middle of what is not NaN.
+std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
+  const Rows rows = sorted_rows(g, x, wrap_axis(dim, x.rank()));
+  Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
+  Value before = g.op("Max", g.op("Sub", rows.numbers, one), zero);
+  Value middle = g.op("Div", before, g.scalar(2, ElementType::int64));
+  Value median = at(g, rows.sorted, middle);
+  if (is_floating_point(type))
+    median = g.op("Where", g.op("Equal", rows.numbers, zero), g.scalar_like(x, NAN), median);
+  const std::vector<Dim>& dims = *g.result().dims;
+  return {g.cast(g.reshape(median, dims), type), g.reshape(at(g, rows.places, middle), dims)};
+}
+
+// How often each of 0, 1, … count - 1 is among `places` (1-d int64), each time counted as its weight.
+Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
+  const std::vector<Dim> bins{g.result().dims->at(0)};
+  if (g.opset() >= 16) {
+    Value zeros = g.op("Expand", g.scalar_like(weights, 0), g.unsqueeze(count, {0}));
+    zeros.get()->type = ir::TensorType{weights.element_type(), bins};
+    return g.op("ScatterElements", zeros, places, weights, attr("axis", 0), attr("reduction", "add"));
+  }
+  Value each = g.op("Range", g.scalar(0, ElementType::int64), count, g.scalar(1, ElementType::int64));
+  each.get()->type = ir::TensorType{ElementType::int64, bins};
+  Value in_bin = g.op("Equal", g.unsqueeze(each, {1}), g.unsqueeze(places, {0}));
+  Value counted = g.op("Where", in_bin, weights, g.scalar_like(weights, 0));
+  return g.reduce("ReduceSum", counted, {1}, false);
+}
+
+Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim minlength) {
+  const ElementType type = g.result().element_type;
+  Value places = g.cast(self, ElementType::int64);
+  Value greatest = g.reduce("ReduceMax", places, {0}, false);
+  Value needed = g.op("Add", greatest, g.scalar(1, ElementType::int64));
+  Value weight = weights ? operand(g, *weights, type) : filled(g, places.dims(), 1, type);
+  return g.cast(occurrences(g, places, g.op("Max", needed, g.size(minlength)), weight), type);
+}
+
+// Bins of equal width; what lies outside counts nowhere, and the upper end belongs to the last bin.
+Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
+  return in_kernel_type(g, flat(g, self), [&](Value x) {
+    Value low = g.scalar_like(x, min), high = g.scalar_like(x, max);
+    if (min.to_double() == max.to_double()) {
+      low = g.reduce("ReduceMin", x, {}, false);
+      high = g.reduce("ReduceMax", x, {}, false);
+      Value same = g.op("Equal", low, high), one = g.scalar_like(x, 1);
+      low = g.op("Where", same, g.op("Sub", low, one), low);
+      high = g.op("Where", same, g.op("Add", high, one), high);
+    }
+    Value scaled = g.op("Mul", g.op("Sub", x, low), g.scalar_like(x, bins));
+    Value place = g.cast(g.op("Div", scaled, g.op("Sub", high, low)), ElementType::int64);
+    place = g.op("Min", place, g.scalar(bins - 1, ElementType::int64));
+    Value inside = g.op("And", g.op("GreaterOrEqual", x, low), g.op("LessOrEqual", x, high));
+    place = g.op("Where", inside, place, g.scalar(0, ElementType::int64));
+    return occurrences(g, place, g.scalar(bins, ElementType::int64), g.cast(inside, x.element_type()));
+  });
+}
+
+std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
+  const ElementType type = self.element_type();
+  Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
+  x = move_axis(g, x, wrap_axis(dim, x.rank()), x.rank() - 1);
+  auto [values, places] = g.ops<2>("opbridge::mode", x);
+  const std::vector<Dim> rows = first_dims(x.dims(), x.rank() - 1), &dims = *g.result().dims;
+  values.get()->type = ir::TensorType{x.element_type(), rows};
+  places.get()->type = ir::TensorType{ElementType::int64, rows};
+  return {g.cast(g.reshape(values, dims), type), g.reshape(places, dims)};
+}
+
+using Range = std::optional<std::vector<double>>;
+
+// The edges of `bins` bins along each coordinate of `points`, (N, D).
+std::vector<Value> histogram_edges(GraphBuilder& g, Value points, const std::vector<int64_t>& bins,
+                                   const Range& range) {
+  const ElementType type = points.element_type();
+  Value limits;
+  if (range) {
+    const auto coordinates = static_cast<int64_t>(range->size() / 2);
+    limits = g.cast(g.constant(ir::Weight::of(std::span<const double>(*range), {coordinates, 2})), type);
+  }
+  std::vector<Value> edges =
+      g.op_list("opbridge::histogramdd_edges", bins.size(), {points, limits, attr("bins", bins)});
+  for (size_t i = 0; i < bins.size(); ++i)
+    edges[i].get()->type = ir::TensorType{type, std::vector{Dim(bins[i]) + Dim(1)}};
+  return edges;
+}
+
+// The histogram of `points`, (N, D), and after it the edges.
+std::vector<Value> histogram(GraphBuilder& g, Value points, std::optional<Value> weight,
+                             std::vector<Value> edges, bool density) {
+  const ElementType type = points.element_type();
+  if (weight) weight = flat(g, g.cast(*weight, type));
+  std::vector<Dim> dims;
+  for (const Value& of_one : edges) dims.push_back(of_one.dim(0) - Dim(1));
+  Value counts =
+      kernel(g, "opbridge::histogramdd", {points, weight, edges, attr("density", density)}, {type, dims});
+  edges.insert(edges.begin(), counts);
+  return edges;
+}
+
+// Rows of the last dim as points; of `histogram` itself each element is one.
+Value points_of(GraphBuilder& g, Value self, const Dim& coordinates) {
+  return g.reshape(self, {Dim(-1), coordinates});
+}
+
+std::vector<Value> histogramdd(GraphBuilder& g, Value self, const std::vector<int64_t>& bins,
+                               const Range& range, std::optional<Value> weight, bool density) {
+  Value points = points_of(g, self, self.dim(-1));
+  return histogram(g, points, weight, histogram_edges(g, points, bins, range), density);
+}
+
+}  // namespace
+
+void register_statistics(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  for (const bool ignore_nan : {false, true}) {
+    const char* name = ignore_nan ? "nanquantile" : "quantile";
+    on(fmt::format("aten::{}(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, "
+                   "str interpolation=\"linear\") -> Tensor",
+                   name),
+       Since{13},
+       [ignore_nan](GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim, Ignored,
+                    std::string interpolation) {
+         return quantile(g, self, q, dim, interpolation, ignore_nan);
+       });
+    on(fmt::format("aten::{}.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, "
+                   "str interpolation=\"linear\") -> Tensor",
+                   name),
+       Since{13},
+       [ignore_nan](GraphBuilder& g, Value self, double q, std::optional<int64_t> dim, Ignored,
+                    std::string interpolation) {
+         return quantile(g, self, g.number(q), dim, interpolation, ignore_nan);
+       });
+  }
+  on("aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     Since{13}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return nanmedian(g, self, dim); });
+  on("aten::nanmedian(Tensor self) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self) { return nanmedian(g, flat(g, self), 0)[0]; });
+  on("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Since{13}, bincount);
+  on("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Since{13}, histc);
+  on("aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Since{9},
+     [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return mode(g, self, dim); });
+  on("aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> (Tensor hist, Tensor bin_edges)",
+     Since{9},
+     [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
+       return histogramdd(g, points_of(g, self, Dim(1)), {bins}, range, weight, density);
+     });
+  on("aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> "
+     "(Tensor hist, Tensor bin_edges)",
+     Since{9}, [](GraphBuilder& g, Value self, Value bins, std::optional<Value> weight, bool density) {
+       return histogram(g, points_of(g, self, Dim(1)), weight, {bins}, density);
+     });
+  on("aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+     Since{9}, histogramdd);
+  on("aten::histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, "
+     "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+     Since{9},
+     [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
+       if (!self.dim(-1).is_static()) g.refuse("points need a number of coordinates known at export");
+       const auto coordinates = static_cast<size_t>(self.dim(-1).value());
+       if (coordinates == 0) g.refuse("points without coordinates");
+       return histogramdd(g, self, std::vector(coordinates, bins), range, weight, density);
+     });
+  on("aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, "
+     "Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
+     Since{9},
+     [](GraphBuilder& g, Value self, std::vector<Value> bins, Ignored, std::optional<Value> weight,
+        bool density) { return histogram(g, points_of(g, self, self.dim(-1)), weight, bins, density); });
+}
+
+}  // namespace opbridge::lowering
