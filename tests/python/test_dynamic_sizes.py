@@ -328,3 +328,12 @@ def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.
         return torch.cat([tail.mean(0), (tail > 0.5).any(0), (tail @ x[0]), tail.cumsum(0).reshape(-1)])
 
     agrees(tails, [[(5, 3)], [(3, 3)], [(2, 3)], [(6, 3)]], {"x": {0: Dim("n", min=2)}}, capture, tmp_path)
+
+
+@CAPTURES
+def test_an_example_of_size_0_says_that_an_axis_may_be_empty(capture: Any, tmp_path: pathlib.Path) -> None:
+    def unfold(x: torch.Tensor) -> torch.Tensor:
+        return F.unfold(x, [2, 2])
+
+    sizes = [[(0, 1, 3, 3)], [(2, 1, 3, 3)], [(0, 4, 3, 3)], [(1, 2, 3, 3)]]
+    agrees(unfold, sizes, {"x": {0: Dim("n", min=0), 1: Dim("channels")}}, capture, tmp_path)

@@ -67,7 +67,7 @@ class Sizes:
         least = int(lower) if getattr(lower, "is_Integer", False) else None
         # Of an axis of an input torch says that it is 2 or more, and means that it does not tell 0 and 1 from others.
         if symbol.is_positive and (least is None or least <= 2):
-            least = 1
+            least = 0 if env.backed_var_to_val.get(symbol) == 0 else 1
         return _core.Dim.symbol(name, least)
 
     def shape(self, shape: Sequence[int | torch.SymInt]) -> Shape:
