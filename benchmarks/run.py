@@ -71,7 +71,7 @@ class Target:
 def measure(name: str, folder: Path) -> tuple[list[tuple[str, ...]], list[Target]]:
     import opbridge
     from opbridge import _core
-    from opbridge.capture.bridge import bridge
+    from opbridge.capture.exported.bridge import bridge
     from opbridge.capture.program import Program
     from opbridge.symbolics.registry import registry_for
 
@@ -145,7 +145,7 @@ def peak_memory(name: str) -> float:
 def memory_of(name: str) -> None:
     import opbridge
     from opbridge import _core
-    from opbridge.capture.bridge import bridge
+    from opbridge.capture.exported.bridge import bridge
     from opbridge.capture.program import Program
     from opbridge.symbolics.registry import registry_for
 

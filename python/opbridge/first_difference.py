@@ -13,11 +13,11 @@ from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture import everything_replaced
-from opbridge.capture.dynamic import DynamicSizes
-from opbridge.capture.exported import bridged, export_program
-from opbridge.capture.functions import calls_in, capture_with_functions
+from opbridge.capture.autograd_function.calls import calls_in, capture_with_functions
+from opbridge.capture.exported.torch_export import bridged, export_program
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Program
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import UnsupportedError
 from opbridge.runtime import run, session
 from opbridge.symbolics.registry import registry_for

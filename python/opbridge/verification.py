@@ -12,10 +12,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.attributes import attributes_kept, contents_kept
 from opbridge.capture.environment import inference
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
+from opbridge.capture.state.attributes import attributes_kept, contents_kept
 from opbridge.errors import Error
 from opbridge.runtime import run, session
 

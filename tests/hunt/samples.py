@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.operators import database
 from hunt.tensors import spec_of
-from opbridge.capture.mode import operators_seen_by
+from opbridge.capture.dispatch_mode import operators_seen_by
 
 Template = dict[str, Any]  # the arguments by name, of which tensors are specs
 MOST_SAMPLES, MOST_TEMPLATES, LARGEST = 20, 60, 3000

@@ -11,7 +11,7 @@ from torch import nn
 
 import opbridge.capture
 from opbridge import UnsupportedError
-from opbridge.capture.functions import SizeArgument, TensorArgument
+from opbridge.capture.autograd_function.calls import SizeArgument, TensorArgument
 
 
 @pytest.fixture(params=["export", "trace"])

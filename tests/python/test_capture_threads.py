@@ -36,7 +36,7 @@ from torch.onnx._internal.exporter import _flags
 import opbridge
 import opbridge.capture
 from opbridge import InvalidArgumentError, UnsupportedError
-from opbridge.capture.replaced import ByThread, items_replaced, replaced
+from opbridge.capture.patching import ByThread, items_replaced, replaced
 
 flex = sys.modules["torch.nn.attention.flex_attention"]
 roi_heads = sys.modules["torchvision.models.detection.roi_heads"]

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import torch
 
     from opbridge import _core
-    from opbridge.capture.dynamic import DynamicSizes
     from opbridge.capture.inputs import Inputs
     from opbridge.capture.program import Program
+    from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 
 Capture = Literal["export", "trace"]
 
@@ -40,10 +40,10 @@ def capture(
     """
     import torch
 
-    from opbridge.capture.dynamic import DynamicSizes
-    from opbridge.capture.functions import capture_with_functions
+    from opbridge.capture.autograd_function.calls import capture_with_functions
     from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
     from opbridge.capture.program import Program
+    from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
     if how not in ("export", "trace"):
@@ -51,7 +51,7 @@ def capture(
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None or dynamic_axes:
             raise InvalidArgumentError("an ExportedProgram has its dynamic sizes already: give them to torch.export")
-        from opbridge.capture.bridge import bridge
+        from opbridge.capture.exported.bridge import bridge
 
         return Program(bridge(model))
 
@@ -66,27 +66,27 @@ def capture(
     inputs = sizes.without_ones()
     if how == "export":
         importlib.import_module(
-            "opbridge.capture.exported"
+            "opbridge.capture.exported.torch_export"
         )  # and the parts of torch that it uses, before they are locked
     with everything_replaced(module):
         return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes))
 
 
 def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
-    from opbridge.capture.detection import attributes_made_once
+    from opbridge.capture.rewrites.detection import attributes_made_once
 
     changed: list[str] = []
     if how == "trace":
-        from opbridge.capture.trace import capture_trace
+        from opbridge.capture.traced.tracer import capture_trace
 
         graph = capture_trace(model, inputs, sizes, changed)
     else:
-        from opbridge.capture.exported import capture_exported
+        from opbridge.capture.exported.torch_export import capture_exported
 
         graph = capture_exported(model, inputs, sizes, changed)
     if set(changed) - attributes_made_once(model):
-        from opbridge.capture.functions import calls_in
-        from opbridge.capture.second_call import refuse_what_is_kept
+        from opbridge.capture.autograd_function.calls import calls_in
+        from opbridge.capture.state.second_call import refuse_what_is_kept
 
         with calls_in([]):
             refuse_what_is_kept(model, inputs, changed)
@@ -96,12 +96,12 @@ def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: Dynam
 @contextlib.contextmanager
 def everything_replaced(model: Any) -> Iterator[None]:
     """All that both captures replace while they run ``model``."""
-    from opbridge.capture.detection import one_way_for_all_boxes
     from opbridge.capture.environment import capturing
-    from opbridge.capture.flexible import flexible_attention_in_operators
-    from opbridge.capture.packed import packed_sequences
-    from opbridge.capture.recurrent import recurrent_sizes
-    from opbridge.capture.transformers import fast_paths_in_operators
+    from opbridge.capture.rewrites.detection import one_way_for_all_boxes
+    from opbridge.capture.rewrites.flex_attention import flexible_attention_in_operators
+    from opbridge.capture.rewrites.packed_sequences import packed_sequences
+    from opbridge.capture.rewrites.recurrent import recurrent_sizes
+    from opbridge.capture.rewrites.transformers import fast_paths_in_operators
 
     with (
         capturing(model),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.inputs import torchscript_in
-from opbridge.capture.replaced import current_thread, replaced
+from opbridge.capture.patching import current_thread, replaced
 from opbridge.errors import UnsupportedError
 
 # Attributes that are replaced by thread are nested in one another: a second thread waits until the first is done.

@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.undisturbed import undisturbed
+from opbridge.capture.state.isolated_call import undisturbed
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about t
 from opbridge.errors import FileError, UnsupportedError
 
 if TYPE_CHECKING:
-    from opbridge.capture.dynamic import DynamicSizes
-    from opbridge.capture.functions import FunctionCall
+    from opbridge.capture.autograd_function.calls import FunctionCall
+    from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 
 Shape = Sequence["int | _core.Dim"]
 

@@ -18,14 +18,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 
-from opbridge.capture import control_flow
-from opbridge.capture.caught import Caught
-from opbridge.capture.dynamic import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.failures import T
-from opbridge.capture.recorder import warn_of_run
-from opbridge.capture.replaced import ByThread, current_thread, replaced
+from opbridge.capture.patching import ByThread, current_thread, replaced
+from opbridge.capture.rewrites import control_flow
+from opbridge.capture.rewrites.torch_functions import linspace
 from opbridge.capture.source import is_users, line_of_frame
-from opbridge.capture.substitutes import linspace
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.traced.recorder import warn_of_run
 from opbridge.errors import UnsupportedError
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from opbridge import _core
+from opbridge.capture.autograd_function.output_shapes import probe_outputs
 from opbridge.capture.operators import Operator
-from opbridge.capture.probe import probe_outputs
+from opbridge.capture.patching import replaced
 from opbridge.capture.program import Program
-from opbridge.capture.replaced import replaced
 from opbridge.errors import UnsupportedError
 
 

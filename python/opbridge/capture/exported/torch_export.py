@@ -17,21 +17,21 @@ from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.attributes import attributes_kept, contents_kept
-from opbridge.capture.bridge import bridge, casts
-from opbridge.capture.caught import Caught
-from opbridge.capture.confinement import export_confined
-from opbridge.capture.dynamic import DynamicSizes, specialized
-from opbridge.capture.economy import economical_export
+from opbridge.capture.exported.bridge import bridge, casts
+from opbridge.capture.exported.overhead import economical_export
+from opbridge.capture.exported.thread_confinement import export_confined
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import is_assignment_of_data
+from opbridge.capture.patching import replaced
 from opbridge.capture.program import Sizes
-from opbridge.capture.reads import DATA
-from opbridge.capture.replaced import replaced
-from opbridge.capture.sizes import sizes_watched, with_builtins_if_needed
-from opbridge.capture.substitutes import as_it_is_or_substituted
-from opbridge.capture.written_back import Registered
+from opbridge.capture.rewrites.torch_functions import as_it_is_or_substituted
+from opbridge.capture.state.attributes import attributes_kept, contents_kept
+from opbridge.capture.state.reassigned_buffers import Registered
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, specialized
+from opbridge.capture.symbolic_sizes.guards import sizes_watched, with_builtins_if_needed
+from opbridge.capture.traced.function_mode import DATA
 from opbridge.errors import Error, UnsupportedError
 
 # torch.export's words for a dynamic axis, or a Dim, that the model makes a constant.

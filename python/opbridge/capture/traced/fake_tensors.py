@@ -22,13 +22,13 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from opbridge import _core
-from opbridge.capture.caught import Caught
-from opbridge.capture.dynamic import DynamicSizes
 from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
-from opbridge.capture.sizes import sizes_watched
-from opbridge.capture.trace import follow
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+from opbridge.capture.symbolic_sizes.guards import sizes_watched
+from opbridge.capture.traced.tracer import follow
 from opbridge.errors import Error, UnsupportedError
 
 

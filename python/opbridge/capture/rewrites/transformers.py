@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.modules import activation
 
-from opbridge.capture.replaced import replaced
+from opbridge.capture.patching import replaced
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ import torch.export._trace
 import torch.fx._lazy_graph_module
 import torch.fx.proxy
 
-from opbridge.capture.replaced import replaced
+from opbridge.capture.patching import replaced
 from opbridge.capture.source import users_frame
 
 

@@ -15,14 +15,14 @@ from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 from torch.multiprocessing import reductions
 
 from opbridge import _core
-from opbridge.capture.fresh import FreshTensors
-from opbridge.capture.functions import key_in_graph
-from opbridge.capture.numbers import number
+from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
-from opbridge.capture.originals import Originals
 from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, layout_of_strided, returned
 from opbridge.capture.source import Scopes, line_of_frame, line_text, users_frame
-from opbridge.capture.squeezes import squeeze_told
+from opbridge.capture.state.overwritten_tensors import Originals
+from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
+from opbridge.capture.traced.symbolic_scalars import number
+from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
 
 _StorageWeakRef: Any = reductions.StorageWeakRef

@@ -11,9 +11,9 @@ from typing import Any
 import sympy
 import torch
 
-from opbridge.capture.dynamic import AS_IN_EXAMPLE
 from opbridge.capture.operators import Operator
 from opbridge.capture.program import Sizes
+from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE
 from opbridge.errors import UnsupportedError
 
 _SQUEEZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})

@@ -20,19 +20,19 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.attributes import attributes_kept
-from opbridge.capture.caught import Caught
-from opbridge.capture.control_flow import control_flow_followed
-from opbridge.capture.dynamic import DynamicSizes
+from opbridge.capture.dispatch_mode import operators_seen_by
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.mode import operators_seen_by
+from opbridge.capture.patching import replaced
 from opbridge.capture.program import Sizes
-from opbridge.capture.reads import WaysSeenBy
-from opbridge.capture.recorder import Recorder, SizesDependOnData
-from opbridge.capture.replaced import replaced
-from opbridge.capture.substitutes import as_it_is_or_substituted
-from opbridge.capture.transformers import KERNELS
-from opbridge.capture.written_back import Registered
+from opbridge.capture.rewrites.control_flow import control_flow_followed
+from opbridge.capture.rewrites.torch_functions import as_it_is_or_substituted
+from opbridge.capture.rewrites.transformers import KERNELS
+from opbridge.capture.state.attributes import attributes_kept
+from opbridge.capture.state.reassigned_buffers import Registered
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+from opbridge.capture.traced.function_mode import WaysSeenBy
+from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
@@ -46,8 +46,8 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, change
             return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), for_real=True)
         except SizesDependOnData:
             pass  # only symbols can stand for them
-    from opbridge.capture.fake import capture_fake
-    from opbridge.capture.sizes import with_builtins_if_needed
+    from opbridge.capture.symbolic_sizes.guards import with_builtins_if_needed
+    from opbridge.capture.traced.fake_tensors import capture_fake
 
     return with_builtins_if_needed(lambda: capture_fake(model, inputs, sizes, changed))
 

@@ -10,7 +10,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 
-from opbridge.capture.replaced import items_replaced
+from opbridge.capture.patching import items_replaced
 
 _OPERATORS: tuple[Any, ...] = tuple(
     getattr(getattr(torch.ops.aten, name), form)

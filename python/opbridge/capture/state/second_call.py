@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from opbridge.capture.attributes import Attributes, attributes_kept
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.undisturbed import writes_taken_back
+from opbridge.capture.state.attributes import Attributes, attributes_kept
+from opbridge.capture.state.isolated_call import writes_taken_back
 from opbridge.errors import UnsupportedError
 
 _LATER_CALLS = 3

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.attributes import Attributes, attributes_kept
-from opbridge.capture.control_flow import control_flow_followed
+from opbridge.capture.dispatch_mode import operators_seen_by
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.mode import operators_seen_by
 from opbridge.capture.operators import operator_of
-from opbridge.capture.originals import Originals
+from opbridge.capture.rewrites.control_flow import control_flow_followed
+from opbridge.capture.state.attributes import Attributes, attributes_kept
+from opbridge.capture.state.overwritten_tensors import Originals
 
 
 @contextlib.contextmanager

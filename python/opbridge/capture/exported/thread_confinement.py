@@ -17,7 +17,7 @@ import torch.fx.experimental.proxy_tensor
 from torch._functorch._aot_autograd import frontend_utils
 
 from opbridge.capture.environment import one_at_a_time
-from opbridge.capture.replaced import ByThread, current_thread, replaced
+from opbridge.capture.patching import ByThread, current_thread, replaced
 
 _fx: Any = torch.fx._symbolic_trace
 _control_flow: Any = torch._higher_order_ops.utils

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.replaced import replaced
+from opbridge.capture.patching import replaced
 
 
 def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from opbridge.capture.replaced import replaced
+from opbridge.capture.patching import replaced
 from opbridge.errors import UnsupportedError
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.utils import rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from opbridge.capture.replaced import replaced
+from opbridge.capture.patching import replaced
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.replaced import replaced
+from opbridge.capture.patching import replaced
 
 Function = Callable[..., Any]
 

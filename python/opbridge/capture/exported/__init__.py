@@ -1,0 +1,1 @@
+"""capture="export": the model as torch.export.export sees it."""

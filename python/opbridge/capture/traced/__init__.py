@@ -1,0 +1,1 @@
+"""capture="trace": one run of the model, operator by operator."""
