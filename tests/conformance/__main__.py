@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import fnmatch
 import hashlib
 import json
@@ -21,7 +22,7 @@ from checking.pool import run_tasks
 from checking.runtime import newest_opset
 from conformance import report
 from conformance.case import CAPTURES, CRASH, EXPORTERS, NOT_IN_EAGER, WRONG
-from conformance.operators import DTYPES, QUICK_DTYPES, deterministic_operators, dtypes_of
+from conformance.operators import DTYPES, QUICK_DTYPES, database, deterministic_operators, dtypes_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "conformance"
@@ -91,11 +92,29 @@ def _passing() -> dict[str, list[str]]:
 def _chosen(options: argparse.Namespace) -> dict[str, list[str]]:
     names = deterministic_operators(BUILD / f"operators-{torch.__version__}.txt")
     if options.ops:
-        patterns = options.ops.split(",")
-        names = [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
-        if not names:
-            sys.exit(f"no operator is called {options.ops}")
+        names = _matching(names, options.ops.split(","))
     return {name: _dtypes(name, options) for name in names}
+
+
+def _matching(names: list[str], patterns: list[str]) -> list[str]:
+    """A pattern is for names of the database (``nn.functional.hardtanh``, ``div.floor_rounding``) or of ATen
+    (``hardtanh``, ``aten::hardtanh``)."""
+    chosen: set[str] = set()
+    for pattern in patterns:
+        of_aten = pattern.removeprefix("aten::")
+        found = [
+            name
+            for name in names
+            if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(database()[name].aten_name, of_aten)
+        ]
+        if not found:
+            close = difflib.get_close_matches(of_aten, names, cutoff=0.5)
+            sys.exit(
+                f"--ops: no operator of torch's database matches '{pattern}'"
+                + (f"; did you mean {' or '.join(close)}?" if close else "")
+            )
+        chosen |= set(found)
+    return [name for name in names if name in chosen]
 
 
 def _what(options: argparse.Namespace) -> str:
@@ -112,7 +131,10 @@ def _what(options: argparse.Namespace) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description="Runs torch.testing's operators through opbridge.")
-    parser.add_argument("--ops", help="only these operators: names or patterns, separated by commas; always run anew")
+    parser.add_argument(
+        "--ops",
+        help="only these: names or patterns of torch's database or ATen, separated by commas; always run anew",
+    )
     parser.add_argument("--three", action="store_true", help="three samples: the first, the middle one and the last")
     parser.add_argument("--quick", action="store_true", help="three samples of one dtype of each operator")
     parser.add_argument(

@@ -12,11 +12,21 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PASSING = ROOT / "tests" / "conformance" / "passing.txt"
 
 
+def conformance(*options: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests")]))
+    command = [sys.executable, "-m", "conformance", *options]
+    return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
 def test_what_passed_still_passes():
     of_list = PASSING.read_text().splitlines()[0]
     if not f"torch {torch.__version__}".startswith(of_list + "."):
         pytest.skip(f"the list is of {of_list}: another version has other operators and samples")
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "python"), str(ROOT / "tests")]))
-    command = [sys.executable, "-m", "conformance", "--expect", "--exporters", "export"]
-    result = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    result = conformance("--expect", "--exporters", "export")
     assert result.returncode == 0, result.stdout[-10000:] + result.stderr[-2000:]
+
+
+def test_a_pattern_that_matches_nothing_is_an_error():
+    result = conformance("--quick", "--ops", "aten::hardtanh,clmp")
+    assert result.returncode == 1
+    assert "no operator of torch's database matches 'clmp'; did you mean clamp" in result.stderr
