@@ -94,14 +94,10 @@ def draw_program(seed: int) -> Program | None:
     rng = random.Random(f"program:{seed}")
     inputs = [_input(rng) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
     settings = draw_settings(rng, inputs, export_share=0.4, dynamic_share=0.45)
-    space: dict[str, Any] = {}
-    exec(PREAMBLE, space)
-    for definition in DEFINITIONS.values():
-        exec(definition, space)
-    torch.manual_seed(0)
-    space["self"] = torch.nn.Module()
-    space |= {f"x{i}": spec.make() for i, spec in enumerate(inputs)}
-    scope = Scope(rng, space)
+    runs = [tuple(inputs)]
+    runs += [other_run(rng, inputs, settings) for _ in range(3)] if settings.dynamic else [other_values(rng, inputs)]
+    spaces = [_space(run) for run in (runs if settings.dynamic else runs[:1])]
+    scope = Scope(rng, spaces[0])
     init, statements = [SEEDED], []
     # torch takes minutes over long programs whose sizes are symbols.
     wanted = rng.choice((3, 5, 8, 8, 12, 12) if settings.dynamic else (3, 5, 8, 8, 12, 12, 18, 30))
@@ -109,20 +105,30 @@ def draw_program(seed: int) -> Program | None:
         if len(statements) >= wanted:
             break
         scope.init = []
-        before = dict(space)
-        statement = _block(scope) if rng.random() < 0.08 else draw_statement(scope)
-        if _runs(space, [*scope.init, statement]):
+        before = [dict(space) for space in spaces]
+        block_share = 0.02 if settings.dynamic else 0.08  # sizes that are iterated over are no symbols
+        statement = _block(scope) if rng.random() < block_share else draw_statement(scope)
+        if all(_runs(space, [*scope.init, statement]) for space in spaces):
             init += scope.init
             statements.append(statement)
         else:
-            space.clear()
-            space.update(before)
+            for space, old in zip(spaces, before, strict=True):
+                space.clear()
+                space.update(old)
     if len(statements) < 3:
         return None
-    others = [other_run(rng, inputs, settings) for _ in range(3)] if settings.dynamic else [other_values(rng, inputs)]
-    return Program(
-        f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), (tuple(inputs), *others), settings
-    )
+    return Program(f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), tuple(runs), settings)
+
+
+def _space(run: tuple[TensorSpec, ...]) -> dict[str, Any]:
+    """What a program that is called with the run knows before its first statement."""
+    space: dict[str, Any] = {}
+    exec(PREAMBLE, space)
+    for definition in DEFINITIONS.values():
+        exec(definition, space)
+    torch.manual_seed(0)
+    space["self"] = torch.nn.Module()
+    return space | {f"x{i}": spec.make() for i, spec in enumerate(run)}
 
 
 def _input(rng: random.Random) -> TensorSpec:
