@@ -134,6 +134,7 @@ TEST(DimParse, ReadsWhatStrPrints) {
   EXPECT_EQ(Dim::parse("s0**2 - s0*s0 + s1"), s1);
   EXPECT_EQ(Dim::parse("-s0**2"), Dim(0) - s0 * s0);
   EXPECT_EQ(Dim::parse("Max(1, s0)"), max(1, s0));
+  EXPECT_EQ(Dim::parse("Abs(s0 - 2)"), max(s0 - 2, 2 - s0));
   EXPECT_EQ(Dim::parse("Mod(s0, 2)"), Dim::parse("s0 % 2"));
   EXPECT_EQ(Dim::parse("ModularIndexing(s0, 3, 4)"), mod(floor_div(s0, 3), 4));
   EXPECT_EQ(Dim::parse("floor(s0/2 - 1/2)"), floor_div(s0 - 1, 2));

@@ -158,6 +158,7 @@ ARITHMETIC: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "modulo": lambda x: x[x.shape[0] % 5 :],
     "negative": lambda x: x[-x.shape[0] // 2 :],
     "minimum": lambda x: x[: torch.sym_min(x.shape[0], 10)],
+    "distance": lambda x: torch.cat([x, x.new_ones(abs(x.shape[0] - 3), 4)]),
     "to a multiple": lambda x: F.pad(x, (0, 0, 0, (4 - x.shape[0] % 4) % 4)),
     "range": lambda x: x + torch.arange(x.shape[0]).unsqueeze(1),
     "flat": lambda x: x.reshape(-1, 2).sum(1).view(x.shape[0], 2),
