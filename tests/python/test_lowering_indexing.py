@@ -146,6 +146,18 @@ def test_scatter():
     check({n: f for n, f in functions.items() if "am" in n}, nan)
 
 
+def test_places_of_nothing_are_not_looked_at():
+    beyond = torch.tensor([0, 9])
+    functions = {
+        "index_add": lambda x: x.index_add(1, beyond, x.new_zeros(0, 2, 2)),
+        "index_copy": lambda x: x.index_copy(1, beyond, x.new_zeros(0, 2, 2)),
+        "index_fill": lambda x: x.index_fill(1, beyond, 0.5),
+        "index_put": lambda x: x.index_put((beyond, beyond), x.new_ones(())),
+    }
+    check({name: functions[name] for name in ("index_add", "index_copy", "index_fill")}, torch.zeros(0, 1, 2))
+    check(functions["index_put"], torch.zeros(1, 1, 0))
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float16, torch.uint8, torch.bool])
 def test_other_element_types(dtype):
     index = torch.tensor([[[0, 2, 1, 0], [1, 1, 0, 2]]])

@@ -93,6 +93,7 @@ std::optional<Value> put_where(GraphBuilder& g, Value self, Value mask, int64_t 
 
 Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given, Value values,
                 bool accumulate) {
+  if (element_count(self).is(0)) return self;
   const std::vector<Dim> original = self.dims();
   if (const std::optional<size_t> axis = only_index(given); axis && is_mask(*given[*axis])) {
     if (auto done = put_where(g, self, *given[*axis], static_cast<int64_t>(*axis), values, accumulate))
@@ -123,8 +124,10 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
 }
 
 // What index_add, index_copy and index_fill have in common. `source` broadcasts to the part that is written.
+// PyTorch does not look at the indices where there is nothing to write to.
 Value write_along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value source,
                   Reduction reduction = Reduction::none) {
+  if (element_count(self).is(0)) return self;
   if (indices.rank() == 0) indices = g.unsqueeze(indices, {0});
   if (self.rank() > 0) return scatter_rows(g, self, wrap_axis(dim, self.rank()), indices, source, reduction);
   source = source.rank() == 0 ? g.unsqueeze(source, {0}) : source;
