@@ -176,7 +176,11 @@ class Parser {
         {"Mul", {0, [](const Operands& v) { return dim_expr::mul(v); }}},
         {"Max", {0, [](const Operands& v) { return dim_expr::max(v); }}},
         {"Min", {0, [](const Operands& v) { return dim_expr::min(v); }}},
-        {"Abs", {1, [](const Operands& v) { return dim_expr::max({v[0], dim_expr::negate(v[0])}); }}},
+        {"Abs",
+         {1,
+          [](const Operands& v) {
+            return dim_expr::max({v[0], dim_expr::negate(v[0])});
+          }}},
         {"Pow", {2, [](const Operands& v) { return dim_expr::pow(v[0], v[1]); }}},
         {"PowByNatural", {2, [](const Operands& v) { return dim_expr::pow(v[0], v[1]); }}},
         {"Rational", {2, [](const Operands& v) { return dim_expr::true_div(v[0], v[1]); }}},
