@@ -14,7 +14,7 @@ say() { echo "opbridge: $*"; }
 stop() { say "$*" >&2; exit 1; }
 
 missing_packages() {
-  local wanted=(g++ cmake ninja-build libprotozero-dev libsimdjson-dev libfmt-dev libcli11-dev libzip-dev
+  local wanted=(g++ cmake ninja-build libprotozero-dev libsimdjson-dev libfmt-dev libcli11-dev libzip-dev zlib1g-dev
                 libgtest-dev libbenchmark-dev libeigen3-dev)
   [[ -x .venv/bin/python ]] && python=.venv/bin/python
   "$python" -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)

@@ -1,13 +1,13 @@
 #include "support/zip_archive.h"
 
 #include <fmt/format.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "opbridge/error.h"
-#include "support/crc32.h"
 #include "support/inflater.h"
 
 namespace opbridge {
@@ -250,7 +250,8 @@ ZipArchive::Content ZipArchive::read_checked(const Entry& entry) const {
   } else {
     content = read(entry);
   }
-  if (crc32(content.bytes) != entry.crc)
+  const auto* bytes = reinterpret_cast<const Bytef*>(content.bytes.data());
+  if (crc32_z(0, bytes, content.bytes.size()) != entry.crc)
     damaged(fmt::format("the checksum of '{}' does not match", entry.name));
   return content;
 }

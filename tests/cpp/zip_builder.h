@@ -1,6 +1,8 @@
 // Zip archives made byte by byte, well-formed or not.
 #pragma once
 
+#include <zlib.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -8,9 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "support/crc32.h"
-
 namespace opbridge {
+
+inline uint32_t checksum(std::string_view text) {
+  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+}
 
 // One entry as it is written; a test changes what it wants wrong.
 struct ZipEntry {
@@ -18,7 +22,7 @@ struct ZipEntry {
   std::string stored;             // the bytes in the archive
   uint64_t size = stored.size();  // what the directory says of them
   uint64_t stored_size = stored.size();
-  uint32_t crc = crc32(std::as_bytes(std::span(stored)));
+  uint32_t crc = checksum(stored);
   uint16_t method = 0;
   uint16_t flags = 0;
   std::string local_name = name;
@@ -37,7 +41,7 @@ inline std::string deflated(std::string_view text) {
 inline ZipEntry deflated_entry(std::string name, std::string_view text) {
   ZipEntry entry{std::move(name), deflated(text)};
   entry.size = text.size();
-  entry.crc = crc32(std::as_bytes(std::span(text)));
+  entry.crc = checksum(text);
   entry.method = 8;
   return entry;
 }
