@@ -1,49 +1,12 @@
 #include "tensor/constants.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "opbridge/operator/tensor.h"
+
 namespace opbridge {
 namespace {
-
-uint16_t to_bfloat16(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return 0x7fc0;
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
-}
-
-float from_bfloat16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-
-// IEEE 754 binary16, to nearest, ties to even.
-uint16_t to_float16(double value) {
-  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
-  const double magnitude = std::abs(value);
-  if (std::isnan(value)) return sign | 0x7e00;
-  if (magnitude >= 65520.0) return sign | 0x7c00;
-  if (magnitude == 0) return sign;
-  int exponent;
-  std::frexp(magnitude, &exponent);
-  const int scale = std::max(exponent - 11, -24);  // exponent of the last bit of the significand
-  const auto significand = static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, -scale)));
-  // A normal number's hidden bit adds one to the exponent field; a carry out of rounding adds another,
-  // rightly.
-  const uint32_t field = scale == -24 ? 0 : static_cast<uint32_t>(scale + 24);
-  return sign | static_cast<uint16_t>((field << 10) + significand);
-}
-
-float from_float16(uint16_t bits) {
-  const int exponent = (bits >> 10) & 0x1f;
-  const int significand = bits & 0x3ff;
-  float magnitude;
-  if (exponent == 31) {
-    magnitude = significand ? NAN : INFINITY;
-  } else {
-    magnitude = exponent == 0 ? std::ldexp(static_cast<float>(significand), -24)
-                              : std::ldexp(static_cast<float>(significand + 1024), exponent - 25);
-  }
-  return bits & 0x8000 ? -magnitude : magnitude;
-}
 
 // One element in the widest type of its kind: int64 for integers and bool, double for floating point.
 struct Element {
@@ -80,9 +43,9 @@ std::optional<Element> load_element(ElementType type, const std::byte* bytes) {
     case ElementType::int64:
       return integer(load<int64_t>(bytes));
     case ElementType::float16:
-      return floating(from_float16(load<uint16_t>(bytes)));
+      return floating(load<op::Half>(bytes));
     case ElementType::bfloat16:
-      return floating(from_bfloat16(load<uint16_t>(bytes)));
+      return floating(load<op::BFloat16>(bytes));
     case ElementType::float32:
       return floating(load<float>(bytes));
     case ElementType::float64:
@@ -134,10 +97,12 @@ bool store_element(ElementType type, const Element& element, std::byte* bytes) {
       store_integer<int64_t>(bytes, element);
       break;
     case ElementType::float16:
-      store(bytes, to_float16(element.floating));
+      store(
+          bytes,
+          op::Half(static_cast<float>(element.floating)));  // through float32, as PyTorch and ONNX Runtime do
       break;
     case ElementType::bfloat16:
-      store(bytes, to_bfloat16(static_cast<float>(element.floating)));
+      store(bytes, op::BFloat16(static_cast<float>(element.floating)));
       break;
     case ElementType::float32:
       store(bytes, static_cast<float>(element.floating));
