@@ -82,6 +82,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     numbers = [value for spec in specs for value in spec.values if isinstance(value, float)]
     if _MAX_POOLS.match(base) and any(map(math.isnan, numbers)):
         return "a maximum beside NaN, which ONNX Runtime's pools pass over (README.md says so)"
+    if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
+        return "NaN and infinities, of which ONNX Runtime's LSTM and GRU make numbers (README.md says so)"
     if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
     if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers(arguments)):

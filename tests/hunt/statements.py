@@ -367,6 +367,7 @@ def layer(s: Scope) -> str:
     last, second = shape[-1], shape[1] if len(shape) > 1 else 1
     out = rng.randint(1, 4)
     kernel = rng.randint(1, min(3, last) if last else 1)
+    finite = f"{x}.nan_to_num(0, 1, -1)"  # for recurrent layers: README.md says what is left to ONNX Runtime
     factor, size = rng.choice((2, 1.5, 0.5, 1.2, 2.1)), rng.randint(1, 6)
     choices: list[Callable[[], str]] = [
         lambda: f"{s.layer(f'nn.Linear({last}, {out})')}({x})",
@@ -378,15 +379,15 @@ def layer(s: Scope) -> str:
     if len(shape) in (2, 3):
         choices += [
             lambda: f"{s.layer(f'nn.BatchNorm1d({second})')}({x})",
-            lambda: f"{s.layer(f'nn.LSTM({last}, {out})')}({x})[0]",
-            lambda: f"{s.layer(f'nn.GRU({last}, {out}, batch_first=True)')}({x})[{rng.choice((0, 1))}]",
+            lambda: f"{s.layer(f'nn.LSTM({last}, {out})')}({finite})[0]",
+            lambda: f"{s.layer(f'nn.GRU({last}, {out}, batch_first=True)')}({finite})[{rng.choice((0, 1))}]",
             lambda: f"{s.layer(f'nn.MultiheadAttention({last}, 1, batch_first=True)')}({x}, {x}, {x})[0]",
         ]
     if len(shape) == 3:
         choices += [
             lambda: f"{s.layer(f'nn.Conv1d({second}, {out}, {kernel}, padding={rng.randint(0, 1)})')}({x})",
             lambda: f"{s.layer(f'nn.ConvTranspose1d({second}, {out}, {kernel}, stride=2)')}({x})",
-            lambda: f"F.{rng.choice(('max_pool1d', 'avg_pool1d'))}({x}, {kernel})",
+            lambda: f"F.{rng.choice((f'max_pool1d({x}.nan_to_num()', f'avg_pool1d({x}'))}, {kernel})",
             lambda: f"F.scaled_dot_product_attention({x}.nan_to_num(), {x}, {x})",
             lambda: f"F.interpolate({x}, scale_factor={factor}, mode={rng.choice(('nearest', 'linear'))!r})",
             lambda: f"torch.bmm({x}, {x}.transpose(1, 2))",
@@ -396,7 +397,9 @@ def layer(s: Scope) -> str:
             lambda: f"{s.layer(f'nn.Conv2d({second}, {out}, {kernel}, padding=1, stride={rng.randint(1, 2)})')}({x})",
             lambda: f"{s.layer(f'nn.BatchNorm2d({second})')}({x})",
             lambda: f"{s.layer(f'nn.GroupNorm(1, {second})')}({x})",
-            lambda: f"F.{rng.choice(('max_pool2d', 'avg_pool2d'))}({x}, {kernel}, {rng.randint(1, 2)})",
+            lambda: (
+                f"F.{rng.choice((f'max_pool2d({x}.nan_to_num()', f'avg_pool2d({x}'))}, {kernel}, {rng.randint(1, 2)})"
+            ),
             lambda: f"F.adaptive_avg_pool2d({x}, {rng.randint(1, 3)})",
             lambda: f"F.interpolate({x}, size=({size}, {out}), mode={rng.choice(('nearest', 'bilinear'))!r})",
             lambda: f"F.interpolate({x}, scale_factor={factor}, mode={rng.choice(('nearest', 'bicubic'))!r})",
