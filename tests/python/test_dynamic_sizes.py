@@ -332,6 +332,11 @@ def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.
 
 
 @CAPTURES
+def test_what_may_be_nothing_is_rolled(capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(lambda x: x[: x.shape[0] // 2].roll(2, 0), [[(6, 3)], [(1, 3)], [(5, 3)]], ({0: "n"},), capture, tmp_path)
+
+
+@CAPTURES
 def test_an_example_of_size_0_says_that_an_axis_may_be_empty(capture: Any, tmp_path: pathlib.Path) -> None:
     def unfold(x: torch.Tensor) -> torch.Tensor:
         return F.unfold(x, [2, 2])
