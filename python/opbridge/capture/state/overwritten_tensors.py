@@ -29,6 +29,8 @@ class Originals:
             if name not in operator.written:
                 continue
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
+                if tensor is None:  # as running statistics may be
+                    continue
                 storage = tensor.untyped_storage()._cdata
                 if storage in self._watched and storage not in self._kept and not is_fake(tensor):
                     with unset_fake_temporarily():
