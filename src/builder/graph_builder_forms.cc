@@ -25,6 +25,15 @@ std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t 
   return Dim(std::max<int64_t>(0, (bound(end) - bound(start) + step - 1) / step));
 }
 
+// A tensor of `dims`, one of which is 0.
+Value without_elements(GraphBuilder& g, std::span<const Dim> dims, ElementType type) {
+  // ONNX Runtime's ConstantOfShape makes no bfloat16.
+  const ElementType made = type == ElementType::bfloat16 ? ElementType::float32 : type;
+  ir::Weight zero = scalar_weight(false, made);
+  zero.dims = {1};
+  return g.cast(g.op("ConstantOfShape", g.sizes(dims), attr("value", std::move(zero))), type);
+}
+
 }  // namespace
 
 Value GraphBuilder::cast(Value value, ElementType to) {
@@ -52,10 +61,8 @@ Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
   } else if (std::ranges::none_of(dims, is_zero)) {
     result = op("Reshape", value, sizes(dims));
   } else {
-    // Before opset 14 a 0 copies the input's dim. The tensor is empty: one made afresh is the same.
-    ir::Weight zero = scalar_weight(false, value.element_type());
-    zero.dims = {1};
-    result = op("ConstantOfShape", sizes(dims), attr("value", std::move(zero)));
+    result =
+        without_elements(*this, dims, value.element_type());  // before opset 14 a 0 copies the input's dim
   }
   set_type(result, value.element_type(), {dims.begin(), dims.end()});
   return result;
@@ -94,7 +101,10 @@ Value GraphBuilder::squeeze(Value value, std::vector<int64_t> axes) {
 
 Value GraphBuilder::expand(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
-  Value result = op("Expand", value, sizes(dims));
+  // ONNX Runtime drops an Expand of 1 to 0 when it loads the model.
+  const bool is_empty = std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); });
+  Value result =
+      is_empty ? without_elements(*this, dims, value.element_type()) : op("Expand", value, sizes(dims));
   set_type(result, value.element_type(), {dims.begin(), dims.end()});
   return result;
 }

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ir/dim_expr.h"
+#include "tensor/constants.h"
 
 namespace opbridge {
 namespace {
@@ -163,16 +164,25 @@ std::optional<std::vector<Dim>> dims_of(std::string_view op, std::span<const Val
   return std::nullopt;
 }
 
+// Two sizes of which one may be 1.
+Dim broadcast_dim(const Dim& a, const Dim& b) {
+  const auto is_never_one = [](const Dim& dim) {
+    return dim.is_static() ? !dim.is(1) : dim.least().value_or(0) > 1;
+  };
+  if (a == b || b.is(1) || is_never_one(a)) return a;
+  if (a.is(1) || is_never_one(b)) return b;
+  const Dim greater = max(a, b);
+  if (!may_be_zero(a) && !may_be_zero(b)) return greater;
+  return greater * min(min(a, b), Dim(1));  // 0 where one of them is
+}
+
 }  // namespace
 
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b) {
   if (a.size() < b.size()) std::swap(a, b);
   std::vector<Dim> dims(a.begin(), a.end());
   const size_t offset = a.size() - b.size();
-  for (size_t i = 0; i < b.size(); ++i) {
-    Dim& dim = dims[offset + i];
-    if (dim.is(1) || (!dim.is_static() && b[i].is_static() && !b[i].is(1))) dim = b[i];
-  }
+  for (size_t i = 0; i < b.size(); ++i) dims[offset + i] = broadcast_dim(dims[offset + i], b[i]);
   return dims;
 }
 

@@ -10,8 +10,7 @@ namespace opbridge {
 void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
                 std::span<ir::TensorType> outputs);
 
-// The dims of a broadcast of `a` and `b`. Of two unequal symbolic dims the first is taken: PyTorch has
-// checked that they agree.
+// The dims of a broadcast of `a` and `b`, whichever of them are 1 when the model runs.
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b);
 
 }  // namespace opbridge

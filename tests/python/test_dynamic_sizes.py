@@ -343,3 +343,62 @@ def test_an_example_of_size_0_says_that_an_axis_may_be_empty(capture: Any, tmp_p
 
     sizes = [[(0, 1, 3, 3)], [(2, 1, 3, 3)], [(0, 4, 3, 3)], [(1, 2, 3, 3)]]
     agrees(unfold, sizes, {"x": {0: Dim("n", min=0), 1: Dim("channels")}}, capture, tmp_path)
+
+
+def mask(*sizes: int) -> torch.Tensor:
+    return torch.arange(torch.Size(sizes).numel()).reshape(sizes) % 3 != 1
+
+
+@CAPTURES
+def test_a_mask_may_be_of_size_one(capture: Any, tmp_path: pathlib.Path) -> None:
+    def selected(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        return torch.masked_select(x, chosen)
+
+    path = tmp_path / "model.onnx"
+    for first, second in ((2, 1), (1, 2)):
+        # One of the two has a constant size, then both are dynamic.
+        for dynamic in ({"x": None, "chosen": {0: Dim.DYNAMIC}}, {"x": {0: Dim.DYNAMIC}, "chosen": {0: Dim.DYNAMIC}}):
+            args = torch.rand(2, 3), mask(2, 3)
+            opbridge.export(selected, args, path, dynamic_shapes=dynamic, capture=capture)
+            x = torch.rand(first if dynamic["x"] else 2, 3)
+            for rows in (second, 2 if x.shape[0] == 2 else 1):
+                opbridge.verify(path, selected, (x, mask(rows, 3)))
+
+
+def test_indices_may_be_of_size_one(tmp_path: pathlib.Path) -> None:
+    add = torch.ops.aten._unsafe_masked_index_put_accumulate.default
+
+    def added(x: torch.Tensor, mask: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return add(x, mask, [i, j], torch.ones(()).expand(mask.shape))
+
+    path = tmp_path / "model.onnx"
+    dynamic = {"x": None, "mask": {0: "n", 1: "m"}, "i": {0: "a", 1: "b"}, "j": {0: "c", 1: "d"}}
+    for exported in ((2, 2, 2, 2), (1, 1, 1, 1)):
+        for a, b, c, d in (exported, (3, 1, 1, 2), (1, 2, 3, 1), (1, 1, 3, 2), (3, 2, 3, 2)):
+            n, m = max(a, c), max(b, d)
+            args = torch.rand(4, 5), mask(n, m), torch.randint(4, (a, b)), torch.randint(5, (c, d))
+            if (a, b, c, d) == exported:
+                opbridge.export(added, args, path, dynamic_shapes=dynamic, capture="trace")
+            opbridge.verify(path, added, args)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.var_mean,
+        lambda x: torch.std_mean(x, 0),
+        lambda x: torch.var_mean(x, 0, correction=0),
+        lambda x: x.mean(0),
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
+        lambda x: torch.histogramdd(x, [2, 3])[0],
+    ],
+)
+def test_an_example_may_have_no_elements(function: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return function(x)
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(model, (torch.zeros(0, 2),), path, dynamic_shapes={"x": {0: "n"}}, capture="trace")
+    for rows in (0, 1, 3):
+        opbridge.verify(path, model, (torch.rand(rows, 2),))

@@ -33,3 +33,22 @@ def test_float64():
     torch.manual_seed(0)
     x, weight, bias = (torch.randn(shape, dtype=torch.float64) for shape in [(2, 4, 3, 6), (6, 4, 3, 2), (6,)])
     check(CONVOLUTIONS, x, weight, bias)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("stride", "added", "dilation", "padding"), [(1, 2, 4, 0), (1, 3, 4, 1), (3, 4, 5, 0)])
+def test_output_padding_beyond_the_stride(stride, added, dilation, padding, dtype):
+    torch.manual_seed(0)
+    x, weight, bias = (torch.rand(shape, dtype=dtype) for shape in [(2, 2, 3, 4), (2, 3, 2, 2), (3,)])
+    # Products of float64 need images of a constant size.
+    dynamic = ({2 if dtype is torch.float32 else 0: torch.export.Dim.DYNAMIC}, {}, {})
+    smaller = x[:, :, :1] if dtype is torch.float32 else x[:1]
+    how = (stride, padding, (added, 0), 1, dilation)
+    check(
+        lambda x, w, b: F.conv_transpose2d(x, w, b, *how),
+        x,
+        weight,
+        bias,
+        dynamic=dynamic,
+        also=[(smaller, weight, bias)],
+    )

@@ -231,3 +231,13 @@ def test_indices_under_a_mask():
         ),
     }
     check(functions, torch.randn(3, 4), places)
+
+
+def test_writing_to_nothing():
+    def write(x):
+        x = x.clone() * 2
+        x.scatter_(1, torch.zeros(2, 1, dtype=torch.int64), 3)
+        x[..., 1::3] = x
+        return x + 1
+
+    check({"written": write, "expanded": lambda x: x.exp().expand(2, 0).mT}, torch.rand(2, 1))

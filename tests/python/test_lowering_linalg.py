@@ -205,3 +205,17 @@ def test_results_that_no_mapping_gives_are_refused(tmp_path):
     for dtype in (torch.float32, torch.complex64):
         with pytest.raises(opbridge.UnsupportedError, match=r"_linalg_det.*result 2 of 3"):
             opbridge.export(Factors(), (torch.rand(3, 3, dtype=dtype),), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_tolerances_have_batch_dims_of_their_own(dtype: torch.dtype) -> None:
+    x, square = matrices(4, 3, 2, dtype=dtype), matrices(3, 3, dtype=dtype)
+    square = square @ square.mH
+    bounds = torch.tensor([[0.001, 0.5, 0.9, 0.0], [0.3, 0.0, 0.7, 0.2]])
+    functions = {
+        "relative": lambda x, square, t: linalg.pinv(x, rcond=t),
+        "absolute": lambda x, square, t: linalg.pinv(x, atol=t),
+        "one": lambda x, square, t: linalg.pinv(x[0], rcond=t[0, :1]),
+        "hermitian": lambda x, square, t: linalg.pinv(square, atol=t, hermitian=True),
+    }
+    check(in_pairs(functions), x, square, bounds)

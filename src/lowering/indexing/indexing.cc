@@ -21,14 +21,6 @@ Value places_of(GraphBuilder& g, Value mask) {
   return rows;
 }
 
-Value broadcast(GraphBuilder& g, Value value, const std::vector<Dim>& dims) {
-  // Sizes that are written differently are equal, unless one of them is 1.
-  bool fits = value.rank() == static_cast<int64_t>(dims.size());
-  for (size_t i = 0; fits && i < dims.size(); ++i)
-    fits = value.dims()[i] == dims[i] || !value.dims()[i].is(1);
-  return fits ? value : g.expand(value, dims);
-}
-
 int64_t Indices::position() const {
   return axes.back() - axes.front() + 1 == static_cast<int64_t>(axes.size()) ? axes.front() : 0;
 }
@@ -36,7 +28,7 @@ int64_t Indices::position() const {
 Value Indices::columns(GraphBuilder& g) const {
   if (places) return places;
   std::vector<Value> columns;
-  for (Value indices : of_axis) columns.push_back(g.unsqueeze(broadcast(g, indices, dims), {-1}));
+  for (Value indices : of_axis) columns.push_back(g.unsqueeze(g.expand(indices, dims), {-1}));
   return g.concat(columns, -1);
 }
 
@@ -132,8 +124,8 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
 // The rows of `self` where `mask` holds, both broadcast to one shape.
 Value masked_select(GraphBuilder& g, Value self, Value mask) {
   const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
-  self = flat(g, broadcast(g, self, dims));
-  mask = flat(g, broadcast(g, mask, dims));
+  self = flat(g, g.expand(self, dims));
+  mask = flat(g, g.expand(mask, dims));
   return g.op("Compress", self, mask, attr("axis", 0));
 }
 
@@ -153,9 +145,9 @@ Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<i
   of_self.at(axis) = of_indices.at(axis) = Dim(1);
   std::vector<Dim> dims = broadcast_dims(of_self, of_indices);
   dims[axis] = self.dim(axis);
-  self = broadcast(g, self, dims);
+  self = g.expand(self, dims);
   dims[axis] = indices.dim(axis);
-  return gather_elements(g, self, axis, broadcast(g, indices, dims));
+  return gather_elements(g, self, axis, g.expand(indices, dims));
 }
 
 Value nonzero(GraphBuilder& g, Value self) {

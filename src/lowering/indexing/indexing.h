@@ -35,9 +35,6 @@ bool is_mask(Value index);
 // The places of the elements that are not zero, a row of int64 for each of them: (count, rank).
 Value places_of(GraphBuilder& g, Value mask);
 
-// Broadcast to `dims`, as PyTorch's own shapes say that it can be.
-Value broadcast(GraphBuilder& g, Value value, const std::vector<Dim>& dims);
-
 enum class Reduction : uint8_t { none, add, multiply, max, min };
 
 // ScatterElements and ScatterND in the kernel type of `data` where they reduce. `updates` of any type.

@@ -63,7 +63,7 @@ Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value 
     if (i != axis) order.push_back(i);
   }
   Value written = scatter_nd(g, g.transpose(self, order), g.unsqueeze(rows, {-1}),
-                             g.transpose(broadcast(g, src, shape), order), reduction);
+                             g.transpose(g.expand(src, shape), order), reduction);
   return g.transpose(written, inverse(order));
 }
 
@@ -101,7 +101,7 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
   }
   const Indices where = read_indices(g, self, given);
   if (where.axes.empty()) {
-    values = broadcast(g, g.cast(values, self.element_type()), original);
+    values = g.expand(g.cast(values, self.element_type()), original);
     return accumulate ? g.op("Add", self, values) : values;
   }
   // The values, as self[...] has them: the indices' dims stand at `position` among those without index.
@@ -111,7 +111,7 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
   std::vector<Dim> shape;
   for (size_t i = where.axes.size(); i < order.size(); ++i) shape.push_back(self.dim(order[i]));
   shape.insert(shape.begin() + position, where.dims.begin(), where.dims.end());
-  values = broadcast(g, values, shape);
+  values = g.expand(values, shape);
   std::vector<int64_t> indices_first;
   for (int64_t i = 0; i < index_rank; ++i) indices_first.push_back(position + i);
   for (int64_t i = 0; i < static_cast<int64_t>(shape.size()); ++i) {
@@ -243,8 +243,8 @@ Scatter along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value sou
 // The elements of `source` one after the other where `mask` holds.
 Value masked_scatter(GraphBuilder& g, Value self, Value mask, Value source) {
   const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
-  self = broadcast(g, self, dims);
-  Value places = places_of(g, flat(g, broadcast(g, mask, dims)));
+  self = g.expand(self, dims);
+  Value places = places_of(g, flat(g, g.expand(mask, dims)));
   source = g.slice(flat(g, source), 0, g.ints({0}), g.sizes({places.dim(0)}));
   return g.reshape(scatter_nd(g, flat(g, self), places, source), dims);
 }

@@ -4,6 +4,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/reduction/reduce.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -49,14 +50,17 @@ std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> di
   return {values, wants_inverse ? inverse : nothing, wants_counts ? counts : nothing};
 }
 
-// Of each run of equal neighbours the first.
+// The first of each run of equal neighbours.
 std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_inverse, bool wants_counts,
                                       std::optional<int64_t> dim) {
   constexpr ElementType integer = ElementType::int64;
   Value x = dim ? self : flat(g, self);
   const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
-  Value nothing = filled(g, std::vector{Dim(0)}, 0, integer);
-  if (x.dim(axis).is(0)) return {x, nothing, nothing};
+  const Dim& size = x.dim(axis);
+  // Slices come with their inverse and counts, asked for or not. PyTorch's own shapes say so of the elements
+  // of a vector too, which do not.
+  const bool of_slices = dim && x.rank() > 1;
+  Value nothing = dim ? Value() : filled(g, std::vector{Dim(0)}, 0, integer);
   Value compared = operand(g, x, x.element_type());
   Value later = g.slice(compared, axis, 1, end_of_axis);
   Value equal = g.op("Equal", later, g.slice(compared, axis, 0, -1));
@@ -67,6 +71,7 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   }
   if (!others.empty()) differs = any_along(g, differs, others, false);
   Value begins = g.concat({filled(g, std::vector{Dim(1)}, 1, ElementType::boolean), differs}, 0);
+  if (size.is(0) || may_be_zero(size)) begins = g.slice(begins, 0, g.ints({0}), g.sizes({size}));
   Value values = g.op("Compress", x, begins, attr("axis", axis));
   Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
   Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
@@ -74,8 +79,9 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value places = g.op("NonZero", begins);
   places.get()->type = ir::TensorType{integer, std::vector{Dim(1), g.unknown_size("runs")}};
   Value starts = g.squeeze(places, {0});
-  Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({x.dim(axis)})}, 0);
-  return {values, wants_inverse ? inverse : nothing, wants_counts ? g.op("Sub", ends, starts) : nothing};
+  Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({size})}, 0);
+  return {values, wants_inverse || of_slices ? inverse : nothing,
+          wants_counts || of_slices ? g.op("Sub", ends, starts) : nothing};
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ Value repeat_interleave(GraphBuilder& g, Value self, Value repeats, std::optiona
   if (x.rank() == 0) x = g.unsqueeze(x, {0});
   const int64_t axis = wrap_axis(dim.value_or(0), x.rank());
   if (repeats.rank() == 0) repeats = g.unsqueeze(repeats, {0});
-  return g.gather(x, repeated_places(g, broadcast(g, repeats, {x.dim(axis)})), axis);
+  return g.gather(x, repeated_places(g, g.expand(repeats, std::vector{x.dim(axis)})), axis);
 }
 
 Value repeat_interleave(GraphBuilder& g, Value self, const Dim& repeats, std::optional<int64_t> dim) {

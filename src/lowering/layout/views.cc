@@ -56,7 +56,7 @@ Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const s
   shape[axis] = range->end - range->start;
   std::vector<Value> parts;
   if (!range->start.is(0)) parts.push_back(g.slice(self, axis, g.ints({0}), g.sizes({range->start})));
-  parts.push_back(broadcast(g, src, shape));
+  parts.push_back(g.expand(src, shape));
   if (!(range->end == size))
     parts.push_back(g.slice(self, axis, g.sizes({range->end}), g.ints({end_of_axis})));
   Value result = g.concat(std::move(parts), axis);

@@ -57,6 +57,8 @@ Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t>
                 std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
                 Ignored) {
   const ElementType type = g.result().element_type;
+  // PyTorch does not compare the sizes of factors where there is nothing to compute.
+  if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, type);
   const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
     return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
   };

@@ -154,7 +154,10 @@ Value matrix_rank(GraphBuilder& g, const Matrices& a, const Tolerance& t, bool h
 // `atol` and `rtol`: numbers, tensors or none, as the overloads have them.
 template <class Absolute, class Relative>
 Value pinv_within(GraphBuilder& g, Value self, const Absolute& atol, const Relative& rtol, bool hermitian) {
-  const Matrices a = matrices(g, self, "self");
+  // A tensor of tolerances may have batch dims that the matrices lack.
+  const std::vector<Dim>& dims = *g.result().dims;
+  const std::vector<Dim> batch = first_dims(dims, static_cast<int64_t>(dims.size()) - 2);
+  const Matrices a = expanded(g, matrices(g, self, "self"), batch);
   return pinv(g, a, tolerance(g, a, atol, rtol), hermitian);
 }
 

@@ -27,6 +27,13 @@ struct Convolution {
   }
 };
 
+// The bias, to be added to images with so many spatial axes.
+Value per_channel(GraphBuilder& g, Value bias, size_t axes) {
+  std::vector<Dim> dims(axes + 1, Dim(1));
+  dims[0] = bias.dim(0);
+  return g.reshape(bias, dims);
+}
+
 // As a product of matrices, of integers and of float64.
 Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                               const Convolution& c, std::vector<int64_t> pads) {
@@ -66,40 +73,43 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
     window.stride.assign(axes, 1);
   }
   Value result = gathered_convolution(g, x, weight, window, pads, c.groups);
-  if (bias) {
-    std::vector<Dim> dims(axes + 1, Dim(1));
-    dims[0] = bias->dim(0);
-    result = g.op("Add", result, g.reshape(operand(g, *bias, type), dims));
-  }
+  if (bias) result = g.op("Add", result, per_channel(g, operand(g, *bias, type), axes));
   return g.cast(result, type);
 }
 
-// Of a batch. `pads`: before and after each axis, as ONNX has them.
+// A batch. `pads`: before and after each axis, as ONNX has them.
 Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                            const Convolution& c, std::vector<int64_t> pads) {
   if (needs_gathered_windows(x.element_type()))
     return convolution_by_products(g, x, weight, bias, c, std::move(pads));
   const size_t axes = weight.rank() - 2;
-  std::vector<int64_t> output_padding;
+  std::vector<int64_t> output_padding, beyond(2 * (axes + 2), 0);
   if (c.transposed) {
     output_padding = c.output_padding;
-    // Padding takes from the end of the result what output_padding adds; ONNX Runtime takes only as much of
-    // the latter as the stride leaves open.
     for (size_t i = 0; i < axes; ++i) {
+      // Padding takes from the end of the result what output_padding adds.
       const int64_t both = std::min(pads[axes + i], output_padding[i]);
       pads[axes + i] -= both;
       output_padding[i] -= both;
+      // PyTorch bounds output_padding by the dilation too, ONNX Runtime by the stride. No product reaches
+      // there.
+      beyond[axes + 4 + i] = std::max<int64_t>(0, output_padding[i] - (c.stride[i] - 1));
+      output_padding[i] -= beyond[axes + 4 + i];
     }
   }
+  const bool is_extended = std::ranges::any_of(beyond, [](int64_t size) { return size > 0; });
   std::vector<Operand> operands{x,
                                 weight,
-                                bias,
+                                is_extended ? std::nullopt : bias,
                                 attr("strides", c.stride),
                                 attr("pads", std::move(pads)),
                                 attr("dilations", c.dilation),
                                 attr("group", c.groups)};
   if (c.transposed) operands.push_back(attr("output_padding", std::move(output_padding)));
-  return g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
+  Value result = g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
+  if (!is_extended) return result;
+  result = g.op("Pad", result, g.ints(beyond), g.scalar_like(result, 0));
+  return bias ? g.op("Add", result, per_channel(g, *bias, axes)) : result;
 }
 
 size_t spatial_axes(const GraphBuilder& g, Value weight) {

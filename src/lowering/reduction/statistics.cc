@@ -184,14 +184,14 @@ std::vector<Value> histogram(GraphBuilder& g, Value points, std::optional<Value>
   return edges;
 }
 
-// Rows of the last dim as points; of `histogram` itself each element is one.
-Value points_of(GraphBuilder& g, Value self, const Dim& coordinates) {
-  return g.reshape(self, {Dim(-1), coordinates});
+// Rows of the last dim as points, (N, D).
+Value points_of(GraphBuilder& g, Value self) {
+  return g.reshape(self, {element_count(first_dims(self.dims(), self.rank() - 1)), self.dim(-1)});
 }
 
 std::vector<Value> histogramdd(GraphBuilder& g, Value self, const std::vector<int64_t>& bins,
                                const Range& range, std::optional<Value> weight, bool density) {
-  Value points = points_of(g, self, self.dim(-1));
+  Value points = points_of(g, self);
   return histogram(g, points, weight, histogram_edges(g, points, bins, range), density);
 }
 
@@ -231,12 +231,12 @@ void register_statistics(SymbolicRegistry& registry) {
      "bool density=False) -> (Tensor hist, Tensor bin_edges)",
      Since{9},
      [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
-       return histogramdd(g, points_of(g, self, Dim(1)), {bins}, range, weight, density);
+       return histogramdd(g, g.unsqueeze(flat(g, self), {1}), {bins}, range, weight, density);
      });
   on("aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> "
      "(Tensor hist, Tensor bin_edges)",
      Since{9}, [](GraphBuilder& g, Value self, Value bins, std::optional<Value> weight, bool density) {
-       return histogram(g, points_of(g, self, Dim(1)), weight, {bins}, density);
+       return histogram(g, g.unsqueeze(flat(g, self), {1}), weight, {bins}, density);
      });
   on("aten::histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, "
      "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
@@ -254,7 +254,7 @@ void register_statistics(SymbolicRegistry& registry) {
      "Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
      Since{9},
      [](GraphBuilder& g, Value self, std::vector<Value> bins, Ignored, std::optional<Value> weight,
-        bool density) { return histogram(g, points_of(g, self, self.dim(-1)), weight, bins, density); });
+        bool density) { return histogram(g, points_of(g, self), weight, bins, density); });
 }
 
 }  // namespace opbridge::lowering
