@@ -130,15 +130,34 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class DefinedOnly(TorchDispatchMode):
-    """Rejects conversions that C++ leaves undefined: of floating-point numbers beyond the integers' range."""
+    """Rejects conversions that C++ leaves undefined, of floating-point numbers beyond the integers' range, and copies
+    between parts of the same memory, the order of which PyTorch leaves open."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.copy_.default and _overlap_in_part(args[0], args[1]):
+            raise Rejected("a tensor is copied to one that shares a part of its memory")
         result = func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex()):
             source = _converted(func, args)
             if source is not None and result.dtype != torch.bool:
                 _check_range(source, result.dtype)
         return result
+
+
+def _overlap_in_part(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return False
+    if (one.shape, one.stride(), one.storage_offset()) == (other.shape, other.stride(), other.storage_offset()):
+        return False
+    return not _places(one).isdisjoint(_places(other))
+
+
+def _places(tensor: torch.Tensor) -> set[int]:
+    """Of its bytes in memory, the first of each element."""
+    size = tensor.element_size()
+    places = torch.arange(tensor.untyped_storage().nbytes() // size)
+    places = places.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    return {place * size for place in places.reshape(-1).tolist()}
 
 
 def _converted(func: Any, args: Sequence[Any]) -> torch.Tensor | None:

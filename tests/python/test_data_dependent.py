@@ -53,6 +53,8 @@ def repeated(x):
         torch.repeat_interleave(x, times, 0),
         x.repeat_interleave(2),
         x.repeat_interleave(3, 1),
+        x.repeat_interleave(0),
+        x.repeat_interleave(0, 1),
         x.repeat_interleave(torch.tensor([2]), 0),
     )
 

@@ -39,6 +39,7 @@ Value repeat_interleave(GraphBuilder& g, Value self, const Dim& repeats, std::op
   Value x = dim ? self : flat(g, self);
   if (x.rank() == 0) x = g.unsqueeze(x, {0});
   const int64_t axis = wrap_axis(dim.value_or(0), x.rank());
+  if (repeats.is(0)) return g.slice(x, axis, g.ints({0}), g.ints({0}));
   std::vector<Dim> merged = x.dims(), repeated = x.dims();
   merged[axis] = merged[axis] * repeats;
   repeated.insert(repeated.begin() + axis + 1, repeats);
