@@ -23,22 +23,21 @@ double airy_series(long double x) {
   return static_cast<double>(sum);
 }
 
-// For x < -8 (DLMF 9.7.9).
+// For x < -8 (DLMF 9.7.9). The phase is rounded as PyTorch rounds it: from about -1e9 on that decides the
+// value.
 double airy_asymptotic(double x) {
-  const double size = -x, z = 2 * size * std::sqrt(size) / 3;
-  if (!(z < 0x1p53)) return std::numeric_limits<double>::quiet_NaN();  // no digit of the phase is left
+  const double z = -2 * x * std::sqrt(-x) / 3;
   double sums[2] = {}, term = 1;
   for (int k = 0; k < 24; ++k) {
     sums[k % 2] += k % 4 < 2 ? term : -term;
     term *= (6 * k + 1) * (6 * k + 3) * (6 * k + 5) / (216.0 * (k + 1) * (2 * k + 1) * z);
   }
-  const double phase = z - kPi / 4;
-  return (std::cos(phase) * sums[0] + std::sin(phase) * sums[1]) / std::sqrt(kPi * std::sqrt(size));
+  const double phase = z + kPi / 4;
+  return (std::sin(phase) * sums[0] - std::cos(phase) * sums[1]) / std::sqrt(kPi * std::sqrt(-x));
 }
 
 double airy_ai(double x) {
-  if (x == std::numeric_limits<double>::infinity())
-    return std::numeric_limits<double>::quiet_NaN();  // as in PyTorch
+  if (std::isinf(x)) return std::numeric_limits<double>::quiet_NaN();  // as in PyTorch
   if (x < -8) return airy_asymptotic(x);
   if (!(x > 1)) return airy_series(x);
   const double z = 2 * x * std::sqrt(x) / 3;  // DLMF 9.6.2

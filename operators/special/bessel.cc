@@ -42,7 +42,7 @@ double scaled_bessel_i_asymptotic(int order, double x) {
     term *= -(4 * order * order - (2 * k - 1) * (2 * k - 1)) / (8 * k * x);
     sum += term;
   }
-  return sum / std::sqrt(kTwoPi * x);
+  return sum / std::sqrt(kTwoPi) / std::sqrt(x);
 }
 
 template <int order, bool scaled>
@@ -60,7 +60,7 @@ template <int order>
 double bessel_k_series(double x) {
   const double log = std::log(x / 2);
   double term = order == 0 ? 1 : x / 2, harmonic = -kEuler, sum = 0;
-  for (int k = 0; k < 20; ++k) {
+  for (int k = 0; k == 0 || (k < 20 && term != 0); ++k) {
     const double psi = order == 0 ? harmonic : harmonic + 0.5 / (k + 1);  // the mean of two
     sum += (psi - log) * term;
     harmonic += 1.0 / (k + 1);

@@ -30,19 +30,32 @@ Registration unary() {
       });
 }
 
-// The two arguments broadcast to each other.
-template <detail::FixedString name, double (*function)(double, double)>
-Registration binary() {
+template <double (*function)(double, double)>
+struct InFloat64 {
+  template <class T>
+  static T of(T self, T other) {
+    return static_cast<T>(function(self, other));
+  }
+};
+
+// The two arguments broadcast to each other. Function::of(a, b) takes and returns numbers of the tensors'
+// type.
+template <detail::FixedString name, class Function>
+Registration binary_by() {
   return Operator<line<name, "(Tensor self, Tensor other)">()>()
       .shape([](const Shape& self, const Shape& other) { return broadcast(self, other); })
       .cpu(floating_types, []<class T>(Context& context, TensorView<const T> self, TensorView<const T> other,
                                        TensorView<T> out) {
         const BroadcastIndex left(self.dims(), out.dims()), right(other.dims(), out.dims());
         context.parallel_for(out.size(), kElementsPerPart, [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t i = begin; i < end; ++i)
-            out[i] = static_cast<T>(function(self[left(i)], other[right(i)]));
+          for (std::int64_t i = begin; i < end; ++i) out[i] = Function::of(self[left(i)], other[right(i)]);
         });
       });
+}
+
+template <detail::FixedString name, double (*function)(double, double)>
+Registration binary() {
+  return binary_by<name, InFloat64<function>>();
 }
 
 }  // namespace opbridge::op

@@ -39,15 +39,15 @@ double digamma(double x) {
   return result;
 }
 
-// Sum of (q + k)^-s over k = 0, 1, …, for s > 1 and q > 0: term by term up to s + 10, the rest by
-// Euler-Maclaurin (DLMF 25.11.5 with 25.11.7).
-double zeta_of_positive(double s, double q) {
+// Sum of (q + k)^-s over k = 0, 1, …, for s > 1: term by term up to s + 10, the rest by Euler-Maclaurin
+// (DLMF 25.11.5 with 25.11.7).
+double zeta_by_sum(double s, double q) {
   constexpr double kEpsilon = std::numeric_limits<double>::epsilon() / 4;
   double sum = 0;
   for (const double enough = s + 10; q < enough; q += 1) {
     const double term = std::pow(q, -s);
     sum += term;
-    if (term <= kEpsilon * sum) return sum;
+    if (std::abs(term) < kEpsilon * std::abs(sum) || (q > 1 && term == 0)) return sum;
   }
   const double power = std::pow(q, -s);
   if (power == 0) return sum;
@@ -56,27 +56,47 @@ double zeta_of_positive(double s, double q) {
   for (int j = 1; j <= 10; ++j) {
     const double term = kBernoulli[j - 1] * factor;
     sum += term;
-    if (std::abs(term) <= kEpsilon * sum) break;
+    if (std::abs(term) <= kEpsilon * std::abs(sum)) break;
     factor *= (s + 2 * j - 1) / (2 * j + 1) * (s + 2 * j) / (2 * j + 2) / (q * q);
   }
   return sum;
 }
 
+// What PyTorch's algorithm gives where s or q is infinite or NaN, poles included.
 double zeta(double s, double q) {
-  if (std::isnan(s) || std::isnan(q) || s < 1) return kNan;
   if (s == 1) return kInfinity;
-  if (q > 0) return q == kInfinity ? 0 : zeta_of_positive(s, q);
-  if (q == std::floor(q)) return kInfinity;
+  if (s < 1) return kNan;
+  if (q <= 0 && q == std::floor(q)) return kInfinity;
+  if (std::isnan(s) || std::isnan(q) || q == kInfinity) return kNan;
+  if (s == kInfinity) return q < 1 ? kInfinity : q == 1 ? 1 : kNan;
+  if (q > 0) {
+    const double sum = zeta_by_sum(s, q);
+    // PyTorch multiplies the vanished power by a product of 23 factors from s on, which may be infinite.
+    return sum == 0 && std::isinf(std::pow(s, 23)) ? kNan : sum;
+  }
   if (s != std::floor(s)) return kNan;
-  // The terms of negative base are, up to the sign, those of a sum from 1 - fraction up to 1 - q.
-  const double fraction = q - std::floor(q);
-  const double below = zeta_of_positive(s, 1 - fraction) - zeta_of_positive(s, 1 - q);
-  return zeta_of_positive(s, fraction) + (std::fmod(s, 2) == 0 ? below : -below);
+  if (q > -1e4) return zeta_by_sum(s, q);
+  // The terms of negative base are, up to the sign, those of a sum from `part` up to 1 - q.
+  const double part = -q - std::floor(-q);
+  const double below = zeta_by_sum(s, part) - zeta_by_sum(s, 1 - q);
+  return zeta_by_sum(s, 1 - part) + (std::fmod(s, 2) == 0 ? below : -below);
+}
+
+// The reflection of the first derivative (DLMF 5.15.6) at its poles. As in PyTorch, rounding makes them
+// finite.
+template <class T>
+T trigamma_at_pole(T x) {
+  constexpr T kPiOfType = static_cast<T>(kPi);
+  const T sine = std::sin(kPiOfType * x);
+  return kPiOfType * kPiOfType / (sine * sine) - static_cast<T>(zeta(2, 1 - static_cast<double>(x)));
 }
 
 // The n-th derivative of digamma (DLMF 5.15.1, 25.11.12).
-double polygamma(double n, double x) {
+template <class T>
+double polygamma(double n, T x) {
   if (n == 0) return digamma(x);
+  if (n == 1 && x == static_cast<T>(kInfinity)) return 0;
+  if (n == 1 && x < 0 && x == std::floor(x)) return trigamma_at_pole(x);
   const double magnitude = std::tgamma(n + 1) * zeta(n + 1, x);
   return std::fmod(n, 2) == 0 ? -magnitude : magnitude;
 }

@@ -95,11 +95,23 @@ struct Parts {
 
 Parts incomplete_gamma(double a, double x) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (std::isinf(a) && std::isinf(x))) return {kNan, kNan};
-  if (a == 0 || std::isinf(x)) return {1, 0};
-  if (x == 0 || std::isinf(a)) return {0, 1};
+  constexpr Parts kNone{kNan, kNan}, kAll{1, 0}, kNothing{0, 1};
+  if (a < 0 || x < 0) return kNone;
+  if (a == 0) return x > 0 ? kAll : kNone;
+  // As in PyTorch, of NaN too.
+  if (x == 0) return kNothing;
+  if (std::isinf(a)) return std::isinf(x) ? kNone : kNothing;
+  if (std::isinf(x)) return kAll;
+  if (std::isnan(a) || std::isnan(x)) return kNone;
   if (a > 1e4 && std::abs(x - a) < 0.3 * a) return {temme(a, x, -1), temme(a, x, 1)};
-  if (a < 1 && x <= 1) return {lower_by_series(a, x), upper_of_small(a, x)};
+  // The exponent of PyTorch's common factor.
+  int sign;
+  const double exponent = a * std::log(x) - x - ::lgamma_r(a, &sign);
+  if (std::isnan(exponent)) return kNone;
+  if (a < 1 && x <= 1) {
+    const bool vanishes = exponent < -709.78271289338399678;  // of subnormal a
+    return {vanishes ? 0 : lower_by_series(a, x), upper_of_small(a, x)};
+  }
   if (x < a + 1) {
     const double lower = lower_by_series(a, x);
     return {lower, 1 - lower};

@@ -1,6 +1,7 @@
 // Orthogonal polynomials of a degree that is itself an element.
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "elementwise.h"
 
@@ -64,18 +65,39 @@ double chebyshev(double x, double n) {
   }
 }
 
-template <Kind kind>
-double shifted_chebyshev(double x, double n) {
-  return chebyshev<kind>(2 * x - 1, n);
+// PyTorch goes from degree to degree where |x| > 1. A number that overflows is an infinity, and so is the
+// next, but the difference of the two is NaN.
+template <class T, Kind kind>
+T chebyshev_or_nan(double x, T n) {
+  const auto value = [&](double degree) { return static_cast<T>(chebyshev<kind>(x, degree)); };
+  if (std::abs(x) > 1 && n >= 2 && !std::isfinite(value(std::trunc(n) - 2)))
+    return std::numeric_limits<T>::quiet_NaN();
+  return value(n);
 }
 
+template <Kind kind>
+struct Chebyshev {
+  template <class T>
+  static T of(T x, T n) {
+    return chebyshev_or_nan<T, kind>(x, n);
+  }
+};
+
+template <Kind kind>
+struct ShiftedChebyshev {
+  template <class T>
+  static T of(T x, T n) {
+    return chebyshev_or_nan<T, kind>(2 * static_cast<double>(x) - 1, n);
+  }
+};
+
 // Goes from degree to degree: next(k, p(k), p(k - 1)) is p(k + 1).
-template <class Next>
-double by_recurrence(double n, double p0, double p1, Next next) {
-  double last = p0, value = p1;
+template <class T, class Next>
+T by_recurrence(T n, T p0, T p1, Next next) {
+  T last = p0, value = p1;
   if (n < 1) return p0;
-  for (double k = 1; k + 1 <= n && !std::isnan(value); ++k) {
-    const double following = next(k, value, last);
+  for (T k = 1; k + 1 <= n && !std::isnan(value); ++k) {
+    const T following = next(k, value, last);
     last = value;
     value = following;
   }
@@ -83,58 +105,82 @@ double by_recurrence(double n, double p0, double p1, Next next) {
 }
 
 // Degrees of PyTorch's Hermite polynomials end here.
-constexpr double kMostHermite = 512;
+template <class T>
+constexpr T kMostHermite = std::is_same_v<T, float> ? 128 : 512;
 constexpr double kMostSteps = 1'000'000;
 
 void require_feasible(double n) { require(n <= kMostSteps, "a degree exceeds 1000000"); }
 
 // DLMF 18.9.1 with table 18.9.1, all of these.
-double hermite_h(double x, double n) {
-  if (!is_degree(n)) return 0;
-  if (n >= kMostHermite + 1) return std::numeric_limits<double>::quiet_NaN();
-  return by_recurrence(std::trunc(n), 1, 2 * x,
-                       [&](double k, double value, double last) { return 2 * x * value - 2 * k * last; });
-}
+struct HermiteH {
+  template <class T>
+  static T value(T x, T n) {
+    return by_recurrence<T>(n, 1, x + x, [&](T k, T p, T last) { return (x + x) * p - 2 * k * last; });
+  }
+};
 
-double hermite_he(double x, double n) {
-  if (!is_degree(n)) return 0;
-  if (n >= kMostHermite + 1) return std::numeric_limits<double>::quiet_NaN();
-  return by_recurrence(std::trunc(n), 1, x,
-                       [&](double k, double value, double last) { return x * value - k * last; });
-}
+struct HermiteHe {
+  template <class T>
+  static T value(T x, T n) {
+    return by_recurrence<T>(n, 1, x, [&](T k, T p, T last) { return x * p - k * last; });
+  }
+};
 
-double laguerre_l(double x, double n) {
-  if (!is_degree(n)) return 0;
-  if (x == 0) return 1;
-  require_feasible(n);
-  return by_recurrence(std::trunc(n), 1, 1 - x, [&](double k, double value, double last) {
-    return ((2 * k + 1 - x) * value - k * last) / (k + 1);
-  });
-}
+struct LaguerreL {
+  template <class T>
+  static T value(T x, T n) {
+    if (x == 0) return 1;
+    require_feasible(n);
+    return by_recurrence<T>(n, 1, 1 - x,
+                            [&](T k, T p, T last) { return ((k + k + (1 - x)) * p - k * last) / (k + 1); });
+  }
+  template <class T>
+  static bool is_nan(T) {
+    return false;
+  }
+};
 
-double legendre_p(double x, double n) {
-  if (!is_degree(n)) return 0;
-  n = std::trunc(n);
-  if (std::abs(x) == 1) return x > 0 ? 1 : parity(n);
-  require_feasible(n);
-  return by_recurrence(n, 1, x, [&](double k, double value, double last) {
-    return ((2 * k + 1) * x * value - k * last) / (k + 1);
-  });
-}
+struct LegendreP {
+  template <class T>
+  static T value(T x, T n) {
+    if (std::abs(x) == 1) return x > 0 ? 1 : static_cast<T>(parity(n));
+    require_feasible(n);
+    return by_recurrence<T>(n, 1, x,
+                            [&](T k, T p, T last) { return ((k + k + 1) * x * p - k * last) / (k + 1); });
+  }
+  template <class T>
+  static bool is_nan(T) {
+    return false;
+  }
+};
+
+// The type of the tensors decides, as in PyTorch, where a number on the way overflows.
+template <class Polynomial, bool is_hermite = false>
+struct ByRecurrence {
+  template <class T>
+  static T of(T x, T n) {
+    if (!is_degree(n)) return 0;
+    n = std::trunc(n);
+    if (is_hermite && n > kMostHermite<T>) return std::numeric_limits<T>::quiet_NaN();
+    const T rounded = Polynomial::value(x, n);
+    if (!std::isfinite(rounded)) return rounded;
+    return static_cast<T>(Polynomial::value(static_cast<double>(x), static_cast<double>(n)));
+  }
+};
 
 const Registration operators[] = {
-    binary<"chebyshev_polynomial_t", chebyshev<Kind::first>>(),
-    binary<"chebyshev_polynomial_u", chebyshev<Kind::second>>(),
-    binary<"chebyshev_polynomial_v", chebyshev<Kind::third>>(),
-    binary<"chebyshev_polynomial_w", chebyshev<Kind::fourth>>(),
-    binary<"shifted_chebyshev_polynomial_t", shifted_chebyshev<Kind::first>>(),
-    binary<"shifted_chebyshev_polynomial_u", shifted_chebyshev<Kind::second>>(),
-    binary<"shifted_chebyshev_polynomial_v", shifted_chebyshev<Kind::third>>(),
-    binary<"shifted_chebyshev_polynomial_w", shifted_chebyshev<Kind::fourth>>(),
-    binary<"hermite_polynomial_h", hermite_h>(),
-    binary<"hermite_polynomial_he", hermite_he>(),
-    binary<"laguerre_polynomial_l", laguerre_l>(),
-    binary<"legendre_polynomial_p", legendre_p>(),
+    binary_by<"chebyshev_polynomial_t", Chebyshev<Kind::first>>(),
+    binary_by<"chebyshev_polynomial_u", Chebyshev<Kind::second>>(),
+    binary_by<"chebyshev_polynomial_v", Chebyshev<Kind::third>>(),
+    binary_by<"chebyshev_polynomial_w", Chebyshev<Kind::fourth>>(),
+    binary_by<"shifted_chebyshev_polynomial_t", ShiftedChebyshev<Kind::first>>(),
+    binary_by<"shifted_chebyshev_polynomial_u", ShiftedChebyshev<Kind::second>>(),
+    binary_by<"shifted_chebyshev_polynomial_v", ShiftedChebyshev<Kind::third>>(),
+    binary_by<"shifted_chebyshev_polynomial_w", ShiftedChebyshev<Kind::fourth>>(),
+    binary_by<"hermite_polynomial_h", ByRecurrence<HermiteH, true>>(),
+    binary_by<"hermite_polynomial_he", ByRecurrence<HermiteHe, true>>(),
+    binary_by<"laguerre_polynomial_l", ByRecurrence<LaguerreL>>(),
+    binary_by<"legendre_polynomial_p", ByRecurrence<LegendreP>>(),
 };
 
 }  // namespace
