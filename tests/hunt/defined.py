@@ -47,6 +47,8 @@ _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "his
 _DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
 _LARGE = 100
+_WAVES = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_airy_ai")
+_NO_PHASE = 1e5
 
 
 def value_kinds(op: Any) -> tuple[str, ...]:
@@ -86,8 +88,16 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "NaN and infinities, of which ONNX Runtime's LSTM and GRU make numbers (README.md says so)"
     if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
-    if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers(arguments)):
-        return "polynomials that overflow decides, infinite or NaN, or whose degree keeps PyTorch busy for minutes"
+    if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": arguments["n"]})):
+        return "a degree that keeps PyTorch busy for minutes"
+    if base in _WAVES and any(abs(value) > _NO_PHASE for value in _numbers(arguments)):
+        return "a wave at a number of which float32 has no digit of the phase"
+    if base == "special_airy_ai" and any(value < -2 for value in _numbers(arguments)):
+        return "PyTorch's approximation of Ai is 3e-7 off below -2 (operators/special/README.md)"
+    if base in ("remainder", "fmod", "floor_divide", "div", "divide") and _quotient_overflows(numbers):
+        return "a remainder of an infinite quotient, which ATen gives or not by the layout of the tensors"
+    if "fake_quant" in base and _has_zero(arguments.get("scale")):
+        return "levels of a scale of 0, NaN that is converted to an integer"
     to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
     if base in ("type_as", "to", "_to_copy", "copy"):
         to_integers |= any(_is_integer(spec.dtype) for spec in specs)
@@ -160,6 +170,15 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base == "cov" and math.prod(arguments["self"].size) == 1:
         return "PyTorch writes to the input, against its schema"
     return ""
+
+
+def _quotient_overflows(numbers: list[float]) -> bool:
+    logs = [math.log2(abs(value)) for value in numbers if value and math.isfinite(value)]
+    return bool(logs) and max(logs) - min(logs) > 1022
+
+
+def _has_zero(scale: Any) -> bool:
+    return scale == 0 or (isinstance(scale, TensorSpec) and 0 in scale.values)
 
 
 def _is_column(arguments: dict[str, Any]) -> bool:

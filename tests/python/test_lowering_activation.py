@@ -126,3 +126,13 @@ def test_dynamic_shape():
 )
 def test_shortest_form(function, opset, expected):
     assert operators(check(function, torch.randn(3), opset=opset)) == expected
+
+
+def test_no_number_overflows_that_does_not_in_pytorch():
+    ends = torch.tensor([torch.finfo(torch.float64).max, -torch.finfo(torch.float64).max], dtype=torch.float64)
+    check({"hardswish": F.hardswish, "gelu": F.gelu}, ends)
+
+
+def test_softmax_of_no_integers():
+    functions = {"softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(-1)}
+    check(functions, torch.zeros((1, 0, 3), dtype=torch.int64))

@@ -186,3 +186,32 @@ def test_one_node_each():
     assert operators(check(lambda x: x * 0.1, x)) == ["Mul"]
     assert operators(check(lambda x: x**2, x)) == ["Pow"]  # which ONNX Runtime fuses in normalizations
     assert operators(check(lambda x: x**-1, x)) == ["Reciprocal"]
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_nothing_divided_by_an_integer_zero(dtype):
+    functions = {
+        "remainder": torch.remainder,
+        "fmod": torch.fmod,
+        "floor_divide": torch.floor_divide,
+        "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        "floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    }
+    check(functions, torch.zeros((2, 0), dtype=dtype), torch.zeros((), dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8])
+def test_gcd_of_the_least_integer(dtype):
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    x = torch.tensor([0, 1, -3, 6, 100, most - 1, most, -most, least], dtype=dtype)
+    check(torch.gcd, x[:, None], x)
+
+
+def test_ldexp_by_integers_is_exact_and_by_others_has_a_power_of_their_type():
+    exponents = torch.tensor([-100.0, 20.0, 3.0, 15.0])
+    for dtype in (torch.float16, torch.bfloat16, torch.int64):
+        check(torch.ldexp, torch.tensor([torch.inf, 1.5, -2.0, 0.0]).half(), exponents.to(dtype))
+    numbers = torch.tensor([1.5, 1e-30, torch.inf, 0.0], dtype=torch.float64)
+    for dtype in (torch.float64, torch.float32):
+        check(torch.ldexp, numbers.to(dtype), torch.tensor([[200], [-200], [3000], [-(2**31)]]))
+    check(torch.ldexp, torch.tensor([True, False]), torch.tensor([True, True]))

@@ -74,3 +74,9 @@ def test_small_integers_wrap_before_they_are_divided():
 
 def test_trapezoid_between_infinite_ends():
     check(torch.trapezoid, torch.tensor([[-0.75, 1.0, torch.inf], [torch.inf, 2.0, 1.0], [1.0, torch.inf, 2.0]]))
+
+
+def test_gradient_between_equal_places():
+    same = torch.zeros(2, dtype=torch.int64)
+    check(lambda x: torch.gradient(x, spacing=(same,), dim=1), torch.tensor([[0, 0], [0, 1], [1, 0]]))
+    check(lambda x: torch.gradient(x, spacing=(same,), dim=1), torch.tensor([[0, 255], [255, 0]], dtype=torch.uint8))

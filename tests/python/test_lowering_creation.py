@@ -123,3 +123,20 @@ def test_empty_has_shape_and_type():
 
 def test_one_hot_of_as_many_classes_as_are_found():
     check(lambda x: F.one_hot(x), torch.tensor([0, 2, 1]), also=[(torch.tensor([4, 0, 0]),)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("steps", [1, 2, 4, 5])
+def test_linspace_between_infinite_ends(steps, dtype):
+    inf = float("inf")
+    for start, end in ((-inf, -3.0), (1.0, inf), (inf, inf), (1.0, float("nan")), (-1e38, 3e38)):
+        functions = {
+            f"{f.__name__} {start} {end}": lambda x, y, f=f, start=start, end=end: (
+                f(x, y, steps, dtype=dtype),
+                f(x, end, steps, dtype=dtype),
+                f(start, y, steps, dtype=dtype),
+                f(start, end, steps, dtype=dtype),
+            )
+            for f in (torch.linspace, torch.logspace)
+        }
+        check(functions, torch.tensor(start, dtype=dtype), torch.tensor(end, dtype=dtype))

@@ -219,3 +219,18 @@ def test_tolerances_have_batch_dims_of_their_own(dtype: torch.dtype) -> None:
         "hermitian": lambda x, square, t: linalg.pinv(square, atol=t, hermitian=True),
     }
     check(in_pairs(functions), x, square, bounds)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+def test_vander_of_integers_wraps_around(dtype):
+    most = 1 if dtype == torch.bool else torch.iinfo(dtype).max
+    x = torch.tensor([0, 1, most, most - 1]).to(dtype)
+    check(
+        {
+            "falling": torch.vander,
+            "rising": lambda x: torch.vander(x, 6, increasing=True),
+        },
+        x,
+    )
+    if dtype != torch.bool:
+        check(lambda x: torch.linalg.vander(x, N=5), x)

@@ -66,3 +66,31 @@ def test_inner_products_of_any_ranks():
 def test_factors_that_are_not_float32():
     x = torch.rand(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     check(lambda x: torch.addmm(x, x, x, alpha=0.1, beta=1 / 3), x, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_products_that_a_factor_of_zero_hides(dtype):
+    x = torch.tensor([[[torch.nan, 1], [2, torch.inf]]], dtype=dtype)
+    functions = {
+        "addmm": lambda y, x: torch.view_as_real(torch.addmm(y, x[0], x[0], alpha=0).to(torch.complex64)),
+        "addbmm": lambda y, x: torch.view_as_real(torch.addbmm(y, x, x, alpha=0).to(torch.complex64)),
+    }
+    check(functions, torch.tensor([[1.0, 2], [3, 4]], dtype=dtype), x)
+    if dtype == torch.float32:
+        check(lambda y, x: torch.addmv(y[0], x[0], x[0, 0], alpha=0), torch.tensor([[1.0, 2], [3, 4]]), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_products_without_terms_are_zero_times_infinity_too(dtype):
+    functions = {
+        "addmm": lambda y, a, b: torch.addmm(y, a[0], b[0], alpha=torch.inf).abs(),
+        "addmv": lambda y, a, b: torch.addmv(y[0], a[0], b[0, :, 0], alpha=torch.inf).abs(),
+        "addbmm": lambda y, a, b: torch.addbmm(y, a, b, alpha=torch.inf).abs(),
+        "baddbmm": lambda y, a, b: torch.baddbmm(y, a, b, alpha=torch.inf).abs(),
+    }
+    check(
+        functions,
+        torch.tensor([[1, 2], [3, 4]], dtype=dtype),
+        torch.zeros(3, 2, 0, dtype=dtype),
+        torch.zeros(3, 0, 2, dtype=dtype),
+    )

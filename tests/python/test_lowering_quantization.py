@@ -217,3 +217,9 @@ def test_scales_follow_from_what_was_observed(
             opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace")
         model(x)
         opbridge.export(model, (x,), tmp_path / "model.onnx", capture="trace", verify=True)
+
+
+def test_the_first_element_is_the_scale_of_a_tensor() -> None:
+    learned = torch.ops.aten._fake_quantize_learnable_per_tensor_affine
+    scale, zero = torch.tensor([[0.25], [3.0]]), torch.tensor([[1.0], [-4.0]])
+    check(lambda x, s, z: learned(x, s, z, -8, 9), X, scale, zero)

@@ -10,6 +10,8 @@ from lowering_check import check
 from torch import nn
 from torch.export import Dim
 
+import opbridge
+
 LAYERS = {
     "LSTM": nn.LSTM,
     "GRU": nn.GRU,
@@ -73,3 +75,10 @@ def test_float64(layer: str, form: dict[str, Any]) -> None:
     check(module, x, dynamic=[dynamic], also=[(other,)])
     cell = CELLS[layer](4, 3).double().eval()
     check(lambda x: cell(x[0]), x)
+
+
+def test_integers_are_refused_by_name() -> None:
+    cell = torch.ops.aten.rnn_relu_cell.default
+    x, w = torch.zeros(1, 3, dtype=torch.int64), torch.zeros(3, 3, dtype=torch.int64)
+    with pytest.raises(opbridge.UnsupportedError, match="a recurrent layer of integers"):
+        check(lambda x, w: cell(x, x, w, w), x, w)

@@ -114,11 +114,23 @@ Complex ComplexLowering::lower_product(const ir::Node& node, const Symbolic& sym
   }
   const Call arguments(*this, g_, node);
   if (product.is_scaled) {
-    sum = multiply(g_, arguments.get("alpha", 1), sum);
-    const ir::AttributeValue* beta = node.find("beta");
-    const bool ignored =
-        beta && (*beta == ir::AttributeValue(int64_t{0}) || *beta == ir::AttributeValue(0.0));
-    if (!ignored) sum = add(g_, sum, multiply(g_, arguments.get("beta", 1), arguments[product.addend]));
+    const auto is = [&](std::string_view name, int64_t number) {
+      const ir::AttributeValue* value = node.find(name);
+      if (!value) return number == 1;
+      return *value == ir::AttributeValue(number) ||
+             *value == ir::AttributeValue(static_cast<double>(number));
+    };
+    // A product without terms is 0 whatever alpha is, and addmm and addbmm read nothing that they multiply by
+    // 0.
+    Value first = parts(*std::get_if<ir::Value*>(node.find(product.factors.front()))).re;
+    const bool has_terms = first.rank() == 1 || !first.dim(-1).is(0);
+    const bool reads_always = !(product.op == "aten::addmm" || product.op == "aten::addbmm");
+    if (has_terms && is("alpha", 0) && !reads_always) {
+      sum = {g_.expand(g_.scalar_like(sum.re, 0), sum.re.dims()), {}};
+    } else if (has_terms) {
+      sum = multiply(g_, arguments.get("alpha", 1), sum);
+    }
+    if (!is("beta", 0)) sum = add(g_, sum, multiply(g_, arguments.get("beta", 1), arguments[product.addend]));
   }
   if (!sum.im) sum.im = g_.op("Mul", sum.re, g_.scalar(0, sum.re.element_type()));
   return sum;

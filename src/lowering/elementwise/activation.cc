@@ -56,15 +56,21 @@ Value elu(GraphBuilder& g, Value self, double alpha, double scale, double input_
   });
 }
 
+// x + 3, from 0 to 6.
+Value relu6_of_sum(GraphBuilder& g, Value x) {
+  return g.op("Clip", g.op("Add", x, g.scalar_like(x, 3)), g.scalar_like(x, 0), g.scalar_like(x, 6));
+}
+
 Value hardsigmoid(GraphBuilder& g, Value x) {
   if (x.element_type() != ElementType::float64)
     return g.op("HardSigmoid", x, attr("alpha", 1.0 / 6), attr("beta", 0.5));
-  Value shifted = g.op("Add", x, g.scalar_like(x, 3));
-  return g.op("Div", g.op("Clip", shifted, g.scalar_like(x, 0), g.scalar_like(x, 6)), g.scalar_like(x, 6));
+  return g.op("Div", relu6_of_sum(g, x), g.scalar_like(x, 6));
 }
 
 Value hardswish(GraphBuilder& g, Value x) {
-  if (g.opset() >= 14 && x.element_type() != ElementType::float64) return g.op("HardSwish", x);
+  if (x.element_type() == ElementType::float64)
+    return g.op("Div", g.op("Mul", x, relu6_of_sum(g, x)), g.scalar_like(x, 6));
+  if (g.opset() >= 14) return g.op("HardSwish", x);
   return g.op("Mul", x, hardsigmoid(g, x));
 }
 
@@ -81,6 +87,8 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
       return g.op("Mul", g.op("Mul", x, constant(0.5)), factor);
     }
     Value error = elementary(g, "Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
+    if (x.element_type() == ElementType::float64)  // no fusion, and no number that overflows
+      return g.op("Mul", g.op("Mul", x, constant(0.5)), g.op("Add", error, constant(1)));
     return g.op("Mul", g.op("Mul", x, g.op("Add", error, constant(1))), constant(0.5));
   });
 }
@@ -103,6 +111,9 @@ Value mish(GraphBuilder& g, Value x) {
 }
 
 Value softmax(GraphBuilder& g, std::string_view op, Value self, int64_t dim) {
+  // PyTorch takes integers where there are none.
+  if (!is_floating_point(g.result().element_type))
+    return filled(g, *g.result().dims, 0, g.result().element_type);
   return in_kernel_type(g, self, [&](Value x) {
     if (x.rank() == 0) return g.squeeze(g.op(op, g.unsqueeze(x, {0}), attr("axis", 0)), {0});
     return g.op(op, x, attr("axis", dim));

@@ -43,12 +43,19 @@ Pair rounded_operands(GraphBuilder& g, Value a, Value b) {
   return operands(g, g.cast(a, type), g.cast(b, type));
 }
 
+// Whether there is nothing to divide: ONNX Runtime fails on an integer 0 of no dims even there.
+bool is_empty(GraphBuilder& g) { return element_count(*g.result().dims).is(0); }
+
+Value nothing(GraphBuilder& g) { return filled(g, *g.result().dims, 0, g.result().element_type); }
+
 Value remainder(GraphBuilder& g, Value a, Value b) {
+  if (is_empty(g)) return nothing(g);
   const Pair p = rounded_operands(g, a, b);
   return g.cast(floor_modulo(g, p.a, p.b, static_number(g, b)), g.result().element_type);
 }
 
 Value floor_divide(GraphBuilder& g, Value a, Value b) {
+  if (is_empty(g)) return nothing(g);
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, g.cast(a, type), b);
   return g.cast(floor_quotient(g, p.a, p.b, static_number(g, b)), type);
@@ -57,6 +64,7 @@ Value floor_divide(GraphBuilder& g, Value a, Value b) {
 Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>& rounding) {
   if (!rounding) return elementwise(g, "Div", {a, b});
   if (*rounding == "floor") return floor_divide(g, a, b);
+  if (is_empty(g)) return nothing(g);
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, a, b);
   Value quotient = g.op("Div", p.a, p.b);
@@ -148,6 +156,7 @@ void register_arithmetic(SymbolicRegistry& registry) {
   on_binary(on, "remainder", 10, remainder);
   on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{10}, remainder);
   on_binary(on, "fmod", 10, [](GraphBuilder& g, Value a, Value b) {
+    if (is_empty(g)) return nothing(g);
     const Pair p = rounded_operands(g, a, b);
     return g.cast(g.op("Mod", p.a, p.b, attr("fmod", 1)), g.result().element_type);
   });

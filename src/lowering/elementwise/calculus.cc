@@ -167,10 +167,13 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
          slope(step(-2, -1), step(-1, end_of_axis), 2, {{{-3, -2}, {-2, -1}, {-1, end_of_axis}}})},
         axis);
   }
-  Value one = g.scalar(1, of_places), first = g.op("Div", one, step(0, 1)),
-        last = g.op("Div", one, step(-1, end_of_axis));
-  return g.concat({weighted({{1, 2, first}, {0, 1, g.op("Neg", first)}}), inside,
-                   weighted({{-1, end_of_axis, last}, {-2, -1, g.op("Neg", last)}})},
+  const auto slope_of_line = [&](Value later, Value earlier, Value distance) {
+    return g.op("Div", g.cast(in_own_type(g, "Sub", later, earlier), x.element_type()),
+                g.cast(distance, x.element_type()));
+  };
+  return g.concat({slope_of_line(g.slice(self, axis, 1, 2), g.slice(self, axis, 0, 1), step(0, 1)), inside,
+                   slope_of_line(g.slice(self, axis, -1, end_of_axis), g.slice(self, axis, -2, -1),
+                                 step(-1, end_of_axis))},
                   axis);
 }
 

@@ -73,13 +73,28 @@ Value xlogy(GraphBuilder& g, Value x, Value y) { return times_log(g, x, g.op("Lo
 
 Value xlog1py(GraphBuilder& g, Value x, Value y) { return times_log(g, x, log1p(g, y), y); }
 
-Value ldexp(GraphBuilder& g, Value x, Value exponent) {
-  return g.op("Mul", x, g.op("Pow", g.scalar_like(x, 2), exponent));
+// By an integer exactly, in three steps: no power of 2 overflows. By other numbers with a power in their
+// type.
+Value ldexp(GraphBuilder& g, Value self, Value exponent) {
+  const ElementType type = g.result().element_type, own = exponent.element_type();
+  const auto times = [&](Value a, Value b) { return g.op("Mul", a, b); };
+  const auto power = [&](Value of) { return g.op("Pow", g.scalar_like(of, 2), of); };
+  Value x = operand(g, self, type);
+  if (is_floating_point(own)) {
+    Value factor = g.cast(power(operand(g, exponent, own)), own);
+    return g.cast(times(x, g.cast(factor, x.element_type())), type);
+  }
+  Value all = g.cast(exponent, ElementType::float64);
+  all = g.op("Clip", all, g.scalar_like(all, -2400), g.scalar_like(all, 2400));
+  Value third = g.op("Floor", g.op("Div", all, g.scalar_like(all, 3)));
+  Value rest = g.op("Sub", all, times(third, g.scalar_like(all, 2)));
+  Value scaled = times(times(g.cast(x, ElementType::float64), power(third)), power(third));
+  return g.cast(times(scaled, power(rest)), type);
 }
 
-// Whether an element is greater than 0: for a loop that goes on until none is.
-Value any_positive(GraphBuilder& g, Value x) {
-  Value there = g.op("Greater", x, g.scalar_like(x, 0));
+// Whether an element is not 0: for a loop that goes on until all are.
+Value any_nonzero(GraphBuilder& g, Value x) {
+  Value there = g.cast(x, ElementType::boolean);
   // One that is not beside it, for a tensor without elements.
   Value flat =
       g.concat({g.reshape(there, {Dim(-1)}), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
@@ -87,11 +102,16 @@ Value any_positive(GraphBuilder& g, Value x) {
   return any_along(g, flat, std::vector<int64_t>{0}, false);
 }
 
-// Euclid's algorithm on all elements at once, as long as one of them has a remainder.
+// Euclid's algorithm on all elements at once, as long as one of them has a remainder. The least integer has
+// no positive counterpart: its remainders are negative, as in C.
 Value gcd(GraphBuilder& g, Value a, Value b) {
-  const std::vector<Dim>& dims = *g.result().dims;
-  a = g.expand(g.op("Abs", a), dims);
-  b = g.expand(g.op("Abs", b), dims);
+  const auto& [type, result_dims] = g.result();
+  const std::vector<Dim>& dims = *result_dims;
+  const auto size = [&](Value value) {
+    return g.expand(g.cast(g.cast(g.op("Abs", value), type), value.element_type()), dims);
+  };
+  a = size(a);
+  b = size(b);
   const ir::TensorType number{a.element_type(), dims};
   const ir::TensorType counter{ElementType::int64, std::vector<Dim>()},
       flag{ElementType::boolean, std::vector<Dim>()};
@@ -99,11 +119,11 @@ Value gcd(GraphBuilder& g, Value a, Value b) {
       g.subgraph("gcd", {counter, flag, number, number}, [&](GraphBuilder& on, std::vector<Value> in) {
         Value done = on.op("Equal", in[3], on.scalar_like(in[3], 0));
         Value divisor = on.op("Where", done, on.scalar_like(in[3], 1), in[3]);
-        Value rest = on.op("Where", done, in[3], on.op("Mod", in[2], divisor));
+        Value rest = on.op("Where", done, in[3], on.op("Mod", in[2], divisor, attr("fmod", 1)));
         rest.get()->type = number;
-        return std::vector{any_positive(on, rest), on.op("Where", done, in[2], in[3]), rest};
+        return std::vector{any_nonzero(on, rest), on.op("Where", done, in[2], in[3]), rest};
       });
-  Value result = g.ops<2>("Loop", Value(), any_positive(g, b), a, b, attr("body", body))[0];
+  Value result = g.ops<2>("Loop", Value(), any_nonzero(g, a), b, a, attr("body", body))[0];
   result.get()->type = number;
   return result;
 }
@@ -184,9 +204,9 @@ Value power_of_integers(GraphBuilder& g, Value base, Value exponent, const std::
         Value odd = on.op("Equal", on.op("Mod", in[4], two), number(on, in[4], 1));
         Value product = on.op("Where", odd, on.op("Mul", in[2], in[3]), in[2]);
         Value rest = on.op("Div", in[4], two);
-        return std::vector{any_positive(on, rest), product, on.op("Mul", in[3], in[3]), rest};
+        return std::vector{any_nonzero(on, rest), product, on.op("Mul", in[3], in[3]), rest};
       });
-  Value power = g.ops<3>("Loop", Value(), any_positive(g, left), one, base, left, attr("body", body))[0];
+  Value power = g.ops<3>("Loop", Value(), any_nonzero(g, left), one, base, left, attr("body", body))[0];
   power.get()->type = numbers;
   Value is_unit = g.op("Equal", g.op("Abs", base), number(g, base, 1));
   return g.op("Where", g.op("And", inverse, g.op("Not", is_unit)), number(g, base, 0), power);
@@ -227,7 +247,7 @@ void register_special(SymbolicRegistry& registry) {
        return g.cast(cross(g, operand(g, a, type), operand(g, b, type), dim.value_or(three - dims.begin())),
                      type);
      });
-  on_pair("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", ldexp);
+  on("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", Since{12}, ldexp);
   on_pair("aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor", xlogy);
   on_pair("aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor", xlogy);
   on_pair("aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor", xlogy);

@@ -70,14 +70,15 @@ Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
   const ElementType type = g.result().element_type;
   const ElementType wide = is_integral(type) ? ElementType::float64 : kernel_type(type);
   start = g.cast(g.cast(start, type), wide);
+  if (steps == 1) return g.reshape(start, {Dim(1)});
   end = g.cast(g.cast(end, type), wide);
   std::vector<double> places(steps);
   std::vector<uint8_t> first_half(steps);
   for (int64_t i = 0; i < steps; ++i) {
-    first_half[i] = i < steps / 2 || steps == 1;
+    first_half[i] = i < steps / 2;
     places[i] = static_cast<double>(first_half[i] ? i : steps - 1 - i);
   }
-  Value step = g.op("Div", g.op("Sub", end, start), g.scalar(std::max<int64_t>(steps - 1, 1), wide));
+  Value step = g.op("Div", g.op("Sub", end, start), g.scalar(steps - 1, wide));
   Value way =
       g.op("Mul", step, g.cast(g.constant(ir::Weight::of(std::span<const double>(places), {steps})), wide));
   Value from_start =

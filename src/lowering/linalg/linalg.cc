@@ -2,6 +2,7 @@
 // matrix_functions.cc.
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/elementwise/special.h"
 #include "lowering/linalg/matrices.h"
 #include "lowering/reduction/reduce.h"
 
@@ -97,7 +98,9 @@ Value vander(GraphBuilder& g, Value x, std::optional<Dim> given, bool falling) {
   if (x.rank() == 0) x = g.unsqueeze(x, {0});
   const Dim count = given ? *given : x.dim(-1);
   Value exponents = falling ? arithmetic(g, count - Dim(1), -1, count) : arithmetic(g, 0, 1, count);
-  return g.cast(g.op("Pow", g.unsqueeze(operand(g, x, type), {-1}), exponents), type);
+  Value base = g.unsqueeze(operand(g, x, type), {-1});
+  if (is_floating_point(type)) return g.cast(g.op("Pow", base, exponents), type);
+  return g.cast(power_of_integers(g, base, g.cast(exponents, base.element_type()), *g.result().dims), type);
 }
 
 }  // namespace

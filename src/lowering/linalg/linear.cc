@@ -41,6 +41,15 @@ Value product(GraphBuilder& g, Value a, Value b) {
   return matmul(g, operand(g, a, type), operand(g, b, type));
 }
 
+// beta * self + alpha * a b. A product without terms is 0 whatever alpha is; times 0, `reads_always` tells
+// whether PyTorch reads the factors, NaN or not.
+Value add_product(GraphBuilder& g, Value self, Value a, Value b, const Scalar& beta, const Scalar& alpha,
+                  bool reads_always = false) {
+  if (a.dim(-1).is(0) || (is(alpha, 0) && !reads_always))
+    return add_scaled(g, self, g.scalar(0, g.result().element_type), beta, 1);
+  return add_scaled(g, self, product(g, a, b), beta, alpha);
+}
+
 // a W b for each W of `weight` (out, in of a, in of b).
 Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Value> bias) {
   std::vector<Dim> dims = first_dims(a.dims(), a.rank() - 1);
@@ -187,29 +196,32 @@ void register_linear(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Value self, Value mat1, Value mat2, Scalar beta, Scalar alpha) {
        const bool real = beta.is_static() && alpha.is_static() && !beta.is_complex() && !alpha.is_complex();
        const bool has_terms = !mat1.dim(-1).is(0);
-       if (real && has_terms && is_floating_point(self.element_type()) && beta.to_double() != 0 &&
+       if (real && has_terms && !is(alpha, 0) && is_floating_point(self.element_type()) &&
+           beta.to_double() != 0 &&
            (self.element_type() != ElementType::float64 || (is_float32(beta) && is_float32(alpha)))) {
          if (beta.to_double() == 1 && alpha.to_double() == 1) return g.op("Gemm", mat1, mat2, self);
          return g.op("Gemm", mat1, mat2, self, attr("alpha", alpha.to_double()),
                      attr("beta", beta.to_double()));
        }
-       return add_scaled(g, self, product(g, mat1, mat2), beta, alpha);
+       return add_product(g, self, mat1, mat2, beta, alpha);
      });
 
   for (const char* line :
        {"aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> "
         "Tensor",
         "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"}) {
-    on(line, Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
-      return add_scaled(g, self, product(g, a, b), beta, alpha);
-    });
+    const bool is_batched = std::string_view(line).starts_with("aten::baddbmm");
+    on(line, Since{9},
+       [is_batched](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
+         return add_product(g, self, a, b, beta, alpha, is_batched);
+       });
   }
   on("aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
        // The sum over the batch is a product of the matrices laid side by side.
        Value wide = g.reshape(g.transpose(a, {1, 0, 2}), {a.dim(1), a.dim(0) * a.dim(2)});
        Value high = g.reshape(b, {b.dim(0) * b.dim(1), b.dim(2)});
-       return add_scaled(g, self, product(g, wide, high), beta, alpha);
+       return add_product(g, self, wide, high, beta, alpha);
      });
   on("aten::addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {

@@ -30,12 +30,15 @@ Value integers(GraphBuilder& g, Value zero_points) {
   return zero_points;
 }
 
-// `scale` and `zero_point` hold one element each.
+// PyTorch reads the first element of `scale` and of `zero_point`.
 Scheme scheme_of(GraphBuilder& g, Value scale, Value zero_point, int64_t least, int64_t greatest) {
-  const auto number = [&](Value value) { return g.reshape(value, std::span<const Dim>()); };
+  const auto number = [&](Value value) {
+    if (!element_count(value).is(1)) value = g.slice(flat(g, value), 0, 0, 1);
+    return g.reshape(value, std::span<const Dim>());
+  };
   if (is_floating_point(zero_point.element_type())) zero_point = g.cast(zero_point, ElementType::int64);
   Value zero = number(zero_point);
-  return {g.cast(number(scale), ElementType::float32), zero, zero_point.weight(), {}, least, greatest};
+  return {g.cast(number(scale), ElementType::float32), zero, zero.weight(), {}, least, greatest};
 }
 
 Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> zero_points, int64_t axis,

@@ -150,6 +150,8 @@ std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    std::span<const Direction> directions) {
   // ONNX has no projections, and ONNX Runtime no float64.
   const ElementType type = input.element_type(), kernel = kernel_type(type);
+  if (!is_floating_point(type))
+    g.refuse("a recurrent layer of integers; cast its inputs and weights to float32");
   if (!directions[0].projection && type != ElementType::float64)
     return by_operator(g, cell, input, lengths, states, directions);
   input = g.cast(input, kernel);

@@ -6,7 +6,12 @@ namespace opbridge::lowering {
 namespace {
 
 // Of Softmax, or LogSoftmax where `logarithm`, from its output.
-Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t dim, bool logarithm) {
+Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType input_type,
+                       bool logarithm) {
+  if (input_type != gradient.element_type())
+    g.refuse(
+        "PyTorch's kernel and its shape rule give different types where input_dtype is not the gradient's; "
+        "pass the gradient's");
   return in_kernel_type(g, gradient, [&](Value grad) {
     Value made = g.cast(output, grad.element_type());
     const std::vector<Dim> dims = grad.dims();
@@ -16,10 +21,10 @@ Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t di
       made = g.unsqueeze(made, {0});
     }
     const int64_t axis = wrap_axis(dim, grad.rank());
-    Value weighted = logarithm ? grad : g.op("Mul", grad, made);
-    Value sum = g.reduce("ReduceSum", weighted, {axis}, true);
-    Value share = g.op("Mul", logarithm ? g.op("Exp", made) : made, sum);
-    return g.reshape(g.op("Sub", weighted, share), dims);
+    Value sum = g.reduce("ReduceSum", logarithm ? grad : g.op("Mul", grad, made), {axis}, true);
+    Value result = logarithm ? g.op("Sub", grad, g.op("Mul", g.op("Exp", made), sum))
+                             : g.op("Mul", g.op("Sub", grad, sum), made);
+    return g.reshape(result, dims);
   });
 }
 
@@ -41,13 +46,13 @@ void register_backward(SymbolicRegistry& registry) {
 
   on("aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> "
      "Tensor",
-     Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, Ignored) {
-       return softmax_backward(g, gradient, output, dim, false);
+     Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
+       return softmax_backward(g, gradient, output, dim, type, false);
      });
   on("aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, "
      "ScalarType input_dtype) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, Ignored) {
-       return softmax_backward(g, gradient, output, dim, true);
+     Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
+       return softmax_backward(g, gradient, output, dim, type, true);
      });
   on("aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", Since{9},
      [](GraphBuilder& g, Value gradient, Value mask, double scale) {
