@@ -94,7 +94,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a wave at a number of which float32 has no digit of the phase"
     if base == "special_airy_ai" and any(value < -2 for value in _numbers(arguments)):
         return "PyTorch's approximation of Ai is 3e-7 off below -2 (operators/special/README.md)"
-    if base in ("remainder", "fmod", "floor_divide", "div", "divide") and _quotient_overflows(numbers):
+    floors = base in ("remainder", "fmod", "floor_divide") or arguments.get("rounding_mode") == "floor"
+    if floors and _quotient_overflows(numbers):
         return "a remainder of an infinite quotient, which ATen gives or not by the layout of the tensors"
     if "fake_quant" in base and _has_zero(arguments.get("scale")):
         return "levels of a scale of 0, NaN that is converted to an integer"
