@@ -38,7 +38,7 @@ Scheme scheme_of(GraphBuilder& g, Value scale, Value zero_point, int64_t least, 
   };
   if (is_floating_point(zero_point.element_type())) zero_point = g.cast(zero_point, ElementType::int64);
   Value zero = number(zero_point);
-  return {g.cast(number(scale), ElementType::float32), zero, zero.weight(), {}, least, greatest};
+  return {g.cast(number(scale), ElementType::float32), zero, zero_point.weight(), {}, least, greatest};
 }
 
 Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> zero_points, int64_t axis,
