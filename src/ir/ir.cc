@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+
+#include "ir/complete.h"
 
 namespace opbridge::ir {
 
@@ -48,22 +51,43 @@ Weight Weight::of_strings(std::span<const std::string> values, std::vector<int64
   return {ElementType::string, std::move(dims), *bytes, bytes};
 }
 
-std::vector<std::string_view> Weight::strings() const {
-  const auto fail = [] {
-    throw Error(ErrorCode::internal, "a weight that holds no strings is read as strings");
-  };
-  if (element_type != ElementType::string) fail();
+namespace {
+
+// The strings that of_strings wrote; nothing where the bytes are cut short.
+std::optional<std::vector<std::string_view>> read_strings(std::span<const std::byte> bytes) {
   std::vector<std::string_view> result;
-  for (std::span<const std::byte> rest = bytes; !rest.empty();) {
+  while (!bytes.empty()) {
     uint64_t size = 0;
-    if (rest.size() < sizeof(size)) fail();
-    std::memcpy(&size, rest.data(), sizeof(size));
-    rest = rest.subspan(sizeof(size));
-    if (size > rest.size()) fail();
-    result.emplace_back(reinterpret_cast<const char*>(rest.data()), size);
-    rest = rest.subspan(size);
+    if (bytes.size() < sizeof(size)) return std::nullopt;
+    std::memcpy(&size, bytes.data(), sizeof(size));
+    bytes = bytes.subspan(sizeof(size));
+    if (size > bytes.size()) return std::nullopt;
+    result.emplace_back(reinterpret_cast<const char*>(bytes.data()), size);
+    bytes = bytes.subspan(size);
   }
   return result;
+}
+
+}  // namespace
+
+std::vector<std::string_view> Weight::strings() const {
+  std::optional<std::vector<std::string_view>> result;
+  if (element_type == ElementType::string) result = read_strings(bytes);
+  if (!result) throw Error(ErrorCode::internal, "a weight that holds no strings is read as strings");
+  return *std::move(result);
+}
+
+bool is_complete(const Weight& weight) {
+  const auto count = static_cast<uint64_t>(weight.element_count());
+  const unsigned bits = bits_of(weight.element_type);
+  if (weight.element_type == ElementType::string) {
+    const auto held = read_strings(weight.bytes);
+    return held && held->size() == count;
+  }
+  if (bits == 0) return true;
+  // The product of a count and a size may pass 2^64.
+  return count <= std::numeric_limits<uint64_t>::max() / bits &&
+         weight.bytes.size() == storage_bytes(weight.element_type, count);
 }
 
 void SparseTensor::check() const {
@@ -79,9 +103,8 @@ void SparseTensor::check() const {
                      fmt::join(indices.dims, ", "), count, count, rank));
   }
   if (indices.element_type != ElementType::int64) fail("indices are not int64");
-  if (indices.bytes.size() != static_cast<uint64_t>(indices.element_count()) * sizeof(int64_t)) {
-    fail("indices have too few or too many bytes");
-  }
+  if (!is_complete(indices)) fail("indices have too few or too many bytes");
+  if (!is_complete(values)) fail("values have too few or too many bytes");
   const int64_t elements = Weight{ElementType::uint8, dims, {}, nullptr}.element_count();
   int64_t before = -1;
   for (int64_t i = 0; i < count; ++i) {

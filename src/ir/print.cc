@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/complete.h"
 #include "ir/text.h"
 #include "opbridge/ir.h"
 
@@ -43,10 +44,11 @@ std::string reference(const Value& value) {
 
 constexpr int64_t most_printed_elements = 8;
 
-// ` = [1.0, 2.0]`, row-major; nothing for a weight that is larger, or of an element type that C++ lacks.
+// ` = [1.0, 2.0]`, row-major; nothing for a weight that is larger, or of an element type that C++ lacks, or
+// whose bytes are not those of its dims.
 std::string elements(const Weight& weight) {
   const int64_t count = weight.element_count();
-  if (count > most_printed_elements) return "";
+  if (count > most_printed_elements || !is_complete(weight)) return "";
   std::vector<std::string> texts;
   if (weight.element_type == ElementType::string) {
     for (std::string_view text : weight.strings()) texts.push_back(quoted(text));

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
+#include "ir/complete.h"
 #include "opbridge/ir.h"
 
 namespace opbridge::ir {
@@ -16,7 +18,7 @@ class Verifier {
     for (const Value* input : graph.inputs) define_source(input, "input");
     for (const Value* initializer : graph.initializers) {
       define_source(initializer, "initializer");
-      check_weight(*initializer);
+      check_weight(*initializer->weight, "initializer %" + initializer->name);
     }
     for (Node* node : graph.nodes) {
       if (node == nullptr) fail("a node is null");
@@ -53,22 +55,19 @@ class Verifier {
     }
   }
 
-  void check_weight(const Value& initializer) const {
-    const Weight& weight = *initializer.weight;
-    if (weight.element_type == ElementType::string) {
-      if (weight.strings().size() != static_cast<uint64_t>(weight.element_count())) {
-        fail(fmt::format("initializer %{} is {} and holds {} strings", initializer.name,
-                         initializer.tensor_type().str(), weight.strings().size()));
-      }
-      return;
-    }
-    if (bits_of(weight.element_type) == 0) return;
-    const uint64_t expected =
-        storage_bytes(weight.element_type, static_cast<uint64_t>(weight.element_count()));
-    if (weight.bytes.size() != expected) {
-      fail(fmt::format("initializer %{} is {}, {} bytes, and holds {}", initializer.name,
-                       initializer.tensor_type().str(), expected, weight.bytes.size()));
-    }
+  void check_weight(const Weight& weight, const std::string& where) const {
+    if (is_complete(weight)) return;
+    fail(fmt::format("{} is {}[{}], and its {} bytes do not hold that", where,
+                     opbridge::name(weight.element_type), fmt::join(weight.dims, ", "), weight.bytes.size()));
+  }
+
+  void check_attribute(const Attribute& attribute, const Node& node) const {
+    const auto check = [&](const std::shared_ptr<const Weight>& weight) {
+      if (weight != nullptr) check_weight(*weight, fmt::format("{} of {}", attribute.name, label(node)));
+    };
+    using Weights = std::vector<std::shared_ptr<const Weight>>;
+    if (const auto* weight = std::get_if<std::shared_ptr<const Weight>>(&attribute.value)) check(*weight);
+    if (const auto* weights = std::get_if<Weights>(&attribute.value)) std::ranges::for_each(*weights, check);
   }
 
   void check_use(const Value* value, const std::string& where) const {
@@ -81,6 +80,7 @@ class Verifier {
     if (node.op.empty()) fail("node " + node.name + " has no operator");
     if (!nodes_.insert(&node).second) fail(label(node) + " stands twice");
     node.for_each_use([&](Value*& value) { check_use(value, label(node)); });
+    for (const Attribute& attribute : node.attributes) check_attribute(attribute, node);
     for (const GraphPtr& body : node.bodies()) check_body(body, node);
     for (const Value* output : node.outputs) {
       define(output, label(node));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/complete.h"
+
 namespace opbridge::ir {
 namespace {
 
@@ -178,8 +180,43 @@ TEST(Ir, VerifyRefusesAWeightOfTheWrongSize) {
   Weight weight = Weight::of<float>(std::vector<float>(6), {2, 3});
   weight.dims = {2, 4};
   linear.graph.add_initializer("short", weight);
-  EXPECT_EQ(message_of([&] { verify(linear.graph); }),
-            "graph main is malformed: initializer %short is float32[2, 4], 32 bytes, and holds 24");
+  EXPECT_EQ(
+      message_of([&] { verify(linear.graph); }),
+      "graph main is malformed: initializer %short is float32[2, 4], and its 24 bytes do not hold that");
+}
+
+TEST(Ir, WeightsWhoseBytesAreNotThoseOfTheirDims) {
+  const Weight two = Weight::of<float>(std::vector<float>(2), {2});
+  const std::vector<std::string> words = {"a", "b"};
+  const Weight text = Weight::of_strings(words, {2});
+  EXPECT_TRUE(is_complete(two));
+  EXPECT_TRUE(is_complete(text));
+  EXPECT_TRUE(is_complete({ElementType::int4, {3}, two.bytes.first(2), two.owner}));
+  for (const Weight& broken : {
+           Weight{ElementType::float32, {8}, two.bytes, two.owner},
+           Weight{ElementType::float32, {1}, two.bytes, two.owner},
+           Weight{ElementType::float32, {}, {}, nullptr},
+           Weight{ElementType::float32, {int64_t{1} << 62}, {}, nullptr},  // times 4 bytes is 0 modulo 2^64
+           Weight{ElementType::string, {3}, text.bytes, text.owner},
+           Weight{ElementType::string, {2}, text.bytes.first(17), text.owner},
+       }) {
+    EXPECT_FALSE(is_complete(broken)) << name(broken.element_type);
+    Graph graph;
+    graph.add_initializer("w", broken);
+    EXPECT_EQ(print(graph).find('='), std::string::npos) << print(graph);
+    EXPECT_THROW(verify(graph), Error);
+    Linear linear;
+    linear.node->set("value", std::make_shared<const Weight>(broken));
+    EXPECT_THROW(verify(linear.graph), Error);
+    EXPECT_EQ(print(linear.graph).find("value=tensor"), print(linear.graph).find("value="));
+    linear.node->set("value", std::vector{std::make_shared<const Weight>(broken)});
+    EXPECT_THROW(verify(linear.graph), Error);
+  }
+  const std::vector<int64_t> places = {0, 1};
+  const Weight at = Weight::of<int64_t>(places, {2});
+  EXPECT_NO_THROW((SparseTensor{two, at, {4}}).check());
+  EXPECT_THROW((SparseTensor{{ElementType::float32, {2}, two.bytes.first(4), two.owner}, at, {4}}).check(),
+               Error);
 }
 
 TEST(Ir, SubgraphsSeeOutwardsOnly) {
