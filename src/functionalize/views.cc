@@ -33,17 +33,12 @@ ir::AttributeValue number(const Dim& dim) {
 }
 
 // One of the slices that a split returns: the arguments `dim`, `start` and `end` of aten::slice.
-Arguments slice_of_split(const View& view) {
+Arguments slice_of_split(Emitter& emitter, const View& view) {
   const size_t cut = cut_axis(*view.node, dims_of(*view.base).size());
-  const auto extent = [&](const ir::Value& part) {
-    const ir::TensorType& type = part.tensor_type();
-    if (!type.ranked() || type.rank() <= cut)
-      refuse(*view.node, view.node->op + ": the sizes of its results are not known");
-    return (*type.dims)[cut];
-  };
-  Dim start = 0;
-  for (size_t i = 0; i < view.index; ++i) start = start + extent(*view.node->outputs[i]);
-  return {{"dim", signed_of(cut)}, {"start", number(start)}, {"end", number(start + extent(*view.form))}};
+  const std::vector<Dim>& places = emitter.places_of_split(*view.node, cut, view.index + 1);
+  return {{"dim", signed_of(cut)},
+          {"start", number(places[view.index])},
+          {"end", number(places[view.index + 1])}};
 }
 
 Arguments slice_of_narrow(const View& view) {
@@ -92,6 +87,17 @@ ir::Value* Emitter::emit(std::string op, Arguments arguments, ir::TensorType typ
 
 ir::Value* Emitter::add_result(ir::Node* node, ir::Type type, const ir::Value& form) {
   return graph_.add_output_of(node, fmt::format("{}~{}", form.name, ++made_), std::move(type));
+}
+
+const std::vector<Dim>& Emitter::places_of_split(const ir::Node& node, size_t axis, size_t count) {
+  std::vector<Dim>& places = places_.try_emplace(&node, 1, Dim(0)).first->second;
+  while (places.size() <= count) {
+    const ir::TensorType& type = node.outputs[places.size() - 1]->tensor_type();
+    if (!type.ranked() || type.rank() <= axis)
+      refuse(node, node.op + ": the sizes of its results are not known");
+    places.push_back(places.back() + (*type.dims)[axis]);
+  }
+  return places;
 }
 
 std::vector<size_t> permutation(const ir::Node& node, size_t rank) {
@@ -151,7 +157,7 @@ ir::Value* replay(Emitter& emitter, const View& view, ir::Value* base) {
   std::string op = node.op;
   if (view.kind == ViewKind::split) {
     op = "aten::slice.Tensor";
-    for (ir::Attribute& argument : slice_of_split(view)) arguments.push_back(std::move(argument));
+    for (ir::Attribute& argument : slice_of_split(emitter, view)) arguments.push_back(std::move(argument));
   } else if (view.kind == ViewKind::unbind) {
     op = "aten::select.int";
     arguments.push_back({"dim", signed_of(cut_axis(node, dims_of(*view.base).size()))});
@@ -195,7 +201,7 @@ ir::Value* write_back(Emitter& emitter, const View& view, ir::Value* base, ir::V
     case ViewKind::narrow:
       return scatter("aten::slice_scatter", slice_of_narrow(view));
     case ViewKind::split:
-      return scatter("aten::slice_scatter", slice_of_split(view));
+      return scatter("aten::slice_scatter", slice_of_split(emitter, view));
     case ViewKind::diagonal: {
       Arguments where = some_arguments(node, {"offset", "dim1", "dim2"});
       if (without_overload(node.op) == "aten::linalg_diagonal") {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "functionalize/aliases.h"
@@ -26,6 +27,10 @@ class Emitter {
   // A further result of a node that is there already.
   ir::Value* add_result(ir::Node* node, ir::Type type, const ir::Value& form);
 
+  // Where the first `count` results of a split begin along the axis that it cuts, and where the last of them
+  // ends. Kept, as the sums of a split into many parts would take time that grows with their square.
+  const std::vector<Dim>& places_of_split(const ir::Node& node, size_t axis, size_t count);
+
   std::vector<ir::Node*> nodes;
 
  private:
@@ -34,6 +39,7 @@ class Emitter {
   ir::Graph& graph_;
   const ir::Source* source_ = nullptr;
   int made_ = 0;
+  std::unordered_map<const ir::Node*, std::vector<Dim>> places_;  // of splits
 };
 
 // The order in which a view of kind `permute` or `adjoint` takes the axes of its base.

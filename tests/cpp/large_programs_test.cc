@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "model_samples.h"
 #include "opbridge/convert.h"
 #include "opbridge/frontend.h"
@@ -72,6 +74,22 @@ TEST(LargePrograms, ManyInputsSymbolsAndOutputs) {
     program.output(program.make("aten::abs", {{"self", inputs[at]}}, {sizes[at], 4}), "y");
   }
   EXPECT_EQ(exported(std::move(program)).graph.outputs.size(), 4u * count + 1);
+}
+
+TEST(LargePrograms, ManyPartsOfASplit) {
+  constexpr int count = 20000;
+  const Dim n = Dim::symbol("n", 1);
+  Program program;
+  ir::Value* x = program.input("x", floats({n * count, 2}));
+  ir::Value* y = program.make("aten::clone", {{"self", x}}, {n * count, 2});
+  ir::Node* split = program.call("aten::split.Tensor", {{"self", y}, {"split_size", n}, {"dim", int64_t{0}}});
+  std::vector<ir::Value*> parts;
+  for (int i = 0; i < count; ++i)
+    parts.push_back(program.result(split, fmt::format("p{}", i), floats({n, 2})));
+  program.make("aten::add_.Tensor", {{"self", y}, {"other", int64_t{1}}}, {n * count, 2});
+  program.output(program.make("aten::cat", {{"tensors", parts}, {"dim", int64_t{0}}}, {n * count, 2}), "all");
+  const OnnxModel model = exported(std::move(program));
+  EXPECT_GE(std::ranges::count(model.graph.nodes, "Slice", &ir::Node::op), count);
 }
 
 }  // namespace
