@@ -38,12 +38,15 @@ class Net(torch.nn.Module):
         )
 
 
+def saved(module: torch.nn.Module, args: tuple[torch.Tensor, ...], folder: Path) -> dict[str, bytes]:
+    torch.export.save(torch.export.export(module, args), folder / "net.pt2")
+    with zipfile.ZipFile(folder / "net.pt2") as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    path = tmp_path_factory.mktemp("altered") / "net.pt2"
-    torch.export.save(torch.export.export(Net().eval(), (torch.randn(2, 3, 8, 8),)), path)
-    with zipfile.ZipFile(path) as file:
-        return {name: file.read(name) for name in file.namelist()}
+    return saved(Net(), (torch.randn(2, 3, 8, 8),), tmp_path_factory.mktemp("altered"))
 
 
 def program(archive: dict[str, bytes]) -> tuple[str, Any]:
@@ -159,10 +162,7 @@ class Windows(torch.nn.Module):
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    path = tmp_path_factory.mktemp("windows") / "net.pt2"
-    torch.export.save(torch.export.export(Windows(), (torch.randn(2, 4, 8, 8), torch.randn(6, 2, 3, 3))), path)
-    with zipfile.ZipFile(path) as file:
-        return {name: file.read(name) for name in file.namelist()}
+    return saved(Windows(), (torch.randn(2, 4, 8, 8), torch.randn(6, 2, 3, 3)), tmp_path_factory.mktemp("windows"))
 
 
 POSITIVE = {"kernel_size", "stride", "dilation", "groups", "n_fft", "hop_length", "win_length", "upscale_factor"}
@@ -208,3 +208,62 @@ def test_pools_whose_results_are_said_to_be_larger(windows: dict[str, bytes], tm
             code, message = converted(windows, alter, tmp_path)
             assert code == 2, (name, size)
             assert message.startswith("opbridge: "), (name, size, message)
+
+
+class Resized(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            F.interpolate(x, scale_factor=2.0),
+            F.interpolate(x, scale_factor=1.5, mode="bilinear"),
+            F.interpolate(x[:, :, 0], scale_factor=2.0, mode="linear"),
+            F.interpolate(x, size=(5, 6), mode="bicubic", antialias=True),
+        )
+
+
+class Combined(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.combinations(x)
+
+
+def test_combinations_of_too_many_are_counted_before_they_are_made(tmp_path: Path) -> None:
+    archive = saved(Combined(), (torch.randn(4),), tmp_path)
+
+    def alter(graph: Graph) -> None:
+        graph["tensor_values"]["x"]["sizes"] = [{"as_int": 65537}]
+
+    code, message = converted(archive, alter, tmp_path)
+    assert code == 2
+    assert f"a constant of {65537 * 65536} elements" in message
+
+
+def test_resizing_with_other_scales_and_axes(tmp_path: Path) -> None:
+    archive = saved(Resized(), (torch.randn(2, 3, 8, 8),), tmp_path)
+    calls = [node for node in graph_of(archive)["nodes"] if "upsample" in node["target"]]
+    assert len(calls) == 4
+    for index, call in enumerate(calls):
+        axes = 1 if "linear1d" in call["target"] else 2
+        given = {f"{count} scales are given for": [2.0] * count for count in (0, 1, 2, 3, 9) if count != axes}
+        given |= {"a scale of 1e-19": [1e-19] * axes, "a scale of 1e+19": [1e19] * axes}
+        if "bicubic" not in call["target"]:  # beside a size, a negative scale is none
+            given |= {"a scale of -": [-(2.0**63)] * axes}
+        for reason, scales in given.items():
+
+            def alter_scales(graph: Graph, index: int = index, scales: list[float] = scales) -> None:
+                node = [node for node in graph["nodes"] if "upsample" in node["target"]][index]
+                [argument] = [argument for argument in node["inputs"] if argument["name"] == "scale_factors"]
+                argument["arg"] = {"as_floats": scales}
+
+            code, message = converted(archive, alter_scales, tmp_path)
+            assert code == 2, (call["target"], scales)
+            assert reason in message, (call["target"], scales, message)
+        name = call["outputs"][0]["as_tensor"]["name"]
+        for shape in ((), (1,), (1, 1), (2, 3, 0, 8), (2, 3, 8, 0), (1, 1, 1, 1, 1)):
+
+            def alter_axes(graph: Graph, name: str = name, shape: tuple[int, ...] = shape) -> None:
+                sizes, strides = ([{"as_int": number} for number in numbers] for numbers in (shape, [1] * len(shape)))
+                for each in (name, "x"):
+                    graph["tensor_values"][each].update(sizes=sizes, strides=strides)
+
+            code, message = converted(archive, alter_axes, tmp_path)
+            assert code == 2, (call["target"], shape)
+            assert message.startswith("opbridge: "), (call["target"], shape, message)

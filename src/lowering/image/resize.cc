@@ -63,9 +63,7 @@ void drop_idle_scales(Image& image) {
 // by its reciprocal. Up to here is tried whether they agree where sizes are known only when the model runs.
 constexpr int64_t most_tried = 1 << 14;
 
-int64_t resized(int64_t from, float factor) {
-  return static_cast<int64_t>(std::floor(factor * static_cast<float>(from)));
-}
+double resized(int64_t from, float factor) { return std::floor(factor * static_cast<float>(from)); }
 
 bool nearest_pixels_agree(GraphBuilder& g, const Image& image, const AxisSizes& axis, float factor) {
   const auto from = static_cast<int64_t>(axis.from.number()), to = static_cast<int64_t>(axis.to.number());
@@ -74,10 +72,8 @@ bool nearest_pixels_agree(GraphBuilder& g, const Image& image, const AxisSizes& 
       const auto place = static_cast<float>(i);
       const float source = image.how.mode == Mode::nearest ? std::floor(place / factor)
                                                            : std::round((place + 0.5F) / factor - 0.5F);
-      const int64_t taken = std::clamp<int64_t>(static_cast<int64_t>(source), 0, from - 1);
-      if (Term(static_cast<double>(taken)).number() !=
-          nearest_place(g, image.how, axis, small, static_cast<double>(i)).number())
-        return false;
+      const double taken = std::clamp<double>(source, 0, static_cast<double>(from - 1));
+      if (taken != nearest_place(g, image.how, axis, small, static_cast<double>(i)).number()) return false;
     }
   }
   return true;
@@ -89,7 +85,7 @@ std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Ax
     const double quotient = static_cast<double>(axis.to.value()) / static_cast<double>(axis.from.value());
     const auto factor = static_cast<float>(axis.scale.value_or(quotient));
     if (axis.from == axis.to) return axis.scale ? std::nullopt : std::optional(1.0F);  // Resize copies it
-    if (resized(axis.from.value(), factor) != axis.to.value()) return std::nullopt;
+    if (resized(axis.from.value(), factor) != static_cast<double>(axis.to.value())) return std::nullopt;
     if (image.how.is_nearest() && !nearest_pixels_agree(g, image, sizes_of(g, axis), factor))
       return std::nullopt;
     return factor;
@@ -98,7 +94,7 @@ std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Ax
   const double factor = *axis.factor;
   const auto narrow = static_cast<float>(factor);
   const auto agrees = [&](int64_t size) {
-    return resized(size, narrow) == static_cast<int64_t>(std::floor(factor * static_cast<double>(size)));
+    return resized(size, narrow) == std::floor(factor * static_cast<double>(size));
   };
   if (!std::ranges::all_of(std::views::iota(int64_t{1}, most_tried), agrees)) return std::nullopt;
   if (axis.scale) {
@@ -339,8 +335,18 @@ using Scales = std::vector<std::optional<double>>;  // of the spatial axes
 
 // (N, C, spatial…) resized in its spatial axes. `by_scales`: the size follows from the scales.
 Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales, Interpolation how) {
-  for (const Dim& dim : *g.result().dims) {
-    if (dim.is_static()) check_constant(g, dim.value());  // a table of the pixels that one is made from
+  if (input.rank() != std::ssize(scales) + 2 || std::ssize(*g.result().dims) != input.rank())
+    g.refuse(fmt::format("an image of {} axes is resized in {}", input.rank(), scales.size()));
+  for (const std::vector<Dim>& dims : {input.dims(), *g.result().dims}) {
+    for (const Dim& dim : dims) {
+      if (dim.is_static()) check_constant(g, dim.value());  // a table of the pixels that one is made from
+    }
+  }
+  for (const std::optional<double>& scale : scales) {
+    // Products with other numbers may not be finite. Beside sizes, -1 says that there is none.
+    constexpr double most = 1 << 30;
+    if (scale && (by_scales || *scale > 0) && !(*scale >= 1 / most && *scale <= most))
+      g.refuse(fmt::format("a scale of {}", *scale));
   }
   const ElementType type = input.element_type();
   const bool wide = type == ElementType::float64, bytes = type == ElementType::uint8 && !how.is_nearest();
@@ -351,6 +357,7 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
     const std::optional<double> scale = scales.at(axis - 2);
     image.axes.push_back(
         {input.dim(axis), g.result().dims->at(axis), scale, by_scales ? scale : std::nullopt});
+    if (image.axes.back().from.is(0)) g.refuse("an image without pixels");
   }
   drop_idle_scales(image);
   if (bytes) return resize_by_matrices(g, image);
@@ -370,12 +377,12 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
   return in_kernel_type(g, input, [&](Value x) { return resize_by_taps(g, {x, image.axes, image.how}); });
 }
 
-// With a scale for each axis, or none; a size wins over scales.
+// With a scale for each of the `count` axes, or none; a size wins over scales.
 Value resize_vec(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
-                 const std::optional<std::vector<double>>& scales, const Interpolation& how) {
-  Scales all(input.rank() - 2);
-  if (scales) std::ranges::copy(*scales, all.begin());
-  return resize(g, input, all, !size, how);
+                 const std::optional<std::vector<double>>& scales, size_t count, const Interpolation& how) {
+  if (scales && scales->size() != count)
+    g.refuse(fmt::format("{} scales are given for {} axes", scales->size(), count));
+  return resize(g, input, scales ? Scales(scales->begin(), scales->end()) : Scales(count), !size, how);
 }
 
 template <size_t>
@@ -398,8 +405,8 @@ void add_overloads(SymbolicRegistry& registry, std::string_view name, Mode mode,
   const std::string sized = fmt::format("aten::{}(Tensor self, SymInt[{}] output_size, {}{}) -> Tensor", name,
                                         rank, corners, scale_names[rank - 1]);
   if (nearest) {
-    on(vec, Since{9}, [mode](GraphBuilder& g, Value input, Dims size, Factors scales) {
-      return resize_vec(g, input, size, scales, {mode});
+    on(vec, Since{9}, [=](GraphBuilder& g, Value input, Dims size, Factors scales) {
+      return resize_vec(g, input, size, scales, rank, {mode});
     });
     on(sized, Since{9}, [mode](GraphBuilder& g, Value input, Ignored, Scale<axes>... scales) {
       return resize(g, input, {scales...}, false, {mode});
@@ -407,7 +414,7 @@ void add_overloads(SymbolicRegistry& registry, std::string_view name, Mode mode,
     return;
   }
   on(vec, Since{9}, [=](GraphBuilder& g, Value input, Dims size, bool align_corners, Factors scales) {
-    return resize_vec(g, input, size, scales, {mode, align_corners, antialias});
+    return resize_vec(g, input, size, scales, rank, {mode, align_corners, antialias});
   });
   on(sized, Since{9}, [=](GraphBuilder& g, Value input, Ignored, bool align_corners, Scale<axes>... scales) {
     return resize(g, input, {scales...}, false, {mode, align_corners, antialias});

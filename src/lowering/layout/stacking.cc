@@ -1,6 +1,9 @@
 // Joining and cutting by the names that NumPy gave them, and products of index sets.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -109,14 +112,22 @@ Value cartesian_product(GraphBuilder& g, std::vector<Value> tensors) {
   return joined(g, std::move(tensors), 1);
 }
 
+// How many choices of `count` of `size` places there are.
+double choice_count(int64_t size, int64_t count, bool repeated) {
+  const auto largest = static_cast<double>(repeated ? size + count - 1 : size);
+  double result = 1;
+  for (int64_t i = 0; i < count && result > 0; ++i)
+    result *= (largest - static_cast<double>(i)) / static_cast<double>(i + 1);
+  return size > 0 ? std::max(result, 0.0) : 0;
+}
+
 // Every choice of `count` places in ascending order, one after the other.
-std::vector<int64_t> choices(const GraphBuilder& g, int64_t size, int64_t count, bool repeated) {
+std::vector<int64_t> choices(int64_t size, int64_t count, bool repeated) {
   const int64_t step = repeated ? 0 : 1;
   std::vector<int64_t> chosen(count), all;
   for (int64_t i = 0; i < count; ++i) chosen[i] = i * step;
   while (size > 0 && chosen.back() < size) {
     all.insert(all.end(), chosen.begin(), chosen.end());
-    check_constant(g, static_cast<int64_t>(all.size()));
     // The last place that can go on does, and those behind it follow as closely as they may.
     int64_t i = count - 1;
     while (i > 0 && chosen[i] + (count - 1 - i) * step + 1 >= size) --i;
@@ -130,8 +141,11 @@ Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replace
   if (!self.dim(0).is_static())
     g.refuse("combinations of a dynamic number of elements; make that size constant");
   if (count == 0) return filled(g, *g.result().dims, 0, self.element_type());
+  const int64_t size = self.dim(0).value();
   check_constant(g, count);
-  const std::vector<int64_t> all = choices(g, self.dim(0).value(), count, with_replacement);
+  const double elements = choice_count(size, count, with_replacement) * static_cast<double>(count);
+  check_constant(g, elements < 1e18 ? static_cast<int64_t>(elements) : std::numeric_limits<int64_t>::max());
+  const std::vector<int64_t> all = choices(size, count, with_replacement);
   const auto rows = static_cast<int64_t>(all.size()) / count;
   return g.gather(self, g.constant(ir::Weight::of<int64_t>(all, {rows, count})), 0);
 }
