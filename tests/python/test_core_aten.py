@@ -45,6 +45,22 @@ def test_every_core_operator_has_a_mapping() -> None:
 
 F = nn.functional
 IMAGE, SIGNAL = torch.randn(2, 3, 9, 7), torch.randn(2, 3, 8)
+
+
+class ConvNext(nn.Module):
+    """A block whose result lies in memory with the channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise, self.norm = nn.Conv2d(3, 3, 7, padding=3, groups=3), nn.LayerNorm(3)
+        self.wide, self.narrow, self.scale = nn.Linear(3, 12), nn.Linear(12, 3), nn.Parameter(torch.rand(3, 1, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        y = self.narrow(F.gelu(self.wide(y))).permute(0, 3, 1, 2)
+        return x + self.scale * y
+
+
 BAG = nn.EmbeddingBag(10, 4, mode="sum", padding_idx=2)
 PROGRAMS = {
     "reflection 1d": (lambda x: F.pad(x, (2, 3), "reflect"), SIGNAL),
@@ -54,6 +70,7 @@ PROGRAMS = {
     "replication 2d": (lambda x: F.pad(x, (2, 3, 1, 0), "replicate"), IMAGE),
     "replication 3d": (lambda x: F.pad(x[None], (2, 3, 1, 0, 1, 1), "replicate"), IMAGE),
     "adaptive average 2d": (lambda x: F.adaptive_avg_pool2d(x, (4, 3)), IMAGE),
+    "convnext": (nn.Sequential(ConvNext(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.LayerNorm(3)), IMAGE),
     "adaptive average 3d": (lambda x: F.adaptive_avg_pool3d(x, (2, 4, 3)), IMAGE),
     "cdist": (lambda x: torch.cdist(x, x + 1), SIGNAL),
     "cdist of order 1": (lambda x: torch.cdist(x, x + 1, 1.0), SIGNAL),
