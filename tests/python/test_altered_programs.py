@@ -220,6 +220,28 @@ class Resized(torch.nn.Module):
         )
 
 
+class Channels(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fake_quantize_per_channel_affine(x, torch.ones(3), torch.zeros(3), 1, -5, 5)
+
+
+def test_channels_along_axes_that_are_not_there(tmp_path: Path) -> None:
+    archive = saved(Channels(), (torch.randn(2, 3),), tmp_path)
+    for axis, sizes in ((2, 2), (-3, 2), (1 << 40, 2), (-(1 << 40), 2), (0, 0), (-1, 0)):
+
+        def alter(graph: Graph, axis: int = axis, sizes: int = sizes) -> None:
+            [call] = [node for node in graph["nodes"] if "fake_quantize" in node["target"]]
+            [argument] = [argument for argument in call["inputs"] if argument["name"] == "axis"]
+            argument["arg"] = {"as_int": axis}
+            for name in ("x", call["outputs"][0]["as_tensor"]["name"]):
+                tensor = graph["tensor_values"][name]
+                tensor.update(sizes=tensor["sizes"][:sizes], strides=tensor["strides"][:sizes])
+
+        code, message = converted(archive, alter, tmp_path)
+        assert code == 2, axis
+        assert "axis" in message or "axes" in message, (axis, message)
+
+
 class Combined(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.combinations(x)

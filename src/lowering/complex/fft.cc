@@ -58,7 +58,7 @@ Value dft(GraphBuilder& g, Value x, int64_t axis, bool inverse, bool onesided) {
   if (x.rank() == 2) return g.squeeze(dft(g, g.unsqueeze(x, {0}), axis + 1, inverse, onesided), {0});
   std::vector<Dim> dims = x.dims();
   dims.back() = Dim(2);
-  if (onesided) dims[axis] = floor_div(dims[axis], Dim(2)) + Dim(1);
+  if (onesided) dims.at(axis) = floor_div(dims.at(axis), Dim(2)) + Dim(1);
   const Attr way = attr("inverse", inverse), half = attr("onesided", onesided);
   if (g.opset() < 20) return typed(g.op("DFT", x, way, half, attr("axis", axis)), std::move(dims));
   return typed(g.op("DFT", x, std::nullopt, g.scalar(axis, ElementType::int64), way, half), std::move(dims));
@@ -74,9 +74,9 @@ Value conjugate(GraphBuilder& g, Value x) {
 Value whole_spectrum(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   const Dim rest = size - x.dim(axis);
   std::vector<Dim> dims = x.dims();
-  dims[axis] = rest;
+  dims.at(axis) = rest;
   Value mirrored = typed(g.slice(x, axis, g.size(rest), g.scalar(0, ElementType::int64), -1), dims);
-  dims[axis] = size;
+  dims.at(axis) = size;
   return typed(g.concat({x, conjugate(g, mirrored)}, axis), dims);
 }
 

@@ -18,7 +18,7 @@ struct Neighbours {
 Neighbours neighbours(GraphBuilder& g, Value x, int64_t axis) {
   Neighbours result{g.slice(x, axis, 1, end_of_axis), g.slice(x, axis, 0, -1)};
   std::vector<Dim> dims = x.dims();
-  if (!dims[axis].is(0)) dims[axis] = dims[axis] - Dim(1);
+  if (!dims.at(axis).is(0)) dims.at(axis) = dims.at(axis) - Dim(1);
   for (Value value : {result.later, result.earlier})
     value.get()->type = ir::TensorType{x.element_type(), dims};
   return result;

@@ -144,9 +144,9 @@ Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<i
   std::vector<Dim> of_self = self.dims(), of_indices = indices.dims();
   of_self.at(axis) = of_indices.at(axis) = Dim(1);
   std::vector<Dim> dims = broadcast_dims(of_self, of_indices);
-  dims[axis] = self.dim(axis);
+  dims.at(axis) = self.dim(axis);
   self = g.expand(self, dims);
-  dims[axis] = indices.dim(axis);
+  dims.at(axis) = indices.dim(axis);
   return gather_elements(g, self, axis, g.expand(indices, dims));
 }
 

@@ -57,7 +57,7 @@ std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
 
 Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value src, Reduction reduction) {
   std::vector<Dim> shape = self.dims();
-  shape[axis] = rows.dim(0);
+  shape.at(axis) = rows.dim(0);
   std::vector<int64_t> order{axis};
   for (int64_t i = 0; i < self.rank(); ++i) {
     if (i != axis) order.push_back(i);

@@ -128,7 +128,7 @@ Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
   parts.push_back(self);
   if (!amounts.after.is(0)) parts.push_back(g.slice(self, axis, g.ints({0}), g.sizes({amounts.after})));
   std::vector<Dim> dims = self.dims();
-  dims[axis] = amounts.before + size + amounts.after;
+  dims.at(axis) = amounts.before + size + amounts.after;
   self = g.concat(std::move(parts), axis);
   self.get()->type = ir::TensorType{self.element_type(), std::move(dims)};
   return self;

@@ -45,7 +45,7 @@ Value lengthened(GraphBuilder& g, Value tensor, int64_t axis, const Dim& before,
   std::vector<Dim> pads(2 * tensor.rank(), Dim(0)), dims = tensor.dims();
   pads[axis] = before;
   pads[tensor.rank() + axis] = after;
-  dims[axis] = dims[axis] + before + after;
+  dims.at(axis) = dims[axis] + before + after;
   Value result = g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, value));
   result.get()->type = ir::TensorType{tensor.element_type(), std::move(dims)};
   return result;

@@ -53,7 +53,7 @@ Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const s
   if (range->start.is_static() && range->end.is_static() && range->end.value() <= range->start.value())
     return self;
   std::vector<Dim> shape = self.dims();
-  shape[axis] = range->end - range->start;
+  shape.at(axis) = range->end - range->start;
   std::vector<Value> parts;
   if (!range->start.is(0)) parts.push_back(g.slice(self, axis, g.ints({0}), g.sizes({range->start})));
   parts.push_back(g.expand(src, shape));

@@ -124,7 +124,7 @@ Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides) {
     const int64_t size = constant_size(g, x, axis);
     std::vector<Dim> dims = x.dims();
     const Dim spread_size = Dim(size) * Dim(strides[i]);
-    dims[axis] = spread_size;
+    dims.at(axis) = spread_size;
     std::vector<int64_t> pads(2 * (x.rank() + 1), 0);
     pads[x.rank() + 1 + axis + 1] = strides[i] - 1;
     Value zeros = g.op("Pad", g.unsqueeze(x, {axis + 1}), g.ints(pads), g.scalar_like(x, 0));

@@ -46,7 +46,8 @@ Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> ze
   Value none = g.scalar(0, ElementType::int64);
   Value zeros = zero_points ? integers(g, *zero_points) : g.expand(none, scales.dims());
   const ir::Weight* known = zero_points.value_or(none).weight();
-  const int64_t channels = axis < 0 ? axis + x.rank() : axis;
+  if (x.rank() == 0) g.refuse("channels of a tensor without axes");
+  const int64_t channels = wrap_axis(axis, x.rank());
   return {g.cast(scales, ElementType::float32), zeros, known, channels, least, greatest};
 }
 
