@@ -12,8 +12,8 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture import everything_replaced
-from opbridge.capture.autograd_function.calls import calls_in, capture_with_functions
+from opbridge.capture import patch_torch
+from opbridge.capture.autograd_function.calls import capture_with_functions, use_calls
 from opbridge.capture.exported.torch_export import bridged, export_program
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Program
@@ -38,7 +38,7 @@ def first_difference(comparison: Comparison) -> str:
     names = [name for name, _, _ in nodes]
     actual = dict(zip(names, _run(comparison, program, names, simplify=False), strict=True))
     wanted = _Values(exported)
-    with torch.no_grad(), calls_in(program.calls):
+    with torch.no_grad(), use_calls(program.calls):
         returned = wanted.run(*_arguments(exported, comparison.inputs.copied()))
     from opbridge.verification import difference, in_pairs
 
@@ -116,7 +116,7 @@ def _capture(comparison: Comparison, axes: dict[str, dict[int, str]]) -> tuple[t
         exported = export_program(comparison.module, inputs, sizes, [])
         return bridged(exported, sizes)
 
-    with everything_replaced(comparison.module):
+    with patch_torch(comparison.module):
         program = capture_with_functions(capture)
     return exported, program
 

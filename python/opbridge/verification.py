@@ -12,10 +12,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.environment import inference
+from opbridge.capture.environment import enter_inference
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
-from opbridge.capture.state.attributes import attributes_kept, contents_kept
+from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.errors import Error
 from opbridge.runtime import run, session
 
@@ -133,7 +133,7 @@ class Comparison:
     def _run_module(self) -> list[Any]:
         inputs = self.inputs.copied()  # what the model writes to stays the caller's
         module = self.module
-        with inference(module), attributes_kept(module), contents_kept(module.buffers()):
+        with enter_inference(module), restore_attributes(module), restore_contents(module.buffers()):
             try:
                 returned = module(*inputs.args, **inputs.kwargs)
             except Exception as error:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from conformance.operators import database
 from hunt.tensors import spec_of
-from opbridge.capture.dispatch_mode import operators_seen_by
+from opbridge.capture.dispatch_mode import intercept_operators
 
 Template = dict[str, Any]  # the arguments by name, of which tensors are specs
 MOST_SAMPLES, MOST_TEMPLATES, LARGEST = 20, 60, 3000
@@ -138,7 +138,7 @@ def _before_decomposition(note: Callable[..., None]) -> Iterator[None]:
         note(func, args, kwargs)
         return func(*args, **kwargs)
 
-    with operators_seen_by(call):
+    with intercept_operators(call):
         yield
 
 

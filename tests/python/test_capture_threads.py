@@ -36,7 +36,7 @@ from torch.onnx._internal.exporter import _flags
 import opbridge
 import opbridge.capture
 from opbridge import InvalidArgumentError, UnsupportedError
-from opbridge.capture.patching import ByThread, items_replaced, replaced
+from opbridge.capture.patching import ByThread, patch_attributes, patch_items
 
 flex = sys.modules["torch.nn.attention.flex_attention"]
 roi_heads = sys.modules["torchvision.models.detection.roi_heads"]
@@ -77,12 +77,12 @@ def test_a_replacement_holds_in_one_thread(elsewhere: Any) -> None:
         "static": staticmethod(lambda: "other"),
         "value": property(lambda _: "other"),
     }
-    with replaced(Heir, **new):
+    with patch_attributes(Heir, **new):
         assert seen() == ("other", "other", "other", "method of Owner")
         assert elsewhere(seen) == before
     assert seen() == before
     assert not {"method", "static", "value"} & set(vars(Heir))
-    with pytest.raises(KeyError), replaced(Heir, method=lambda self: "other"):
+    with pytest.raises(KeyError), patch_attributes(Heir, method=lambda self: "other"):
         raise KeyError
     assert seen() == before
 
@@ -90,7 +90,7 @@ def test_a_replacement_holds_in_one_thread(elsewhere: Any) -> None:
 def test_flags_and_functions_of_modules(elsewhere: Any) -> None:
     module = types.ModuleType("module")
     exec("flag = False\ndef is_set(): return flag\ndef length(x): return len(x)", vars(module))
-    with replaced(module, flag=True, len=lambda x: 7):
+    with patch_attributes(module, flag=True, len=lambda x: 7):
         assert module.is_set()
         assert module.is_set() == True  # noqa: E712
         assert not elsewhere(lambda: bool(module.is_set()))
@@ -100,16 +100,19 @@ def test_flags_and_functions_of_modules(elsewhere: Any) -> None:
     assert module.flag is False
     assert not hasattr(module, "len")
     table = {"a": len}
-    with items_replaced(table, {"a": lambda x: 7}):
+    with patch_items(table, {"a": lambda x: 7}):
         assert (table["a"]("ab"), elsewhere(lambda: table["a"]("ab"))) == (7, 2)
     assert table == {"a": len}
 
 
 def test_replacing_what_is_not_there_is_an_error() -> None:
     reason = r"has no 'torch\.onnx\.no_such_thing', which opbridge replaces"
-    with pytest.raises(UnsupportedError, match=reason), replaced(torch.onnx, no_such_thing=1):
+    with pytest.raises(UnsupportedError, match=reason), patch_attributes(torch.onnx, no_such_thing=1):
         pass
-    with pytest.raises(UnsupportedError, match=r"has no 'LSTM\.no_such_thing'"), replaced(nn.LSTM, no_such_thing=1):
+    with (
+        pytest.raises(UnsupportedError, match=r"has no 'LSTM\.no_such_thing'"),
+        patch_attributes(nn.LSTM, no_such_thing=1),
+    ):
         pass
 
 

@@ -68,7 +68,7 @@ def capture(
         importlib.import_module(
             "opbridge.capture.exported.torch_export"
         )  # and the parts of torch that it uses, before they are locked
-    with everything_replaced(module):
+    with patch_torch(module):
         return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes))
 
 
@@ -85,30 +85,30 @@ def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: Dynam
 
         graph = capture_exported(model, inputs, sizes, changed)
     if set(changed) - attributes_made_once(model):
-        from opbridge.capture.autograd_function.calls import calls_in
+        from opbridge.capture.autograd_function.calls import use_calls
         from opbridge.capture.state.second_call import refuse_what_is_kept
 
-        with calls_in([]):
+        with use_calls([]):
             refuse_what_is_kept(model, inputs, changed)
     return graph
 
 
 @contextlib.contextmanager
-def everything_replaced(model: Any) -> Iterator[None]:
+def patch_torch(model: Any) -> Iterator[None]:
     """All that both captures replace while they run ``model``."""
-    from opbridge.capture.environment import capturing
-    from opbridge.capture.rewrites.detection import one_way_for_all_boxes
-    from opbridge.capture.rewrites.flex_attention import flexible_attention_in_operators
-    from opbridge.capture.rewrites.packed_sequences import packed_sequences
-    from opbridge.capture.rewrites.recurrent import recurrent_sizes
-    from opbridge.capture.rewrites.transformers import fast_paths_in_operators
+    from opbridge.capture.environment import enter_capture
+    from opbridge.capture.rewrites.detection import patch_detection
+    from opbridge.capture.rewrites.flex_attention import patch_flex_attention
+    from opbridge.capture.rewrites.packed_sequences import patch_packing
+    from opbridge.capture.rewrites.recurrent import patch_recurrent
+    from opbridge.capture.rewrites.transformers import patch_fast_paths
 
     with (
-        capturing(model),
-        recurrent_sizes(),
-        packed_sequences(),
-        flexible_attention_in_operators(),
-        fast_paths_in_operators(),
-        one_way_for_all_boxes(),
+        enter_capture(model),
+        patch_recurrent(),
+        patch_packing(),
+        patch_flex_attention(),
+        patch_fast_paths(),
+        patch_detection(),
     ):
         yield

@@ -26,7 +26,7 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
-def operators_seen_by(call: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
+def intercept_operators(call: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
     modes: Any = torch._ops
     with enable_python_dispatcher():
         modes._set_mode_pre_dispatch(_Mode(call))

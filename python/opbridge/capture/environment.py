@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.inputs import torchscript_in
-from opbridge.capture.patching import current_thread, replaced
+from opbridge.capture.patching import current_thread, patch_attributes
 from opbridge.errors import UnsupportedError
 
 # Attributes that are replaced by thread are nested in one another: a second thread waits until the first is done.
@@ -20,26 +20,26 @@ one_at_a_time = threading.RLock()
 
 
 @contextlib.contextmanager
-def inference(model: torch.nn.Module) -> Iterator[None]:
+def enter_inference(model: torch.nn.Module) -> Iterator[None]:
     """Evaluation mode without gradients, in this thread. Parts that are TorchScript have one mode for all threads."""
     with (
         one_at_a_time,
-        _in_evaluation(model),
-        replaced(torch.compiler, _compile_session_context=_compile_session),
+        _enter_evaluation(model),
+        patch_attributes(torch.compiler, _compile_session_context=_enter_compile_session),
         torch.no_grad(),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _compile_session() -> Iterator[None]:
+def _enter_compile_session() -> Iterator[None]:
     """While torch.compile traces for this thread, as torch.cond has it do, no other one is told that it compiles."""
-    with replaced(torch.compiler, _is_compiling_flag=True):
+    with patch_attributes(torch.compiler, _is_compiling_flag=True):
         yield
 
 
 @contextlib.contextmanager
-def capturing(model: torch.nn.Module) -> Iterator[None]:
+def enter_capture(model: torch.nn.Module) -> Iterator[None]:
     """Inference, in which the model knows that it is exported."""
     if torch.is_autocast_enabled("cpu"):
         raise UnsupportedError(
@@ -51,19 +51,19 @@ def capturing(model: torch.nn.Module) -> Iterator[None]:
     # TorchScript calls the Python code that it was made from where it is exported, in vain.
     exporting = torchscript_in(model) is None
     with (
-        _no_compilation(),
+        _lock_compilation(),
         one_at_a_time,
-        _answering_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
-        replaced(_flags, _is_onnx_exporting=True),
-        replaced(torch._ops, mode_stack_state_for_pre_dispatch=_own_modes()),
-        replaced(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
-        inference(model),
+        _return_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
+        patch_attributes(_flags, _is_onnx_exporting=True),
+        patch_attributes(torch._ops, mode_stack_state_for_pre_dispatch=_own_modes()),
+        patch_attributes(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
+        enter_inference(model),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _answering_bool(*functions: Any) -> Iterator[None]:
+def _return_bool(*functions: Any) -> Iterator[None]:
     """Has functions that return a flag return a bool, where the flag is an object that differs by thread.
 
     Their code is exchanged, for models import them by name. It calls the original, which stays in the globals of the
@@ -91,7 +91,7 @@ def _own_modes() -> Any:
     return lambda: own
 
 
-def _no_compilation() -> Any:
+def _lock_compilation() -> Any:
     """torch.compile in another thread waits, for it traces with the same global state of torch.fx as torch.export.
 
     The lock is torch's own, taken before opbridge's: a backend of torch.compile may itself call opbridge.
@@ -101,7 +101,7 @@ def _no_compilation() -> Any:
 
 
 @contextlib.contextmanager
-def _in_evaluation(model: torch.nn.Module) -> Iterator[None]:
+def _enter_evaluation(model: torch.nn.Module) -> Iterator[None]:
     scripted = [m for m in model.modules() if isinstance(m, torch.jit.ScriptModule) and getattr(m, "training", False)]
     outer = vars(torch.nn.Module).get("training")
     try:

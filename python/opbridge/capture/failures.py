@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.state.isolated_call import undisturbed
+from opbridge.capture.state.isolated_call import restore_model
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def failure_of(inputs: Inputs, error: Exception) -> InvalidArgumentError:
 def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:
     copies = inputs.copied()
     try:
-        with undisturbed(model, inputs):
+        with restore_model(model, inputs):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
         return error

@@ -64,7 +64,7 @@ class ByThread:
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
     """Gives ``owner`` these attributes in this thread, and takes them back; what it inherited is not its own then.
 
     The other threads see the attributes that ``owner`` has, and an attribute that it lacks is an error: the version of
@@ -87,7 +87,7 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def items_replaced(table: MutableMapping[Any, Any], items: Mapping[Any, Any]) -> Iterator[None]:
+def patch_items(table: MutableMapping[Any, Any], items: Mapping[Any, Any]) -> Iterator[None]:
     """The same for items that ``table`` has."""
     before = {key: table[key] for key in items}
     by_thread = {key: ByThread(value, before[key]) for key, value in items.items()}

@@ -24,7 +24,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.autograd_function.output_shapes import probe_outputs
 from opbridge.capture.operators import Operator
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 from opbridge.capture.program import Program
 from opbridge.errors import UnsupportedError
 
@@ -127,14 +127,14 @@ def capture_with_functions(capture: Callable[[], _core.Graph]) -> Program:
     transformed: set[type[torch.autograd.Function]] = set()
     while True:
         try:
-            with _functions_kept_whole(transformed) as calls:
+            with _keep_functions_whole(transformed) as calls:
                 return Program(capture(), calls)
         except _Transformed as found:
             transformed.add(found.function)
 
 
 @contextlib.contextmanager
-def _functions_kept_whole(others: Collection[type[torch.autograd.Function]]) -> Iterator[list[FunctionCall]]:
+def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> Iterator[list[FunctionCall]]:
     """Yields the list of the calls, which fills up while a model runs. ``others`` run as they are."""
     _operator()
     global _calls
@@ -147,14 +147,14 @@ def _functions_kept_whole(others: Collection[type[torch.autograd.Function]]) -> 
         return inherited(cls, name)
 
     try:
-        with replaced(_Metaclass, __getattribute__=attribute):
+        with patch_attributes(_Metaclass, __getattribute__=attribute):
             yield calls
     finally:
         _calls = []
 
 
 @contextlib.contextmanager
-def calls_in(calls: list[FunctionCall]) -> Iterator[None]:
+def use_calls(calls: list[FunctionCall]) -> Iterator[None]:
     """Calls are counted in another list: that of a captured program, to run its operators."""
     global _calls
     before, _calls = _calls, calls

@@ -14,7 +14,7 @@ import torch.export._trace
 import torch.fx._lazy_graph_module
 import torch.fx.proxy
 
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 from opbridge.capture.source import users_frame
 
 
@@ -37,7 +37,7 @@ class _UsersFrame:
 
 
 @contextlib.contextmanager
-def economical_export() -> Iterator[None]:
+def skip_overhead() -> Iterator[None]:
     """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
     among the many objects that stay, and nothing printed of what torch tries and cannot solve.
 
@@ -47,12 +47,12 @@ def economical_export() -> Iterator[None]:
     gc.disable()
     try:
         with (
-            _silent("torch._subclasses.fake_tensor"),
-            _silent("torch.fx.experimental.symbolic_shapes"),
-            replaced(torch.fx.proxy, CapturedTraceback=_UsersFrame),
-            replaced(torch.fx.proxy.TracerBase, _filter_traceback_frames=lambda _, frames: frames),
-            replaced(torch.export._trace, print=lambda *_, **__: None),
-            replaced(torch.fx._lazy_graph_module, _use_lazy_graph_module_flag=True),
+            _silence("torch._subclasses.fake_tensor"),
+            _silence("torch.fx.experimental.symbolic_shapes"),
+            patch_attributes(torch.fx.proxy, CapturedTraceback=_UsersFrame),
+            patch_attributes(torch.fx.proxy.TracerBase, _filter_traceback_frames=lambda _, frames: frames),
+            patch_attributes(torch.export._trace, print=lambda *_, **__: None),
+            patch_attributes(torch.fx._lazy_graph_module, _use_lazy_graph_module_flag=True),
         ):
             yield
     finally:
@@ -61,7 +61,7 @@ def economical_export() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _silent(name: str) -> Iterator[None]:
+def _silence(name: str) -> Iterator[None]:
     """The logger of this name drops what this thread logs."""
     logger, thread = logging.getLogger(name), threading.get_ident()
 

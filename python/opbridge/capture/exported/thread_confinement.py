@@ -17,7 +17,7 @@ import torch.fx.experimental.proxy_tensor
 from torch._functorch._aot_autograd import frontend_utils
 
 from opbridge.capture.environment import one_at_a_time
-from opbridge.capture.patching import ByThread, current_thread, replaced
+from opbridge.capture.patching import ByThread, current_thread, patch_attributes
 
 _fx: Any = torch.fx._symbolic_trace
 _control_flow: Any = torch._higher_order_ops.utils
@@ -26,31 +26,31 @@ _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
 
 
 @contextlib.contextmanager
-def export_confined() -> Iterator[None]:
+def confine_export() -> Iterator[None]:
     """The methods of ``nn.Module`` that torch.export replaces are others in this thread alone.
 
-    ``capturing`` sets the flags of torch.compiler that torch.export would set again. torch.export switches off mkldnn,
-    nnpack and cudnn, so that the choice of a kernel for a convolution sets no bounds to its sizes (mkldnn takes no
-    batch above 15 in some cases). Here the choice is made at once.
+    ``enter_capture`` sets the flags of torch.compiler that torch.export would set again. torch.export switches off
+    mkldnn, nnpack and cudnn, so that the choice of a kernel for a convolution sets no bounds to its sizes (mkldnn takes
+    no batch above 15 in some cases). Here the choice is made at once.
     """
     trace: Any = torch.export._trace
     slow = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
     with (
-        replaced(
+        patch_attributes(
             trace,
             _compiling_state_context=contextlib.nullcontext,
             _ignore_backend_decomps=contextlib.nullcontext,
         ),
-        replaced(torch._C, _select_conv_backend=lambda *_, **__: slow),
-        replaced(_control_flow, _hop_compile_and_call=_compiled_apart(_control_flow._hop_compile_and_call)),
-        _fx_alone(),
-        replaced(frontend_utils, warnings=types.SimpleNamespace(warn=_warn_of_attributes)),
+        patch_attributes(torch._C, _select_conv_backend=lambda *_, **__: slow),
+        patch_attributes(_control_flow, _hop_compile_and_call=_compiled_apart(_control_flow._hop_compile_and_call)),
+        _confine_fx(),
+        patch_attributes(frontend_utils, warnings=types.SimpleNamespace(warn=_warn_of_attributes)),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _fx_alone() -> Iterator[None]:
+def _confine_fx() -> Iterator[None]:
     """No other thread traces by torch.fx, as torch.cond does to be differentiated: its state is one for all threads.
 
     Threads that begin to trace wait for the capture; for those that trace already the capture waits.
@@ -70,7 +70,7 @@ def _fx_alone() -> Iterator[None]:
         while _fx.CURRENT_PATCHER is not None and time.monotonic() < latest:
             time.sleep(0.001)
         begun = True
-        with replaced(_fx._Patcher, patch_method=_patch_method), _tracer_of_this_thread():
+        with patch_attributes(_fx._Patcher, patch_method=_patch_method), _confine_tracer():
             yield
     finally:
         _fx._new_patcher.end()
@@ -78,7 +78,7 @@ def _fx_alone() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _tracer_of_this_thread() -> Iterator[None]:
+def _confine_tracer() -> Iterator[None]:
     """The tracer of make_fx that is at work, which others compare with None: hence no ``ByThread``."""
     thread, tracers = current_thread(), [None]
     name = "_CURRENT_MAKE_FX_TRACER"
@@ -87,7 +87,7 @@ def _tracer_of_this_thread() -> Iterator[None]:
         return tracers[-1] if current_thread() == thread else vars(module)[name]
 
     @contextlib.contextmanager
-    def at_work(tracer: Any) -> Iterator[None]:
+    def set_tracer(tracer: Any) -> Iterator[None]:
         tracers.append(tracer)
         try:
             yield
@@ -95,7 +95,7 @@ def _tracer_of_this_thread() -> Iterator[None]:
             tracers.pop()
 
     kind: Any = type(_proxies)
-    with replaced(_proxies, _set_make_fx_tracer=at_work):
+    with patch_attributes(_proxies, _set_make_fx_tracer=set_tracer):
         _proxies.__class__ = type(kind.__name__, (kind,), {name: property(current)})
         try:
             yield

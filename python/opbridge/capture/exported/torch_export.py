@@ -18,19 +18,19 @@ from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts
-from opbridge.capture.exported.overhead import economical_export
-from opbridge.capture.exported.thread_confinement import export_confined
+from opbridge.capture.exported.overhead import skip_overhead
+from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import is_assignment_of_data
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 from opbridge.capture.program import Sizes
-from opbridge.capture.rewrites.torch_functions import as_it_is_or_substituted
-from opbridge.capture.state.attributes import attributes_kept, contents_kept
+from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
+from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, specialized
-from opbridge.capture.symbolic_sizes.guards import sizes_watched, with_builtins_if_needed
+from opbridge.capture.symbolic_sizes.guards import retry_with_builtins, watch_sizes
 from opbridge.capture.traced.function_mode import DATA
 from opbridge.errors import Error, UnsupportedError
 
@@ -58,7 +58,7 @@ def export_program(
     # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
     # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
     def oblivious() -> torch.export.ExportedProgram:
-        return as_it_is_or_substituted(lambda: _exported(model, inputs, sizes, changed, size_oblivious=True))
+        return retry_with_substitutes(lambda: _exported(model, inputs, sizes, changed, size_oblivious=True))
 
     def by_sizes() -> torch.export.ExportedProgram:
         return _exported(model, inputs, sizes, changed, size_oblivious=False)
@@ -70,7 +70,7 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =), which torch loses where there is torch.vmap or "
                 "torch.autocast; make a new tensor instead"
             )
-        with export_confined():
+        with confine_export():
             exported = exported.run_decompositions({})
     return exported
 
@@ -85,7 +85,7 @@ def _is_unresolved(node: torch.fx.Node) -> bool:
 def _exported(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
 ) -> torch.export.ExportedProgram:
-    return with_builtins_if_needed(lambda: _exported_once(model, inputs, sizes, changed, size_oblivious))
+    return retry_with_builtins(lambda: _exported_once(model, inputs, sizes, changed, size_oblivious))
 
 
 def _exported_once(
@@ -98,13 +98,13 @@ def _exported_once(
     try:
         with (
             config.patch(backed_size_oblivious=size_oblivious),
-            economical_export(),
-            export_confined(),
-            sizes_watched(sizes, lines, caught),
-            _functions_seen(caught, assigned),
-            _marks_taken_back(inputs.tensors),
-            _sizes_equated(sizes),
-            _changes_followed(model, inputs, assigned, changed),
+            skip_overhead(),
+            confine_export(),
+            watch_sizes(sizes, lines, caught),
+            _watch_functions(caught, assigned),
+            _restore_marks(inputs.tensors),
+            _equate_sizes(sizes),
+            _follow_changes(model, inputs, assigned, changed),
         ):
             program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
             caught.tell()
@@ -124,7 +124,7 @@ def _exported_once(
 
 
 @contextlib.contextmanager
-def _sizes_equated(sizes: DynamicSizes) -> Iterator[None]:
+def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
     """Among the fake inputs that torch.export makes."""
     trace: Any = torch.export._trace
     make = trace.make_fake_inputs
@@ -135,12 +135,12 @@ def _sizes_equated(sizes: DynamicSizes) -> Iterator[None]:
         sizes.equate(pytree.tree_leaves((fake_args, fake_kwargs)))
         return made
 
-    with replaced(trace, make_fake_inputs=make_fake_inputs):
+    with patch_attributes(trace, make_fake_inputs=make_fake_inputs):
         yield
 
 
 @contextlib.contextmanager
-def _functions_seen(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
+def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
     """Notes errors, and tensors that are given other data; makes an operator of ``tensor.data``, which torch does not
     see."""
 
@@ -155,12 +155,12 @@ def _functions_seen(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[No
                 caught.note(error)
                 raise
 
-    with replaced(torch.export._trace, _NonStrictTorchFunctionHandler=Seeing):
+    with patch_attributes(torch.export._trace, _NonStrictTorchFunctionHandler=Seeing):
         yield
 
 
 @contextlib.contextmanager
-def _changes_followed(
+def _follow_changes(
     model: torch.nn.Module, inputs: Inputs, assigned: list[torch.Tensor], changed: list[str]
 ) -> Iterator[None]:
     """Has the model write back the buffers that it assigns anew, and takes back its other changes of attributes, which
@@ -181,16 +181,16 @@ def _changes_followed(
     nothing = types.SimpleNamespace(remove=lambda: None)
     fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # in place of these torch gives it fakes
     with (
-        replaced(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
-        replaced(model, _call_impl=followed),  # hooks would be those of all threads
-        attributes_kept(model, *inputs.others) as attributes,
-        contents_kept([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
+        patch_attributes(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
+        patch_attributes(model, _call_impl=followed),  # hooks would be those of all threads
+        restore_attributes(model, *inputs.others) as attributes,
+        restore_contents([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _marks_taken_back(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+def _restore_marks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
     """torch.export marks dynamic axes in attributes of the example inputs, and leaves them there where it fails."""
     before = [{name: copy.copy(value) for name, value in vars(tensor).items()} for tensor in tensors]
     try:

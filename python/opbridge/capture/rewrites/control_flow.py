@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 
 Function = Callable[..., Any]
 
 
 @contextlib.contextmanager
-def control_flow_followed() -> Iterator[None]:
+def patch_control_flow() -> Iterator[None]:
     """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
     whole: Any = torch._ops.HigherOrderOperator
     dispatch = whole.__call__
@@ -24,7 +24,7 @@ def control_flow_followed() -> Iterator[None]:
         follow = _FOLLOWED.get(operator._name, eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
-    with replaced(whole, __call__=in_eager):
+    with patch_attributes(whole, __call__=in_eager):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 
 
 def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
@@ -80,12 +80,12 @@ _PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
 
 
 @contextlib.contextmanager
-def one_way_for_all_boxes() -> Iterator[None]:
+def patch_detection() -> Iterator[None]:
     """torchvision's functions of these names are the functions above."""
     with contextlib.ExitStack() as until_the_end:
         for function, places in _PLACES.items():
             name = function.__name__
             for module in map(sys.modules.get, places):
                 if hasattr(module, name):
-                    until_the_end.enter_context(replaced(module, **{name: function}))
+                    until_the_end.enter_context(patch_attributes(module, **{name: function}))
         yield

@@ -17,18 +17,18 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 from opbridge.errors import UnsupportedError
 
 
 @contextlib.contextmanager
-def flexible_attention_in_operators() -> Iterator[None]:
+def patch_flex_attention() -> Iterator[None]:
     module: Any = sys.modules.get("torch.nn.attention.flex_attention")
     if module is None:
         yield
         return
     no_mask = module._create_empty_block_mask(torch.empty(0), torch.empty(0))  # by vmap, which a capture need not see
-    with replaced(
+    with patch_attributes(
         module,
         flex_attention_hop=_attention,
         _create_empty_block_mask=lambda query, key: no_mask,

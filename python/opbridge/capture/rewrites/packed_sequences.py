@@ -16,20 +16,20 @@ from torch import nn
 from torch.nn.utils import rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 
 
 @contextlib.contextmanager
-def packed_sequences() -> Iterator[None]:
+def patch_packing() -> Iterator[None]:
     """``pack_padded_sequence``, ``pad_packed_sequence`` and recurrent modules go by operators on tensors."""
     packing = _Packing()
     functions = types.SimpleNamespace(_pack_padded_sequence=packing.pack, _pad_packed_sequence=packing.pad)
     with (
-        replaced(rnn, _VF=functions),
-        replaced(nn.RNNBase, check_forward_args=_unpacked_alone(nn.RNNBase.check_forward_args)),
-        replaced(nn.LSTM, forward=packing.with_state(nn.LSTM.forward)),
-        replaced(nn.GRU, forward=packing.with_state(nn.GRU.forward)),
-        replaced(nn.RNN, forward=packing.with_state(nn.RNN.forward)),
+        patch_attributes(rnn, _VF=functions),
+        patch_attributes(nn.RNNBase, check_forward_args=_unpacked_alone(nn.RNNBase.check_forward_args)),
+        patch_attributes(nn.LSTM, forward=packing.with_state(nn.LSTM.forward)),
+        patch_attributes(nn.GRU, forward=packing.with_state(nn.GRU.forward)),
+        patch_attributes(nn.RNN, forward=packing.with_state(nn.RNN.forward)),
     ):
         yield
 

@@ -10,7 +10,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor
 
-from opbridge.capture.patching import items_replaced
+from opbridge.capture.patching import patch_items
 
 _OPERATORS: tuple[Any, ...] = tuple(
     getattr(getattr(torch.ops.aten, name), form)
@@ -20,7 +20,7 @@ _OPERATORS: tuple[Any, ...] = tuple(
 
 
 @contextlib.contextmanager
-def recurrent_sizes() -> Iterator[None]:
+def patch_recurrent() -> Iterator[None]:
     """Fake tensors go through recurrent layers at once.
 
     torch itself unrolls the layer, a step for each element of the sequence, and so fixes its length.
@@ -29,10 +29,10 @@ def recurrent_sizes() -> Iterator[None]:
         for operator in _OPERATORS:
             until_the_end.callback(operator._dispatch_cache.clear)  # it holds kernels that were looked up meanwhile
             kernels = {key: _sizes_or(kernel, operator) for key, kernel in operator.py_kernels.items()}
-            until_the_end.enter_context(items_replaced(operator.py_kernels, kernels))
+            until_the_end.enter_context(patch_items(operator.py_kernels, kernels))
             operator._dispatch_cache.clear()
         decompositions = {operator: _sizes_or(decomposition_table[operator], operator) for operator in _OPERATORS}
-        until_the_end.enter_context(items_replaced(decomposition_table, decompositions))
+        until_the_end.enter_context(patch_items(decomposition_table, decompositions))
         yield
 
 

@@ -22,7 +22,7 @@ from opbridge.operators import load_operators
 Function = Callable[..., Any]
 
 
-def as_it_is_or_substituted(capture: Callable[[], T]) -> T:
+def retry_with_substitutes(capture: Callable[[], T]) -> T:
     """``capture()``; where it refuses the model as it is, with functions replaced."""
 
     def substituted() -> T:

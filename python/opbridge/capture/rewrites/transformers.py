@@ -20,21 +20,21 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.modules import activation
 
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 
 
 @contextlib.contextmanager
-def fast_paths_in_operators() -> Iterator[None]:
+def patch_fast_paths() -> Iterator[None]:
     with (
-        replaced(torch, _native_multi_head_attention=_attention, _transformer_encoder_layer_fwd=_encoder_layer),
-        replaced(
+        patch_attributes(torch, _native_multi_head_attention=_attention, _transformer_encoder_layer_fwd=_encoder_layer),
+        patch_attributes(
             nn.MultiheadAttention, forward=_as_in_eager(nn.MultiheadAttention.forward, "attn_mask", "key_padding_mask")
         ),
-        replaced(
+        patch_attributes(
             nn.TransformerEncoderLayer,
             forward=_as_in_eager(nn.TransformerEncoderLayer.forward, "src_mask", "src_key_padding_mask"),
         ),
-        replaced(nn.TransformerEncoder, forward=_encoder(nn.TransformerEncoder.forward)),
+        patch_attributes(nn.TransformerEncoder, forward=_encoder(nn.TransformerEncoder.forward)),
     ):
         yield
 
@@ -132,8 +132,8 @@ def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]
         if all(given.get(name) is None or given.get(name) is False for name in differing):
             return forward(module, *args, **kwargs)
         with (
-            replaced(torch.overrides, has_torch_function=_overrides),
-            replaced(activation, _is_make_fx_tracing=lambda: False),
+            patch_attributes(torch.overrides, has_torch_function=_overrides),
+            patch_attributes(activation, _is_make_fx_tracing=lambda: False),
         ):
             return forward(module, *args, **kwargs)
 

@@ -96,7 +96,7 @@ class Attributes:
 
 
 @contextlib.contextmanager
-def attributes_kept(*roots: Any) -> Iterator[Attributes]:
+def restore_attributes(*roots: Any) -> Iterator[Attributes]:
     """Takes back what a run assigns to the attributes of ``roots``, the model and its inputs, and of what they hold."""
     with unset_fake_temporarily(), torch._C.DisableTorchFunction():
         attributes = Attributes(*roots)
@@ -109,7 +109,7 @@ def attributes_kept(*roots: Any) -> Iterator[Attributes]:
 
 
 @contextlib.contextmanager
-def contents_kept(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
+def restore_contents(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Takes back what the run writes into the tensors, of which it makes copies before."""
     before = [(tensor, tensor.clone()) for tensor in tensors]
     try:

@@ -8,22 +8,22 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.dispatch_mode import operators_seen_by
+from opbridge.capture.dispatch_mode import intercept_operators
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import operator_of
-from opbridge.capture.rewrites.control_flow import control_flow_followed
-from opbridge.capture.state.attributes import Attributes, attributes_kept
+from opbridge.capture.rewrites.control_flow import patch_control_flow
+from opbridge.capture.state.attributes import Attributes, restore_attributes
 from opbridge.capture.state.overwritten_tensors import Originals
 
 
 @contextlib.contextmanager
-def undisturbed(model: torch.nn.Module, inputs: Inputs) -> Iterator[None]:
-    with attributes_kept(model, *inputs.others), writes_taken_back(model):
+def restore_model(model: torch.nn.Module, inputs: Inputs) -> Iterator[None]:
+    with restore_attributes(model, *inputs.others), restore_written(model):
         yield
 
 
 @contextlib.contextmanager
-def writes_taken_back(model: torch.nn.Module) -> Iterator[None]:
+def restore_written(model: torch.nn.Module) -> Iterator[None]:
     """Puts back what operators overwrite of the tensors that the model holds, and copies no others."""
     originals = Originals()
     for tensor in Attributes(model).tensors:
@@ -38,7 +38,7 @@ def writes_taken_back(model: torch.nn.Module) -> Iterator[None]:
             return function(*args, **kwargs)
 
     try:
-        with control_flow_followed(), operators_seen_by(call):  # a torch.cond would not run beside the mode
+        with patch_control_flow(), intercept_operators(call):  # a torch.cond would not run beside the mode
             yield
     finally:
         originals.restore()

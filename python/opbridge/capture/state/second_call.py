@@ -9,8 +9,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.state.attributes import Attributes, attributes_kept
-from opbridge.capture.state.isolated_call import writes_taken_back
+from opbridge.capture.state.attributes import Attributes, restore_attributes
+from opbridge.capture.state.isolated_call import restore_written
 from opbridge.errors import UnsupportedError
 
 _LATER_CALLS = 3
@@ -21,7 +21,7 @@ def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
 
     A captured program always does what the first call does. So the model is called on the example and then on other
     inputs, and is also called on these alone."""
-    with attributes_kept(model, *inputs.others) as attributes:
+    with restore_attributes(model, *inputs.others) as attributes:
         other = _varied(inputs)
         alone = _called(model, other)
         if alone is None:
@@ -50,7 +50,7 @@ def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
 def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] | None:
     """What the model returns, None where it fails. What it overwrites is put back."""
     copies = inputs.copied()
-    with torch.random.fork_rng(devices=[]), writes_taken_back(model):
+    with torch.random.fork_rng(devices=[]), restore_written(model):
         torch.manual_seed(seed)
         try:
             leaves = pytree.tree_leaves(model(*copies.args, **copies.kwargs))

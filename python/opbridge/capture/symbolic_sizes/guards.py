@@ -19,7 +19,7 @@ from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 
 from opbridge.capture.failures import T
-from opbridge.capture.patching import ByThread, current_thread, replaced
+from opbridge.capture.patching import ByThread, current_thread, patch_attributes
 from opbridge.capture.rewrites import control_flow
 from opbridge.capture.rewrites.torch_functions import linspace
 from opbridge.capture.source import is_users, line_of_frame
@@ -49,7 +49,7 @@ class _AskedByCall(BaseException):
     """A function of C asks for the number that a symbol stands for. Not an Exception, which a model would handle."""
 
 
-def with_builtins_if_needed(capture: Callable[[], T]) -> T:
+def retry_with_builtins(capture: Callable[[], T]) -> T:
     """``capture()``, with ``len``, ``min``, ``max`` and ``math.pow`` replaced if the model needs that.
 
     What torch.compile has compiled is compiled anew where one of these is another object, whatever the thread. So they
@@ -57,21 +57,21 @@ def with_builtins_if_needed(capture: Callable[[], T]) -> T:
     """
     trace: Any = torch.export._trace
     try:
-        with _calls_found() as found, replaced(trace, _override_builtin_ops=contextlib.nullcontext):
+        with _find_calls() as found, patch_attributes(trace, _override_builtin_ops=contextlib.nullcontext):
             result = capture()
         if not found:
             return result
     except (_AskedByCall, UnsupportedError):
         pass
     with (
-        sizes_kept_by_builtins(),
-        replaced(trace, _override_builtin_ops=_builtins_of_export(trace._override_builtin_ops)),
+        patch_builtins(),
+        patch_attributes(trace, _override_builtin_ops=_builtins_of_export(trace._override_builtin_ops)),
     ):
         return capture()
 
 
 @contextlib.contextmanager
-def _calls_found() -> Iterator[list[str]]:
+def _find_calls() -> Iterator[list[str]]:
     """Yields the numbers that were asked for, for the model may go on in spite of the exception."""
     found: list[str] = []
 
@@ -88,7 +88,7 @@ def _calls_found() -> Iterator[list[str]]:
         return ask
 
     names = ("guard_int", "guard_float", "guard_bool")
-    with replaced(SymNode, **{name: finding(getattr(SymNode, name)) for name in names}):
+    with patch_attributes(SymNode, **{name: finding(getattr(SymNode, name)) for name in names}):
         yield found
 
 
@@ -108,7 +108,7 @@ def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
 
 
 @contextlib.contextmanager
-def sizes_kept_by_builtins() -> Iterator[None]:
+def patch_builtins() -> Iterator[None]:
     """``len`` of a fake tensor is its size, which may be a symbol, and ``min`` and ``max`` of sizes are symbols too:
     Python's own make a number of it, and choose by the example."""
     length = builtins.len
@@ -128,21 +128,21 @@ def sizes_kept_by_builtins() -> Iterator[None]:
 
         return call
 
-    with replaced(builtins, len=len_, min=extremum(min, torch.sym_min), max=extremum(max, torch.sym_max)):
+    with patch_attributes(builtins, len=len_, min=extremum(min, torch.sym_min), max=extremum(max, torch.sym_max)):
         yield
 
 
 @contextlib.contextmanager
-def sizes_watched(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_data: bool = False) -> Iterator[None]:
+def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_data: bool = False) -> Iterator[None]:
     """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
     itself would take the example's. ``lines`` becomes those that fix sizes, and ``caught`` notes the refusals."""
     with (
-        linspaces_kept(),
-        numbers_refused(sizes, caught, of_data),
-        branches_told(sizes, caught),
-        sizes_taken_for_numbers(),
-        texts_told(),
-        fixed_sizes_noted(sizes, lines, caught),
+        patch_linspace(),
+        refuse_numbers(sizes, caught, of_data),
+        warn_of_branches(sizes, caught),
+        pass_sizes_as_numbers(),
+        warn_of_texts(),
+        note_fixed_sizes(sizes, lines, caught),
     ):
         yield
 
@@ -154,7 +154,7 @@ def _refused(caught: Caught, what: str) -> UnsupportedError:
 
 
 @contextlib.contextmanager
-def fixed_sizes_noted(sizes: DynamicSizes, lines: dict[str, str], caught: Caught) -> Iterator[None]:
+def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught) -> Iterator[None]:
     """The lines of the model that make a constant of a size, the first for each constant. Refuses what holds for the
     sizes of the capture and does not hold for those of the example."""
     original: Any = ShapeEnv._set_replacement
@@ -166,7 +166,7 @@ def fixed_sizes_noted(sizes: DynamicSizes, lines: dict[str, str], caught: Caught
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
 
-    with replaced(ShapeEnv, _set_replacement=set_replacement):
+    with patch_attributes(ShapeEnv, _set_replacement=set_replacement):
         yield
 
 
@@ -179,7 +179,7 @@ def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) ->
 
 
 @contextlib.contextmanager
-def numbers_refused(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
+def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
     """Refuses to make an int of what the model computes from a dynamic size, for it would be the number of the example.
     Warns where an operator needs such a number, as ``split`` that of its pieces, and where it becomes a float.
 
@@ -228,12 +228,12 @@ def numbers_refused(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Itera
             warn_of_run(f"'{asked}', which depends on a dynamic size, was made the number {result}")
         return result
 
-    with replaced(SymNode, guard_int=guard_int, guard_float=guard_float):
+    with patch_attributes(SymNode, guard_int=guard_int, guard_float=guard_float):
         yield
 
 
 @contextlib.contextmanager
-def branches_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
+def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     """Warns where the model goes one way or another by a size that is a symbol: in the captured program it always goes
     the way of the example."""
     original: Any = SymNode.guard_bool
@@ -254,12 +254,12 @@ def branches_told(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         return result
 
     uninteresting_files().add(__file__)  # torch is not to name it as the place of the branch
-    with replaced(SymNode, guard_bool=guard_bool):
+    with patch_attributes(SymNode, guard_bool=guard_bool):
         yield
 
 
 @contextlib.contextmanager
-def sizes_taken_for_numbers() -> Iterator[None]:
+def pass_sizes_as_numbers() -> Iterator[None]:
     """To the model, a size that is a symbol is an ``int``, as in eager mode: ``isinstance`` goes by ``__class__``."""
 
     def class_of(kind: type, number: type) -> property:
@@ -286,7 +286,7 @@ def sizes_taken_for_numbers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def texts_told() -> Iterator[None]:
+def warn_of_texts() -> Iterator[None]:
     """Warns where the model makes a text of a size that is a symbol, and gives it the number of the example."""
 
     def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -304,12 +304,12 @@ def texts_told() -> Iterator[None]:
 
     with contextlib.ExitStack() as until_the_end:
         for kind in (torch.SymInt, torch.SymFloat, torch.SymBool):
-            until_the_end.enter_context(replaced(kind, __repr__=telling(kind.__repr__)))
+            until_the_end.enter_context(patch_attributes(kind, __repr__=telling(kind.__repr__)))
         yield
 
 
 @contextlib.contextmanager
-def linspaces_kept() -> Iterator[None]:
+def patch_linspace() -> Iterator[None]:
     """``linspace`` of a dynamic number of steps, which torch takes from the example without a word."""
     original = torch.linspace
 
@@ -317,5 +317,5 @@ def linspaces_kept() -> Iterator[None]:
         make = linspace if isinstance(steps, torch.SymInt) else original
         return make(start, end, steps, *args, **kwargs)
 
-    with replaced(torch, linspace=call):
+    with patch_attributes(torch, linspace=call):
         yield

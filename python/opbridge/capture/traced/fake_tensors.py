@@ -27,7 +27,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-from opbridge.capture.symbolic_sizes.guards import sizes_watched
+from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.traced.tracer import follow
 from opbridge.errors import Error, UnsupportedError
 
@@ -74,7 +74,7 @@ def _capture(
         names = sizes.name_symbols(_shapes(leaves))
         lines: dict[str, str] = {}
         caught = Caught()
-        with _NonStrictTorchFunctionHandler(), sizes_watched(sizes, lines, caught, of_data=True):
+        with _NonStrictTorchFunctionHandler(), watch_sizes(sizes, lines, caught, of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False)
         sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves))

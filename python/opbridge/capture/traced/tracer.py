@@ -20,14 +20,14 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from opbridge import _core
-from opbridge.capture.dispatch_mode import operators_seen_by
+from opbridge.capture.dispatch_mode import intercept_operators
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.patching import replaced
+from opbridge.capture.patching import patch_attributes
 from opbridge.capture.program import Sizes
-from opbridge.capture.rewrites.control_flow import control_flow_followed
-from opbridge.capture.rewrites.torch_functions import as_it_is_or_substituted
+from opbridge.capture.rewrites.control_flow import patch_control_flow
+from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.rewrites.transformers import KERNELS
-from opbridge.capture.state.attributes import attributes_kept
+from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -37,7 +37,7 @@ from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
     """``changed`` becomes the paths of the attributes that the run changes."""
-    return as_it_is_or_substituted(lambda: _capture(model, inputs, sizes, changed))
+    return retry_with_substitutes(lambda: _capture(model, inputs, sizes, changed))
 
 
 def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
@@ -46,10 +46,10 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, change
             return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), for_real=True)
         except SizesDependOnData:
             pass  # only symbols can stand for them
-    from opbridge.capture.symbolic_sizes.guards import with_builtins_if_needed
+    from opbridge.capture.symbolic_sizes.guards import retry_with_builtins
     from opbridge.capture.traced.fake_tensors import capture_fake
 
-    return with_builtins_if_needed(lambda: capture_fake(model, inputs, sizes, changed))
+    return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed))
 
 
 def follow(
@@ -68,13 +68,13 @@ def follow(
             recorder.add_input(name, leaf)
     args, kwargs = inputs.with_leaves(leaves)
     try:
-        with attributes_kept(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
+        with restore_attributes(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
-                control_flow_followed(),
-                _operators_recorded(recorder),
-                _torchscript_as_written(),
-                _compiled_code_as_written(),
+                patch_control_flow(),
+                _record_operators(recorder),
+                _leave_torchscript_unfused(),
+                _run_uncompiled(),
             ):
                 registered = Registered(model)
                 returned, others = registered.write_back(model(*args, **kwargs))
@@ -85,20 +85,20 @@ def follow(
         recorder.originals.restore()
 
 
-def _operators_recorded(recorder: Recorder) -> contextlib.AbstractContextManager[None]:
+def _record_operators(recorder: Recorder) -> contextlib.AbstractContextManager[None]:
     """TorchScript calls the kernels of transformer layers itself; what they do is recorded by operators."""
 
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         written = KERNELS.get(function)
         if written is None:
             return recorder.call(function, args, kwargs)
-        with operators_seen_by(call):
+        with intercept_operators(call):
             return written(*args, **kwargs)
 
-    return operators_seen_by(call)
+    return intercept_operators(call)
 
 
-def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
+def _leave_torchscript_unfused() -> contextlib.AbstractContextManager[None]:
     """Without the passes that fuse its operators."""
     jit: Any = torch.jit
     unoptimized: contextlib.AbstractContextManager[None] = jit.optimized_execution(False)
@@ -106,7 +106,7 @@ def _torchscript_as_written() -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def _compiled_code_as_written() -> Iterator[None]:
+def _run_uncompiled() -> Iterator[None]:
     """Of what torch.compile was given, which has imported torch._dynamo then, or is given meanwhile, the operators are
     seen. torch.cond and its like give it themselves."""
 
@@ -114,8 +114,8 @@ def _compiled_code_as_written() -> Iterator[None]:
         return as_written if model is None else model
 
     with contextlib.ExitStack() as until_the_end:
-        until_the_end.enter_context(replaced(torch, compile=as_written))
+        until_the_end.enter_context(patch_attributes(torch, compile=as_written))
         dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
         if dynamo is not None:  # torch.compiler.set_stance("force_eager") would hold in all threads
-            until_the_end.enter_context(replaced(dynamo, _stance=dynamo.DynamoStance("force_eager")))
+            until_the_end.enter_context(patch_attributes(dynamo, _stance=dynamo.DynamoStance("force_eager")))
         yield
