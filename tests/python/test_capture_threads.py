@@ -151,8 +151,7 @@ EXPORTED = [
 SIZES = [
     *[(SymNode, name) for name in ("guard_int", "guard_float", "guard_bool")],
     (ShapeEnv, "_set_replacement"),
-    *[(torch, name) for name in ("squeeze", "linspace")],
-    (torch.Tensor, "squeeze"),
+    (torch, "linspace"),
 ]
 TRACED = [(torch, "compile"), (torch._dynamo.eval_frame, "_stance"), (torch._ops.HigherOrderOperator, "__call__")]
 BUILTINS = [*[(builtins, name) for name in ("len", "min", "max")]]
