@@ -212,10 +212,10 @@ def _compare(run: ShapeRun, what: int, a: Any, b: Any, result: Any) -> None:
 
 
 def _require(run: ShapeRun, what: int, a: Any, b: Any, message: bytes) -> None:
-    import torch
+    from opbridge.torch_compat import check
 
     text = message.decode(errors="replace")
-    torch._check(_condition(run, what, a, b), lambda: text)
+    check(_condition(run, what, a, b), lambda: text)
 
 
 def _data_size(run: ShapeRun, result: Any) -> None:

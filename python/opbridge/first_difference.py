@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 import torch
 from torch.export.graph_signature import InputKind
-from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture import patch_torch
@@ -21,6 +20,7 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import UnsupportedError
 from opbridge.runtime import run, session
 from opbridge.symbolics.registry import registry_for
+from opbridge.torch_compat import pytree
 
 if TYPE_CHECKING:
     from opbridge.verification import Comparison

@@ -148,7 +148,9 @@ def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
     """The fake implementation of an operator: its own shape rule."""
     import torch
 
-    schema = overload._schema
+    from opbridge.torch_compat import schema_of
+
+    schema = schema_of(overload)
     types = [str(argument.type) for argument in schema.arguments]
     returns_list = str(schema.returns[0].type).startswith("List[")
     dtypes = {number: dtype for dtype, number in onnx_element_types().items()}
@@ -180,10 +182,12 @@ def _register_backward(name: str, backward_name: str) -> None:
     and one flag per gradient; its returns are named ``grad_`` and the argument."""
     import torch
 
-    schema = _overload(name)._schema
+    from opbridge.torch_compat import schema_of
+
+    schema = schema_of(_overload(name))
     backward_operator = _overload(backward_name)
     names = [argument.name for argument in schema.arguments]
-    differentiable = [names.index(r.name.removeprefix("grad_")) for r in backward_operator._schema.returns]
+    differentiable = [names.index(r.name.removeprefix("grad_")) for r in schema_of(backward_operator).returns]
 
     def setup_context(
         ctx: Any, inputs: tuple[Any, ...], output: Any, keyword_only_inputs: dict[str, Any] | None = None

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.environment import enter_inference
@@ -18,6 +17,7 @@ from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.errors import Error
 from opbridge.runtime import run, session
+from opbridge.torch_compat import pytree
 
 
 class VerificationError(Error):

@@ -6,9 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-from torch._dispatch.python import enable_python_dispatcher
-from torch._subclasses.schema_check_mode import SchemaCheckMode
+from opbridge.torch_compat import (
+    PRE_DISPATCH,
+    SchemaCheckMode,
+    enable_python_dispatcher,
+    pop_predispatch_mode,
+    push_predispatch_mode,
+)
 
 
 class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
@@ -17,7 +21,7 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
     torch admits a few classes of modes there; of these, SchemaCheckMode has no meaning to the rest of torch.
     """
 
-    _dispatch_key = torch._C.DispatchKey.PreDispatch  # where torch puts it back, as when it prints a tensor
+    _dispatch_key = PRE_DISPATCH  # where torch puts it back, as when it prints a tensor
 
     def __init__(self, call: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()
@@ -27,10 +31,9 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
 
 @contextlib.contextmanager
 def intercept_operators(call: Callable[[Any, Any, Any], Any]) -> Iterator[None]:
-    modes: Any = torch._ops
     with enable_python_dispatcher():
-        modes._set_mode_pre_dispatch(_Mode(call))
+        push_predispatch_mode(_Mode(call))
         try:
             yield
         finally:
-            modes._pop_mode_from_pre_dispatch()
+            pop_predispatch_mode()

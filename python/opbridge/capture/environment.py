@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import types
 from collections.abc import Iterator
@@ -12,8 +11,10 @@ from typing import Any
 import torch
 
 from opbridge.capture.inputs import torchscript_in
-from opbridge.capture.patching import current_thread, patch_attributes
+from opbridge.capture.patching import current_thread, patch
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded
+from opbridge.torch_compat.patch_points import COMPILE_SESSION, IS_COMPILING, IS_EXPORTING, PREDISPATCH_MODES
 
 # Attributes that are replaced by thread are nested in one another: a second thread waits until the first is done.
 one_at_a_time = threading.RLock()
@@ -25,7 +26,7 @@ def enter_inference(model: torch.nn.Module) -> Iterator[None]:
     with (
         one_at_a_time,
         _enter_evaluation(model),
-        patch_attributes(torch.compiler, _compile_session_context=_enter_compile_session),
+        patch(COMPILE_SESSION, _enter_compile_session),
         torch.no_grad(),
     ):
         yield
@@ -34,7 +35,7 @@ def enter_inference(model: torch.nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def _enter_compile_session() -> Iterator[None]:
     """While torch.compile traces for this thread, as torch.cond has it do, no other one is told that it compiles."""
-    with patch_attributes(torch.compiler, _is_compiling_flag=True):
+    with patch(IS_COMPILING, True):
         yield
 
 
@@ -46,7 +47,7 @@ def enter_capture(model: torch.nn.Module) -> Iterator[None]:
             "the model is captured inside torch.autocast, whose casts no capture sees; "
             "leave it, and convert the model itself (model.to(torch.bfloat16)) if that is wanted"
         )
-    from torch.onnx._internal.exporter import _flags
+    from opbridge.torch_compat import onnx_exporter
 
     # TorchScript calls the Python code that it was made from where it is exported, in vain.
     exporting = torchscript_in(model) is None
@@ -54,9 +55,10 @@ def enter_capture(model: torch.nn.Module) -> Iterator[None]:
         _lock_compilation(),
         one_at_a_time,
         _return_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
-        patch_attributes(_flags, _is_onnx_exporting=True),
-        patch_attributes(torch._ops, mode_stack_state_for_pre_dispatch=_own_modes()),
-        patch_attributes(torch.compiler, _is_compiling_flag=exporting, _is_exporting_flag=exporting),
+        patch(onnx_exporter.IS_EXPORTING, True),
+        patch(PREDISPATCH_MODES, _own_modes()),
+        patch(IS_COMPILING, exporting),
+        patch(IS_EXPORTING, exporting),
         enter_inference(model),
     ):
         yield
@@ -86,8 +88,7 @@ def _return_bool(*functions: Any) -> Iterator[None]:
 
 def _own_modes() -> Any:
     """Where torch keeps the modes of the dispatch key PreDispatch, which belong to no thread otherwise."""
-    modes: Any = torch._ops
-    own = modes._ModeStackStateForPreDispatch()
+    own = PredispatchModes()
     return lambda: own
 
 
@@ -96,8 +97,8 @@ def _lock_compilation() -> Any:
 
     The lock is torch's own, taken before opbridge's: a backend of torch.compile may itself call opbridge.
     """
-    dynamo = sys.modules.get("torch._dynamo.convert_frame")
-    return contextlib.nullcontext() if dynamo is None else dynamo.compile_lock
+    dynamo = dynamo_if_loaded()
+    return contextlib.nullcontext() if dynamo is None else dynamo.COMPILE_LOCK
 
 
 @contextlib.contextmanager

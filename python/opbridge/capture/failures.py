@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TypeVar
 
 import torch
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.errors import InvalidArgumentError, UnsupportedError
+from opbridge.torch_compat.messages import without_advice
+from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
 
 def first_lines(error: Exception) -> str:
     """What torch says, without its advice on its own logs."""
-    text = re.split(r"^(?:For more |The error above )", str(error), maxsplit=1, flags=re.MULTILINE)[0].strip()
+    text = without_advice(str(error))
     if isinstance(error, GuardOnDataDependentSymNode):
         text += (
             "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write "

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from opbridge.errors import InvalidArgumentError
+from opbridge.torch_compat import pytree
 
 
 @dataclasses.dataclass

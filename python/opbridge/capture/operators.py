@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.utils import _pytree as pytree
+
+from opbridge.torch_compat import CHECK_OF_ASSIGNED_DATA, FakeTensorMode, OpOverload, pytree, schema_of
+from opbridge.torch_compat.symbols import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 # Sizes of their results depend on data too, though torch does not tag them so.
 _UNTAGGED = frozenset(
@@ -35,8 +35,8 @@ class Operator:
 
     __slots__ = ("key", "names", "sizes_depend_on_data", "stem", "written")
 
-    def __init__(self, overload: torch._ops.OpOverload) -> None:
-        schema = overload._schema
+    def __init__(self, overload: OpOverload) -> None:
+        schema = schema_of(overload)
         self.key = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
         self.stem = schema.name.rpartition("::")[2]
         self.names = tuple(argument.name for argument in schema.arguments)
@@ -50,20 +50,20 @@ class Operator:
             self.written |= _STATISTICS
 
 
-_known: dict[torch._ops.OpOverload, Operator] = {}
+_known: dict[OpOverload, Operator] = {}
 
 
-def operator_of(overload: torch._ops.OpOverload) -> Operator:
+def operator_of(overload: OpOverload) -> Operator:
     operator = _known.get(overload)
     if operator is None:
         operator = _known[overload] = Operator(overload)
     return operator
 
 
-_probed: dict[torch._ops.OpOverload, bool] = {}
+_probed: dict[OpOverload, bool] = {}
 
 
-def custom_sizes_depend_on_data(overload: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def custom_sizes_depend_on_data(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether an operator outside of ``aten`` returns, by its own fake implementation, sizes that only data tell.
 
     False where it has no fake implementation.
@@ -76,7 +76,7 @@ def custom_sizes_depend_on_data(overload: torch._ops.OpOverload, args: tuple[Any
     return known
 
 
-def _has_new_symbols(overload: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _has_new_symbols(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     with FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True) as mode:
         static: Any = StatelessSymbolicContext
 
@@ -95,7 +95,7 @@ def _has_new_symbols(overload: torch._ops.OpOverload, args: tuple[Any, ...], kwa
 
 def is_assignment_of_data(node: torch.fx.Node) -> bool:
     """Of ``tensor.data = other``, programs of torch have only what is checked before."""
-    return node.target is torch.ops.aten._has_compatible_shallow_copy_type.default
+    return node.target is CHECK_OF_ASSIGNED_DATA
 
 
 # They check what the capture already knows.

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
 import contextlib
-import inspect
-import types
 from collections.abc import Iterator, Mapping, MutableMapping
 from threading import get_ident
 from typing import Any
 
-import torch
-
-from opbridge.errors import UnsupportedError
+from opbridge.torch_compat.lookup import PatchPoint, find
 
 
 def current_thread() -> int:
@@ -63,6 +58,11 @@ class ByThread:
         return hash(self.current())
 
 
+def patch(point: PatchPoint, value: Any) -> contextlib.AbstractContextManager[None]:
+    """Replaces an attribute of torch in this thread."""
+    return patch_attributes(point.owner, **{point.attribute: value})
+
+
 @contextlib.contextmanager
 def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
     """Gives ``owner`` these attributes in this thread, and takes them back; what it inherited is not its own then.
@@ -70,7 +70,7 @@ def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
     The other threads see the attributes that ``owner`` has, and an attribute that it lacks is an error: the version of
     torch is another than the replacement was written for.
     """
-    before = {name: _attribute(owner, name) for name in attributes}
+    before = {name: find(owner, name) for name in attributes}
     own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
     by_thread = {name: ByThread(value, before[name]) for name, value in attributes.items()}
     try:
@@ -98,19 +98,3 @@ def patch_items(table: MutableMapping[Any, Any], items: Mapping[Any, Any]) -> It
         for value in by_thread.values():
             value.end()
         table.update(before)
-
-
-def _attribute(owner: Any, name: str) -> Any:
-    """What ``owner`` has of this name, as it stands in a class; a builtin, where a module has no global of the name."""
-    try:
-        if isinstance(owner, type):
-            return inspect.getattr_static(owner, name)
-        if isinstance(owner, types.ModuleType) and not hasattr(owner, name) and hasattr(builtins, name):
-            return getattr(builtins, name)
-        return getattr(owner, name)
-    except AttributeError:
-        where = getattr(owner, "__name__", type(owner).__name__)
-        raise UnsupportedError(
-            f"torch {torch.__version__} has no '{where}.{name}', which opbridge replaces while it captures a model; "
-            "use a version of torch that this opbridge supports, or a newer opbridge"
-        ) from None

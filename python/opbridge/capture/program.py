@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch._subclasses.fake_tensor import is_fake
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about torch
 from opbridge.errors import FileError, UnsupportedError
+from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall

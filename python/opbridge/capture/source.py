@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_compat import MODULE_CALL
+
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _RUNS = {"follow", "_exported_once"}  # the functions of opbridge that call the model
-_MODULE_CALL = torch.nn.Module._call_impl.__code__
+_MODULE_CALL = MODULE_CALL.__code__
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
 
 

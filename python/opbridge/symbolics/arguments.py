@@ -7,17 +7,16 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from opbridge.errors import InvalidArgumentError
+from opbridge.torch_compat import FunctionSchema, find_schema
 
 
 @functools.cache
-def _schema_of(op: str) -> torch._C.FunctionSchema | None:
+def _schema_of(op: str) -> FunctionSchema | None:
     """The schema of ``namespace::name.overload``; None for what is no registered operator."""
     name, _, overload = op.partition(".")
     try:
-        return torch._C._get_schema(name, overload)
+        return find_schema(name, overload)
     except RuntimeError:
         return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +13,7 @@ from opbridge.operators import loaded_torch_libraries
 from opbridge.symbolics.arguments import call_with
 from opbridge.symbolics.autograd import autograd_callbacks
 from opbridge.symbolics.builder import GraphContext, wrapped
+from opbridge.torch_compat import symbolics_registered_with_torch
 
 if TYPE_CHECKING:
     from opbridge.capture.program import Program
@@ -104,10 +104,6 @@ def _registered_through_torch() -> Iterable[tuple[str, int, SymbolicFunction]]:
     torchvision registers functions of its own as it is imported, which need TorchScript's graph and hold for less than
     the bundled ones.
     """
-    module = sys.modules.get("torch.onnx._internal.torchscript_exporter.registration")
-    if module is None:
-        return
-    for key, group in module.registry._registry.items():
-        for opset, function in group._functions._overrides.items():
-            if not function.__module__.startswith("torchvision."):
-                yield key, opset, function
+    for key, opset, function in symbolics_registered_with_torch():
+        if not function.__module__.startswith("torchvision."):
+            yield key, opset, function

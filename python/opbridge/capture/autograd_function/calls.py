@@ -24,9 +24,11 @@ import torch
 from opbridge import _core
 from opbridge.capture.autograd_function.output_shapes import probe_outputs
 from opbridge.capture.operators import Operator
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
 from opbridge.capture.program import Program
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import storage_id, transforms_are_active
+from opbridge.torch_compat.patch_points import LOOKUP_IN_AUTOGRAD_FUNCTION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,9 +82,9 @@ class FunctionCall:
 
     def run_apart(self, tensors: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
         """The same, with outputs that share no memory with the inputs."""
-        shared = {tensor.untyped_storage()._cdata for tensor in tensors}
+        shared = {storage_id(tensor) for tensor in tensors}
         outputs = self.run(tensors, sizes)
-        return [out.clone() if out.untyped_storage()._cdata in shared else out for out in outputs]
+        return [out.clone() if storage_id(out) in shared else out for out in outputs]
 
 
 class _Context:
@@ -111,7 +113,6 @@ OPERATOR = "opbridge::autograd_function"
 _new_library: Any = torch.library.Library  # torch leaves it untyped
 _libraries: list[Any] = []  # an operator lives as long as its Library
 _calls: list[FunctionCall] = []
-_Metaclass: Any = type(torch.autograd.Function)
 
 
 class _Transformed(BaseException):
@@ -139,7 +140,7 @@ def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> 
     _operator()
     global _calls
     calls = _calls = []
-    inherited = _Metaclass.__getattribute__
+    inherited = LOOKUP_IN_AUTOGRAD_FUNCTION.original
 
     def attribute(cls: Any, name: str) -> Any:
         if name in _REPLACEMENTS and cls not in others and hasattr(cls, "symbolic"):
@@ -147,7 +148,7 @@ def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> 
         return inherited(cls, name)
 
     try:
-        with patch_attributes(_Metaclass, __getattribute__=attribute):
+        with patch(LOOKUP_IN_AUTOGRAD_FUNCTION, attribute):
             yield calls
     finally:
         _calls = []
@@ -181,7 +182,7 @@ def _forward(cls: type[torch.autograd.Function]) -> Any:
     takes_context = not _has_setup_context(cls)
 
     def forward(*arguments: Any) -> Any:
-        if torch._C._are_functorch_transforms_active():
+        if transforms_are_active():
             raise _Transformed(cls)
         tensors: list[torch.Tensor] = []
         sizes: list[Any] = []

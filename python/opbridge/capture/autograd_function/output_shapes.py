@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import unset_fake_temporarily
 
 Run = Callable[[list[torch.Tensor], list[Any]], list[torch.Tensor]]
 Point = dict[Any, int]  # a value for each symbol

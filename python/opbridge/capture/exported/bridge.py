@@ -24,6 +24,7 @@ from opbridge.capture.source import line_of_stack_trace, place_of_stack_trace, s
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
 from opbridge.capture.traced.recorder import warn_of_run_at
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import HigherOrderOperator, OpOverload, name_of
 
 _NUMBERS = (int, float, bool)
 
@@ -133,7 +134,7 @@ class _Bridge:
         if target is operator.getitem:
             self._values[node] = self._resolve(node.args[0])[node.args[1]]
             return
-        if isinstance(target, torch._ops.OpOverload):
+        if isinstance(target, OpOverload):
             called = operator_of(target)
             if called.key in ASSERTIONS:
                 return
@@ -142,8 +143,8 @@ class _Bridge:
             if self._is_known_number(node):
                 return
             self._values[node] = self._call_operator(node, called, node.args, node.meta.get("val"))
-        elif isinstance(target, torch._ops.HigherOrderOperator):
-            self._higher_order(node, str(target._name))
+        elif isinstance(target, HigherOrderOperator):
+            self._higher_order(node, name_of(target))
         elif not self._is_known_number(node):
             module = getattr(target, "__module__", "python")
             names = tuple(f"arg{i}" for i in range(len(node.args)))
@@ -353,6 +354,6 @@ def _matters(user: torch.fx.Node) -> bool:
     """Whether a use of a number is more than an assertion."""
     if user.op != "call_function":
         return True
-    if isinstance(user.target, torch._ops.OpOverload):
+    if isinstance(user.target, OpOverload):
         return operator_of(user.target).key not in ASSERTIONS
     return any(map(_matters, user.users))

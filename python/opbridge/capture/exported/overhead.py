@@ -10,12 +10,16 @@ import threading
 import traceback
 from collections.abc import Iterator
 
-import torch.export._trace
-import torch.fx._lazy_graph_module
-import torch.fx.proxy
-
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
 from opbridge.capture.source import users_frame
+from opbridge.torch_compat.exporting import (
+    LAZY_GRAPH_MODULE,
+    LOGGER_OF_FAKE_TENSORS,
+    PRINT,
+    STACK_TRACE,
+    STACK_TRACE_FILTER,
+)
+from opbridge.torch_compat.symbols import LOGGER
 
 
 class _UsersFrame:
@@ -47,12 +51,12 @@ def skip_overhead() -> Iterator[None]:
     gc.disable()
     try:
         with (
-            _silence("torch._subclasses.fake_tensor"),
-            _silence("torch.fx.experimental.symbolic_shapes"),
-            patch_attributes(torch.fx.proxy, CapturedTraceback=_UsersFrame),
-            patch_attributes(torch.fx.proxy.TracerBase, _filter_traceback_frames=lambda _, frames: frames),
-            patch_attributes(torch.export._trace, print=lambda *_, **__: None),
-            patch_attributes(torch.fx._lazy_graph_module, _use_lazy_graph_module_flag=True),
+            _silence(LOGGER_OF_FAKE_TENSORS),
+            _silence(LOGGER),
+            patch(STACK_TRACE, _UsersFrame),
+            patch(STACK_TRACE_FILTER, lambda _, frames: frames),
+            patch(PRINT, lambda *_, **__: None),
+            patch(LAZY_GRAPH_MODULE, True),
         ):
             yield
     finally:

@@ -10,18 +10,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch._higher_order_ops.utils
-import torch.export._trace
-import torch.fx._symbolic_trace
-import torch.fx.experimental.proxy_tensor
-from torch._functorch._aot_autograd import frontend_utils
-
 from opbridge.capture.environment import one_at_a_time
-from opbridge.capture.patching import ByThread, current_thread, patch_attributes
+from opbridge.capture.patching import ByThread, current_thread, patch
+from opbridge.torch_compat import exporting
+from opbridge.torch_compat.exporting import CURRENT_TRACER, PATCHER_OF_FX, FxPatch, fx, proxies
+from opbridge.torch_compat.messages import is_of_assigned_attributes
 
-_fx: Any = torch.fx._symbolic_trace
-_control_flow: Any = torch._higher_order_ops.utils
-_proxies: Any = torch.fx.experimental.proxy_tensor
 _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
 
 
@@ -33,18 +27,13 @@ def confine_export() -> Iterator[None]:
     mkldnn, nnpack and cudnn, so that the choice of a kernel for a convolution sets no bounds to its sizes (mkldnn takes
     no batch above 15 in some cases). Here the choice is made at once.
     """
-    trace: Any = torch.export._trace
-    slow = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
     with (
-        patch_attributes(
-            trace,
-            _compiling_state_context=contextlib.nullcontext,
-            _ignore_backend_decomps=contextlib.nullcontext,
-        ),
-        patch_attributes(torch._C, _select_conv_backend=lambda *_, **__: slow),
-        patch_attributes(_control_flow, _hop_compile_and_call=_compiled_apart(_control_flow._hop_compile_and_call)),
+        patch(exporting.COMPILING_STATE, contextlib.nullcontext),
+        patch(exporting.BACKEND_DECOMPOSITIONS, contextlib.nullcontext),
+        patch(exporting.CONVOLUTION_BACKEND, lambda *_, **__: exporting.CONVOLUTION_WITHOUT_LIBRARY),
+        patch(exporting.BRANCH_COMPILATION, _compiled_apart(exporting.BRANCH_COMPILATION.original)),
         _confine_fx(),
-        patch_attributes(frontend_utils, warnings=types.SimpleNamespace(warn=_warn_of_attributes)),
+        patch(exporting.ATTRIBUTE_WARNINGS, types.SimpleNamespace(warn=_warn_of_attributes)),
     ):
         yield
 
@@ -55,36 +44,36 @@ def _confine_fx() -> Iterator[None]:
 
     Threads that begin to trace wait for the capture; for those that trace already the capture waits.
     """
-    original = _fx._new_patcher
+    original = getattr(fx, PATCHER_OF_FX)
     begun = False
 
     @contextlib.contextmanager
     def waiting() -> Iterator[Any]:
-        is_nested = not begun and _fx.CURRENT_PATCHER is not None
+        is_nested = not begun and fx.CURRENT_PATCHER is not None
         with contextlib.nullcontext() if is_nested else one_at_a_time, original() as patcher:
             yield patcher
 
-    _fx._new_patcher = ByThread(original, waiting)
+    by_thread = ByThread(original, waiting)
+    setattr(fx, PATCHER_OF_FX, by_thread)
     try:
         latest = time.monotonic() + _LONGEST_TRACE
-        while _fx.CURRENT_PATCHER is not None and time.monotonic() < latest:
+        while fx.CURRENT_PATCHER is not None and time.monotonic() < latest:
             time.sleep(0.001)
         begun = True
-        with patch_attributes(_fx._Patcher, patch_method=_patch_method), _confine_tracer():
+        with patch(exporting.METHOD_PATCH_OF_FX, _patch_method), _confine_tracer():
             yield
     finally:
-        _fx._new_patcher.end()
-        _fx._new_patcher = original
+        by_thread.end()
+        setattr(fx, PATCHER_OF_FX, original)
 
 
 @contextlib.contextmanager
 def _confine_tracer() -> Iterator[None]:
     """The tracer of make_fx that is at work, which others compare with None: hence no ``ByThread``."""
     thread, tracers = current_thread(), [None]
-    name = "_CURRENT_MAKE_FX_TRACER"
 
     def current(module: Any) -> Any:
-        return tracers[-1] if current_thread() == thread else vars(module)[name]
+        return tracers[-1] if current_thread() == thread else vars(module)[CURRENT_TRACER]
 
     @contextlib.contextmanager
     def set_tracer(tracer: Any) -> Iterator[None]:
@@ -94,13 +83,13 @@ def _confine_tracer() -> Iterator[None]:
         finally:
             tracers.pop()
 
-    kind: Any = type(_proxies)
-    with patch_attributes(_proxies, _set_make_fx_tracer=set_tracer):
-        _proxies.__class__ = type(kind.__name__, (kind,), {name: property(current)})
+    kind: Any = type(proxies)
+    with patch(exporting.TRACER_OF_MAKE_FX, set_tracer):
+        proxies.__class__ = type(kind.__name__, (kind,), {CURRENT_TRACER: property(current)})
         try:
             yield
         finally:
-            _proxies.__class__ = kind
+            proxies.__class__ = kind
 
 
 def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
@@ -122,13 +111,13 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _patch_method(patcher: Any, cls: type, name: str, new_fn: Callable[..., Any], deduplicate: bool = True) -> None:
-    """``torch.fx._symbolic_trace._Patcher.patch_method`` for this thread."""
+    """``patch_method`` of torch.fx for this thread."""
     before = inspect.getattr_static(cls, name)
-    patcher.patches_made.append(_fx._PatchedFnSetAttr(cls, name, before, ByThread(new_fn, before)))
+    patcher.patches_made.append(FxPatch(cls, name, before, ByThread(new_fn, before)))
     patcher.patches_made[-1].patch()
 
 
 def _warn_of_attributes(message: str, *args: Any, **options: Any) -> None:
     """Which of the attributes that a model assigns matter is found out by calling it again."""
-    if "assigned during export" not in message:
+    if not is_of_assigned_attributes(message):
         warnings.warn(message, *args, **options)

@@ -5,16 +5,11 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import re
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-import torch._dynamo.convert_frame  # whose lock a capture takes
-import torch.export._trace
-from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
-from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts
@@ -23,7 +18,7 @@ from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.operators import is_assignment_of_data
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
@@ -33,12 +28,9 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, specializ
 from opbridge.capture.symbolic_sizes.guards import retry_with_builtins, watch_sizes
 from opbridge.capture.traced.function_mode import DATA
 from opbridge.errors import Error, UnsupportedError
-
-# torch.export's words for a dynamic axis, or a Dim, that the model makes a constant.
-_FIXED = re.compile(
-    r"You marked (?:L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]|(\S+)) as dynamic but your code specialized it to be a "
-    r"constant \((\d+)\)"
-)
+from opbridge.torch_compat import CALL_OF_MODULE, FLAT_WEIGHTS, exporting, name_of, pytree
+from opbridge.torch_compat.messages import fixed_size
+from opbridge.torch_compat.symbols import size_obliviously
 
 
 def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
@@ -77,9 +69,7 @@ def export_program(
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
     """Whether what the node does to those that follow it is written down by torch only in a second pass."""
-    if getattr(node.target, "__module__", "").startswith("torch._functorch.predispatch"):
-        return True  # torch.vmap
-    return getattr(node.target, "_name", "") == "wrap_with_autocast" and casts(node)
+    return exporting.is_of_vmap(node.target) or (name_of(node.target) == "wrap_with_autocast" and casts(node))
 
 
 def _exported(
@@ -91,13 +81,12 @@ def _exported(
 def _exported_once(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
 ) -> torch.export.ExportedProgram:
-    config: Any = torch.fx.experimental._config
     lines: dict[str, str] = {}
     caught = Caught()
     assigned: list[torch.Tensor] = []  # that are given other data
     try:
         with (
-            config.patch(backed_size_oblivious=size_oblivious),
+            size_obliviously(size_oblivious),
             skip_overhead(),
             confine_export(),
             watch_sizes(sizes, lines, caught),
@@ -113,9 +102,8 @@ def _exported_once(
         raise
     except Exception as error:
         check_that_it_runs(model, inputs)
-        fixed = _FIXED.search(str(error))
-        if fixed:
-            name, axis, dim, size = fixed.groups()
+        if fixed := fixed_size(error):
+            name, axis, dim, size = fixed
             raise specialized(dim or f"axis {axis} of the input '{name}'", size, lines) from error
         raise UnsupportedError(
             f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
@@ -126,8 +114,7 @@ def _exported_once(
 @contextlib.contextmanager
 def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
     """Among the fake inputs that torch.export makes."""
-    trace: Any = torch.export._trace
-    make = trace.make_fake_inputs
+    make = exporting.FAKE_INPUTS.original
 
     def make_fake_inputs(*args: Any, **options: Any) -> Any:
         made = make(*args, **options)
@@ -135,7 +122,7 @@ def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
         sizes.equate(pytree.tree_leaves((fake_args, fake_kwargs)))
         return made
 
-    with patch_attributes(trace, make_fake_inputs=make_fake_inputs):
+    with patch(exporting.FAKE_INPUTS, make_fake_inputs):
         yield
 
 
@@ -144,7 +131,7 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
     """Notes errors, and tensors that are given other data; makes an operator of ``tensor.data``, which torch does not
     see."""
 
-    class Seeing(_NonStrictTorchFunctionHandler):
+    class Seeing(exporting.ExportFunctionHandler):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func == DATA.__set__:
                 assigned.append(args[0])
@@ -155,7 +142,7 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
                 caught.note(error)
                 raise
 
-    with patch_attributes(torch.export._trace, _NonStrictTorchFunctionHandler=Seeing):
+    with patch(exporting.FUNCTION_HANDLER, Seeing):
         yield
 
 
@@ -165,7 +152,7 @@ def _follow_changes(
 ) -> Iterator[None]:
     """Has the model write back the buffers that it assigns anew, and takes back its other changes of attributes, which
     ``changed`` names then. torch itself sees assigned buffers of the outermost module alone."""
-    call: Any = model._call_impl
+    call: Any = getattr(model, CALL_OF_MODULE)
 
     @functools.wraps(call)
     def followed(*args: Any, **kwargs: Any) -> Any:
@@ -174,15 +161,15 @@ def _follow_changes(
         given = {id(tensor) for tensor in assigned}
         others += [f"{name}.data" for name, parameter in model.named_parameters() if id(parameter) in given]
         # Recurrent modules write the list of their own weights anew.
-        changes = (path for path in attributes.changes() if "_flat_weight" not in path)
+        changes = (path for path in attributes.changes() if FLAT_WEIGHTS not in path)
         changed[:] = dict.fromkeys([*others, *changes])
         return returned
 
     nothing = types.SimpleNamespace(remove=lambda: None)
     fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # in place of these torch gives it fakes
     with (
-        patch_attributes(torch.export._trace, register_buffer_assignment_hook=lambda *_: nothing),
-        patch_attributes(model, _call_impl=followed),  # hooks would be those of all threads
+        patch(exporting.BUFFER_ASSIGNMENT_HOOK, lambda *_: nothing),
+        patch_attributes(model, **{CALL_OF_MODULE: followed}),  # hooks would be those of all threads
         restore_attributes(model, *inputs.others) as attributes,
         restore_contents([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
     ):

@@ -8,7 +8,9 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
+from opbridge.torch_compat import EAGER_KERNEL, kernels_of, name_of
+from opbridge.torch_compat.patch_points import CALL_OF_HIGHER_ORDER_OPERATOR
 
 Function = Callable[..., Any]
 
@@ -16,15 +18,14 @@ Function = Callable[..., Any]
 @contextlib.contextmanager
 def patch_control_flow() -> Iterator[None]:
     """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
-    whole: Any = torch._ops.HigherOrderOperator
-    dispatch = whole.__call__
+    dispatch = CALL_OF_HIGHER_ORDER_OPERATOR.original
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
-        eager = operator.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
-        follow = _FOLLOWED.get(operator._name, eager)
+        eager = kernels_of(operator).get(EAGER_KERNEL)
+        follow = _FOLLOWED.get(name_of(operator), eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
 
-    with patch_attributes(whole, __call__=in_eager):
+    with patch(CALL_OF_HIGHER_ORDER_OPERATOR, in_eager):
         yield
 
 

@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import flex_attention_if_loaded, pytree, safe_softmax
 
 
 @contextlib.contextmanager
 def patch_flex_attention() -> Iterator[None]:
-    module: Any = sys.modules.get("torch.nn.attention.flex_attention")
-    if module is None:
+    flex = flex_attention_if_loaded()
+    if flex is None:
         yield
         return
-    no_mask = module._create_empty_block_mask(torch.empty(0), torch.empty(0))  # by vmap, which a capture need not see
-    with patch_attributes(
-        module,
-        flex_attention_hop=_attention,
-        _create_empty_block_mask=lambda query, key: no_mask,
-        _FLEX_ATTENTION_DISABLE_COMPILE_DEBUG=True,
+    no_mask = flex.empty_block_mask(torch.empty(0), torch.empty(0))  # by vmap, which a capture need not see
+    with (
+        patch(flex.OPERATOR, _attention),
+        patch(flex.EMPTY_BLOCK_MASK, lambda query, key: no_mask),
+        patch(flex.RUNS_UNCOMPILED, True),
     ):
         yield
 
@@ -48,7 +46,7 @@ def _attention(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The result (batch, heads, queries, width of values); of each row of scores the logarithm of the sum of their
     exponentials and the largest, both over log(2)."""
-    module: Any = sys.modules["torch.nn.attention.flex_attention"]
+    flex = flex_attention_if_loaded()
     mask_mod = block_mask[-1]
     heads, width = query.shape[1] // key.shape[1], torch.float64 if query.dtype == torch.float64 else torch.float32
     keys = key.repeat_interleave(heads, 1) if heads > 1 else key
@@ -58,17 +56,17 @@ def _attention(
     places = [torch.arange(size[axis], device=query.device).reshape(-1, *[1] * (3 - axis)) for axis in range(4)]
 
     mask = None
-    if mask_mod is not module.noop_mask:
+    if mask_mod is not flex.no_mask:
         mask = _applied(mask_mod, *places)
         mask = mask if mask.dim() >= 2 else mask.expand(size[2:])
-    if score_mod is not module._identity:
+    if score_mod is not flex.no_score:
         scores = _applied(score_mod, scores, *places).expand(size).to(width)
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf)
-    if score_mod is module._identity:
+    if score_mod is flex.no_score:
         result = F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
     else:
-        result = torch._safe_softmax(scores, -1).to(query.dtype) @ values
+        result = safe_softmax(scores, -1).to(query.dtype) @ values
     return result, scores.logsumexp(-1) / math.log(2), scores.amax(-1) / math.log(2)
 
 

@@ -16,20 +16,22 @@ from torch import nn
 from torch.nn.utils import rnn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
+from opbridge.torch_compat import check
+from opbridge.torch_compat import patch_points as points
 
 
 @contextlib.contextmanager
 def patch_packing() -> Iterator[None]:
     """``pack_padded_sequence``, ``pad_packed_sequence`` and recurrent modules go by operators on tensors."""
     packing = _Packing()
-    functions = types.SimpleNamespace(_pack_padded_sequence=packing.pack, _pad_packed_sequence=packing.pad)
+    functions = types.SimpleNamespace(**{points.PACK: packing.pack, points.PAD: packing.pad})
     with (
-        patch_attributes(rnn, _VF=functions),
-        patch_attributes(nn.RNNBase, check_forward_args=_unpacked_alone(nn.RNNBase.check_forward_args)),
-        patch_attributes(nn.LSTM, forward=packing.with_state(nn.LSTM.forward)),
-        patch_attributes(nn.GRU, forward=packing.with_state(nn.GRU.forward)),
-        patch_attributes(nn.RNN, forward=packing.with_state(nn.RNN.forward)),
+        patch(points.PACKING, functions),
+        patch(points.RECURRENT_CHECK, _unpacked_alone(points.RECURRENT_CHECK.original)),
+        patch(points.LSTM, packing.with_state(points.LSTM.original)),
+        patch(points.GRU, packing.with_state(points.GRU.original)),
+        patch(points.RNN, packing.with_state(points.RNN.original)),
     ):
         yield
 
@@ -45,7 +47,7 @@ class _Packing:
         runs = torch.arange(length)[:, None] < lengths
         counts = runs.sum(1)
         batch_sizes = counts[counts > 0]
-        torch._check(batch_sizes.shape[0] <= length)
+        check(batch_sizes.shape[0] <= length)
         self._counts[batch_sizes] = count
         return steps_first[runs], batch_sizes
 

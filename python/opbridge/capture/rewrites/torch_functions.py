@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from opbridge.capture.failures import T, otherwise
 from opbridge.operators import load_operators
+from opbridge.torch_compat import check, pytree, tensor_of_symbols
 
 Function = Callable[..., Any]
 
@@ -53,7 +53,7 @@ def _allclose(
 def _one_hot(input: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     if isinstance(num_classes, int) and num_classes < 0 and input.numel() > 0:
         classes = input.max().item() + 1
-        torch._check(classes >= 1)
+        check(classes >= 1)
         return (input.unsqueeze(-1) == torch.arange(classes, device=input.device)).to(torch.int64)
     return F.one_hot(input, num_classes)
 
@@ -88,9 +88,7 @@ def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) 
     """Of sizes that are symbols too, as torch.tensor is in a capture."""
     if not any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in pytree.tree_leaves(data)):
         return torch.as_tensor(data, dtype=dtype, device=device)
-    of_symbols: Any = torch._refs.tensor
-    made: torch.Tensor = of_symbols(data, dtype=dtype, device=device)
-    return made
+    return tensor_of_symbols(data, dtype=dtype, device=device)
 
 
 def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:

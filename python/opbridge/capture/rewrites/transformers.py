@@ -18,23 +18,24 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.modules import activation
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
+from opbridge.torch_compat import (
+    MULTI_HEAD_ATTENTION,
+    TRANSFORMER_ENCODER_LAYER,
+    disabled_torch_function,
+)
+from opbridge.torch_compat import patch_points as points
 
 
 @contextlib.contextmanager
 def patch_fast_paths() -> Iterator[None]:
     with (
-        patch_attributes(torch, _native_multi_head_attention=_attention, _transformer_encoder_layer_fwd=_encoder_layer),
-        patch_attributes(
-            nn.MultiheadAttention, forward=_as_in_eager(nn.MultiheadAttention.forward, "attn_mask", "key_padding_mask")
-        ),
-        patch_attributes(
-            nn.TransformerEncoderLayer,
-            forward=_as_in_eager(nn.TransformerEncoderLayer.forward, "src_mask", "src_key_padding_mask"),
-        ),
-        patch_attributes(nn.TransformerEncoder, forward=_encoder(nn.TransformerEncoder.forward)),
+        patch(points.FAST_ATTENTION, _attention),
+        patch(points.FAST_ENCODER_LAYER, _encoder_layer),
+        patch(points.ATTENTION, _as_in_eager(points.ATTENTION.original, "attn_mask", "key_padding_mask")),
+        patch(points.ENCODER_LAYER, _as_in_eager(points.ENCODER_LAYER.original, "src_mask", "src_key_padding_mask")),
+        patch(points.ENCODER, _encoder(points.ENCODER.original)),
     ):
         yield
 
@@ -114,8 +115,8 @@ def _encoder_layer(
 
 # The operators of the kernels, by which TorchScript calls them.
 KERNELS: dict[Any, Callable[..., Any]] = {
-    torch.ops.aten._native_multi_head_attention.default: _attention,
-    torch.ops.aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+    MULTI_HEAD_ATTENTION: _attention,
+    TRANSFORMER_ENCODER_LAYER: _encoder_layer,
 }
 
 
@@ -132,8 +133,8 @@ def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]
         if all(given.get(name) is None or given.get(name) is False for name in differing):
             return forward(module, *args, **kwargs)
         with (
-            patch_attributes(torch.overrides, has_torch_function=_overrides),
-            patch_attributes(activation, _is_make_fx_tracing=lambda: False),
+            patch(points.OVERRIDES, _overrides),
+            patch(points.IS_TRACED_BY_FX, lambda: False),
         ):
             return forward(module, *args, **kwargs)
 
@@ -142,7 +143,7 @@ def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]
 
 def _overrides(tensors: Sequence[Any]) -> bool:
     """Whether one is of a class that overrides torch's functions. The modes of a capture override them all."""
-    disabled = torch._C._disabled_torch_function_impl
+    disabled = disabled_torch_function
     own = (getattr(type(tensor), "__torch_function__", disabled) for tensor in tensors if type(tensor) not in _PLAIN)
     return any(function is not disabled for function in own)
 

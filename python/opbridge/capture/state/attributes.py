@@ -13,8 +13,16 @@ from operator import is_
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from opbridge.torch_compat import (
+    BUFFERS,
+    MODULES,
+    PARAMETERS,
+    DisableTorchFunction,
+    is_fake,
+    is_traceable_wrapper_subclass,
+    unset_fake_temporarily,
+)
 
 _WITHOUT_PARTS = frozenset(
     {int, float, complex, bool, str, bytes, type(None), range, slice, type, types.ModuleType, torch.dtype, torch.device}
@@ -81,7 +89,7 @@ class Attributes:
         """What holds another value now, as the user calls it: ``encoder.hidden[0]``.
 
         Parameters and buffers are left out, for a capture itself may exchange them."""
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             return list(dict.fromkeys(path for holder in self._holders for path in holder.changes()))
 
     def put_back(self) -> None:
@@ -98,13 +106,13 @@ class Attributes:
 @contextlib.contextmanager
 def restore_attributes(*roots: Any) -> Iterator[Attributes]:
     """Takes back what a run assigns to the attributes of ``roots``, the model and its inputs, and of what they hold."""
-    with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+    with unset_fake_temporarily(), DisableTorchFunction():
         attributes = Attributes(*roots)
         attributes.lay_gradients_aside()
     try:
         yield attributes
     finally:
-        with unset_fake_temporarily(), torch._C.DisableTorchFunction():
+        with unset_fake_temporarily(), DisableTorchFunction():
             attributes.put_back()
 
 
@@ -380,7 +388,7 @@ def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
     attributes = getattr(value, "__dict__", None)
     if type(attributes) is dict:
         if isinstance(value, torch.nn.Module):
-            for name, holder in (("_parameters", _Parameters), ("_buffers", _Buffers), ("_modules", _Named)):
+            for name, holder in ((PARAMETERS, _Parameters), (BUFFERS, _Buffers), (MODULES, _Named)):
                 registered = attributes.get(name)
                 if isinstance(registered, dict):
                     seen.add(id(registered))

@@ -14,6 +14,7 @@ from opbridge.capture.operators import operator_of
 from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.state.attributes import Attributes, restore_attributes
 from opbridge.capture.state.overwritten_tensors import Originals
+from opbridge.torch_compat import DisablePythonDispatcher, OpOverload
 
 
 @contextlib.contextmanager
@@ -30,11 +31,11 @@ def restore_written(model: torch.nn.Module) -> Iterator[None]:
         if tensor.layout is torch.strided:
             originals.watch(tensor)
 
-    def call(function: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
+    def call(function: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         operator = operator_of(function)
         if operator.written:
             originals.keep(operator, args, kwargs)
-        with torch._C._DisablePythonDispatcher():
+        with DisablePythonDispatcher():
             return function(*args, **kwargs)
 
     try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 
 from opbridge.capture.operators import Operator
+from opbridge.torch_compat import is_fake, storage_id, unset_fake_temporarily
 
 
 class Originals:
@@ -21,7 +21,7 @@ class Originals:
         self._kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def watch(self, tensor: torch.Tensor) -> None:
-        self._watched.setdefault(tensor.untyped_storage()._cdata, tensor)
+        self._watched.setdefault(storage_id(tensor), tensor)
 
     def keep(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Copies what a call of ``operator`` is about to overwrite."""
@@ -31,7 +31,7 @@ class Originals:
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
                 if tensor is None:  # as running statistics may be
                     continue
-                storage = tensor.untyped_storage()._cdata
+                storage = storage_id(tensor)
                 if storage in self._watched and storage not in self._kept and not is_fake(tensor):
                     with unset_fake_temporarily():
                         whole = _whole(self._watched[storage])

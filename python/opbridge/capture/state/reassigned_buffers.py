@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import buffers_of, parameters_of, pytree, storage_id
 
 
 class Registered:
@@ -16,9 +16,9 @@ class Registered:
     def __init__(self, model: torch.nn.Module) -> None:
         self._before: list[tuple[str, Any, dict[str, Any], bool]] = []
         for path, module in model.named_modules():
-            for tensors in (module._parameters, module._buffers):
+            for tensors in (parameters_of(module), buffers_of(module)):
                 if tensors and isinstance(tensors, dict):  # that of TorchScript is none
-                    self._before.append((path and f"{path}.", tensors, dict(tensors), tensors is module._buffers))
+                    self._before.append((path and f"{path}.", tensors, dict(tensors), tensors is buffers_of(module)))
 
     def write_back(self, returned: Any) -> tuple[Any, list[str]]:
         """Copies to each buffer what has been assigned in its place, by operators, which a capture sees.
@@ -79,4 +79,4 @@ def _alias(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _memory_of(alias: torch.Tensor) -> int:
-    return id(alias) if alias.layout is not torch.strided else int(alias.untyped_storage()._cdata)
+    return id(alias) if alias.layout is not torch.strided else storage_id(alias)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.state.attributes import Attributes, restore_attributes
 from opbridge.capture.state.isolated_call import restore_written
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import pytree
 
 _LATER_CALLS = 3
 

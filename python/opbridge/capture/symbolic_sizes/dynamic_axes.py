@@ -11,10 +11,10 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils import _pytree as pytree
 
 from opbridge.capture.inputs import Inputs
 from opbridge.errors import InvalidArgumentError, UnsupportedError
+from opbridge.torch_compat import pytree
 
 _HINTS = type(torch.export.Dim.DYNAMIC)
 AS_IN_EXAMPLE = (

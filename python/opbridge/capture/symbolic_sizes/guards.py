@@ -13,13 +13,9 @@ from types import FrameType
 from typing import Any
 
 import torch
-import torch.export._trace
-from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx.experimental.sym_node import SymNode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, uninteresting_files
 
 from opbridge.capture.failures import T
-from opbridge.capture.patching import ByThread, current_thread, patch_attributes
+from opbridge.capture.patching import ByThread, current_thread, patch, patch_attributes
 from opbridge.capture.rewrites import control_flow
 from opbridge.capture.rewrites.torch_functions import linspace
 from opbridge.capture.source import is_users, line_of_frame
@@ -27,6 +23,10 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.traced.recorder import warn_of_run
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import FakeTensor
+from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
+from opbridge.torch_compat.symbols import SymNode, always, free_unbacked_symbols, uninteresting_files
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}
 _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
@@ -55,9 +55,8 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
     What torch.compile has compiled is compiled anew where one of these is another object, whatever the thread. So they
     are replaced only after a try without, in which a function of C asked for the number of a symbol or which failed.
     """
-    trace: Any = torch.export._trace
     try:
-        with _find_calls() as found, patch_attributes(trace, _override_builtin_ops=contextlib.nullcontext):
+        with _find_calls() as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
             result = capture()
         if not found:
             return result
@@ -65,7 +64,7 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
         pass
     with (
         patch_builtins(),
-        patch_attributes(trace, _override_builtin_ops=_builtins_of_export(trace._override_builtin_ops)),
+        patch(BUILTINS_OF_EXPORT, _builtins_of_export(BUILTINS_OF_EXPORT.original)),
     ):
         return capture()
 
@@ -80,15 +79,16 @@ def _find_calls() -> Iterator[list[str]]:
             frame = _asking_frame(sys._getframe(1))
             asked_by_python = not file  # C++ gives its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if asked_by_python and is_call and self.shape_env._maybe_evaluate_static(self.expr) is None:
+            if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
                 found.append(str(self.expr))
                 raise _AskedByCall
             return guard(self, file, line)
 
         return ask
 
-    names = ("guard_int", "guard_float", "guard_bool")
-    with patch_attributes(SymNode, **{name: finding(getattr(SymNode, name)) for name in names}):
+    with contextlib.ExitStack() as until_the_end:
+        for guard in (points.INT_OF_SYMBOL, points.FLOAT_OF_SYMBOL, points.BOOL_OF_SYMBOL):
+            until_the_end.enter_context(patch(guard, finding(guard.original)))
         yield found
 
 
@@ -157,7 +157,7 @@ def _refused(caught: Caught, what: str) -> UnsupportedError:
 def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught) -> Iterator[None]:
     """The lines of the model that make a constant of a size, the first for each constant. Refuses what holds for the
     sizes of the capture and does not hold for those of the example."""
-    original: Any = ShapeEnv._set_replacement
+    original = points.SYMBOL_REPLACEMENT.original
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
         original(self, symbol, value, message)
@@ -166,16 +166,16 @@ def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught)
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
 
-    with patch_attributes(ShapeEnv, _set_replacement=set_replacement):
+    with patch(points.SYMBOL_REPLACEMENT, set_replacement):
         yield
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
     """The number that the symbol is made, and whether it is the example's while the symbol stays one."""
     asked, sizes = node.expr, node.shape_env
-    always = sizes._maybe_evaluate_static(asked) is not None
+    fixed = always(sizes, asked) is not None
     result = evaluate(node, file, line)
-    return result, not always and bool(sizes.replace(asked).free_symbols)
+    return result, not fixed and bool(sizes.replace(asked).free_symbols)
 
 
 @contextlib.contextmanager
@@ -184,7 +184,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
     Warns where an operator needs such a number, as ``split`` that of its pieces, and where it becomes a float.
 
     Where the size itself becomes a number, it is fixed, and its axis refused or fixed with it."""
-    original: Any = SymNode.guard_int
+    original = points.INT_OF_SYMBOL.original
 
     def guard_int(self: Any, file: str, line: int) -> Any:
         asked = self.expr
@@ -212,7 +212,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             )
         return result
 
-    of_float: Any = SymNode.guard_float
+    of_float = points.FLOAT_OF_SYMBOL.original
 
     def guard_float(self: Any, file: str, line: int) -> float:
         asked = self.expr
@@ -228,7 +228,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             warn_of_run(f"'{asked}', which depends on a dynamic size, was made the number {result}")
         return result
 
-    with patch_attributes(SymNode, guard_int=guard_int, guard_float=guard_float):
+    with patch(points.INT_OF_SYMBOL, guard_int), patch(points.FLOAT_OF_SYMBOL, guard_float):
         yield
 
 
@@ -236,11 +236,11 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
 def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     """Warns where the model goes one way or another by a size that is a symbol: in the captured program it always goes
     the way of the example."""
-    original: Any = SymNode.guard_bool
+    original = points.BOOL_OF_SYMBOL.original
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
         asked, env = self.expr, self.shape_env
-        always = env._maybe_evaluate_static(asked) is not None
+        fixed = always(env, asked) is not None
         try:
             result = original(self, file, line)
         except Exception as error:
@@ -249,12 +249,12 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         if _asked_by_model(sys._getframe(1)):
             if sizes.in_example(asked, env) not in (result, None):
                 raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
-            if not always:
+            if not fixed:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
 
     uninteresting_files().add(__file__)  # torch is not to name it as the place of the branch
-    with patch_attributes(SymNode, guard_bool=guard_bool):
+    with patch(points.BOOL_OF_SYMBOL, guard_bool):
         yield
 
 
@@ -295,7 +295,7 @@ def warn_of_texts() -> Iterator[None]:
             if not _asked_by_model(sys._getframe(1)):
                 return result
             node = number.node
-            if node.shape_env._maybe_evaluate_static(node.expr) is None:
+            if always(node.shape_env, node.expr) is None:
                 result = str(node.hint) if node.has_hint() else result
                 warn_of_run(f"'{node.expr}', which depends on a dynamic size or on data, was made the text '{result}'")
             return result
@@ -303,19 +303,19 @@ def warn_of_texts() -> Iterator[None]:
         return text
 
     with contextlib.ExitStack() as until_the_end:
-        for kind in (torch.SymInt, torch.SymFloat, torch.SymBool):
-            until_the_end.enter_context(patch_attributes(kind, __repr__=telling(kind.__repr__)))
+        for text in (points.INT_TEXT, points.FLOAT_TEXT, points.BOOL_TEXT):
+            until_the_end.enter_context(patch(text, telling(text.original)))
         yield
 
 
 @contextlib.contextmanager
 def patch_linspace() -> Iterator[None]:
     """``linspace`` of a dynamic number of steps, which torch takes from the example without a word."""
-    original = torch.linspace
+    original = points.LINSPACE.original
 
     def call(start: Any, end: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:
         make = linspace if isinstance(steps, torch.SymInt) else original
         return make(start, end, steps, *args, **kwargs)
 
-    with patch_attributes(torch, linspace=call):
+    with patch(points.LINSPACE, call):
         yield

@@ -15,6 +15,7 @@ from opbridge.capture.operators import Operator
 from opbridge.capture.program import Sizes
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat.symbols import always
 
 _SQUEEZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
 
@@ -36,6 +37,6 @@ def squeeze_told(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, A
         expr = size.node.expr
         if sizes.in_example(expr, env) == 1:
             raise UnsupportedError(f"squeeze() keeps the axis of the size '{expr}', which is {AS_IN_EXAMPLE}")
-        if env._maybe_evaluate_static(sympy.Eq(expr, 1)) is None:
+        if always(env, sympy.Eq(expr, 1)) is None:
             told = f"squeeze() keeps the axis of the dynamic size '{expr}', which may be 1 and then goes"
     return told

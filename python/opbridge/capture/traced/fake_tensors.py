@@ -5,21 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch._functorch.config
-from torch._dynamo.source import ConstantSource
-from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    GuardOnDataDependentSymNode,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
 
 from opbridge import _core
 from opbridge.capture.failures import check_that_it_runs, first_lines
@@ -30,6 +15,21 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.traced.tracer import follow
 from opbridge.errors import Error, UnsupportedError
+from opbridge.torch_compat import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from opbridge.torch_compat.exporting import ConstantSource, ExportFunctionHandler, data_propagated
+from opbridge.torch_compat.messages import is_branch_on_data
+from opbridge.torch_compat.symbols import (
+    DimDynamic,
+    GuardOnDataDependentSymNode,
+    ShapeEnv,
+    StatelessSymbolicContext,
+    size_obliviously,
+)
 
 
 def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
@@ -38,7 +38,7 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, ch
         try:
             return _capture(model, inputs, sizes, changed, with_data=False)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
-            if GuardOnDataDependentSymNode.__name__ not in f"{type(error).__name__} {error}":  # TorchScript wraps it
+            if not is_branch_on_data(error):
                 raise
             return _capture(model, inputs, sizes, changed, with_data=True)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
@@ -55,15 +55,10 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, ch
 def _capture(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], with_data: bool
 ) -> _core.Graph:
-    config: Any = torch.fx.experimental._config
-    functorch: Any = torch._functorch.config
     with (
         # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
-        config.patch(backed_size_oblivious=True),
-        # Where a fake kernel gives another type than the real one, as that of signbit does, the real one is right.
-        functorch.patch(
-            fake_tensor_propagate_real_tensors=with_data, generate_fake_kernels_from_real_mismatches=with_data
-        ),
+        size_obliviously(True),
+        data_propagated(with_data),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
     ):
         leaves = [
@@ -74,7 +69,7 @@ def _capture(
         names = sizes.name_symbols(_shapes(leaves))
         lines: dict[str, str] = {}
         caught = Caught()
-        with _NonStrictTorchFunctionHandler(), watch_sizes(sizes, lines, caught, of_data=True):
+        with ExportFunctionHandler(), watch_sizes(sizes, lines, caught, of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False)
         sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves))

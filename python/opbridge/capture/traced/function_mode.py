@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
+
+from opbridge.torch_compat import pytree
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
 _FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # and where the data stand

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import is_fake, unset_fake_temporarily
 from torch.multiprocessing import reductions
 
 from opbridge import _core
@@ -24,6 +23,17 @@ from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
 from opbridge.capture.traced.symbolic_scalars import number
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import (
+    DisablePythonDispatcher,
+    DisableTorchFunction,
+    OpOverload,
+    buffers_of,
+    is_fake,
+    is_transformed,
+    parameters_of,
+    storage_id,
+    unset_fake_temporarily,
+)
 
 _StorageWeakRef: Any = reductions.StorageWeakRef
 _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, torch.device})
@@ -92,7 +102,7 @@ class Recorder:
         self._bind(tensor, value, True)
         self.originals.watch(tensor)
 
-    def call(self, function: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
+    def call(self, function: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         operator = operator_of(function)
         if operator.key in ASSERTIONS:
             return self._run(function, args, kwargs)
@@ -127,17 +137,17 @@ class Recorder:
         self._bind_all(value, iter(outputs), varies)
         return value
 
-    def _run(self, function: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
+    def _run(self, function: OpOverload, args: Any, kwargs: Any) -> Any:
         self._inside = True
         try:
             if not self._for_real:
                 return function(*args, **kwargs)
-            with torch._C._DisablePythonDispatcher():
+            with DisablePythonDispatcher():
                 return function(*args, **kwargs)
         finally:
             self._inside = False
 
-    def _check_run(self, function: torch._ops.OpOverload, operator: Operator, args: Any, kwargs: Any) -> None:
+    def _check_run(self, function: OpOverload, operator: Operator, args: Any, kwargs: Any) -> None:
         if torch.is_autocast_enabled("cpu"):
             raise UnsupportedError(
                 "the model enters torch.autocast, whose casts no capture sees; convert the model itself instead "
@@ -180,7 +190,7 @@ class Recorder:
         if is_fake(tensor) or not is_fake(other):
             self._inside = True
             try:
-                with torch._C.DisableTorchFunction(), torch._C._DisablePythonDispatcher():
+                with DisableTorchFunction(), DisablePythonDispatcher():
                     tensor.data = other
             finally:
                 self._inside = False
@@ -248,7 +258,7 @@ class Recorder:
     def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
         known = self._known.get(id(tensor))
         if known is None or known[0]() is not tensor:
-            if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            if is_transformed(tensor):
                 raise UnsupportedError(
                     'capture="trace" does not see through the transforms of torch.func (vmap, grad, …); '
                     'capture="export" follows vmap',
@@ -297,7 +307,7 @@ def _names_in(model: torch.nn.Module) -> dict[int, str]:
     """Names of the parameters, buffers and other tensors of the modules; the first, where one has several."""
     names: dict[int, str] = {}
     for path, module in model.named_modules():
-        for tensors in (module._parameters, module._buffers, module.__dict__):
+        for tensors in (parameters_of(module), buffers_of(module), module.__dict__):
             for name, tensor in tensors.items():
                 if isinstance(tensor, torch.Tensor):
                     names.setdefault(id(tensor), f"{path}.{name}" if path else name)
@@ -310,8 +320,7 @@ def _has_mask(indices: Any) -> bool:
 
 def _memory_of(tensor: torch.Tensor) -> int:
     """What is the same for tensors that share memory."""
-    storage = tensor.untyped_storage()
-    return int(storage._cdata if is_fake(tensor) else storage.data_ptr() or storage._cdata)
+    return storage_id(tensor) if is_fake(tensor) else tensor.untyped_storage().data_ptr() or storage_id(tensor)
 
 
 def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -11,18 +11,15 @@ torch.jit does not trace. TorchScript is run as any other code.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import is_fake
-from torch.utils import _pytree as pytree
 
 from opbridge import _core
 from opbridge.capture.dispatch_mode import intercept_operators
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
@@ -33,6 +30,8 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
+from opbridge.torch_compat import dynamo_if_loaded, is_fake, pytree
+from opbridge.torch_compat.patch_points import COMPILE
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
@@ -114,8 +113,8 @@ def _run_uncompiled() -> Iterator[None]:
         return as_written if model is None else model
 
     with contextlib.ExitStack() as until_the_end:
-        until_the_end.enter_context(patch_attributes(torch, compile=as_written))
-        dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
+        until_the_end.enter_context(patch(COMPILE, as_written))
+        dynamo = dynamo_if_loaded()
         if dynamo is not None:  # torch.compiler.set_stance("force_eager") would hold in all threads
-            until_the_end.enter_context(patch_attributes(dynamo, _stance=dynamo.DynamoStance("force_eager")))
+            until_the_end.enter_context(patch(dynamo.STANCE, dynamo.EAGER_STANCE))
         yield

@@ -6,10 +6,10 @@ import weakref
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import is_fake
 
 from opbridge.capture.operators import Operator
 from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import is_fake, version_of
 
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _FACTORIES = _EMPTY | {
@@ -43,16 +43,16 @@ class FreshTensors:
     def after(self, operator: Operator, value: Any, viewed: Any) -> None:
         if viewed is not None:
             for view in value if isinstance(value, (list, tuple)) else (value,):
-                self._known[id(view)] = (weakref.ref(view), view._version, viewed[2])
+                self._known[id(view)] = (weakref.ref(view), version_of(view), viewed[2])
         elif operator.stem in _FACTORIES and not is_fake(value) and value.numel() and not value.is_inference():
             content = None if operator.stem in _EMPTY else value.flatten()[0].clone()
-            self._known[id(value)] = (weakref.ref(value), value._version, content)
+            self._known[id(value)] = (weakref.ref(value), version_of(value), content)
 
     def _entry(self, tensor: torch.Tensor) -> Any:
         entry = self._known.get(id(tensor))
         if entry is None:
             return None
-        if entry[0]() is tensor and entry[1] == tensor._version:
+        if entry[0]() is tensor and entry[1] == version_of(tensor):
             return entry
         del self._known[id(tensor)]
         return None

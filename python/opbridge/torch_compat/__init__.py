@@ -1,0 +1,195 @@
+"""Every name of torch that no release promises to keep, under a name of opbridge's own.
+
+No other file of opbridge uses a name with a leading underscore of torch, nor one of its internal modules. Each part
+looks its names up when it is imported. What ``import torch`` has not loaded is in a part of its own:
+
+- ``symbols``: sizes that are symbols.
+- ``patch_points``: what every capture replaces in torch.
+- ``exporting``: what torch.export is made of. Loads torch._dynamo.
+- ``dynamo``, ``flex_attention``, ``onnx_exporter``: for models that use these.
+- ``messages``: what torch says in English.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from opbridge.torch_compat.lookup import expect, looked_up
+
+with looked_up():
+    from torch._C import FunctionSchema
+    from torch._decomp import decomposition_table
+    from torch._dispatch.python import enable_python_dispatcher
+    from torch._ops import HigherOrderOperator, OpOverload
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        FakeTensor,
+        FakeTensorMode,
+        UnsupportedOperatorException,
+        is_fake,
+        unset_fake_temporarily,
+    )
+    from torch._subclasses.schema_check_mode import SchemaCheckMode
+    from torch.utils import _pytree as pytree
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    _C: Any = torch._C
+    _ops: Any = torch._ops
+    _refs: Any = torch._refs
+
+    check: Callable[..., None] = torch._check
+    find_schema = torch._C._get_schema
+    safe_softmax = torch._safe_softmax
+    tensor_of_symbols: Callable[..., torch.Tensor] = _refs.tensor  # torch.tensor, for data that are symbols too
+
+    # Operators, and how torch dispatches their calls.
+    CHECK_OF_ASSIGNED_DATA = torch.ops.aten._has_compatible_shallow_copy_type.default
+    MULTI_HEAD_ATTENTION = torch.ops.aten._native_multi_head_attention.default
+    TRANSFORMER_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
+    EAGER_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
+    PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
+    DisableTorchFunction = torch._C.DisableTorchFunction
+    DisablePythonDispatcher = torch._C._DisablePythonDispatcher
+    disabled_torch_function = torch._C._disabled_torch_function_impl
+    push_predispatch_mode: Callable[[Any], None] = _ops._set_mode_pre_dispatch
+    pop_predispatch_mode: Callable[[], Any] = _ops._pop_mode_from_pre_dispatch
+    PredispatchModes: Any = _ops._ModeStackStateForPreDispatch
+
+    # torch.func.
+    transforms_are_active: Callable[[], bool] = _C._are_functorch_transforms_active
+    is_transformed: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
+
+    MODULE_CALL = torch.nn.Module._call_impl  # what nn.Module.__call__ runs
+    expect(torch.nn.Module(), "_parameters", "_buffers", "_modules")
+    expect(torch.nn.RNN(1, 1, device="meta"), "_flat_weights")
+    expect(torch.Tensor, "_version")
+    expect(torch.empty(0).untyped_storage(), "_cdata")
+    expect(MULTI_HEAD_ATTENTION, "_schema", "py_kernels", "_dispatch_cache")
+    expect(HigherOrderOperator, "__call__", "name")
+
+CALL_OF_MODULE = "_call_impl"
+# The attributes of a module that hold what it registers.
+PARAMETERS, BUFFERS, MODULES = "_parameters", "_buffers", "_modules"
+FLAT_WEIGHTS = "_flat_weight"  # how the attributes begin in which recurrent modules list their own weights
+
+
+def schema_of(operator: OpOverload) -> FunctionSchema:
+    return operator._schema
+
+
+def name_of(operator: Any) -> str:
+    """The name of a higher-order operator; empty for anything else."""
+    return str(getattr(operator, "_name", ""))
+
+
+def kernels_of(operator: Any) -> dict[Any, Callable[..., Any]]:
+    """The kernels in Python that torch dispatches to."""
+    kernels: dict[Any, Callable[..., Any]] = operator.py_kernels
+    return kernels
+
+
+def forget_dispatched(operator: Any) -> None:
+    """torch looks up the kernels of the operator anew."""
+    operator._dispatch_cache.clear()
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """Grows with each operator that writes to the tensor."""
+    return tensor._version
+
+
+def storage_id(tensor: torch.Tensor) -> int:
+    """The same for tensors of one storage, while one of them lives."""
+    return int(tensor.untyped_storage()._cdata)
+
+
+def parameters_of(module: torch.nn.Module) -> dict[str, torch.nn.Parameter | None]:
+    """The dict in which the module itself holds its parameters."""
+    return module._parameters
+
+
+def buffers_of(module: torch.nn.Module) -> dict[str, torch.Tensor | None]:
+    return module._buffers
+
+
+def dynamo_if_loaded() -> Any:
+    """The part ``dynamo``; None where nothing has loaded torch._dynamo."""
+    loaded = "torch._dynamo.eval_frame" in sys.modules
+    return importlib.import_module("opbridge.torch_compat.dynamo") if loaded else None
+
+
+def flex_attention_if_loaded() -> Any:
+    loaded = "torch.nn.attention.flex_attention" in sys.modules
+    return importlib.import_module("opbridge.torch_compat.flex_attention") if loaded else None
+
+
+def symbolics_registered_with_torch() -> Iterator[tuple[str, int, Callable[..., Any]]]:
+    """Operator, opset and function of each call of torch.onnx.register_custom_op_symbolic."""
+    module = sys.modules.get("torch.onnx._internal.torchscript_exporter.registration")
+    if module is None:
+        return
+    with looked_up():
+        groups: dict[str, Any] = module.registry._registry
+        registered = [(key, group._functions._overrides) for key, group in groups.items()]
+    for key, functions in registered:
+        for opset, function in functions.items():
+            yield key, opset, function
+
+
+__all__ = [
+    "BUFFERS",
+    "CALL_OF_MODULE",
+    "CHECK_OF_ASSIGNED_DATA",
+    "EAGER_KERNEL",
+    "FLAT_WEIGHTS",
+    "MODULES",
+    "MODULE_CALL",
+    "MULTI_HEAD_ATTENTION",
+    "PARAMETERS",
+    "PRE_DISPATCH",
+    "TRANSFORMER_ENCODER_LAYER",
+    "DataDependentOutputException",
+    "DisablePythonDispatcher",
+    "DisableTorchFunction",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "FunctionSchema",
+    "HigherOrderOperator",
+    "OpOverload",
+    "PredispatchModes",
+    "SchemaCheckMode",
+    "UnsupportedOperatorException",
+    "buffers_of",
+    "check",
+    "decomposition_table",
+    "disabled_torch_function",
+    "dynamo_if_loaded",
+    "enable_python_dispatcher",
+    "find_schema",
+    "flex_attention_if_loaded",
+    "forget_dispatched",
+    "is_fake",
+    "is_traceable_wrapper_subclass",
+    "is_transformed",
+    "kernels_of",
+    "name_of",
+    "parameters_of",
+    "pop_predispatch_mode",
+    "push_predispatch_mode",
+    "pytree",
+    "safe_softmax",
+    "schema_of",
+    "storage_id",
+    "symbolics_registered_with_torch",
+    "tensor_of_symbols",
+    "transforms_are_active",
+    "unset_fake_temporarily",
+    "version_of",
+]

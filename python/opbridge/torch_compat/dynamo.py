@@ -1,0 +1,15 @@
+"""torch.compile, where something has loaded it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opbridge.torch_compat.lookup import PatchPoint, looked_up
+
+with looked_up():
+    from torch._dynamo import convert_frame, eval_frame
+
+    COMPILE_LOCK: Any = convert_frame.compile_lock  # held while torch.compile traces
+    EAGER_STANCE: Any = eval_frame.DynamoStance("force_eager")
+
+STANCE = PatchPoint(eval_frame, "_stance")

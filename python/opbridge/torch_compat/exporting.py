@@ -1,0 +1,105 @@
+"""What torch.export is made of."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opbridge.torch_compat.lookup import PatchPoint, expect, looked_up
+from opbridge.torch_compat.symbols import ShapeEnv
+
+with looked_up():
+    import torch._functorch.config
+    import torch._functorch.predispatch
+    import torch._higher_order_ops.utils
+    import torch.export._trace
+    import torch.fx._lazy_graph_module
+    import torch.fx._symbolic_trace
+    import torch.fx.proxy
+    from torch._dynamo.source import ConstantSource
+    from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as ExportFunctionHandler
+    from torch._functorch._aot_autograd import frontend_utils
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental import proxy_tensor
+
+    _trace: Any = torch.export._trace
+    _functorch: Any = torch._functorch.config
+    fx: Any = torch.fx._symbolic_trace  # the tracer of torch.fx, whose state is that of the process
+    proxies: Any = proxy_tensor
+    FxPatch: Callable[..., Any] = fx._PatchedFnSetAttr
+    CONVOLUTION_WITHOUT_LIBRARY = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
+    expect(ShapeEnv(), "backed_var_to_val", "var_to_range")  # which loads torch._dynamo
+    expect(fx, "CURRENT_PATCHER", "_new_patcher")
+    expect(fx._Patcher(), "patches_made")
+    expect(proxy_tensor, "_CURRENT_MAKE_FX_TRACER")
+    expect(_functorch, "fake_tensor_propagate_real_tensors", "generate_fake_kernels_from_real_mismatches")
+
+# Flags and backends that torch.export sets for the process.
+COMPILING_STATE = PatchPoint(_trace, "_compiling_state_context")
+BACKEND_DECOMPOSITIONS = PatchPoint(_trace, "_ignore_backend_decomps")
+CONVOLUTION_BACKEND = PatchPoint(torch._C, "_select_conv_backend")
+BUILTINS_OF_EXPORT = PatchPoint(_trace, "_override_builtin_ops")
+
+# What runs the model.
+FUNCTION_HANDLER = PatchPoint(_trace, "_NonStrictTorchFunctionHandler")
+FAKE_INPUTS = PatchPoint(_trace, "make_fake_inputs")
+BUFFER_ASSIGNMENT_HOOK = PatchPoint(_trace, "register_buffer_assignment_hook")
+BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
+METHOD_PATCH_OF_FX = PatchPoint(fx._Patcher, "patch_method")
+TRACER_OF_MAKE_FX = PatchPoint(proxy_tensor, "_set_make_fx_tracer")
+PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
+
+# What it says, and notes at length.
+ATTRIBUTE_WARNINGS = PatchPoint(frontend_utils, "warnings")
+PRINT = PatchPoint(_trace, "print")
+STACK_TRACE = PatchPoint(torch.fx.proxy, "CapturedTraceback")
+STACK_TRACE_FILTER = PatchPoint(torch.fx.proxy.TracerBase, "_filter_traceback_frames")
+LAZY_GRAPH_MODULE = PatchPoint(torch.fx._lazy_graph_module, "_use_lazy_graph_module_flag")
+LOGGER_OF_FAKE_TENSORS = fake_tensor.__name__
+
+
+def is_of_vmap(target: Any) -> bool:
+    """Whether a node calls what torch.vmap is made of, which torch resolves in a second pass."""
+    return str(getattr(target, "__module__", "")).startswith(torch._functorch.predispatch.__name__)
+
+
+def data_propagated(holds: bool) -> contextlib.AbstractContextManager[None]:
+    """Whether fake tensors carry real ones along. Where a fake kernel then gives another type than the real one, as
+    that of signbit does, the real one is right."""
+    patched: contextlib.AbstractContextManager[None] = _functorch.patch(
+        fake_tensor_propagate_real_tensors=holds, generate_fake_kernels_from_real_mismatches=holds
+    )
+    return patched
+
+
+__all__ = [
+    "ATTRIBUTE_WARNINGS",
+    "BACKEND_DECOMPOSITIONS",
+    "BRANCH_COMPILATION",
+    "BUFFER_ASSIGNMENT_HOOK",
+    "BUILTINS_OF_EXPORT",
+    "COMPILING_STATE",
+    "CONVOLUTION_BACKEND",
+    "CONVOLUTION_WITHOUT_LIBRARY",
+    "CURRENT_TRACER",
+    "FAKE_INPUTS",
+    "FUNCTION_HANDLER",
+    "LAZY_GRAPH_MODULE",
+    "LOGGER_OF_FAKE_TENSORS",
+    "METHOD_PATCH_OF_FX",
+    "PATCHER_OF_FX",
+    "PRINT",
+    "STACK_TRACE",
+    "STACK_TRACE_FILTER",
+    "TRACER_OF_MAKE_FX",
+    "ConstantSource",
+    "ExportFunctionHandler",
+    "FxPatch",
+    "data_propagated",
+    "fx",
+    "is_of_vmap",
+    "proxies",
+]

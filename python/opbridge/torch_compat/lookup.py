@@ -1,0 +1,87 @@
+"""How names of torch are looked up: one that the installed torch lacks is one clear error."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from opbridge.errors import UnsupportedError
+
+KNOWN_VERSIONS = ("2.13", "2.15")  # the oldest and the newest that the tests have passed with
+
+_MISSING = re.compile(
+    r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>[\w.]+)'"
+    r"|No module named '(?P<lacking>torch\b[\w.]*)'"
+    r"|(?:module|type object) '(?P<owner>[\w.]+)' has no attribute '(?P<attribute>\w+)'"
+    r"|'(?P<kind>\w+)' object has no attribute '(?P<member>\w+)'"
+)
+
+
+def missing(name: str) -> UnsupportedError:
+    oldest, newest = KNOWN_VERSIONS
+    return UnsupportedError(
+        f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge knows torch {oldest} to "
+        f"{newest}: install one of these, or a newer opbridge"
+    )
+
+
+@contextlib.contextmanager
+def looked_up() -> Iterator[None]:
+    """Names of torch are imported, and attributes read, inside of this."""
+    try:
+        yield
+    except (ImportError, AttributeError) as error:
+        found = _MISSING.search(str(error))
+        if found is None:
+            raise
+        raise missing(".".join(part for part in (found["module"], *_parts(found)) if part)) from error
+
+
+def _parts(found: re.Match[str]) -> list[str | None]:
+    names = ("name", "lacking", "owner", "attribute", "kind", "member")
+    return [found[name] for name in names]
+
+
+def find(owner: Any, name: str) -> Any:
+    """What ``owner`` has of this name, as it stands in a class; a builtin, where a module has no global of the name."""
+    try:
+        if isinstance(owner, type):
+            return inspect.getattr_static(owner, name)
+        if isinstance(owner, types.ModuleType) and not hasattr(owner, name) and hasattr(builtins, name):
+            return getattr(builtins, name)
+        return getattr(owner, name)
+    except AttributeError:
+        raise missing(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}") from None
+
+
+def expect(owner: Any, *names: str) -> None:
+    """For attributes of objects, which are read by their names elsewhere."""
+    for name in names:
+        find(owner, name)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PatchPoint:
+    """An attribute of torch that a capture replaces; its owner has it."""
+
+    owner: Any
+    attribute: str
+
+    def __post_init__(self) -> None:
+        find(self.owner, self.attribute)
+
+    def __str__(self) -> str:
+        return f"{getattr(self.owner, '__name__', type(self.owner).__name__)}.{self.attribute}"
+
+    @property
+    def original(self) -> Any:
+        """What is there now: another patch, where they are nested."""
+        return getattr(self.owner, self.attribute)

@@ -1,0 +1,10 @@
+"""torch.onnx, as far as a capture tells the model that it is exported."""
+
+from __future__ import annotations
+
+from opbridge.torch_compat.lookup import PatchPoint, looked_up
+
+with looked_up():
+    from torch.onnx._internal.exporter import _flags
+
+IS_EXPORTING = PatchPoint(_flags, "_is_onnx_exporting")

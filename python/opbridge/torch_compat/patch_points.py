@@ -1,0 +1,52 @@
+"""What every capture replaces in torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import activation
+from torch.nn.utils import rnn
+
+from opbridge.torch_compat import decomposition_table
+from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
+
+# What a model is told of the capture, and torch.compile of itself.
+IS_COMPILING = PatchPoint(torch.compiler, "_is_compiling_flag")
+IS_EXPORTING = PatchPoint(torch.compiler, "_is_exporting_flag")
+COMPILE_SESSION = PatchPoint(torch.compiler, "_compile_session_context")
+COMPILE = PatchPoint(torch, "compile")
+
+# How calls reach operators.
+PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")
+CALL_OF_HIGHER_ORDER_OPERATOR = PatchPoint(torch._ops.HigherOrderOperator, "__call__")
+LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getattribute__")
+
+# The fast paths of transformers.
+FAST_ATTENTION = PatchPoint(torch, "_native_multi_head_attention")
+FAST_ENCODER_LAYER = PatchPoint(torch, "_transformer_encoder_layer_fwd")
+ATTENTION = PatchPoint(nn.MultiheadAttention, "forward")
+ENCODER_LAYER = PatchPoint(nn.TransformerEncoderLayer, "forward")
+ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
+OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these let a class override torch's functions
+IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
+
+# Packed sequences, and the sizes of what recurrent layers return.
+PACKING = PatchPoint(rnn, "_VF")
+RECURRENT_CHECK = PatchPoint(nn.RNNBase, "check_forward_args")
+LSTM = PatchPoint(nn.LSTM, "forward")
+GRU = PatchPoint(nn.GRU, "forward")
+RNN = PatchPoint(nn.RNN, "forward")
+PACK, PAD = "_pack_padded_sequence", "_pad_packed_sequence"  # the functions of PACKING
+with looked_up():
+    expect(PACKING.original, PACK, PAD)
+    RECURRENT_OPERATORS: tuple[Any, ...] = tuple(
+        getattr(getattr(torch.ops.aten, name), form)
+        for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
+        for form in ("input", "data")  # that of packed sequences
+    )
+for _operator in RECURRENT_OPERATORS:
+    expect(_operator, "py_kernels", "_dispatch_cache")
+    if _operator not in decomposition_table:
+        find(decomposition_table, str(_operator))

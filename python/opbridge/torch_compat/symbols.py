@@ -1,0 +1,77 @@
+"""Sizes that are symbols."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+
+from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
+
+with looked_up():
+    import torch.fx.experimental._config
+    from torch.fx.experimental import symbolic_shapes
+    from torch.fx.experimental.sym_node import SymNode
+    from torch.fx.experimental.symbolic_shapes import (
+        DimDynamic,
+        GuardOnDataDependentSymNode,
+        ShapeEnv,
+        StatelessSymbolicContext,
+        free_unbacked_symbols,
+        uninteresting_files,
+    )
+    from torch.utils._sympy import functions as _functions
+
+    expect(ShapeEnv, "create_symintnode", "replace", "_maybe_evaluate_static")
+    expect(SymNode, "expr", "hint", "has_hint", "int_")
+    expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
+    # What torch.export's programs call the classes of expressions; those of sympy itself are not among them.
+    for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod", "ToFloat", "Max", "Min"):
+        find(_functions, _name)
+    find(_functions, "OpaqueUnaryFn_sqrt")
+
+INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
+FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
+BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
+SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # once an equation fixes a symbol
+INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
+FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
+BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
+LINSPACE = PatchPoint(torch, "linspace")
+
+LOGGER = symbolic_shapes.__name__
+
+
+def always(env: Any, expression: Any) -> Any:
+    """The value that the expression has for all sizes that ``env`` allows; None where it has no such value."""
+    return env._maybe_evaluate_static(expression)
+
+
+def size_obliviously(holds: bool) -> contextlib.AbstractContextManager[None]:
+    """Whether torch reasons from no size of an example, in this thread."""
+    config: Any = torch.fx.experimental._config
+    patched: contextlib.AbstractContextManager[None] = config.patch(backed_size_oblivious=holds)
+    return patched
+
+
+__all__ = [
+    "BOOL_OF_SYMBOL",
+    "BOOL_TEXT",
+    "FLOAT_OF_SYMBOL",
+    "FLOAT_TEXT",
+    "INT_OF_SYMBOL",
+    "INT_TEXT",
+    "LINSPACE",
+    "LOGGER",
+    "SYMBOL_REPLACEMENT",
+    "DimDynamic",
+    "GuardOnDataDependentSymNode",
+    "ShapeEnv",
+    "StatelessSymbolicContext",
+    "SymNode",
+    "always",
+    "free_unbacked_symbols",
+    "size_obliviously",
+    "uninteresting_files",
+]
