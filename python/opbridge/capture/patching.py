@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from threading import get_ident
 from typing import Any
 
-from opbridge.torch_compat.lookup import PatchPoint, find
+from opbridge.torch_compat import CONSTANT_TO_DYNAMO
+from opbridge.torch_compat.lookup import PatchPoint, find, name_in
 
 
 def current_thread() -> int:
@@ -15,7 +16,7 @@ def current_thread() -> int:
 
 
 # torch.export traces the branches of torch.cond by Dynamo, which cannot call get_ident, but takes this for a constant.
-current_thread._dynamo_marked_constant = True  # type: ignore[attr-defined]
+setattr(current_thread, CONSTANT_TO_DYNAMO, True)
 
 
 class ByThread:
@@ -25,7 +26,8 @@ class ByThread:
     Anywhere else it can be called, asked for attributes, compared, and tested for truth.
     """
 
-    def __init__(self, here: Any, elsewhere: Any) -> None:
+    def __init__(self, here: Any, elsewhere: Any, name: str = "") -> None:
+        self.replaces = name
         self._thread = get_ident()
         self._here = here
         self._elsewhere = elsewhere
@@ -72,7 +74,7 @@ def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
     """
     before = {name: find(owner, name) for name in attributes}
     own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
-    by_thread = {name: ByThread(value, before[name]) for name, value in attributes.items()}
+    by_thread = {name: ByThread(value, before[name], name_in(owner, name)) for name, value in attributes.items()}
     try:
         for name, value in by_thread.items():
             setattr(owner, name, value)
@@ -90,7 +92,7 @@ def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
 def patch_items(table: MutableMapping[Any, Any], items: Mapping[Any, Any]) -> Iterator[None]:
     """The same for items that ``table`` has."""
     before = {key: table[key] for key in items}
-    by_thread = {key: ByThread(value, before[key]) for key, value in items.items()}
+    by_thread = {key: ByThread(value, before[key], str(key)) for key, value in items.items()}
     try:
         table.update(by_thread)
         yield

@@ -76,6 +76,7 @@ with looked_up():
 CALL_OF_MODULE = "_call_impl"
 # The attributes of a module that hold what it registers.
 PARAMETERS, BUFFERS, MODULES = "_parameters", "_buffers", "_modules"
+CONSTANT_TO_DYNAMO = "_dynamo_marked_constant"  # set on a function, it keeps torch._dynamo from tracing it
 FLAT_WEIGHTS = "_flat_weight"  # how the attributes begin in which recurrent modules list their own weights
 
 
@@ -146,6 +147,7 @@ __all__ = [
     "BUFFERS",
     "CALL_OF_MODULE",
     "CHECK_OF_ASSIGNED_DATA",
+    "CONSTANT_TO_DYNAMO",
     "EAGER_KERNEL",
     "FLAT_WEIGHTS",
     "MODULES",

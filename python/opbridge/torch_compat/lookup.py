@@ -50,6 +50,10 @@ def _parts(found: re.Match[str]) -> list[str | None]:
     return [found[name] for name in names]
 
 
+def name_in(owner: Any, name: str) -> str:
+    return f"{getattr(owner, '__name__', type(owner).__name__)}.{name}"
+
+
 def find(owner: Any, name: str) -> Any:
     """What ``owner`` has of this name, as it stands in a class; a builtin, where a module has no global of the name."""
     try:
@@ -59,7 +63,7 @@ def find(owner: Any, name: str) -> Any:
             return getattr(builtins, name)
         return getattr(owner, name)
     except AttributeError:
-        raise missing(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}") from None
+        raise missing(name_in(owner, name)) from None
 
 
 def expect(owner: Any, *names: str) -> None:
@@ -79,7 +83,7 @@ class PatchPoint:
         find(self.owner, self.attribute)
 
     def __str__(self) -> str:
-        return f"{getattr(self.owner, '__name__', type(self.owner).__name__)}.{self.attribute}"
+        return name_in(self.owner, self.attribute)
 
     @property
     def original(self) -> Any:

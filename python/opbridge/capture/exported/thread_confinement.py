@@ -53,7 +53,7 @@ def _confine_fx() -> Iterator[None]:
         with contextlib.nullcontext() if is_nested else one_at_a_time, original() as patcher:
             yield patcher
 
-    by_thread = ByThread(original, waiting)
+    by_thread = ByThread(original, waiting, PATCHER_OF_FX)
     setattr(fx, PATCHER_OF_FX, by_thread)
     try:
         latest = time.monotonic() + _LONGEST_TRACE

@@ -262,27 +262,31 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 def pass_sizes_as_numbers() -> Iterator[None]:
     """To the model, a size that is a symbol is an ``int``, as in eager mode: ``isinstance`` goes by ``__class__``."""
 
-    def class_of(kind: type, number: type) -> property:
-        def get(self: Any) -> type:
-            frame: FrameType | None = sys._getframe(1) if current_thread() == thread else None
+    def attributes_of(number: type) -> Callable[[Any, str], Any]:
+        def get(self: Any, name: str) -> Any:
+            if name != "__class__" or current_thread() != thread:
+                return object.__getattribute__(self, name)
+            frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # of abstract classes
                 frame = frame.f_back
-            return number if frame is not None and is_users(frame.f_code.co_filename) else kind
+            return number if frame is not None and is_users(frame.f_code.co_filename) else type(self)
 
-        return property(get)
+        return get
 
-    thread = current_thread()
-    kinds: dict[Any, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-    bases = {kind: kind.__bases__ for kind in kinds}
+    # A class does not let its own __class__ be set, and one without bases (as in torch 2.13) takes no others.
+    thread, name = current_thread(), "__getattribute__"
+    numbers: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+    outer = {kind: vars(kind)[name] for kind in numbers if name in vars(kind)}  # of a capture around this one
     try:
-        for kind, number in kinds.items():
-            # A class does not let its own __class__ be set.
-            attributes = {"__slots__": (), "__class__": class_of(kind, number)}
-            kind.__bases__ = (type(kind.__name__, bases[kind], attributes),)
+        for kind, number in numbers.items():
+            setattr(kind, name, attributes_of(number))
         yield
     finally:
-        for kind in kinds:
-            kind.__bases__ = bases[kind]
+        for kind in numbers:
+            if kind in outer:
+                setattr(kind, name, outer[kind])
+            else:
+                delattr(kind, name)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,460 @@
+"""The private names of torch: that they stand in one place, that a missing one is one error, and that patches of torch
+take effect."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import importlib
+import logging
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.attention.flex_attention
+from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import opbridge
+from opbridge import UnsupportedError
+from opbridge.capture import capture
+from opbridge.capture.patching import ByThread
+from opbridge.torch_compat import (
+    FLAT_WEIGHTS,
+    FakeTensorMode,
+    dynamo,
+    exporting,
+    messages,
+    onnx_exporter,
+    patch_points,
+    symbols,
+)
+from opbridge.torch_compat import flex_attention as flex
+from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up
+
+PACKAGE = Path(opbridge.__file__).parent
+MODULES = (dynamo, exporting, flex, onnx_exporter, patch_points, symbols)
+POINTS = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": value
+    for module in MODULES
+    for name, value in vars(module).items()
+    if isinstance(value, PatchPoint)
+}
+
+
+# -- one place
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def is_internal(module: str) -> bool:
+    """Of a module of torch."""
+    path = module.split(".")
+    internal = any(map(is_private, path)) or module.startswith("torch.fx.experimental")
+    return path[0] == "torch" and internal
+
+
+def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Attributes with an underscore that the file does not define, and all that is of an internal module of torch."""
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+            owner = ast.unparse(node.value)
+            if owner not in ("self", "cls", "sys") and not owner.startswith("self."):
+                yield node.lineno, ast.unparse(node)
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if is_internal(alias.name))
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from ((node.lineno, name) for name in names if is_internal(name))
+        elif isinstance(node, ast.keyword) and is_private(node.arg or ""):
+            yield node.value.lineno, f"{node.arg}="
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"torch[\w.]+", str(node.value)):
+            yield from [(node.lineno, str(node.value))] if is_internal(str(node.value)) else []
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and is_private(str(name.value)):
+                yield node.lineno, ast.unparse(node)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch._C._select_conv_backend()",
+        "tensor.untyped_storage()._cdata",
+        "import torch._dynamo",
+        "from torch.utils import _pytree",
+        "from torch.fx.experimental.symbolic_shapes import ShapeEnv",
+        "patch_attributes(torch.compiler, _is_compiling_flag=True)",
+        "sys.modules.get('torch._dynamo')",
+        "getattr(target, '_name', '')",
+    ],
+)
+def test_private_names_are_found(line: str) -> None:
+    assert list(private_names(ast.parse(line)))
+
+
+def test_private_names_of_torch_stand_in_one_place() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parent.name != "torch_compat"
+        for line, name in private_names(ast.parse(path.read_text()))
+    ]
+    assert found == []
+
+
+# -- one error
+
+
+@pytest.mark.parametrize(
+    ("statement", "name"),
+    [
+        ("from torch._ops import NoSuchThing", "torch._ops.NoSuchThing"),
+        ("from torch.fx import _no_such_thing", "torch.fx._no_such_thing"),
+        ("import torch._no_such_module", "torch._no_such_module"),
+        ("import torch; torch._C._no_such_thing", "torch._C._no_such_thing"),
+        ("import torch; torch._no_such_thing", "torch._no_such_thing"),
+        ("import torch; torch.nn.LSTM._no_such_thing", "LSTM._no_such_thing"),
+        ("import torch; torch.nn.ReLU()._no_such_thing", "ReLU._no_such_thing"),
+        ("PatchPoint(torch.compiler, '_no_such_flag')", "torch.compiler._no_such_flag"),
+        ("expect(torch.nn.Module(), '_parameters', '_no_such_dict')", "Module._no_such_dict"),
+    ],
+)
+def test_a_missing_name_is_one_error(statement: str, name: str) -> None:
+    oldest, newest = KNOWN_VERSIONS
+    message = f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge knows torch {oldest} to "
+    with pytest.raises(UnsupportedError, match=re.escape(message)) as caught, looked_up():
+        exec(statement, {"torch": torch, "PatchPoint": PatchPoint, "expect": expect})
+    assert newest in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("part", "owner", "name"),
+    [
+        ("opbridge.torch_compat.exporting", torch._C, "_select_conv_backend"),
+        ("opbridge.torch_compat.exporting", torch.export._trace, "make_fake_inputs"),
+        ("opbridge.torch_compat.patch_points", torch.compiler, "_is_compiling_flag"),
+        ("opbridge.torch_compat.patch_points", nn.RNNBase, "check_forward_args"),
+        ("opbridge.torch_compat.symbols", symbols.SymNode, "guard_int"),
+        ("opbridge.torch_compat", torch._C, "_get_schema"),
+    ],
+)
+def test_names_are_looked_up_when_a_part_is_imported(
+    part: str, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, part)
+    monkeypatch.delattr(owner, name)
+    with pytest.raises(UnsupportedError, match=rf"has no '{owner.__name__}\.{name}', which opbridge needs"):
+        importlib.import_module(part)
+
+
+def test_an_error_of_another_kind_passes() -> None:
+    with pytest.raises(ImportError, match="no_such_package"), looked_up():
+        import no_such_package  # noqa: F401
+
+
+# -- patches take effect
+
+
+class Model(nn.Module):
+    def __init__(self, function: Callable[..., Any], **parts: nn.Module) -> None:
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(self, *args)
+
+
+def of_questions(model: Model, x: torch.Tensor) -> torch.Tensor:
+    questions = torch.compiler.is_compiling, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export
+    return x + sum(question() for question in questions)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def symbolic(g: Any, x: Any) -> Any:
+        return g.op("Add", x, x)
+
+
+def of_branches(model: Model, x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda t: t * 2, lambda t: t * 3, (x,))
+
+
+def of_attributes(model: Model, x: torch.Tensor) -> torch.Tensor:
+    model.latest = x * 2
+    model.counter = model.counter + 1
+    return model.latest + model.counter
+
+
+def counting() -> Model:
+    model = Model(of_attributes)
+    model.latest = torch.zeros(4, 3)
+    model.register_buffer("counter", torch.zeros(1))
+    return model
+
+
+def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
+    n = x.shape[0]
+    texts = f"{n} {n / 2} {n > 2}"
+    z = x + y if n > 2 else x
+    return [z * len(texts), torch.linspace(0, 1, n), *z.split(n // 2)]
+
+
+def of_packed(model: Model, x: torch.Tensor, lengths: torch.Tensor) -> Any:
+    packed = pack_padded_sequence(x, lengths, batch_first=True)
+    for name in ("lstm", "gru", "rnn"):
+        packed, _ = getattr(model, name)(packed)
+    return pad_packed_sequence(packed, batch_first=True)
+
+
+def of_attention(model: Model, x: torch.Tensor) -> Any:
+    padding = torch.zeros(x.shape[:2], dtype=torch.bool)
+    return model.encoder(x, src_key_padding_mask=padding), model.attention(x, x, x, key_padding_mask=padding)
+
+
+def of_recurrent_and_vmap(model: Model, x: torch.Tensor) -> Any:
+    return torch.vmap(lambda row: row * 2)(model.lstm(x)[0])
+
+
+def encoder() -> Model:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
+    attention = nn.MultiheadAttention(4, 2, batch_first=True)
+    return Model(of_attention, encoder=nn.TransformerEncoder(layer, 1), attention=attention)
+
+
+def recurrent() -> Model:
+    return Model(of_packed, lstm=nn.LSTM(3, 3), gru=nn.GRU(3, 3), rnn=nn.RNN(3, 3))
+
+
+def compiled() -> Model:
+    torch._dynamo.reset()
+    inner = torch.compile(torch.sin, backend="eager")
+    return Model(lambda _, x: inner(torch.compile(torch.cos, backend="eager")(x)))
+
+
+X = torch.arange(12.0).reshape(4, 3)
+SCENARIOS: dict[str, Callable[[], Any]] = {
+    "questions": lambda: capture(Model(of_questions), (X,)),
+    "function": lambda: capture(Model(lambda _, x: Doubled.apply(x)), (X,)),
+    "branches": lambda: capture(Model(of_branches), (X,)),
+    "traced branches": lambda: capture(Model(of_branches), (X,), how="trace"),
+    "compiled": lambda: capture(compiled(), (X,), how="trace"),
+    "attributes": lambda: capture(counting(), (X,)),
+    "sizes": lambda: capture(Model(of_sizes), (X, X), dynamic_axes={"args_0": {0: "n"}, "args_1": {0: "m"}}),
+    "float": lambda: capture(Model(lambda _, x: x * float(x.shape[0] / 2)), (X,), dynamic_axes={"args_0": {0: "n"}}),
+    "fixed": lambda: capture(Model(lambda _, x: x.view(4, 3)), (X,), dynamic_axes={"args_0": {0: "n"}}),
+    "refused": lambda: capture(Model(lambda _, x: x if x.sum() > 0 else -x), (X,)),
+    "convolution": lambda: capture(nn.Conv2d(2, 2, 3), (torch.rand(2, 2, 4, 4),), dynamic_axes={"input": {0: "n"}}),
+    "recurrent": lambda: capture(
+        Model(of_recurrent_and_vmap, lstm=nn.LSTM(3, 3)), (torch.rand(4, 2, 3),), dynamic_axes={"args_0": {0: "n"}}
+    ),
+    "packed": lambda: capture(recurrent(), (torch.rand(2, 4, 3), torch.tensor([4, 2])), how="trace"),
+    "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
+    "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
+}
+# In which scenario torch, or the model, goes through the replacement.
+USED = {
+    "dynamo.STANCE": "compiled",
+    "exporting.ATTRIBUTE_WARNINGS": "attributes",
+    "exporting.BACKEND_DECOMPOSITIONS": "questions",
+    "exporting.BRANCH_COMPILATION": "branches",
+    "exporting.BUFFER_ASSIGNMENT_HOOK": "attributes",
+    "exporting.BUILTINS_OF_EXPORT": "questions",
+    "exporting.COMPILING_STATE": "questions",
+    "exporting.CONVOLUTION_BACKEND": "convolution",
+    "exporting.FAKE_INPUTS": "questions",
+    "exporting.FUNCTION_HANDLER": "questions",
+    "exporting.LAZY_GRAPH_MODULE": "questions",
+    "exporting.METHOD_PATCH_OF_FX": "questions",
+    "exporting.PRINT": "refused",
+    "exporting.STACK_TRACE": "questions",
+    "exporting.STACK_TRACE_FILTER": "questions",
+    "exporting.TRACER_OF_MAKE_FX": "questions",
+    "flex_attention.EMPTY_BLOCK_MASK": "flexible",
+    "flex_attention.OPERATOR": "flexible",
+    "flex_attention.RUNS_UNCOMPILED": "flexible",
+    "onnx_exporter.IS_EXPORTING": "questions",
+    "patch_points.ATTENTION": "attention",
+    "patch_points.CALL_OF_HIGHER_ORDER_OPERATOR": "traced branches",
+    "patch_points.COMPILE": "compiled",
+    "patch_points.COMPILE_SESSION": "branches",
+    "patch_points.ENCODER": "attention",
+    "patch_points.ENCODER_LAYER": "attention",
+    "patch_points.FAST_ATTENTION": "attention",
+    "patch_points.FAST_ENCODER_LAYER": "attention",
+    "patch_points.GRU": "packed",
+    "patch_points.IS_COMPILING": "questions",
+    "patch_points.IS_EXPORTING": "questions",
+    "patch_points.IS_TRACED_BY_FX": "attention",
+    "patch_points.LOOKUP_IN_AUTOGRAD_FUNCTION": "function",
+    "patch_points.LSTM": "packed",
+    "patch_points.OVERRIDES": "attention",
+    "patch_points.PACKING": "packed",
+    "patch_points.PREDISPATCH_MODES": "questions",
+    "patch_points.RECURRENT_CHECK": "packed",
+    "patch_points.RNN": "packed",
+    "symbols.BOOL_OF_SYMBOL": "sizes",
+    "symbols.BOOL_TEXT": "sizes",
+    "symbols.FLOAT_OF_SYMBOL": "float",
+    "symbols.FLOAT_TEXT": "sizes",
+    "symbols.INT_OF_SYMBOL": "sizes",
+    "symbols.INT_TEXT": "sizes",
+    "symbols.LINSPACE": "sizes",
+    "symbols.SYMBOL_REPLACEMENT": "fixed",
+}
+
+
+@functools.cache
+def replacements_used(scenario: str) -> frozenset[str]:
+    """What code outside of opbridge looks at of what a capture replaces."""
+    used = set()
+    current = ByThread.current
+
+    def spied(self: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # it traces this
+            return current(self)
+        frame: Any = sys._getframe(1)
+        while frame.f_code.co_filename == sys.modules[ByThread.__module__].__file__:
+            frame = frame.f_back
+        if not frame.f_code.co_filename.startswith(str(PACKAGE)):
+            used.add(self.replaces)
+        return current(self)
+
+    ByThread.current = spied  # type: ignore[method-assign]
+    try:
+        with warnings.catch_warnings(), contextlib.suppress(UnsupportedError):
+            warnings.simplefilter("ignore")
+            SCENARIOS[scenario]()
+    finally:
+        ByThread.current = current  # type: ignore[method-assign]
+    return frozenset(used)
+
+
+def test_each_patch_has_a_scenario() -> None:
+    assert set(USED) == set(POINTS)
+
+
+@pytest.mark.parametrize("point", USED)
+def test_torch_goes_through_the_replacement(point: str) -> None:
+    assert str(POINTS[point]) in replacements_used(USED[point])
+
+
+def test_torch_goes_through_the_tables_of_recurrent_layers() -> None:
+    """Of kernels, and of decompositions, by which torch resolves a program a second time."""
+    assert {"DispatchKey.CompositeImplicitAutograd", "aten.lstm.input"} <= replacements_used("recurrent")
+
+
+def test_the_state_of_torch_fx_is_of_the_thread() -> None:
+    assert exporting.PATCHER_OF_FX in replacements_used("questions")
+    seen = []
+
+    def look(model: Model, x: torch.Tensor) -> torch.Tensor:
+        proxies: Any = exporting.proxies
+        seen.append((getattr(proxies, exporting.CURRENT_TRACER), vars(proxies)[exporting.CURRENT_TRACER]))
+        return x + 1
+
+    capture(Model(look), (X,))
+    assert any(here is not None and elsewhere is None for here, elsewhere in seen)
+
+
+def test_sizes_are_numbers_to_the_model() -> None:
+    kinds = []
+
+    def look(model: Model, x: torch.Tensor) -> torch.Tensor:
+        kinds.append((type(x.shape[0]), isinstance(x.shape[0], int)))
+        return x + 1
+
+    for how in ("export", "trace"):
+        capture(Model(look), (X,), how=how, dynamic_axes={"args_0": {0: "n"}})
+    assert set(kinds) == {(torch.SymInt, True)}
+
+
+def test_recurrent_modules_list_their_weights() -> None:
+    assert any(name.startswith(FLAT_WEIGHTS) for name in vars(nn.LSTM(1, 1)))
+
+
+@pytest.mark.parametrize("name", [symbols.LOGGER, exporting.LOGGER_OF_FAKE_TENSORS])
+def test_loggers_are_those_of_torch(name: str) -> None:
+    module = sys.modules[name]
+    assert isinstance(module, ModuleType)
+    assert any(isinstance(value, logging.Logger) and value.name == name for value in vars(module).values())
+
+
+# -- what torch says
+
+
+def failure_of_export(model: nn.Module, *args: Any, **options: Any) -> Exception:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - torch raises errors of many kinds
+        torch.export.export(model, args, strict=False, **options)
+    return caught.value
+
+
+def test_message_of_an_axis_that_becomes_a_constant() -> None:
+    axes = {"args": ({0: torch.export.Dim.DYNAMIC},)}
+    error = failure_of_export(Model(lambda _, x: x.view(4, 3)), X, dynamic_shapes=axes)
+    assert messages.fixed_size(error) in [("args_0", "0", None, "4"), ("args", "0", None, "4")]
+
+
+def test_message_of_a_dim_that_becomes_a_constant() -> None:
+    axes = {"args": ({0: torch.export.Dim("rows")},)}
+    error = failure_of_export(Model(lambda _, x: x.view(4, 3)), X, dynamic_shapes=axes)
+    assert messages.fixed_size(error) is not None
+
+
+def test_messages_with_advice() -> None:
+    error = failure_of_export(Model(lambda _, x: x if x.sum() > 0 else -x), X)
+    for advice in ("For more information", "The error above occurred"):
+        assert f"\n{advice}" in str(error)
+        assert advice not in messages.without_advice(str(error))
+    assert "Could not guard on data-dependent expression" in messages.without_advice(str(error))
+
+
+def test_message_of_a_branch_on_data() -> None:
+    error = failure_of_export(Model(lambda _, x: x if x.sum() > 0 else -x), X)
+    assert isinstance(error, symbols.GuardOnDataDependentSymNode)
+    assert messages.is_branch_on_data(error)
+    assert not messages.is_branch_on_data(RuntimeError("another"))
+
+
+def test_message_of_a_branch_on_data_in_torchscript() -> None:
+    def branching(x: torch.Tensor) -> torch.Tensor:
+        if bool(x.sum() > 0):
+            return x + 1
+        return x - 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(branching)
+    with (
+        FakeTensorMode(shape_env=symbols.ShapeEnv()) as mode,
+        torch.jit.optimized_execution(False),
+        pytest.raises(RuntimeError) as caught,
+    ):
+        scripted(mode.from_tensor(X))
+    assert not isinstance(caught.value, symbols.GuardOnDataDependentSymNode)
+    assert messages.is_branch_on_data(caught.value)
+
+
+def test_warning_of_assigned_attributes() -> None:
+    model = Model(of_attributes)
+    model.latest, model.counter = torch.zeros(4, 3), 0
+    with pytest.warns(UserWarning, match="latest") as caught:
+        torch.export.export(model, (X,), strict=False)
+    assert any(messages.is_of_assigned_attributes(str(warning.message)) for warning in caught)
