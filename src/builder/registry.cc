@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "torch/traits.h"
+
 namespace opbridge {
 namespace {
 
@@ -31,11 +33,6 @@ bool kinds_fit(SchemaType::Kind schema, Parameter::Kind parameter) {
       return false;
   }
   return false;
-}
-
-std::string without_overload(std::string_view key) {
-  const size_t dot = key.find('.', key.find("::"));
-  return std::string(key.substr(0, dot));
 }
 
 }  // namespace
@@ -77,7 +74,7 @@ bool SymbolicRegistry::remove(std::string_view key, int opset) {
 }
 
 const Symbolic* SymbolicRegistry::find(std::string_view key, int opset) const {
-  const std::string exact(key), bare = without_overload(key);
+  const std::string exact(key), bare(torch::without_overload(key));
   const Symbolic* best = nullptr;
   auto rank_of = [](const Symbolic& s, bool is_exact) {
     return std::tuple(s.origin == Origin::user, is_exact, s.rule.exactly(), s.rule.opset());
@@ -103,7 +100,7 @@ const Symbolic* SymbolicRegistry::find(std::string_view key, int opset) const {
 
 std::optional<int> SymbolicRegistry::first_opset(std::string_view key) const {
   std::optional<int> first;
-  for (const std::string& name : {std::string(key), without_overload(key)}) {
+  for (const std::string& name : {std::string(key), std::string(torch::without_overload(key))}) {
     const auto entry = table_.find(name);
     if (entry == table_.end()) continue;
     for (const auto& symbolic : entry->second) {

@@ -9,10 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "functionalize/operators.h"
 #include "opbridge/ir.h"
+#include "torch/traits.h"
 
 namespace opbridge::functionalization {
+
+using torch::ViewKind;
+using torch::without_overload;
 
 struct View;
 

@@ -9,17 +9,19 @@
 #include "functionalize/dead_code.h"
 #include "functionalize/memory.h"
 #include "functionalize/observers.h"
-#include "functionalize/operators.h"
 #include "functionalize/outputs.h"
 #include "functionalize/strides.h"
 #include "functionalize/subgraphs.h"
 #include "functionalize/writes.h"
 #include "ir/inconsistent.h"
 #include "opbridge/convert.h"
+#include "torch/traits.h"
 
 namespace opbridge {
 namespace functionalization {
 namespace {
+
+using torch::Effect;
 
 ElementType element_type(const ir::Value& value) {
   const auto* type = std::get_if<ir::TensorType>(&value.type);
@@ -44,6 +46,33 @@ bool drops_nothing(const ir::Node& node) {
     return value != nullptr && *value == expected;
   };
   return is("train", false) || is("p", 0.0);
+}
+
+// Whether the effect is on the first tensor and the result, of which there is one each; a view may have
+// several results.
+bool concerns_one_tensor(Effect effect) {
+  switch (effect) {
+    case Effect::same:
+    case Effect::alias:
+    case Effect::copy:
+    case Effect::view:
+    case Effect::view_or_copy:
+    case Effect::contiguous:
+    case Effect::convert:
+    case Effect::dropout:
+    case Effect::complex_view:
+    case Effect::rearrange:
+      return true;
+    case Effect::pure:
+    case Effect::unclear:
+    case Effect::unclear_alone:
+    case Effect::reads_sizes:
+    case Effect::reassign:
+    case Effect::observes:
+    case Effect::refused:
+      return false;
+  }
+  throw Error(ErrorCode::internal, "an operator of unknown effect");
 }
 
 size_t count_tensors(ir::Node& node) {
@@ -72,10 +101,20 @@ class Functionalizer {
 
  private:
   void visit(ir::Node& node) {
-    const MemoryRule rule = memory_rule(node.op);
-    const ir::Value* self = rule.effect == Effect::pure ? nullptr : subject(node);
-    const bool simple = self != nullptr && !is_list(*self) && !node.outputs.empty();
-    switch (rule.effect) {
+    const torch::Traits& traits = torch::traits_of(node.op);
+    const Effect effect = traits.effect;
+    const ir::Value* self = nullptr;
+    if (concerns_one_tensor(effect)) {
+      self = subject(node);
+      if (self == nullptr || is_list(*self) || node.outputs.empty()) {
+        if (effect == Effect::rearrange) refuse(node, node.op + " does not tell what it rearranges");
+        return visit_by_name(node);
+      }
+      if (effect != Effect::view && node.outputs.size() > 1) refuse(node, node.op + " has one result");
+    }
+    switch (effect) {
+      case Effect::pure:
+        return visit_by_name(node);
       case Effect::refused:
         refuse(node, node.op + " cannot be expressed without side effects");
       case Effect::observes:
@@ -87,18 +126,10 @@ class Functionalizer {
         return count_tensors(node) == 1 ? make_perhaps_new(node) : make_new(node);
       case Effect::reads_sizes:
         return make_from_sizes(node);
-      case Effect::pure:
-        return visit_by_name(node);
       case Effect::rearrange:
-        if (!simple) refuse(node, node.op + " does not tell what it rearranges");
-        return rearrange(node, rule.view, self);
+        return rearrange(node, traits.view, self);
       case Effect::reassign:
         return reassign(node);
-      default:
-        if (!simple) return visit_by_name(node);
-    }
-    if (rule.effect != Effect::view && node.outputs.size() > 1) refuse(node, node.op + " has one result");
-    switch (rule.effect) {
       case Effect::same:
         return bind_same(node, self);
       case Effect::alias:
@@ -106,18 +137,18 @@ class Functionalizer {
       case Effect::copy:
         return copy(node, self);
       case Effect::view:
-        return rule.view == ViewKind::strided ? view_strided(node, self) : view(node, rule.view, self);
+        return traits.view == ViewKind::strided ? view_strided(node, self) : view(node, traits.view, self);
       case Effect::view_or_copy:
-        return view_or_copy(node, rule.view, self);
+        return view_or_copy(node, traits.view, self);
       case Effect::contiguous:
         return make_contiguous(node, self);
       case Effect::convert:
         return convert(node, self);
       case Effect::dropout:
         return drops_nothing(node) ? bind_same(node, self) : visit_by_name(node);
-      default:  // complex_view
+      case Effect::complex_view:
         if (!is_complex(element_type(*self))) return bind_same(node, self);
-        return rule.view == ViewKind::none ? make_new(node) : view(node, rule.view, self);
+        return traits.view == ViewKind::none ? make_new(node) : view(node, traits.view, self);
     }
   }
 

@@ -3,14 +3,16 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "functionalize/arguments.h"
-#include "functionalize/operators.h"
 #include "opbridge/symbolic.h"
+#include "torch/traits.h"
 
 namespace opbridge::functionalization {
 namespace {
+
+using torch::Result;
+using torch::without_overload;
 
 // `add_.Tensor` computes what `add.Tensor` does; here are the in-place operators of which that does not hold.
 const std::unordered_map<std::string_view, Mutation>& in_place_exceptions() {
@@ -122,52 +124,6 @@ std::optional<Mutation> out_variant_of(const ir::Node& node) {
   return mutation;
 }
 
-// add_(int64, float) has no float result; these compute in the type that all their operands promote to.
-const std::unordered_set<std::string_view>& promoting_ops() {
-  static const std::unordered_set<std::string_view> ops = {"aten::add",          "aten::addcdiv",
-                                                           "aten::addcmul",      "aten::atan2",
-                                                           "aten::bitwise_and",  "aten::bitwise_left_shift",
-                                                           "aten::bitwise_or",   "aten::bitwise_right_shift",
-                                                           "aten::bitwise_xor",  "aten::clamp",
-                                                           "aten::clamp_max",    "aten::clamp_min",
-                                                           "aten::clip",         "aten::copysign",
-                                                           "aten::div",          "aten::divide",
-                                                           "aten::floor_divide", "aten::fmax",
-                                                           "aten::fmin",         "aten::fmod",
-                                                           "aten::gcd",          "aten::heaviside",
-                                                           "aten::hypot",        "aten::lcm",
-                                                           "aten::ldexp",        "aten::logaddexp",
-                                                           "aten::logaddexp2",   "aten::maximum",
-                                                           "aten::minimum",      "aten::mul",
-                                                           "aten::multiply",     "aten::nextafter",
-                                                           "aten::pow",          "aten::remainder",
-                                                           "aten::sub",          "aten::subtract",
-                                                           "aten::true_divide",  "aten::xlogy",
-                                                           "aten::__and__",      "aten::__or__",
-                                                           "aten::__xor__",      "aten::__lshift__",
-                                                           "aten::__rshift__"};
-  return ops;
-}
-
-// Of those, the ones that compute floating point numbers from integers.
-bool is_real_valued(const ir::Node& node) {
-  static const std::unordered_set<std::string_view> ops = {
-      "aten::atan2", "aten::copysign",    "aten::div",  "aten::divide",
-      "aten::ldexp", "aten::true_divide", "aten::xlogy"};
-  return ops.contains(without_overload(node.op)) && given(node, "rounding_mode") == nullptr;
-}
-
-const std::unordered_set<std::string_view>& predicates() {
-  static const std::unordered_set<std::string_view> ops = {
-      "aten::eq",          "aten::ne",         "aten::lt",          "aten::le",
-      "aten::gt",          "aten::ge",         "aten::equal",       "aten::not_equal",
-      "aten::less",        "aten::less_equal", "aten::greater",     "aten::greater_equal",
-      "aten::logical_and", "aten::logical_or", "aten::logical_xor", "aten::logical_not",
-      "aten::isfinite",    "aten::isinf",      "aten::isnan",       "aten::isneginf",
-      "aten::isposinf",    "aten::signbit"};
-  return ops;
-}
-
 std::optional<PromotionOperand> operand(const ir::Attribute& argument) {
   using Category = PromotionOperand::Category;
   if (argument.name == "alpha" || argument.name == "value")
@@ -229,11 +185,8 @@ std::optional<Mutation> mutation_of(const ir::Node& node) {
 }
 
 void adapt_arguments(ir::Node& node, ElementType written) {
-  static const std::unordered_set<std::string_view> factories = {
-      "aten::arange", "aten::empty",   "aten::eye",   "aten::full",     "aten::linspace", "aten::ones",
-      "aten::rand",   "aten::randint", "aten::randn", "aten::randperm", "aten::zeros"};
   const std::string_view op = without_overload(node.op);
-  if (factories.contains(op)) node.set("dtype", written);
+  if (torch::traits_of(node.op).kind == torch::Kind::factory) node.set("dtype", written);
   if (op == "aten::polygamma") {  // polygamma(int n, Tensor self)
     std::stable_partition(node.attributes.begin(), node.attributes.end(),
                           [](const ir::Attribute& a) { return a.name == "n"; });
@@ -245,9 +198,22 @@ void adapt_arguments(ir::Node& node, ElementType written) {
 }
 
 ElementType computed_type(const ir::Node& node, ElementType written) {
-  const std::string_view op = without_overload(node.op);
-  if (predicates().contains(op)) return ElementType::boolean;
-  if (!promoting_ops().contains(op)) return written;
+  const Result result = torch::traits_of(node.op).result;
+  switch (result) {
+    case Result::other:
+      return written;
+    case Result::boolean:
+      return ElementType::boolean;
+    case Result::same: {
+      const ir::Value* self = subject(node);
+      const auto* type = self == nullptr ? nullptr : std::get_if<ir::TensorType>(&self->type);
+      const bool known = type != nullptr && type->element_type != ElementType::undefined;
+      return known ? type->element_type : written;
+    }
+    case Result::promoted:
+    case Result::promoted_float:
+      break;
+  }
   std::vector<PromotionOperand> operands;
   for (const ir::Attribute& argument : node.attributes) {
     if (std::optional<PromotionOperand> each = operand(argument)) operands.push_back(*each);
@@ -255,8 +221,8 @@ ElementType computed_type(const ir::Node& node, ElementType written) {
   const auto unknown = [](const PromotionOperand& o) { return o.element_type == ElementType::undefined; };
   if (operands.empty() || std::ranges::any_of(operands, unknown)) return written;
   const ElementType type = promote(operands);
-  return is_real_valued(node) && (is_integral(type) || type == ElementType::boolean) ? ElementType::float32
-                                                                                     : type;
+  const bool is_float = result == Result::promoted_float && given(node, "rounding_mode") == nullptr;
+  return is_float && (is_integral(type) || type == ElementType::boolean) ? ElementType::float32 : type;
 }
 
 }  // namespace opbridge::functionalization

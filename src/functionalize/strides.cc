@@ -4,11 +4,10 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <string_view>
-#include <unordered_set>
 
 #include "functionalize/arguments.h"
 #include "functionalize/views.h"
+#include "torch/traits.h"
 
 namespace opbridge::functionalization {
 namespace {
@@ -120,44 +119,24 @@ std::optional<Strides> derive(const View& view, const Strides& base) {
     case ViewKind::conjugate:
     case ViewKind::negative:
       return strides;
-    default:
+    // Not followed.
+    case ViewKind::none:
+    case ViewKind::overlapping:
+    case ViewKind::strided:
+    case ViewKind::bits:
+    case ViewKind::real_pairs:
+    case ViewKind::complex_numbers:
+    case ViewKind::real_part:
+    case ViewKind::imaginary_part:
       return std::nullopt;
   }
+  throw Error(ErrorCode::internal, "a view of an unknown kind");
 }
 
 }  // namespace
 
 bool makes_contiguous(const ir::Node& node) {
-  static const std::unordered_set<std::string_view> ops = {
-      // Made from nothing, or from a size.
-      "aten::arange", "aten::empty", "aten::empty_like", "aten::eye", "aten::full", "aten::full_like",
-      "aten::linspace", "aten::new_empty", "aten::new_full", "aten::new_ones", "aten::new_zeros",
-      "aten::ones", "aten::ones_like", "aten::rand", "aten::rand_like", "aten::randint", "aten::randn",
-      "aten::randn_like", "aten::scalar_tensor", "aten::tril_indices", "aten::triu_indices", "aten::zeros",
-      "aten::zeros_like",
-      // Element by element.
-      "aten::_to_copy", "aten::abs", "aten::add", "aten::addcdiv", "aten::addcmul", "aten::atan2",
-      "aten::bitwise_and", "aten::bitwise_not", "aten::bitwise_or", "aten::ceil", "aten::clamp",
-      "aten::clamp_max", "aten::clamp_min", "aten::cos", "aten::cosh", "aten::div", "aten::elu", "aten::eq",
-      "aten::erf", "aten::exp", "aten::expm1", "aten::floor", "aten::floor_divide", "aten::fmod", "aten::ge",
-      "aten::gelu", "aten::gt", "aten::hardsigmoid", "aten::hardswish", "aten::hardtanh", "aten::le",
-      "aten::leaky_relu", "aten::lerp", "aten::log", "aten::log1p", "aten::log2", "aten::logical_and",
-      "aten::logical_not", "aten::logical_or", "aten::lt", "aten::masked_fill", "aten::maximum",
-      "aten::minimum", "aten::mish", "aten::mul", "aten::ne", "aten::neg", "aten::pow", "aten::reciprocal",
-      "aten::relu", "aten::relu6", "aten::remainder", "aten::round", "aten::rsqrt", "aten::rsub",
-      "aten::sigmoid", "aten::sign", "aten::silu", "aten::sin", "aten::sinh", "aten::softplus", "aten::sqrt",
-      "aten::square", "aten::sub", "aten::tan", "aten::tanh", "aten::to", "aten::tril", "aten::triu",
-      "aten::trunc", "aten::where",
-      // Others.
-      "aten::addmm", "aten::all", "aten::amax", "aten::amin", "aten::any", "aten::argmax", "aten::argmin",
-      "aten::baddbmm", "aten::bmm", "aten::cat", "aten::constant_pad_nd", "aten::cumsum", "aten::embedding",
-      "aten::flip", "aten::gather", "aten::index_add", "aten::index_copy", "aten::index_put",
-      "aten::index_select", "aten::layer_norm", "aten::linear", "aten::log_softmax", "aten::logsumexp",
-      "aten::matmul", "aten::mean", "aten::mm", "aten::one_hot", "aten::pad", "aten::prod", "aten::repeat",
-      "aten::rms_norm", "aten::roll", "aten::scatter", "aten::slice_scatter", "aten::softmax", "aten::sort",
-      "aten::stack", "aten::std", "aten::sum", "aten::tile", "aten::topk", "aten::var",
-      "aten::linalg_vector_norm"};
-  return given(node, "memory_format") == nullptr && ops.contains(without_overload(node.op));
+  return given(node, "memory_format") == nullptr && torch::traits_of(node.op).kind != torch::Kind::other;
 }
 
 bool stays_contiguous(const View& view) {
@@ -178,9 +157,21 @@ bool stays_contiguous(const View& view) {
     case ViewKind::split:
     case ViewKind::unbind:
       return cut_axis(node, rank) == 0;
-    default:
+    case ViewKind::none:
+    case ViewKind::permute:
+    case ViewKind::adjoint:
+    case ViewKind::diagonal:
+    case ViewKind::expand:
+    case ViewKind::overlapping:
+    case ViewKind::strided:
+    case ViewKind::bits:
+    case ViewKind::real_pairs:
+    case ViewKind::complex_numbers:
+    case ViewKind::real_part:
+    case ViewKind::imaginary_part:
       return false;
   }
+  throw Error(ErrorCode::internal, "a view of an unknown kind");
 }
 
 const std::optional<Strides>& strides_of(View& view) {

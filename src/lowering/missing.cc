@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "torch/traits.h"
+
 namespace opbridge {
 namespace {
 
@@ -29,9 +31,8 @@ bool is_tensor(const ir::AttributeValue& value) {
 
 // A symbolic function to paste and fill in.
 std::string skeleton(const ir::Node& node, int opset) {
-  const size_t dot = node.op.find('.', node.op.find("::"));
-  const std::string name = node.op.substr(0, dot);
-  std::string function = name.substr(name.find("::") + 2);
+  const std::string_view name = torch::without_overload(node.op);
+  std::string function(name.substr(name.find("::") + 2));
   std::ranges::replace_if(
       function, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
   std::vector<std::string> parameters{"g"}, tensors;

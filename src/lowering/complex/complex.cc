@@ -8,233 +8,13 @@
 #include "lowering/common.h"
 #include "lowering/complex/complex_call.h"
 #include "lowering/complex/complex_functions.h"
+#include "torch/traits.h"
 
 namespace opbridge::lowering {
 namespace {
 
 using namespace std::string_view_literals;
-
-// Operators that are linear, and those that only move elements: what they make of the parts are the parts of
-// the result. Sorted.
-constexpr std::array mapped_by_parts = {"aten::_conj_copy"sv,
-                                        "aten::_unsafe_index"sv,
-                                        "aten::_unsafe_index_put"sv,
-                                        "aten::_unsafe_view"sv,
-                                        "aten::add"sv,
-                                        "aten::alias"sv,
-                                        "aten::as_strided"sv,
-                                        "aten::as_strided_scatter"sv,
-                                        "aten::atleast_1d"sv,
-                                        "aten::atleast_2d"sv,
-                                        "aten::atleast_3d"sv,
-                                        "aten::block_diag"sv,
-                                        "aten::broadcast_tensors"sv,
-                                        "aten::broadcast_to"sv,
-                                        "aten::cartesian_prod"sv,
-                                        "aten::cat"sv,
-                                        "aten::channel_shuffle"sv,
-                                        "aten::chunk"sv,
-                                        "aten::clone"sv,
-                                        "aten::column_stack"sv,
-                                        "aten::combinations"sv,
-                                        "aten::concat"sv,
-                                        "aten::concatenate"sv,
-                                        "aten::constant_pad_nd"sv,
-                                        "aten::contiguous"sv,
-                                        "aten::copy"sv,
-                                        "aten::cumsum"sv,
-                                        "aten::detach"sv,
-                                        "aten::diag"sv,
-                                        "aten::diag_embed"sv,
-                                        "aten::diagflat"sv,
-                                        "aten::diagonal"sv,
-                                        "aten::diagonal_scatter"sv,
-                                        "aten::diff"sv,
-                                        "aten::dsplit"sv,
-                                        "aten::dstack"sv,
-                                        "aten::embedding"sv,
-                                        "aten::expand"sv,
-                                        "aten::expand_as"sv,
-                                        "aten::fft_fftshift"sv,
-                                        "aten::fft_ifftshift"sv,
-                                        "aten::fill"sv,
-                                        "aten::flatten"sv,
-                                        "aten::flip"sv,
-                                        "aten::fliplr"sv,
-                                        "aten::flipud"sv,
-                                        "aten::full"sv,
-                                        "aten::full_like"sv,
-                                        "aten::gather"sv,
-                                        "aten::hsplit"sv,
-                                        "aten::hstack"sv,
-                                        "aten::index"sv,
-                                        "aten::index_add"sv,
-                                        "aten::index_copy"sv,
-                                        "aten::index_fill"sv,
-                                        "aten::index_put"sv,
-                                        "aten::index_select"sv,
-                                        "aten::lift_fresh"sv,
-                                        "aten::linalg_diagonal"sv,
-                                        "aten::mT"sv,
-                                        "aten::masked_fill"sv,
-                                        "aten::masked_scatter"sv,
-                                        "aten::masked_select"sv,
-                                        "aten::mean"sv,
-                                        "aten::meshgrid"sv,
-                                        "aten::movedim"sv,
-                                        "aten::moveaxis"sv,
-                                        "aten::nan_to_num"sv,
-                                        "aten::narrow"sv,
-                                        "aten::neg"sv,
-                                        "aten::negative"sv,
-                                        "aten::new_full"sv,
-                                        "aten::numpy_T"sv,
-                                        "aten::pad"sv,
-                                        "aten::permute"sv,
-                                        "aten::pixel_shuffle"sv,
-                                        "aten::pixel_unshuffle"sv,
-                                        "aten::positive"sv,
-                                        "aten::put"sv,
-                                        "aten::ravel"sv,
-                                        "aten::repeat"sv,
-                                        "aten::repeat_interleave"sv,
-                                        "aten::reshape"sv,
-                                        "aten::reshape_as"sv,
-                                        "aten::resolve_conj"sv,
-                                        "aten::resolve_neg"sv,
-                                        "aten::roll"sv,
-                                        "aten::rot90"sv,
-                                        "aten::row_stack"sv,
-                                        "aten::scatter"sv,
-                                        "aten::scatter_add"sv,
-                                        "aten::select"sv,
-                                        "aten::select_scatter"sv,
-                                        "aten::slice"sv,
-                                        "aten::slice_scatter"sv,
-                                        "aten::split"sv,
-                                        "aten::split_with_sizes"sv,
-                                        "aten::squeeze"sv,
-                                        "aten::stack"sv,
-                                        "aten::sub"sv,
-                                        "aten::subtract"sv,
-                                        "aten::sum"sv,
-                                        "aten::swapaxes"sv,
-                                        "aten::swapdims"sv,
-                                        "aten::t"sv,
-                                        "aten::take"sv,
-                                        "aten::take_along_dim"sv,
-                                        "aten::tensor_split"sv,
-                                        "aten::tile"sv,
-                                        "aten::to"sv,
-                                        "aten::_to_copy"sv,
-                                        "aten::trace"sv,
-                                        "aten::transpose"sv,
-                                        "aten::tril"sv,
-                                        "aten::triu"sv,
-                                        "aten::type_as"sv,
-                                        "aten::unbind"sv,
-                                        "aten::unflatten"sv,
-                                        "aten::unfold"sv,
-                                        "aten::unsafe_chunk"sv,
-                                        "aten::unsafe_split"sv,
-                                        "aten::unsafe_split_with_sizes"sv,
-                                        "aten::unsqueeze"sv,
-                                        "aten::view"sv,
-                                        "aten::view_as"sv,
-                                        "aten::vsplit"sv,
-                                        "aten::vstack"sv,
-                                        "aten::where"sv,
-                                        "aten::zeros"sv,
-                                        "aten::zeros_like"sv,
-                                        "aten::new_zeros"sv,
-                                        "aten::_chunk_cat"sv,
-                                        "aten::_unsafe_masked_index"sv,
-                                        "aten::_unsafe_masked_index_put_accumulate"sv,
-                                        "aten::col2im"sv,
-                                        "aten::gradient"sv,
-                                        "aten::im2col"sv,
-                                        "aten::linspace"sv,
-                                        "aten::native_channel_shuffle"sv,
-                                        "aten::scalar_tensor"sv,
-                                        "aten::sum_to_size"sv,
-                                        "aten::zero"sv,
-                                        "aten::rsub"sv};
-
-// Operators whose mapping takes and returns complex tensors as pairs; the Fourier transforms too. Sorted.
-constexpr std::array mapped_in_pairs = {"aten::_linalg_det"sv,
-                                        "aten::_linalg_eigh"sv,
-                                        "aten::_linalg_eigvals"sv,
-                                        "aten::_linalg_slogdet"sv,
-                                        "aten::_linalg_solve_ex"sv,
-                                        "aten::_linalg_svd"sv,
-                                        "aten::_lu_with_info"sv,
-                                        "aten::cholesky_inverse"sv,
-                                        "aten::cholesky_solve"sv,
-                                        "aten::det"sv,
-                                        "aten::geqrf"sv,
-                                        "aten::inverse"sv,
-                                        "aten::istft"sv,
-                                        "aten::linalg_cholesky"sv,
-                                        "aten::linalg_cholesky_ex"sv,
-                                        "aten::linalg_cond"sv,
-                                        "aten::linalg_det"sv,
-                                        "aten::linalg_eig"sv,
-                                        "aten::linalg_eigh"sv,
-                                        "aten::linalg_eigvals"sv,
-                                        "aten::linalg_eigvalsh"sv,
-                                        "aten::linalg_householder_product"sv,
-                                        "aten::linalg_inv"sv,
-                                        "aten::linalg_inv_ex"sv,
-                                        "aten::linalg_ldl_factor"sv,
-                                        "aten::linalg_ldl_factor_ex"sv,
-                                        "aten::linalg_ldl_solve"sv,
-                                        "aten::linalg_lu"sv,
-                                        "aten::linalg_lu_factor"sv,
-                                        "aten::linalg_lu_factor_ex"sv,
-                                        "aten::linalg_lu_solve"sv,
-                                        "aten::linalg_matrix_exp"sv,
-                                        "aten::linalg_matrix_norm"sv,
-                                        "aten::linalg_matrix_power"sv,
-                                        "aten::linalg_matrix_rank"sv,
-                                        "aten::linalg_matrix_sqrth"sv,
-                                        "aten::linalg_norm"sv,
-                                        "aten::linalg_pinv"sv,
-                                        "aten::linalg_polar"sv,
-                                        "aten::linalg_qr"sv,
-                                        "aten::linalg_slogdet"sv,
-                                        "aten::linalg_solve"sv,
-                                        "aten::linalg_solve_ex"sv,
-                                        "aten::linalg_solve_triangular"sv,
-                                        "aten::linalg_svd"sv,
-                                        "aten::linalg_svdvals"sv,
-                                        "aten::linalg_tensorinv"sv,
-                                        "aten::linalg_tensorsolve"sv,
-                                        "aten::logdet"sv,
-                                        "aten::lu_solve"sv,
-                                        "aten::lu_unpack"sv,
-                                        "aten::matrix_exp"sv,
-                                        "aten::matrix_power"sv,
-                                        "aten::nuclear_norm"sv,
-                                        "aten::orgqr"sv,
-                                        "aten::ormqr"sv,
-                                        "aten::pinverse"sv,
-                                        "aten::slogdet"sv,
-                                        "aten::stft"sv,
-                                        "aten::svd"sv,
-                                        "aten::triangular_solve"sv};
-
-// Operators of bools and of places, for which a number only counts as zero or not. Sorted.
-constexpr std::array mapped_by_truth = {
-    "aten::all"sv,         "aten::any"sv,           "aten::argwhere"sv,      "aten::count_nonzero"sv,
-    "aten::logical_and"sv, "aten::logical_not"sv,   "aten::logical_or"sv,    "aten::logical_xor"sv,
-    "aten::nonzero"sv,     "aten::nonzero_numpy"sv, "aten::nonzero_static"sv};
-// Norms of vectors, to which a number is its size.
-constexpr std::array mapped_by_size = {"aten::frobenius_norm"sv, "aten::linalg_vector_norm"sv,
-                                       "aten::norm"sv};
-// Operators with an argument dtype that come to be of real numbers by it.
-constexpr std::array mapped_by_real_part = {"aten::log_softmax"sv, "aten::softmax"sv};
-// Constants that are real.
-constexpr std::array real_results = {"aten::eye"sv};
+using torch::ComplexRule;
 
 // Arguments that say where, not what: the same for both parts.
 constexpr std::array place_arguments = {
@@ -248,8 +28,10 @@ bool contains(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
 
+// Without overload, and without the ending of view operators that copy: "aten::view_copy.dtype" is
+// "aten::view".
 std::string_view base_name(std::string_view op) {
-  op = op.substr(0, op.find('.', op.find("::")));
+  op = torch::without_overload(op);
   return op.ends_with("_copy") && op != "aten::_to_copy" && op != "aten::index_copy"
              ? op.substr(0, op.size() - 5)
              : op;
@@ -472,38 +254,50 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
     const Complex scaled = multiply(g_, arguments["alpha"], arguments["other"]);
     return {add(g_, arguments["self"], op == "aten::add" ? scaled : negative(g_, scaled))};
   }
-  const bool is_transform =
-      (op.starts_with("aten::fft_") && !op.ends_with("shift")) || op.starts_with("aten::_fft_");
-  const bool in_pairs = is_transform || contains(mapped_in_pairs, op);
-  if (!symbolic && in_pairs) g_.refuse("needs a higher opset; Fourier transforms are in ONNX since opset 17");
+  const ComplexRule rule = torch::traits_of(op).complex;
+  if (!symbolic && rule == ComplexRule::pairs)
+    g_.refuse("needs a higher opset; Fourier transforms are in ONNX since opset 17");
   if (!symbolic || symbolic->origin == Origin::user || !symbolic->schema)
     g_.refuse(std::string(unsupported_complex));
-
-  if (in_pairs) return call_in_pairs(node, *symbolic);
-
+  if (rule == ComplexRule::pairs) return call_in_pairs(node, *symbolic);
   if (const Product* product = product_of(op)) return {lower_product(node, *symbolic, *product)};
   // A complex factor is no part of a number.
   if (complex_alpha) g_.refuse("a complex alpha");
   if (op == "aten::gradient") refuse_complex(node, "spacing");
-  if (contains(mapped_by_parts, op)) return lower_by_parts(node, *symbolic);
-  if (contains(mapped_by_truth, op) || contains(mapped_by_size, op)) {
+  return call_by_rule(node, *symbolic, rule);
+}
+
+std::vector<Complex> ComplexLowering::call_by_rule(const ir::Node& node, const Symbolic& symbolic,
+                                                   ComplexRule rule) {
+  const auto real_ones = [&](Part part) {
     std::vector<Complex> results;
-    for (Value value : call(node, *symbolic, contains(mapped_by_size, op) ? Part::size : Part::is_nonzero))
-      results.push_back({value, {}});
+    for (Value value : call(node, symbolic, part)) results.push_back({value, {}});
     return results;
-  }
-  if (contains(mapped_by_real_part, op) && !is_complex_value(node.outputs.at(0)))
-    return {{call(node, *symbolic, Part::real)[0], {}}};
-  if (op == "aten::mH" || op == "aten::matrix_H" || op == "aten::adjoint") {
-    const Complex turned = lower_by_parts(node, *symbolic).at(0);
-    return {{turned.re, g_.op("Neg", turned.im)}};
-  }
-  if (contains(real_results, op)) {
-    Value value = call(node, *symbolic, Part::real)[0];
-    return {{value, filled(g_, value.dims(), 0, value.element_type())}};
-  }
-  for (std::string_view name : {"aten::var", "aten::std", "aten::var_mean", "aten::std_mean"}) {
-    if (op == name) return lower_deviation(node, *symbolic);
+  };
+  switch (rule) {
+    case ComplexRule::parts:
+      return lower_by_parts(node, symbolic);
+    case ComplexRule::conjugated_parts: {
+      const Complex turned = lower_by_parts(node, symbolic).at(0);
+      return {{turned.re, g_.op("Neg", turned.im)}};
+    }
+    case ComplexRule::pairs:
+      return call_in_pairs(node, symbolic);
+    case ComplexRule::truth:
+      return real_ones(Part::is_nonzero);
+    case ComplexRule::magnitude:
+      return real_ones(Part::size);
+    case ComplexRule::real_part:
+      if (is_complex_value(node.outputs.at(0))) break;
+      return real_ones(Part::real);
+    case ComplexRule::real_result: {
+      Value value = call(node, symbolic, Part::real)[0];
+      return {{value, filled(g_, value.dims(), 0, value.element_type())}};
+    }
+    case ComplexRule::deviation:
+      return lower_deviation(node, symbolic);
+    case ComplexRule::none:
+      break;
   }
   g_.refuse(std::string(unsupported_complex));
 }

@@ -9,6 +9,7 @@
 
 #include "opbridge/registry.h"
 #include "opbridge/symbolic.h"
+#include "torch/traits.h"
 
 namespace opbridge::lowering {
 
@@ -60,6 +61,7 @@ class ComplexLowering {
   std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic, const Selector& select);
   std::vector<Complex> call_in_pairs(const ir::Node& node, const Symbolic& symbolic);
   std::vector<Value> call(const ir::Node& node, const Symbolic& symbolic, Part part);
+  std::vector<Complex> call_by_rule(const ir::Node& node, const Symbolic& symbolic, torch::ComplexRule rule);
   std::vector<Complex> lower_by_parts(const ir::Node& node, const Symbolic& symbolic);
   std::vector<Complex> lower_deviation(const ir::Node& node, const Symbolic& symbolic);
   struct Product;
