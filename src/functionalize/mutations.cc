@@ -6,6 +6,7 @@
 
 #include "functionalize/arguments.h"
 #include "opbridge/symbolic.h"
+#include "torch/out_variants.h"
 #include "torch/traits.h"
 
 namespace opbridge::functionalization {
@@ -44,65 +45,6 @@ const std::unordered_map<std::string_view, Mutation>& in_place_exceptions() {
   return table;
 }
 
-// `abs.out` computes what `abs` does, `ne.Tensor_out` what `ne.Tensor` does, and both write to `out`; here
-// are the variants of which that does not hold.
-const std::unordered_map<std::string_view, Mutation>& out_exceptions() {
-  const auto named = [](std::string pure, std::vector<std::string> targets = {"out"}) {
-    return Mutation{Write::computed, std::move(pure), std::move(targets)};
-  };
-  static const std::unordered_map<std::string_view, Mutation> table = {
-      {"aten::add.out", named("aten::add.Tensor")},
-      {"aten::all.all_out", named("aten::all")},
-      {"aten::all.out", named("aten::all.dim")},
-      {"aten::any.all_out", named("aten::any")},
-      {"aten::any.out", named("aten::any.dim")},
-      {"aten::arange.start_out", named("aten::arange.start_step")},
-      {"aten::copysign.out", named("aten::copysign.Tensor")},
-      {"aten::div.out", named("aten::div.Tensor")},
-      {"aten::div.out_mode", named("aten::div.Tensor_mode")},
-      {"aten::divide.out", named("aten::divide.Tensor")},
-      {"aten::divide.out_mode", named("aten::divide.Tensor_mode")},
-      {"aten::frobenius_norm.out", named("aten::frobenius_norm.dim")},
-      {"aten::kthvalue.values", named("aten::kthvalue", {"values", "indices"})},
-      {"aten::ldexp.out", named("aten::ldexp.Tensor")},
-      {"aten::linalg_cholesky_ex.L", named("aten::linalg_cholesky_ex", {"L", "info"})},
-      {"aten::linalg_eigh.eigvals", named("aten::linalg_eigh", {"eigvals", "eigvecs"})},
-      {"aten::linalg_inv_ex.inverse", named("aten::linalg_inv_ex", {"inverse", "info"})},
-      {"aten::linalg_slogdet.out", named("aten::linalg_slogdet", {"sign", "logabsdet"})},
-      {"aten::linalg_svd.U", named("aten::linalg_svd", {"U", "S", "Vh"})},
-      {"aten::max.dim_max", named("aten::max.dim", {"max", "max_values"})},
-      {"aten::max.out", named("aten::max.other")},
-      {"aten::max.unary_out", named("aten::max")},
-      {"aten::mean.dtype_out", named("aten::mean")},
-      {"aten::mean.out", named("aten::mean.dim")},
-      {"aten::median.dim_values", named("aten::median.dim", {"values", "indices"})},
-      {"aten::min.dim_min", named("aten::min.dim", {"min", "min_indices"})},
-      {"aten::min.out", named("aten::min.other")},
-      {"aten::min.unary_out", named("aten::min")},
-      {"aten::mode.values", named("aten::mode", {"values", "indices"})},
-      {"aten::mul.out", named("aten::mul.Tensor")},
-      {"aten::multiply.out", named("aten::multiply.Tensor")},
-      {"aten::nanmedian.dim_values", named("aten::nanmedian.dim", {"values", "indices"})},
-      {"aten::norm.dtype_out", named("aten::norm.ScalarOpt_dim_dtype")},
-      {"aten::norm.out", named("aten::norm.ScalarOpt_dim")},
-      {"aten::prod.int_out", named("aten::prod.dim_int")},
-      {"aten::sort.values", named("aten::sort", {"values", "indices"})},
-      {"aten::sort.values_stable", named("aten::sort.stable", {"values", "indices"})},
-      {"aten::std.out", named("aten::std.dim")},
-      {"aten::sub.out", named("aten::sub.Tensor")},
-      {"aten::subtract.out", named("aten::subtract.Tensor")},
-      {"aten::sum.IntList_out", named("aten::sum.dim_IntList")},
-      {"aten::topk.values", named("aten::topk", {"values", "indices"})},
-      {"aten::triangular_solve.X", named("aten::triangular_solve", {"X", "M"})},
-      {"aten::true_divide.out", named("aten::true_divide.Tensor")},
-      {"aten::var.out", named("aten::var.dim")},
-      {"aten::xlogy.OutScalar_Other", named("aten::xlogy.Scalar_Other")},
-      {"aten::xlogy.OutScalar_Self", named("aten::xlogy.Scalar_Self")},
-      {"aten::xlogy.OutTensor", named("aten::xlogy.Tensor")},
-  };
-  return table;
-}
-
 std::string_view overload_of(std::string_view op) {
   const size_t name = without_overload(op).size();
   return name == op.size() ? std::string_view() : op.substr(name + 1);
@@ -114,8 +56,13 @@ bool is_tensor(const ir::AttributeValue* value) {
 
 std::optional<Mutation> out_variant_of(const ir::Node& node) {
   if (overload_of(node.op).empty()) return std::nullopt;
-  const auto exception = out_exceptions().find(node.op);
-  if (exception != out_exceptions().end()) return exception->second;
+  if (const torch::OutVariant* variant = torch::irregular_out_variant(node.op)) {
+    Mutation mutation{Write::computed, std::string(variant->pure)};
+    for (const std::string_view out : variant->outs) {
+      if (!out.empty()) mutation.outs.emplace_back(out);
+    }
+    return mutation;
+  }
   if (!is_tensor(given(node, "out"))) return std::nullopt;
   const std::string name(without_overload(node.op));
   const std::string_view overload = overload_of(node.op);
@@ -170,14 +117,13 @@ bool updates_statistics(const ir::Node& node) {
 std::optional<Mutation> mutation_of(const ir::Node& node) {
   const std::string_view op = node.op, name = without_overload(op);
   const bool is_aten = op.starts_with("aten::");
-  if (!name.ends_with('_')) return is_aten ? out_variant_of(node) : std::nullopt;
   if (is_aten) {
     const auto& exceptions = in_place_exceptions();
     auto exception = exceptions.find(op);
     if (exception == exceptions.end()) exception = exceptions.find(name);
     if (exception != exceptions.end()) return exception->second;
   }
-  if (name.ends_with("__")) return std::nullopt;
+  if (!name.ends_with('_') || name.ends_with("__")) return is_aten ? out_variant_of(node) : std::nullopt;
   // A custom operator has no pure twin that is known; it stays, and its result is what it writes.
   if (!is_aten) return Mutation{Write::computed, node.op};
   const std::string_view pure = name.substr(0, name.size() - 1);

@@ -51,9 +51,10 @@ std::string mutation(const OperatorSchema& schema) {
       node->set(argument.name, value);
     }
   }
-  node->set("training", true);
+  for (const char* flag : {"training", "use_input_stats"}) node->set(flag, true);
+  if (functionalization::updates_statistics(*node)) return R"({"statistics":true})";
   const auto found = functionalization::mutation_of(*node);
-  if (!found) return functionalization::updates_statistics(*node) ? R"({"statistics":true})" : "null";
+  if (!found) return "null";
   std::string outs;
   for (const std::string& out : found->outs) outs += (outs.empty() ? "\"" : ",\"") + out + "\"";
   return fmt::format(R"({{"pure":"{}","outs":[{}]}})", found->pure, outs);

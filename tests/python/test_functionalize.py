@@ -98,6 +98,30 @@ def out_arguments(x, y):
     return total, largest, where, turned, wide
 
 
+def out_arguments_by_other_names(x, y):
+    values, where = torch.empty(4, 3), torch.empty(4, 3, dtype=torch.int64)
+    torch.cummax(x, 1, out=(values, where))
+    least, greatest = torch.empty(()), torch.empty(())
+    torch.aminmax(x, out=(least, greatest))
+    q, r = torch.empty(4, 3), torch.empty(3, 3)
+    torch.linalg.qr(x * x + torch.eye(4, 3), out=(q, r))
+    return values, where, least, greatest, q, r
+
+
+def out_arguments_of_another_type(x, y):
+    root, points = torch.empty(4, 3, dtype=torch.float64), torch.empty(5, dtype=torch.float64)
+    torch.sqrt(x.abs(), out=root)
+    torch.logspace(0, 1, 5, out=points)
+    return root, points
+
+
+def views_of_results(x, y):
+    results = torch.special.erfcx(x), x.cumprod(1), torch.logaddexp(x, x.clone()), torch.randint_like(x, 1, 2)
+    for each in results:
+        each.reshape(-1).add_(1)
+    return results
+
+
 def special_names(x, y):
     z = x * 1
     z.pow_(2)
@@ -135,6 +159,9 @@ PATTERNS = [
     rearranged_in_place,
     other_types,
     out_arguments,
+    out_arguments_by_other_names,
+    out_arguments_of_another_type,
+    views_of_results,
     special_names,
     copies,
     dropout,

@@ -1,0 +1,323 @@
+"""The table of operator traits (src/torch/traits_table.inc) says what torch's schemas, tags and meta kernels say.
+
+An operator that opbridge maps and that is a view, works in place or is pointwise has a row; a new one without fails
+here. Where the table differs from torch on purpose, the reason stands below.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from opbridge.symbolics.registry import registry
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("OPBRIDGE_BUILD_DIR", ROOT / "build" / "release"))
+DUMP = BUILD / "tests" / "cpp" / "opbridge_dump_operator_traits"
+
+Row = dict[str, Any]
+Schema = torch._C.FunctionSchema
+
+MAPPED = {key for key, _, _, bundled, schema in registry().entries() if bundled and schema and key.startswith("aten::")}
+MAPPED_NAMES = {key.partition(".")[0] for key in MAPPED}
+
+
+def key_of(schema: Schema) -> str:
+    return schema.name + ("." + schema.overload_name if schema.overload_name else "")
+
+
+def is_tensor(argument: Any) -> bool:
+    return "Tensor" in str(argument.type)
+
+
+def writes(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+# Operators of tensors; TorchScript's own of lists and dicts are left out, and some have types that only it has.
+SCHEMAS = {
+    key_of(s): s
+    for s in torch._C._jit_get_all_schemas()
+    if s.name.startswith("aten::") and torch._C._dispatch_has_kernel(key_of(s))
+}
+
+
+@cache
+def dumped() -> tuple[dict[str, Row], dict[str, Row]]:
+    """The rows of the table, and what each of torch's operators is taken for."""
+    assert DUMP.exists(), f"build the target opbridge_dump_operator_traits first: {DUMP} is missing"
+    lines = "\n".join(str(s) for s in SCHEMAS.values())
+    output = subprocess.run([DUMP], input=lines, capture_output=True, text=True, check=True).stdout
+    objects = [json.loads(line) for line in output.splitlines()]
+    return {o["row"]: o for o in objects if "row" in o}, {o["op"]: o for o in objects if "op" in o}
+
+
+ROWS, OPS = dumped()
+
+
+def overload(key: str) -> torch._ops.OpOverload:
+    name, _, variant = key.removeprefix("aten::").partition(".")
+    found: torch._ops.OpOverload = getattr(getattr(torch.ops.aten, name), variant or "default")
+    return found
+
+
+def has_tag(key: str, tag: torch.Tag) -> bool:
+    return tag in overload(key).tags
+
+
+def test_every_row_is_of_an_operator() -> None:
+    names = {s.name for s in torch._C._jit_get_all_schemas()}
+    assert {row for row in ROWS if row not in names and row not in SCHEMAS} == set()
+
+
+def concerns_mapped(key: str) -> bool:
+    name = key.partition(".")[0]
+    return name in MAPPED_NAMES or name.removesuffix("_") in MAPPED_NAMES
+
+
+# -- memory
+
+SHARING = {"same", "alias", "view", "view_or_copy", "contiguous", "convert", "dropout", "complex_view"}
+SHARING |= {"unclear", "unclear_alone", "rearrange", "reassign"}
+
+# torch declares no alias of these, though the result may be an argument.
+UNDECLARED = {
+    **dict.fromkeys(
+        ["dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"], "drops nothing in evaluation mode"
+    ),
+    **dict.fromkeys(["atleast_1d", "atleast_2d", "atleast_3d"], "gives a tensor of enough dims back"),
+    **dict.fromkeys(["cartesian_prod", "chain_matmul", "einsum"], "may give its only tensor back"),
+    **dict.fromkeys(["broadcast_tensors", "meshgrid"], "expands its tensors"),
+    **dict.fromkeys(["unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk", "_unsafe_view"], "unsafe by its name"),
+    "_to_copy": "copies, in another type, which the rule for conversions tells apart",
+    "type_as": "gives a tensor of that type back",
+    "channel_shuffle": "is a view in one group",
+    "conj_physical": "gives a real tensor back",
+    "sum_to_size": "gives a tensor of that size back",
+    "_autocast_to_full_precision": "gives a tensor of that type back",
+    "as_strided_copy": "finds its elements as the view does, and copies",
+    "as_strided_scatter": "finds its elements as the view does, and copies",
+    "_has_compatible_shallow_copy_type": "stands for `data =` in the graphs of torch.export",
+}
+
+# torch declares an alias of these, and the table none.
+DECLARED = {"lift_fresh": "a constant of the program, which each run makes anew"}
+
+
+def test_views_have_the_effect_of_sharing_memory() -> None:
+    wrong = []
+    for key, schema in SCHEMAS.items():
+        if not any(is_tensor(a) for a in schema.arguments) or any(writes(a) for a in schema.arguments):
+            continue
+        shares = any(is_tensor(r) and r.alias_info is not None for r in schema.returns)
+        row, name = OPS[key], schema.name.removeprefix("aten::")
+        if shares and concerns_mapped(key) and row["effect"] not in SHARING and name not in DECLARED:
+            wrong.append(f"{key} shares memory, and is {row['effect']}: {schema}")
+        if not shares and row["effect"] in SHARING and name not in UNDECLARED:
+            wrong.append(f"{key} is {row['effect']}, and declares no alias: {schema}")
+        if row["effect"] in ("view", "view_or_copy", "rearrange") and not row["view"]:
+            wrong.append(f"{key} is a view of no kind")
+    assert not wrong, "\n".join(wrong)
+
+
+# -- writes
+
+# Written, and what a graph of ours has of it.
+OTHER_WRITES = {
+    "retain_grad": "concerns gradients alone",
+    "record_stream": "concerns the allocator alone",
+}
+
+
+def as_pure(schema: Schema, outs: set[str]) -> list[tuple[str, str]]:
+    return [(a.name, str(a.real_type)) for a in schema.arguments if a.name not in outs]
+
+
+# Where the pure operator's arguments differ from those of the one that writes: adapt_arguments tells them apart.
+OTHER_ARGUMENTS = {
+    "polygamma_": "the order of its arguments",
+    "dropout_": "self is called input",
+    "alpha_dropout_": "self is called input",
+    "feature_dropout_": "self is called input",
+    "feature_alpha_dropout_": "self is called input",
+}
+
+
+WRITING = sorted(
+    key
+    for key, schema in SCHEMAS.items()
+    if any(writes(a) and is_tensor(a) for a in schema.arguments) and concerns_mapped(key)
+)
+
+
+def test_every_write_to_an_argument_is_known() -> None:
+    wrong = []
+    for key in WRITING:
+        schema, row = SCHEMAS[key], OPS[key]
+        mutation = row["mutation"]
+        if row["effect"] != "pure" or schema.name.removeprefix("aten::") in OTHER_WRITES:
+            continue
+        if mutation is None:
+            wrong.append(f"{key} is taken for a pure operator: {schema}")
+        elif mutation.get("pure"):
+            outs = set(mutation["outs"])
+            written = {a.name for a in schema.arguments if writes(a)}
+            pure = SCHEMAS.get(mutation["pure"])
+            if outs and outs != written:
+                wrong.append(f"{key} writes to {written}, not {outs}")
+            elif pure is None:
+                wrong.append(f"{key} is taken for {mutation['pure']}, which torch does not have")
+            else:
+                missing = [a for a in as_pure(schema, outs) if a not in as_pure(pure, set())]
+                if missing and schema.name.removeprefix("aten::") not in OTHER_ARGUMENTS:
+                    wrong.append(f"{key} has {missing}, and {pure} has not")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_shapes_are_changed_in_place_only_where_the_table_says_so() -> None:
+    for key in SCHEMAS:
+        if has_tag(key, torch.Tag.inplace_view):
+            assert OPS[key]["effect"] in ("rearrange", "reassign", "refused", "same"), key
+
+
+def test_what_reads_sizes_alone_is_known() -> None:
+    for key in MAPPED & SCHEMAS.keys():
+        name = key.partition(".")[0].removeprefix("aten::")
+        if name.endswith("_like") or name.startswith("new_"):
+            assert OPS[key]["effect"] == "reads_sizes", key
+
+
+# -- element by element
+
+# Elementwise, and not tagged by torch. Composite operators, which torch does not tag either, are not asked for.
+UNTAGGED = {
+    **dict.fromkeys(["copy", "fill", "zero"], "each element of the result is of the other argument, or a number"),
+    "__and__": "as bitwise_and",
+    "__or__": "as bitwise_or",
+    **dict.fromkeys(["floor_divide", "hardswish"], "torch tags its like, not this"),
+    **dict.fromkeys(["masked_fill", "rsub"], "torch tags one overload of two"),
+}
+
+
+def is_composite(key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(key, "CompositeImplicitAutograd")
+
+
+def test_pointwise_operators_are_elementwise() -> None:
+    wrong = []
+    for key in sorted(MAPPED & SCHEMAS.keys()):
+        elementwise = OPS[key]["kind"] == "elementwise"
+        if has_tag(key, torch.Tag.pointwise) and not elementwise:
+            wrong.append(f"{key} is pointwise, and has no row that says so")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_elementwise_operators_are_pointwise() -> None:
+    wrong = [
+        key
+        for key in sorted(SCHEMAS)
+        if OPS[key]["kind"] == "elementwise"
+        and OPS[key]["mutation"] is None
+        and not has_tag(key, torch.Tag.pointwise)
+        and not is_composite(key)
+        and key.partition(".")[0].removeprefix("aten::") not in UNTAGGED
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_made_from_numbers_is_a_factory() -> None:
+    for key in sorted(MAPPED & SCHEMAS.keys()):
+        schema = SCHEMAS[key]
+        tensors = {a.name for a in schema.arguments if is_tensor(a)} - {"start", "end"}  # of linspace: numbers
+        made = not tensors and any(a.name == "dtype" for a in schema.arguments)
+        name = schema.name.removeprefix("aten::")
+        assert (OPS[key]["kind"] == "factory") == (made and name not in NOT_CONTIGUOUS), key
+
+
+# Their strides are arguments; nor has `normal.float_float` the element type of `out`, which names other overloads.
+NOT_CONTIGUOUS = {"empty_strided", "empty_permuted", "normal"}
+
+# -- element types
+
+INTEGERS = (torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.float32, torch.float64)
+
+
+def calls(op: torch._ops.OpOverload) -> Iterator[tuple[list[Any], torch.dtype]]:
+    """Calls on the meta device: the operands that may promote, and the element type of the result."""
+    arguments = op._schema.arguments
+    tensors = sum(str(a.real_type) == "Tensor" for a in arguments)
+    choices = (torch.bool, *INTEGERS, *FLOATS, *((torch.complex64,) if tensors == 1 else ()))
+    for types, number in itertools.product(itertools.product(choices, repeat=tensors), (2, 1.5)):
+        given: dict[str, Any] = {}
+        operands: list[Any] = []
+        rest = iter(types)
+        for a in arguments:
+            kind = str(a.real_type)
+            if kind == "Tensor":
+                given[a.name] = torch.empty(2, 3, dtype=next(rest), device="meta")
+                operands.append(given[a.name])
+            elif a.name in ("alpha", "value"):
+                given[a.name] = 1
+            elif kind in ("number", "Optional[number]"):
+                given[a.name] = number
+                operands.append(number)
+            elif not a.has_default_value():
+                given[a.name] = {"float": 0.5, "int": 1, "bool": False}.get(kind)
+        try:
+            result = op(**given)
+        except (RuntimeError, TypeError, NotImplementedError, ValueError):
+            continue  # not of these types
+        if isinstance(result, torch.Tensor):
+            yield operands, result.dtype
+
+
+def promoted(operands: list[Any]) -> torch.dtype:
+    tensors = [o for o in operands if isinstance(o, torch.Tensor)]
+    numbers = [o for o in operands if not isinstance(o, torch.Tensor)]
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    for number in numbers:
+        dtype = torch.result_type(torch.empty(1, dtype=dtype, device="meta"), number)
+    return dtype
+
+
+def expected(result: str, operands: list[Any]) -> torch.dtype | None:
+    if result == "boolean":
+        return torch.bool
+    if not any(isinstance(o, torch.Tensor) for o in operands):
+        return None
+    if result == "same":
+        return next(o.dtype for o in operands if isinstance(o, torch.Tensor))
+    dtype = promoted(operands)
+    is_float = dtype.is_floating_point or dtype.is_complex
+    return torch.float32 if result == "promoted_float" and not is_float else dtype
+
+
+# Of these calls the type is another.
+OTHER_TYPES = {"aten::pow.Tensor_Tensor": "of bools"}
+
+
+@pytest.mark.parametrize("result", ["same", "promoted", "promoted_float", "boolean"])
+def test_element_types(result: str) -> None:
+    wrong, tried = [], 0
+    for key in sorted(MAPPED & SCHEMAS.keys()):
+        if OPS[key]["result"] != result:
+            continue
+        for operands, dtype in calls(overload(key)):
+            want = expected(result, operands)
+            tried += want is not None
+            if want is not None and want != dtype and key not in OTHER_TYPES:
+                wrong.append(f"{key} of {[getattr(o, 'dtype', o) for o in operands]} is {dtype}, not {want}")
+    assert tried > 100
+    assert not wrong, "\n".join(wrong[:20])
