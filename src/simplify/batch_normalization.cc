@@ -72,10 +72,10 @@ bool fold_batch_normalization(ir::Graph& graph) {
   Uses uses(graph);
   std::unordered_set<const ir::Node*> folded;
   size_t bytes = 0;
-  uses.for_each_node([&](ir::Node& node) {
+  uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.op != "BatchNormalization" || node.outputs.size() != 1) return;
     if (int_attribute(node, "training_mode", 0) != 0) return;
-    ir::Node* before = node.inputs[0]->producer;
+    ir::Node* before = uses.producer_beside(node, node.inputs[0]);
     if (!before || before->op != "Conv" || !uses.once(before->outputs[0])) return;
     const ir::Value* weight = before->inputs[1];
     // Names go on to what is made of them, so nothing else may use them.
@@ -83,11 +83,11 @@ bool fold_batch_normalization(ir::Graph& graph) {
                      (before->inputs.size() < 3 || !before->inputs[2] || uses.once(before->inputs[2]));
     if (!own || weight->weight->element_type != ElementType::float32) return;
     const size_t size = weight->weight->bytes.size();
-    if (bytes + size > most_folded_bytes || !fold(graph, uses, *before, node)) return;
+    if (bytes + size > most_folded_bytes || !fold(holder, uses, *before, node)) return;
     bytes += size;
     folded.insert(&node);
   });
-  std::erase_if(graph.nodes, [&](const ir::Node* node) { return folded.contains(node); });
+  erase_nodes(graph, folded);
   // The old weights go before anything finds them equal to others: what was made of them has their names.
   return !folded.empty() && remove_dead_code(graph);
 }

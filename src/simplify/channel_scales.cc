@@ -39,10 +39,10 @@ class ChannelScales {
 
   bool fold() {
     std::unordered_set<const ir::Node*> folded;
-    uses_.for_each_node([&](ir::Node& node) {
+    uses_.for_each_node([&](ir::Graph&, ir::Node& node) {
       if (is(&node, "Mul") && (fold(node, 0, 1) || fold(node, 1, 0))) folded.insert(&node);
     });
-    std::erase_if(graph_.nodes, [&](const ir::Node* node) { return folded.contains(node); });
+    erase_nodes(graph_, folded);
     return !folded.empty() && remove_dead_code(graph_);
   }
 
@@ -59,9 +59,10 @@ class ChannelScales {
   bool fold(ir::Node& multiplication, size_t scaled, size_t constant) {
     ir::Value* value = multiplication.inputs[scaled];
     const ir::Weight* scale = float32_weight(multiplication.inputs[constant]);
-    if (!scale || scale->element_count() < 2 || !value->producer || !uses_.once(value)) return false;
-    ir::Node& last = *value->producer;
-    const std::optional<Linear> linear = linear_of(is_transpose(&last) ? *last.inputs[0] : *value);
+    ir::Node* made_by = uses_.producer_beside(multiplication, value);
+    if (!scale || scale->element_count() < 2 || !made_by || !uses_.once(value)) return false;
+    ir::Node& last = *made_by;
+    const std::optional<Linear> linear = linear_of(last, is_transpose(&last) ? *last.inputs[0] : *value);
     if (!linear) return false;
     const int64_t axis = is_transpose(&last) ? moved_axis(last, linear->axis) : linear->axis;
     if (!varies_along(*scale, axis, linear->rank)) return false;
@@ -70,8 +71,9 @@ class ChannelScales {
     return true;
   }
 
-  std::optional<Linear> linear_of(const ir::Value& value) {
-    ir::Node* node = value.producer;
+  // What makes `value`, in the graph that holds `beside`.
+  std::optional<Linear> linear_of(const ir::Node& beside, const ir::Value& value) {
+    ir::Node* node = uses_.producer_beside(beside, &value);
     const auto* type = std::get_if<ir::TensorType>(&value.type);
     if (!node || !type || !type->dims || !uses_.once(&value)) return std::nullopt;
     if (is(node, "Conv") || is(node, "Gemm")) {
@@ -84,17 +86,18 @@ class ChannelScales {
     const auto last_axis = static_cast<int64_t>(type->rank()) - 1;
     if (is(node, "MatMul")) return Linear{node, nullptr, 0, last_axis, type->rank()};
     if (!is(node, "Add")) return std::nullopt;
-    const size_t product = is(node->inputs[0]->producer, "MatMul") ? 0 : 1;
-    ir::Value* source = node->inputs[product];
-    if (!is(source->producer, "MatMul") || !uses_.once(source)) return std::nullopt;
-    return Linear{source->producer, node, 1 - product, last_axis, type->rank()};
+    const size_t index = is(uses_.producer_beside(*node, node->inputs[0]), "MatMul") ? 0 : 1;
+    ir::Node* product = uses_.producer_beside(*node, node->inputs[index]);
+    if (!is(product, "MatMul") || !uses_.once(node->inputs[index])) return std::nullopt;
+    return Linear{product, node, 1 - index, last_axis, type->rank()};
   }
 
   bool multiply(const Linear& linear, std::span<const float> factors) {
     const ir::Value* input = linear.node->inputs[1];
     const bool by_columns = is(linear.node, "MatMul");
-    const bool transposed = by_columns && is_transpose(input->producer);
-    const ir::Value* stored = transposed ? input->producer->inputs[0] : input;
+    const ir::Node* before = uses_.producer_beside(*linear.node, input);
+    const bool transposed = by_columns && is_transpose(before);
+    const ir::Value* stored = transposed ? before->inputs[0] : input;
     const ir::Weight* weight = float32_weight(stored);
     if (!weight || !uses_.once(input) || !uses_.once(stored)) return false;
     const size_t axis = by_columns && !transposed ? 1 : 0;

@@ -55,19 +55,22 @@ bool is_random(const ir::Node& node) {
 
 bool merge_common_subexpressions(ir::Graph& graph) {
   Uses uses(graph);
-  std::unordered_map<std::string, ir::Value*> constants;
-  for (ir::Value* value : graph.initializers) {
-    const ir::Weight& weight = *value->weight;
-    if (weight.bytes.size() > largest_compared) continue;
-    std::string key =
-        fmt::format("{}[{}]", static_cast<int>(weight.element_type), fmt::join(weight.dims, ","));
-    key.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
-    const auto [entry, fresh] = constants.emplace(std::move(key), value);
-    if (!fresh) uses.replace(value, entry->second);
+  for (ir::Graph* each : all_graphs(graph)) {
+    std::unordered_map<std::string, ir::Value*> constants;
+    for (ir::Value* value : each->initializers) {
+      const ir::Weight& weight = *value->weight;
+      if (weight.bytes.size() > largest_compared) continue;
+      std::string key =
+          fmt::format("{}[{}]", static_cast<int>(weight.element_type), fmt::join(weight.dims, ","));
+      key.append(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size());
+      const auto [entry, fresh] = constants.emplace(std::move(key), value);
+      if (!fresh) uses.replace(value, entry->second);
+    }
   }
-  std::unordered_map<std::string, ir::Node*> nodes;
-  // What a body computes may not be computed at all: only the nodes of the graph itself are shared.
-  return uses.for_each_node([&](ir::Node& node) {
+  // Within each graph: what another body computes may not be computed at all.
+  std::unordered_map<const ir::Graph*, std::unordered_map<std::string, ir::Node*>> nodes_of;
+  return uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
+    std::unordered_map<std::string, ir::Node*>& nodes = nodes_of[&holder];
     const bool is_output =
         std::ranges::any_of(node.outputs, [&](const ir::Value* value) { return uses.is_output(value); });
     if (is_output || is_random(node) || node.op.find("::") != std::string::npos) return;

@@ -33,7 +33,7 @@ std::optional<ir::Weight> static_shape(const ir::Node& node) {
 bool fold_constants(ir::Graph& graph) {
   Uses uses(graph);
   std::vector<const ir::Weight*> inputs;
-  return uses.for_each_node([&](ir::Node& node) {
+  return uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.outputs.size() != 1 || uses.is_output(node.outputs[0])) return;
     if (node.op.find("::") != std::string::npos) return;
 
@@ -47,7 +47,7 @@ bool fold_constants(ir::Graph& graph) {
     }
     if (!result && constant) result = evaluate(node, inputs);
     if (!result) return;
-    uses.replace(node.outputs[0], graph.add_initializer(node.outputs[0]->name, std::move(*result)));
+    uses.replace(node.outputs[0], holder.add_initializer(node.outputs[0]->name, std::move(*result)));
   });
 }
 

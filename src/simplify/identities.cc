@@ -14,10 +14,58 @@ bool is_number(const ir::Weight& weight, double number) {
   return converted && converted->as<double>()[0] == number;
 }
 
+// Whether `wide` has every value of `narrow`, so that a conversion to it and back changes nothing.
+bool has_every_value_of(ElementType wide, ElementType narrow) {
+  const auto is_signed = [](ElementType type) { return !name(type).starts_with("uint"); };
+  const auto exact_bits = [](ElementType type) {  // integers of so many bits and a sign are exact
+    switch (type) {
+      case ElementType::float64:
+        return 53u;
+      case ElementType::float32:
+        return 24u;
+      case ElementType::float16:
+        return 11u;
+      case ElementType::bfloat16:
+        return 8u;
+      default:
+        return 0u;
+    }
+  };
+  if (narrow == ElementType::boolean) return is_integral(wide) || exact_bits(wide) > 0;
+  if (is_integral(narrow)) {
+    const unsigned bits = bits_of(narrow) - (is_signed(narrow) ? 1 : 0);
+    if (!is_integral(wide)) return bits <= exact_bits(wide);
+    return bits <= bits_of(wide) - (is_signed(wide) ? 1 : 0) && (is_signed(wide) || !is_signed(narrow));
+  }
+  if (narrow == ElementType::float16 || narrow == ElementType::bfloat16) {
+    return wide == ElementType::float32 || wide == ElementType::float64;
+  }
+  return narrow == ElementType::float32 && wide == ElementType::float64;
+}
+
+ElementType element_type_of_value(const ir::Value& value) {
+  const auto* type = std::get_if<ir::TensorType>(&value.type);
+  return type == nullptr ? ElementType::undefined : type->element_type;
+}
+
+// The input of a node that undoes the one before it.
+ir::Value* undone_source_of(const ir::Node& node) {
+  const ir::Node* before = node.inputs[0]->producer;
+  if (before == nullptr || before->op != node.op || before->inputs.size() != 1) return nullptr;
+  ir::Value* source = before->inputs[0];
+  if (node.op == "Neg" || node.op == "Not" || node.op == "BitwiseNot") return source;
+  const bool is_back = node.op == "Cast" && has_every_value_of(element_type_of_value(*node.inputs[0]),
+                                                               element_type_of_value(*source));
+  return is_back ? source : nullptr;
+}
+
 // The input that `node` gives back, whatever its elements are; null where it does not. In x + 0, -0 becomes 0
 // in PyTorch; ONNX Runtime leaves the addition out as well.
 ir::Value* source_of(const ir::Node& node) {
   const auto& inputs = node.inputs;
+  if (node.op == "Identity") return inputs[0];
+  if (node.op == "Cast" && inputs[0]->type == node.outputs[0]->type) return inputs[0];
+  if (inputs.size() == 1) return undone_source_of(node);
   if (node.op == "Where" && inputs[0]->weight) {
     const auto all_are = [&](bool truth) {
       return std::ranges::all_of(inputs[0]->weight->bytes,
@@ -40,7 +88,7 @@ ir::Value* source_of(const ir::Node& node) {
 
 bool remove_identities(ir::Graph& graph) {
   Uses uses(graph);
-  return uses.for_each_node([&](ir::Node& node) {
+  return uses.for_each_node([&](ir::Graph&, ir::Node& node) {
     ir::Value* source = source_of(node);
     // Broadcast, it is another.
     if (source && source->type == node.outputs[0]->type && !uses.is_output(node.outputs[0]))

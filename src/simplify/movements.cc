@@ -47,7 +47,7 @@ class Chains {
   explicit Chains(ir::Graph& graph) : graph_(graph), uses_(graph), names_(graph) {}
 
   bool shorten() {
-    const bool replaced = uses_.for_each_node([&](ir::Node& node) {
+    const bool replaced = uses_.for_each_node([&](ir::Graph&, ir::Node& node) {
       for (ir::Node* each = &node; is_transpose(each);) each = shorten_transpose(*each);
       if (is_view(&node)) shorten_view(node);
       if (does_nothing(node)) uses_.replace(node.outputs[0], node.inputs[0]);
@@ -60,7 +60,7 @@ class Chains {
  private:
   // Returns another transposition to shorten after it, or null.
   ir::Node* shorten_transpose(ir::Node& node) {
-    ir::Node* before = node.inputs[0]->producer;
+    ir::Node* before = uses_.producer_beside(node, node.inputs[0]);
     if (is_transpose(before)) {
       const Permutation inner = permutation_of(*before), outer = permutation_of(node);
       Permutation joined;
@@ -74,9 +74,9 @@ class Chains {
     }
     // transpose(view(transpose(x))), where the view adds or takes dims of size 1 alone, is
     // view(transpose(x)).
-    ir::Node* view = node.inputs[0]->producer;
+    ir::Node* view = uses_.producer_beside(node, node.inputs[0]);
     if (!to || !is_view(view) || !uses_.once(view->outputs[0])) return nullptr;
-    ir::Node* first = view->inputs[0]->producer;
+    ir::Node* first = uses_.producer_beside(node, view->inputs[0]);
     if (!is_transpose(first) || !uses_.once(first->outputs[0])) return nullptr;
     const std::optional<Transposed> moved = transposed_before(*view, node);
     if (!moved || !constant_reshape(moved->dims, *to)) return nullptr;
@@ -88,11 +88,11 @@ class Chains {
   }
 
   void shorten_view(ir::Node& node) {
-    ir::Node* before = node.inputs[0]->producer;
+    ir::Node* before = uses_.producer_beside(node, node.inputs[0]);
     if (is_view(before) && become_reshape(node, before->inputs[0])) return;
     const Dims* to = dims_of(node.outputs[0]);
     if (!to || !is_transpose(before) || !uses_.once(before->outputs[0])) return;
-    ir::Node* first = before->inputs[0]->producer;
+    ir::Node* first = uses_.producer_beside(node, before->inputs[0]);
     if (!is_view(first) || !uses_.once(first->outputs[0])) return;
     // view(transpose(view(x))), where the outer view adds or takes dims of size 1 alone, is
     // transpose(view(x)) …

@@ -1,5 +1,7 @@
-// The passes of the simplify stage. Each changes the graph in place, and most return whether they changed
-// anything; the outputs of the graph keep their values.
+// The passes of the simplify stage. Each changes the graph and the bodies of control flow in it, in place,
+// and most return whether they changed anything; the outputs of the graph keep their values. A pass that
+// looks at several nodes wants them in the same graph: it moves no work into a body, which may run often, nor
+// out of one, which may not run. Their golden tests are in tests/cpp/golden.
 #pragma once
 
 #include "opbridge/ir.h"
@@ -12,7 +14,7 @@ bool remove_dead_code(ir::Graph& graph);
 // Nodes whose inputs are all small constants become constants; so does the Shape of what has known sizes.
 bool fold_constants(ir::Graph& graph);
 
-// x + 0, x * 1, Where of a constant condition, and the like become x.
+// x + 0, x * 1, -(-x), a Cast up and back, Where of a constant condition, and the like become x.
 bool remove_identities(ir::Graph& graph);
 
 // Nodes that compute the same from the same become one, and so do equal small constants.

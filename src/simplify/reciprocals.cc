@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <unordered_map>
 
 #include "simplify/passes.h"
+#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {
@@ -15,16 +17,20 @@ bool is_float32(const ir::Value& value) {
 
 bool divide_by_reciprocals(ir::Graph& graph) {
   bool changed = false;
-  for (ir::Node* node : graph.nodes) {
-    if (node->op != "Mul" || !is_float32(*node->outputs[0])) continue;
-    const auto reciprocal = std::ranges::find_if(node->inputs, [](const ir::Value* value) {
-      return value->producer && value->producer->op == "Reciprocal";
-    });
-    if (reciprocal == node->inputs.end()) continue;
-    ir::Value* other = node->inputs[reciprocal == node->inputs.begin() ? 1 : 0];
-    node->op = "Div";
-    node->inputs = {other, (*reciprocal)->producer->inputs[0]};
-    changed = true;
+  for (ir::Graph* each : all_graphs(graph)) {
+    // Those of this graph: a body, which may run often, need not divide by what was inverted outside of it.
+    std::unordered_map<const ir::Value*, ir::Value*> inverted;
+    for (ir::Node* node : each->nodes) {
+      if (node->op == "Reciprocal") inverted.emplace(node->outputs[0], node->inputs[0]);
+      if (node->op != "Mul" || !is_float32(*node->outputs[0])) continue;
+      const auto reciprocal = std::ranges::find_if(
+          node->inputs, [&](const ir::Value* value) { return inverted.contains(value); });
+      if (reciprocal == node->inputs.end()) continue;
+      ir::Value* other = node->inputs[reciprocal == node->inputs.begin() ? 1 : 0];
+      node->op = "Div";
+      node->inputs = {other, inverted.at(*reciprocal)};
+      changed = true;
+    }
   }
   return changed;
 }

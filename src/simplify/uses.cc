@@ -20,6 +20,7 @@ std::vector<ir::Graph*> all_graphs(ir::Graph& graph) {
 Uses::Uses(ir::Graph& graph) : graph_(graph) {
   for (ir::Graph* each : all_graphs(graph)) {
     for (ir::Node* node : each->nodes) {
+      holders_.emplace(node, each);
       node->for_each_use([&](ir::Value*& value) { add(value); });
     }
     for (const ir::Value* output : each->outputs) {
@@ -29,16 +30,29 @@ Uses::Uses(ir::Graph& graph) : graph_(graph) {
   }
 }
 
-bool Uses::for_each_node(const std::function<void(ir::Node&)>& visit) {
-  for (ir::Node* node : graph_.nodes) {
+void Uses::visit_nodes(ir::Graph& graph, const std::function<void(ir::Graph&, ir::Node&)>& visit,
+                       std::unordered_set<const ir::Graph*>& seen) {
+  if (!seen.insert(&graph).second) return;
+  for (ir::Node* node : graph.nodes) {
     update(*node);
-    visit(*node);
+    visit(graph, *node);
+    for (const ir::GraphPtr& body : node->bodies()) visit_nodes(*body, visit, seen);
   }
+}
+
+bool Uses::for_each_node(const std::function<void(ir::Graph&, ir::Node&)>& visit) {
+  std::unordered_set<const ir::Graph*> seen;
+  visit_nodes(graph_, visit, seen);
   if (replaced_.empty()) return false;
   for (ir::Graph* each : all_graphs(graph_)) {
     for (ir::Node* node : each->nodes) update(*node);
   }
   return true;
+}
+
+ir::Node* Uses::producer_beside(const ir::Node& node, const ir::Value* value) const {
+  ir::Node* producer = value == nullptr ? nullptr : value->producer;
+  return producer != nullptr && holders_.at(producer) == holders_.at(&node) ? producer : nullptr;
 }
 
 void Uses::replace(const ir::Value* value, ir::Value* by) {
@@ -114,6 +128,12 @@ void Uses::update(ir::Node& node) const {
       value = found->second;
     }
   });
+}
+
+void erase_nodes(ir::Graph& graph, const std::unordered_set<const ir::Node*>& nodes) {
+  for (ir::Graph* each : all_graphs(graph)) {
+    std::erase_if(each->nodes, [&](const ir::Node* node) { return nodes.contains(node); });
+  }
 }
 
 Names::Names(ir::Graph& graph) {

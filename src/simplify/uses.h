@@ -23,9 +23,14 @@ class Uses {
   bool once(const ir::Value* value) const { return count(value) == 1; }
   bool is_output(const ir::Value* value) const { return outputs_.contains(value); }
 
-  // Calls `visit` for each node of the graph itself, in order. The inputs of that node and of all before it
-  // are up to date with replace(). Returns whether a value was replaced.
-  bool for_each_node(const std::function<void(ir::Node&)>& visit);
+  // Calls `visit` for each node of the graph and of its bodies at any depth, in order, a node before those of
+  // its bodies, with the graph that holds it. The inputs of that node and of all before it are up to date
+  // with replace(). Returns whether a value was replaced.
+  bool for_each_node(const std::function<void(ir::Graph&, ir::Node&)>& visit);
+
+  // The node that makes `value`, if the graph that holds `node` holds it too, otherwise null. A rewrite of
+  // both would move work into a loop, or out of a branch that may not be taken.
+  ir::Node* producer_beside(const ir::Node& node, const ir::Value* value) const;
 
   // All readers of `value` read `by` instead. Graphs go on to return what they return.
   void replace(const ir::Value* value, ir::Value* by);
@@ -41,13 +46,19 @@ class Uses {
   void add(const ir::Value* value, size_t count = 1);
   void remove(const ir::Value* value);
   void update(ir::Node& node) const;
+  void visit_nodes(ir::Graph& graph, const std::function<void(ir::Graph&, ir::Node&)>& visit,
+                   std::unordered_set<const ir::Graph*>& seen);
 
   ir::Graph& graph_;
+  std::unordered_map<const ir::Node*, const ir::Graph*> holders_;
   std::unordered_map<const ir::Value*, size_t> counts_;
   std::unordered_map<const ir::Value*, size_t> outputs_;  // those among the counts
   std::unordered_map<const ir::Value*, ir::Value*> replaced_;
   std::unordered_set<const ir::Node*> dead_;  // those that lost their last use
 };
+
+// Removes nodes of the graph and of its bodies at any depth.
+void erase_nodes(ir::Graph& graph, const std::unordered_set<const ir::Node*>& nodes);
 
 // The names of a graph's values, at any depth of bodies, for new ones.
 class Names {

@@ -122,7 +122,14 @@ class Generator {
         break;
       case 7: {
         const char* names[] = {"Neg", "Abs", "Cos", "Identity"};
-        pool.push_back(g.op(names[below(4)], x));
+        if (const size_t which = below(5); which < 4) {
+          pool.push_back(g.op(names[which], x));
+        } else {
+          const Value wide = typed(g.op("Cast", x, attr("to", static_cast<int64_t>(ElementType::float64))),
+                                   dims, ElementType::float64);
+          pool.push_back(
+              typed(g.op("Cast", wide, attr("to", static_cast<int64_t>(ElementType::float32))), dims));
+        }
         break;
       }
       case 8: {

@@ -1,0 +1,113 @@
+// Each pass as text: graphs before and after it. The files golden/PASS.txt hold the cases of a pass: a line
+// `# what it shows`, the graph before, a line `=>`, and the graph after, or nothing where the pass leaves the
+// graph as it is. OPBRIDGE_UPDATE_GOLDEN=1 writes what the passes make now; read the difference before you
+// commit it.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "ir/parse.h"
+#include "opbridge/convert.h"
+#include "opbridge/symbolic.h"
+#include "simplify/passes.h"
+
+namespace opbridge {
+namespace {
+
+const std::filesystem::path folder = OPBRIDGE_GOLDEN_DIR;
+
+using Pass = std::function<void(ir::Graph&)>;
+
+const std::map<std::string, Pass>& passes() {
+  static const std::map<std::string, Pass> table = {
+      {"cast_before_rotations", [](ir::Graph& graph) { cast_before_rotations(graph); }},
+      {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
+      {"fold_batch_normalization", [](ir::Graph& graph) { fold_batch_normalization(graph); }},
+      {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
+      {"fold_constants", [](ir::Graph& graph) { fold_constants(graph); }},
+      {"functionalize", [](ir::Graph& graph) { graph = functionalize(std::move(graph)); }},
+      {"keep_pads_before_pools", [](ir::Graph& graph) { keep_pads_before_pools(graph, default_opset); }},
+      {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
+      {"remove_dead_code", [](ir::Graph& graph) { remove_dead_code(graph); }},
+      {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
+      {"shorten_movements", [](ir::Graph& graph) { shorten_movements(graph); }},
+      {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
+      {"spread_float64_scales", [](ir::Graph& graph) { spread_float64_scales(graph); }},
+  };
+  return table;
+}
+
+struct Case {
+  std::string title, before, after;
+};
+
+std::vector<Case> cases_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<Case> cases;
+  bool is_after = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("# ")) {
+      cases.push_back({line, "", ""});
+      is_after = false;
+    } else if (line == "=>") {
+      is_after = true;
+    } else if (!line.empty() && !cases.empty()) {
+      (is_after ? cases.back().after : cases.back().before) += line + "\n";
+    }
+  }
+  return cases;
+}
+
+// What the pass makes of the text; empty where it leaves it as it is. A refusal is its message.
+std::string made_by(const Pass& pass, const std::string& before) {
+  ir::Graph graph = ir::parse(before);
+  ir::verify(graph);
+  try {
+    pass(graph);
+  } catch (const Error& error) {
+    return std::string("refused: ") + error.what() + "\n";
+  }
+  ir::verify(graph);
+  const std::string after = ir::print(graph);
+  return after == before ? "" : after;
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+
+TEST_P(Golden, GraphsAfterThePassAreAsWritten) {
+  const std::filesystem::path path = folder / (GetParam() + ".txt");
+  const std::vector<Case> cases = cases_of(path);
+  ASSERT_FALSE(cases.empty());
+  std::ostringstream now;
+  for (const auto& [title, before, after] : cases) {
+    SCOPED_TRACE(path.string() + ": " + title);
+    EXPECT_EQ(ir::print(ir::parse(before)), before) << "write the graph as ir::print does";
+    const std::string made = made_by(passes().at(GetParam()), before);
+    EXPECT_EQ(made, after);
+    now << (now.str().empty() ? "" : "\n") << title << "\n" << before << "=>\n" << made;
+  }
+  if (std::getenv("OPBRIDGE_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << now.str();
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> result;
+  for (const auto& [name, pass] : passes()) result.push_back(name);
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, Golden, testing::ValuesIn(names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(GoldenFiles, AreOfAPassEach) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    EXPECT_TRUE(passes().contains(entry.path().stem())) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace opbridge
