@@ -43,6 +43,37 @@ def test_batch_normalization_goes_into_the_convolution(tmp_path: pathlib.Path) -
     assert operators(model, X, tmp_path) == ["Conv", "Relu"]
 
 
+def test_branches_are_simplified_too(tmp_path: pathlib.Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = normalized(nn.Conv2d(3, 4, 3), 4), normalized(nn.Conv2d(3, 4, 3), 4)
+            self.scale = nn.Parameter(torch.rand(4, 1, 1) + 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            def then(x: torch.Tensor) -> torch.Tensor:
+                return self.one(x).neg().neg() * (torch.full((2,), 3.0) * 2).sum()
+
+            def otherwise(x: torch.Tensor) -> torch.Tensor:
+                turned: torch.Tensor = (self.other(x) * self.scale).transpose(1, 2).unsqueeze(0).transpose(2, 3)
+                return turned.squeeze(0)
+
+            result: torch.Tensor = torch.cond(x.sum() > 0, then, otherwise, (x,))
+            return result
+
+    path = tmp_path / "model.onnx"
+    torch.manual_seed(0)
+    model, x = Model().eval(), torch.rand(1, 3, 8, 8)
+    for sign in (1, -1):
+        opbridge.export(model, (sign * x,), path, verify=True)
+    opbridge.verify(path, model, (x,))
+    (chosen,) = (node for node in onnx.load(path).graph.node if node.op_type == "If")
+    bodies = {body.name: [node.op_type for node in body.g.node] for body in chosen.attribute}
+    for operators_of in bodies.values():
+        assert not {"BatchNormalization", "Neg", "Transpose"} & set(operators_of), bodies
+        assert operators_of.count("Conv") == 1
+
+
 def test_a_bias_that_goes_may_equal_one_that_stays(tmp_path: pathlib.Path) -> None:
     folded, staying = normalized(nn.Conv2d(4, 4, 3, bias=False), 4), nn.BatchNorm2d(4)
     nn.init.zeros_(folded[1].bias)
