@@ -6,7 +6,7 @@ RUN := PYTHONPATH=python $(VENV)/python
 
 cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu')
 
-.PHONY: demo test build setup bench conformance models hunt lint tidy format clean
+.PHONY: demo test compat build setup bench conformance models hunt lint tidy format clean
 
 demo: build
 	$(RUN) examples/demo.py
@@ -14,6 +14,10 @@ demo: build
 test: build
 	ctest --preset $(PRESET)
 	$(RUN) -m pytest -n auto --dist loadfile tests/python
+
+# The same Python tests with the oldest and the newest torch and ONNX Runtime; COMPAT=torch-2.13.0 for one of them.
+compat: build
+	tools/compat.sh $(COMPAT)
 
 build: setup
 	cmake --preset $(PRESET)

@@ -52,17 +52,8 @@ install_python() {
   [[ -x .venv/bin/pip ]] || "$python" -m venv .venv
   rm -f "$stamp"
   .venv/bin/pip install $torch -r tools/requirements.txt
-  match_torchvision
+  tools/match_torchvision.sh .venv
   echo "$wanted" >"$stamp"
-}
-
-# A torchvision works with one torch alone. Where pip brings none that the torch just chosen can load, none may stay.
-match_torchvision() {
-  local torch
-  torch=$(.venv/bin/python -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))')
-  .venv/bin/pip install --quiet "$torch" "torchvision>=0.20" && .venv/bin/python -c 'import torchvision' 2>/dev/null && return
-  say "there is no torchvision for $torch: what needs torchvision is left out"
-  .venv/bin/pip uninstall --quiet -y torchvision
 }
 
 install_packages

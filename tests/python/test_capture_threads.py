@@ -23,7 +23,6 @@ import torch.fx._lazy_graph_module
 import torch.fx._symbolic_trace
 import torch.fx.proxy
 import torch.nn.attention.flex_attention
-import torchvision.models.detection
 from torch import nn
 from torch._decomp import decomposition_table
 from torch._functorch._aot_autograd import frontend_utils
@@ -39,7 +38,17 @@ from opbridge import InvalidArgumentError, UnsupportedError
 from opbridge.capture.patching import ByThread, patch_attributes, patch_items
 
 flex = sys.modules["torch.nn.attention.flex_attention"]
-roi_heads = sys.modules["torchvision.models.detection.roi_heads"]
+try:
+    import torchvision.models.detection
+except ImportError:
+    OF_TORCHVISION: list[Any] = []
+else:
+    roi_heads = sys.modules["torchvision.models.detection.roi_heads"]
+    OF_TORCHVISION = [
+        *[(roi_heads, name) for name in ("paste_masks_in_image", "heatmaps_to_keypoints")],
+        (torchvision.ops, "batched_nms"),
+        (torchvision.ops.boxes, "batched_nms"),
+    ]
 LSTM = torch.ops.aten.lstm.input
 KERNEL = next(iter(LSTM.py_kernels))
 
@@ -128,9 +137,7 @@ EVERY = [
     *[(kind, "forward") for kind in (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)],
     *[(torch, name) for name in ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")],
     *[(flex, n) for n in ("flex_attention_hop", "_create_empty_block_mask", "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG")],
-    *[(roi_heads, name) for name in ("paste_masks_in_image", "heatmaps_to_keypoints")],
-    (torchvision.ops, "batched_nms"),
-    (torchvision.ops.boxes, "batched_nms"),
+    *OF_TORCHVISION,
     (decomposition_table, LSTM),
     (LSTM.py_kernels, KERNEL),
 ]

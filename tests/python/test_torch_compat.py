@@ -159,6 +159,11 @@ def test_names_are_looked_up_when_a_part_is_imported(
         importlib.import_module(part)
 
 
+def test_make_compat_takes_the_oldest_version() -> None:
+    script = (Path(__file__).parents[2] / "tools/compat.sh").read_text()
+    assert f'"torch=={KNOWN_VERSIONS[0]}.0 onnxruntime"' in script
+
+
 def test_an_error_of_another_kind_passes() -> None:
     with pytest.raises(ImportError, match="no_such_package"), looked_up():
         import no_such_package  # noqa: F401
