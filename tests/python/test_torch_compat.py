@@ -296,6 +296,7 @@ USED = {
     "flex_attention.OPERATOR": "flexible",
     "flex_attention.RUNS_UNCOMPILED": "flexible",
     "onnx_exporter.IS_EXPORTING": "questions",
+    "patch_points.ANNOTATION": "branches",
     "patch_points.ATTENTION": "attention",
     "patch_points.CALL_OF_HIGHER_ORDER_OPERATOR": "traced branches",
     "patch_points.COMPILE": "compiled",

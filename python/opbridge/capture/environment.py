@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import types
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from opbridge.capture.inputs import torchscript_in
-from opbridge.capture.patching import current_thread, patch
+from opbridge.capture.patching import current_thread, patch, patch_code
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded
-from opbridge.torch_compat.patch_points import COMPILE_SESSION, IS_COMPILING, IS_EXPORTING, PREDISPATCH_MODES
+from opbridge.torch_compat.patch_points import (
+    ANNOTATION,
+    COMPILE_SESSION,
+    IS_COMPILING,
+    IS_EXPORTING,
+    PREDISPATCH_MODES,
+)
 
 # Attributes that are replaced by thread are nested in one another: a second thread waits until the first is done.
 one_at_a_time = threading.RLock()
@@ -57,6 +62,7 @@ def enter_capture(model: torch.nn.Module) -> Iterator[None]:
         _return_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
         patch(onnx_exporter.IS_EXPORTING, True),
         patch(PREDISPATCH_MODES, _own_modes()),
+        patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
         enter_inference(model),
@@ -66,24 +72,11 @@ def enter_capture(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _return_bool(*functions: Any) -> Iterator[None]:
-    """Has functions that return a flag return a bool, where the flag is an object that differs by thread.
-
-    Their code is exchanged, for models import them by name. It calls the original, which stays in the globals of the
-    function for threads that are in the midst of a call.
-    """
-    before = [function.__code__ for function in functions]
-    for function, code in zip(functions, before, strict=True):
-        name = f"_{function.__name__}_by_thread"
-        function.__globals__.setdefault(name, types.FunctionType(code, function.__globals__))
-        answer = eval(f"lambda: bool({name}())").__code__
-        function.__code__ = answer.replace(
-            co_name=code.co_name, co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
-        )
-    try:
+    """Has functions that return a flag return a bool, where the flag is an object that differs by thread."""
+    with contextlib.ExitStack() as until_the_end:
+        for function in functions:
+            until_the_end.enter_context(patch_code(function, "bool(original())"))
         yield
-    finally:
-        for function, code in zip(functions, before, strict=True):
-            function.__code__ = code
 
 
 def _own_modes() -> Any:

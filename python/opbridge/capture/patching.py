@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Iterator, Mapping, MutableMapping
 from threading import get_ident
 from typing import Any
@@ -86,6 +87,28 @@ def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
                 setattr(owner, name, own[name])
             elif name in vars(owner):
                 delattr(owner, name)
+
+
+@contextlib.contextmanager
+def patch_code(function: Any, result: str, **names: Any) -> Iterator[None]:
+    """Has a function without arguments return ``result`` in all threads, an expression of ``original()`` and ``names``.
+
+    Its code is exchanged, for others have imported it by name. The names stay in its globals, for threads that are in
+    the midst of a call.
+    """
+    code, home = function.__code__, function.__globals__
+    prefix = f"_{function.__name__}_"
+    home.setdefault(f"{prefix}original", types.FunctionType(code, home))
+    home.update({prefix + name: value for name, value in names.items()})
+    for name in ("original", *names):
+        result = result.replace(f"{name}()", f"{prefix}{name}()")
+    function.__code__ = eval(f"lambda: {result}").__code__.replace(
+        co_name=code.co_name, co_filename=code.co_filename, co_firstlineno=code.co_firstlineno
+    )
+    try:
+        yield
+    finally:
+        function.__code__ = code
 
 
 @contextlib.contextmanager

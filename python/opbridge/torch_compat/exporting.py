@@ -32,7 +32,7 @@ with looked_up():
     FxPatch: Callable[..., Any] = fx._PatchedFnSetAttr
     CONVOLUTION_WITHOUT_LIBRARY = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
     expect(ShapeEnv(), "backed_var_to_val", "var_to_range")  # which loads torch._dynamo
-    expect(fx, "CURRENT_PATCHER", "_new_patcher")
+    expect(fx, "is_fx_symbolic_tracing", "CURRENT_PATCHER", "_new_patcher")
     expect(fx._Patcher(), "patches_made")
     expect(proxy_tensor, "_CURRENT_MAKE_FX_TRACER")
     expect(_functorch, "fake_tensor_propagate_real_tensors", "generate_fake_kernels_from_real_mismatches")
@@ -50,6 +50,8 @@ BUFFER_ASSIGNMENT_HOOK = PatchPoint(_trace, "register_buffer_assignment_hook")
 BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and_call")
 METHOD_PATCH_OF_FX = PatchPoint(fx._Patcher, "patch_method")
 TRACER_OF_MAKE_FX = PatchPoint(proxy_tensor, "_set_make_fx_tracer")
+FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
+FX_FLAG_IS_SHARED = hasattr(fx, "_is_fx_tracing_flag")  # by all threads, as in torch 2.13
 PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
 
 # What it says, and notes at length.
@@ -87,6 +89,8 @@ __all__ = [
     "CURRENT_TRACER",
     "FAKE_INPUTS",
     "FUNCTION_HANDLER",
+    "FX_FLAG_IS_SHARED",
+    "FX_IS_TRACING",
     "LAZY_GRAPH_MODULE",
     "LOGGER_OF_FAKE_TENSORS",
     "METHOD_PATCH_OF_FX",

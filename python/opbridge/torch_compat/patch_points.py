@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx.traceback
 from torch import nn
 from torch.nn.modules import activation
 from torch.nn.utils import rnn
@@ -17,6 +18,7 @@ IS_COMPILING = PatchPoint(torch.compiler, "_is_compiling_flag")
 IS_EXPORTING = PatchPoint(torch.compiler, "_is_exporting_flag")
 COMPILE_SESSION = PatchPoint(torch.compiler, "_compile_session_context")
 COMPILE = PatchPoint(torch, "compile")
+ANNOTATION = PatchPoint(torch.fx.traceback, "annotate")  # of nodes, by a dict that all threads share
 
 # How calls reach operators.
 PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")

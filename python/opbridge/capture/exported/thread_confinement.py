@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from opbridge.capture.environment import one_at_a_time
-from opbridge.capture.patching import ByThread, current_thread, patch
+from opbridge.capture.patching import ByThread, current_thread, patch, patch_code
 from opbridge.torch_compat import exporting
 from opbridge.torch_compat.exporting import CURRENT_TRACER, PATCHER_OF_FX, FxPatch, fx, proxies
 from opbridge.torch_compat.messages import is_of_assigned_attributes
@@ -60,11 +60,19 @@ def _confine_fx() -> Iterator[None]:
         while fx.CURRENT_PATCHER is not None and time.monotonic() < latest:
             time.sleep(0.001)
         begun = True
-        with patch(exporting.METHOD_PATCH_OF_FX, _patch_method), _confine_tracer():
+        with patch(exporting.METHOD_PATCH_OF_FX, _patch_method), _confine_tracer(), _confine_flag():
             yield
     finally:
         by_thread.end()
         setattr(fx, PATCHER_OF_FX, original)
+
+
+def _confine_flag() -> contextlib.AbstractContextManager[None]:
+    """What torch.compile has compiled refuses to run where torch.fx traces, and is to run in other threads."""
+    if not exporting.FX_FLAG_IS_SHARED:
+        return contextlib.nullcontext()
+    thread = current_thread()
+    return patch_code(exporting.FX_IS_TRACING, "here() and original()", here=lambda: current_thread() == thread)
 
 
 @contextlib.contextmanager
