@@ -23,7 +23,7 @@ from checking.tensors import real
 from hunt.case import Case, widened_case
 from hunt.eager import Rejected, Results, in_eager, kept_by
 from hunt.judge import Referee, Verdict, judge
-from opbridge.capture.traced.recorder import TraceWarning
+from opbridge.capture.run_warnings import TraceWarning
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.runtime import run, session
 

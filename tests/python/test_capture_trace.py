@@ -12,7 +12,7 @@ from torch import nn
 import opbridge
 from opbridge import InvalidArgumentError, UnsupportedError
 from opbridge.capture import capture
-from opbridge.capture.traced.recorder import TraceWarning
+from opbridge.capture.run_warnings import TraceWarning
 
 
 def operators_of(graph):

@@ -14,7 +14,7 @@ from torch._higher_order_ops.while_loop import while_loop
 
 import opbridge
 from opbridge import UnsupportedError
-from opbridge.capture.traced.recorder import TraceWarning
+from opbridge.capture.run_warnings import TraceWarning
 from opbridge.runtime import run, session
 
 COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"

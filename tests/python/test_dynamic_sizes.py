@@ -15,7 +15,7 @@ from torch import nn
 from torch.export import Dim
 
 import opbridge
-from opbridge.capture.traced.recorder import TraceWarning
+from opbridge.capture.run_warnings import TraceWarning
 
 
 def agrees(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import users_frame
-from opbridge.capture.traced.recorder import warn_of_run_at
 from opbridge.errors import Error
 
 

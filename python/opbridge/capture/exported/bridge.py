@@ -20,9 +20,9 @@ from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import Result, Sizes, add_weight, describe, layout_of_strided, returned
+from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import line_of_stack_trace, place_of_stack_trace, scope_of_stack
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
-from opbridge.capture.traced.recorder import warn_of_run_at
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import HigherOrderOperator, OpOverload, name_of
 

@@ -18,10 +18,10 @@ from opbridge.capture.failures import T
 from opbridge.capture.patching import ByThread, current_thread, patch, patch_attributes
 from opbridge.capture.rewrites import control_flow
 from opbridge.capture.rewrites.torch_functions import linspace
+from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.traced.recorder import warn_of_run
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
 from opbridge.torch_compat import symbols as points

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, layout_of_strided, returned
-from opbridge.capture.source import Scopes, line_of_frame, line_text, users_frame
+from opbridge.capture.run_warnings import warn_of_run
+from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.overwritten_tensors import Originals
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
 from opbridge.capture.traced.symbolic_scalars import number
@@ -43,21 +43,6 @@ class SizesDependOnData(BaseException):
     """A run on real tensors came to an operator like nonzero, the sizes of whose outputs must be symbols.
 
     Not an error, which the model might catch."""
-
-
-class TraceWarning(UserWarning):
-    """Something of this one run has become part of the captured program."""
-
-
-def warn_of_run(what: str) -> None:
-    frame = users_frame(sys._getframe(1)) or sys._getframe(1)
-    warn_of_run_at(what, (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
-
-
-def warn_of_run_at(what: str, place: tuple[str, int, str]) -> None:
-    """``place`` is a file, a line, and the function in it."""
-    text = f"{what}, and the captured program always uses what it was in this run: {line_text(*place)}"
-    warnings.warn_explicit(text, TraceWarning, place[0], place[1])
 
 
 class Recorder:
