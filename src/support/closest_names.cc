@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t most_names = 3;
 constexpr std::size_t shortest_beginning = 3;
-constexpr std::size_t longest_word = 100;  // operators' names are shorter, and the time grows with the square
+constexpr std::size_t longest_word = 100;  // operator names are shorter; the running time is quadratic
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -20,8 +20,7 @@ bool begins_with(std::string_view text, std::string_view beginning) {
          std::ranges::equal(text.substr(0, beginning.size()), beginning, same);
 }
 
-// The number of edits between the words (the "optimal string alignment" distance), by the rows of the usual
-// matrix.
+// The "optimal string alignment" distance of the words, computed row by row.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;

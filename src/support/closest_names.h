@@ -1,4 +1,4 @@
-// "Did you mean ...?"
+// Suggestions for misspelled names.
 #pragma once
 
 #include <span>
@@ -7,9 +7,9 @@
 
 namespace opbridge {
 
-// The candidates that `word` may be a misspelling of, the nearest first, at most three: those that about one
-// edit for every three letters turns into it, where an edit inserts, deletes or replaces a letter or swaps
-// two neighbours. The case of letters does not count.
+// At most three candidates that `word` may be a misspelling or a prefix of, the closest first. A candidate
+// qualifies within about one edit for every three letters. An edit inserts, deletes or replaces a letter, or
+// swaps two neighbours. Case is ignored.
 std::vector<std::string_view> closest_names(std::string_view word,
                                             std::span<const std::string_view> candidates);
 

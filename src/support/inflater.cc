@@ -33,9 +33,10 @@ Inflater::Inflater(std::span<const std::byte> archive) {
 std::vector<std::byte> Inflater::inflate(uint64_t index, uint64_t size) {
   zip_stat_t status;
   if (zip_stat_index(archive_.get(), index, 0, &status) != 0) refuse(zip_strerror(archive_.get()));
-  // Deflate shrinks by a factor of 1032 at most: what claims more would only have memory reserved in vain.
+  // Deflate compresses by a factor of at most 1032. An entry that claims more would only reserve memory in
+  // vain.
   constexpr uint64_t highest_ratio = 1032;
-  if (status.size != size || size / highest_ratio > status.comp_size) refuse("its size cannot be");
+  if (status.size != size || size / highest_ratio > status.comp_size) refuse("its size is impossible");
 
   struct CloseFile {
     void operator()(zip_file_t* file) const { zip_fclose(file); }

@@ -10,13 +10,14 @@ struct zip;
 
 namespace opbridge {
 
-// Decompresses the deflated entries of a zip archive that lies in memory, through libzip.
+// Decompresses the deflated entries of a zip archive in memory, using libzip.
 class Inflater {
  public:
-  // Throws Error(invalid_file) where libzip cannot read the archive, which must outlive the object.
+  // Throws Error(invalid_file) if libzip cannot read the archive. The archive must outlive the object.
   explicit Inflater(std::span<const std::byte> archive);
 
-  // The entry at `index` of the central directory; `size` is its uncompressed size. The checksum is compared.
+  // Inflates the entry at `index` of the central directory and checks its checksum. `size` is its
+  // uncompressed size.
   std::vector<std::byte> inflate(uint64_t index, uint64_t size);
 
  private:

@@ -24,7 +24,7 @@ Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const Zi
   const ZipArchive::Content content = archive.read_checked(entry);
   const auto* text = reinterpret_cast<const char*>(content.bytes.data());
   Element document;
-  // The parser reads a few bytes past the end, and copies the text for that.
+  // The parser reads a few bytes past the end of its input, so it copies the text.
   if (const auto error = parser.parse(text, content.bytes.size()).get(document)) {
     throw Error(ErrorCode::invalid_file,
                 fmt::format("'{}' is not valid JSON: {}", entry.name, simdjson::error_message(error)));
@@ -32,11 +32,11 @@ Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const Zi
   return document;
 }
 
-void wrong_kind() { throw Error(ErrorCode::invalid_file, "a value is of another kind than it should be"); }
+void wrong_kind() { throw Error(ErrorCode::invalid_file, "a value has the wrong kind"); }
 
 double as_number(Element element) {
   double value = 0;
-  if (element.get(value) == simdjson::SUCCESS) return value;  // an integer is converted
+  if (element.get(value) == simdjson::SUCCESS) return value;  // also converts integers
   const auto text = as<std::string_view>(element);
   if (text == "Infinity") return std::numeric_limits<double>::infinity();
   if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
@@ -55,7 +55,7 @@ Element field(Object object, std::string_view key) {
 Element item(Array list, size_t index) {
   Element value;
   if (list.at(index).get(value) != simdjson::SUCCESS) {
-    throw Error(ErrorCode::invalid_file, "a list is shorter than it should be");
+    throw Error(ErrorCode::invalid_file, "a list is too short");
   }
   return value;
 }
@@ -65,7 +65,7 @@ Object object_field(Object object, std::string_view key) {
 }
 Array array_field(Object object, std::string_view key) { return typed_field<Array>(object, key, "a list"); }
 std::string_view string_field(Object object, std::string_view key) {
-  return typed_field<std::string_view>(object, key, "a text");
+  return typed_field<std::string_view>(object, key, "a string");
 }
 int64_t int_field(Object object, std::string_view key) {
   return typed_field<int64_t>(object, key, "an integer");
@@ -77,7 +77,7 @@ bool bool_field(Object object, std::string_view key) {
 Tagged tagged(Element element) {
   const auto object = as<Object>(element);
   if (object.size() != 1) {
-    throw Error(ErrorCode::invalid_file, "a value should be an object with one key, which says its kind");
+    throw Error(ErrorCode::invalid_file, "a value is not an object whose only key names its kind");
   }
   const auto only = *object.begin();
   return {only.key, only.value};

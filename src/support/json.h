@@ -1,7 +1,7 @@
 // simdjson's DOM, with errors that name the field.
 #pragma once
 
-// Of its conversions those alone that return an error: what is thrown has to be opbridge::Error.
+// Disables simdjson's throwing conversions: the only exceptions thrown are opbridge::Error.
 #define SIMDJSON_EXCEPTIONS 0
 #include <simdjson.h>
 
@@ -17,11 +17,11 @@ using Element = simdjson::dom::element;
 using Object = simdjson::dom::object;
 using Array = simdjson::dom::array;
 
-// The document in an archive entry, whose checksum is compared; `parser` keeps it. Throws Error(invalid_file)
-// where it is no JSON.
+// Parses an archive entry and checks its checksum; `parser` owns the document. Throws Error(invalid_file) if
+// the entry is not JSON.
 Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const ZipArchive::Entry& entry);
 
-// The functions below throw Error(invalid_file) where what they look for is missing or of another kind.
+// The functions below throw Error(invalid_file) if the value is missing or of another kind.
 
 [[noreturn]] void wrong_kind();
 
@@ -44,7 +44,7 @@ std::string_view string_field(Object object, std::string_view key);
 int64_t int_field(Object object, std::string_view key);
 bool bool_field(Object object, std::string_view key);
 
-// A union of torch.export's schema: an object whose only key says what the value is.
+// A union of torch.export's schema: an object whose only key names the kind of the value.
 struct Tagged {
   std::string_view tag;
   Element value;

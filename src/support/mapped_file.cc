@@ -28,7 +28,7 @@ struct FileDescriptor {
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   check_path(path);
-  // O_NONBLOCK: a pipe is refused below instead of waited for.
+  // With O_NONBLOCK, opening a pipe does not block; a pipe is refused below.
   const FileDescriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.number < 0) {
     if (errno == ENOENT || errno == ENOTDIR) throw Error(ErrorCode::invalid_file, "no such file");

@@ -6,11 +6,11 @@
 
 namespace opbridge {
 
-// A file whose bytes are read where the page cache holds them. A file that another program truncates while it
-// is mapped ends this one with SIGBUS, as for every reader that maps files.
+// A memory-mapped file. If another program truncates the file meanwhile, reading it raises SIGBUS, as with
+// every mapped file.
 class MappedFile {
  public:
-  // Throws Error(invalid_file) unless `path` is a regular file with content, Error(io) where the system
+  // Throws Error(invalid_file) unless `path` is a regular file with content, and Error(io) if the system
   // refuses.
   explicit MappedFile(const std::filesystem::path& path);
   ~MappedFile();

@@ -38,9 +38,9 @@ fs::path unused_name_beside(const fs::path& target) {
   return name;
 }
 
-// What a symbolic link leads to, whether it is there or not; any other path as it is.
+// The target of a symbolic link, whether or not it exists. Any other path is returned unchanged.
 fs::path without_links(const fs::path& target) {
-  constexpr int most_links = 40;  // as Linux has it
+  constexpr int most_links = 40;  // Linux's limit
   fs::path path = target;
   struct stat status;
   for (int links = 0; lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode); ++links) {
@@ -53,7 +53,7 @@ fs::path without_links(const fs::path& target) {
   return path;
 }
 
-// Moves what stands at a path out of the way, and restores that state unless it is told to keep the new one.
+// Moves the file at a path out of the way. Moves it back on destruction, unless keep_new() was called.
 class SetAside {
  public:
   explicit SetAside(fs::path path) : path_(std::move(path)) {
@@ -79,7 +79,7 @@ class SetAside {
 
  private:
   fs::path path_;
-  fs::path aside_;  // empty where nothing stood there
+  fs::path aside_;  // empty if no file existed
   bool keep_new_ = false;
 };
 
@@ -87,21 +87,21 @@ class SetAside {
 
 OutputFile::OutputFile(fs::path target) : target_(std::move(target)) {
   check_path(target_);
-  place_ = without_links(target_);
+  final_path_ = without_links(target_);
   struct stat status;
   std::optional<mode_t> mode;  // of the file that is replaced
-  if (stat(place_.c_str(), &status) == 0) {
+  if (stat(final_path_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) fail(target_, EISDIR);
     if (!S_ISREG(status.st_mode)) {
       throw Error(ErrorCode::io, fmt::format("cannot write {}: not a regular file", target_.string()));
     }
-    if (faccessat(AT_FDCWD, place_.c_str(), W_OK, AT_EACCESS) != 0) fail(target_, errno);
+    if (faccessat(AT_FDCWD, final_path_.c_str(), W_OK, AT_EACCESS) != 0) fail(target_, errno);
     mode = status.st_mode & 07777;
   } else if (errno != ENOENT) {
     fail(target_, errno);
   }
   do {
-    temporary_.path = unused_name_beside(place_);
+    temporary_.path = unused_name_beside(final_path_);
     temporary_.descriptor = open(temporary_.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (temporary_.descriptor < 0 && errno == EEXIST);
   if (temporary_.descriptor < 0) {
@@ -109,7 +109,7 @@ OutputFile::OutputFile(fs::path target) : target_(std::move(target)) {
     temporary_.path.clear();
     fail(target_, error);
   }
-  // Where the user owns it no more than the old one, the mode of a new file has to do.
+  // EPERM: the file system gives the file another owner. It then keeps its default mode.
   if (mode && fchmod(temporary_.descriptor, *mode) != 0 && errno != EPERM) fail(target_, errno);
 }
 
@@ -119,7 +119,7 @@ OutputFile::Temporary::~Temporary() {
 }
 
 void OutputFile::write(std::span<const std::span<const std::byte>> pieces) {
-  // A MiB a call: Linux takes a hundred of them in half the time of the same bytes at once.
+  // Writes a MiB per call: for the same bytes, Linux takes half the time of one large call.
   constexpr size_t most_bytes = 1 << 20;
   std::vector<iovec> vectors;
   vectors.reserve(pieces.size());
@@ -154,12 +154,12 @@ void OutputFile::close() {
 }
 
 void OutputFile::rename_to_target() {
-  // ext4 begins to write out a file that is renamed over another one, which takes longer than writing it did;
-  // exchanging the two is as atomic.
+  // Renaming over an existing file makes ext4 start writing out the new one, which takes longer than the
+  // write itself did. Exchanging the two is just as atomic.
   const fs::path& from = temporary_.path;
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, place_.c_str(), RENAME_EXCHANGE) == 0) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, final_path_.c_str(), RENAME_EXCHANGE) == 0) {
     unlink(from.c_str());
-  } else if (rename(from.c_str(), place_.c_str()) != 0) {
+  } else if (rename(from.c_str(), final_path_.c_str()) != 0) {
     fail(target_, errno);
   }
   temporary_.path.clear();
@@ -168,8 +168,8 @@ void OutputFile::rename_to_target() {
 void publish(OutputFile& file) { file.rename_to_target(); }
 
 void publish(OutputFile& data, OutputFile& model) {
-  SetAside old_model(model.place_);
-  SetAside old_data(data.place_);  // restored before the model that refers to it
+  SetAside old_model(model.final_path_);
+  SetAside old_data(data.final_path_);  // restored before the model that refers to it
   data.rename_to_target();
   model.rename_to_target();
   old_model.keep_new();

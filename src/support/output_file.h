@@ -1,5 +1,5 @@
-// Files that come into being whole or not at all, also where the process is killed. They are not flushed:
-// where the machine loses power, the file system decides what is left.
+// Files that appear complete or not at all, even if the process is killed. They are not flushed to disk:
+// after a power failure, the file system decides what remains.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 
 namespace opbridge::onnx {
 
-// A temporary file beside `target`, which takes the target's place and mode when it is complete; where the
-// target is a symbolic link, those of what it leads to, or would lead to. Every function throws Error(io),
-// with the target's path and the system's reason.
+// A temporary file next to `target`. Once complete, it replaces the target and takes over its mode; a
+// symbolic link is followed first, even if it dangles. Every function throws Error(io) with the target's path
+// and the system's reason.
 class OutputFile {
  public:
-  // Refuses a target that is there and is not a regular file, or that the user may not write.
+  // Refuses an existing target that is not a regular file or that the user may not write.
   explicit OutputFile(std::filesystem::path target);
   OutputFile(OutputFile&&) = delete;
 
   const std::filesystem::path& target() const { return target_; }
-  // Where the file comes to lie: the target, links followed.
-  const std::filesystem::path& place() const { return place_; }
-  // Appends the pieces in order, from where they lie.
+  // The path that the file will have: the target, with links followed.
+  const std::filesystem::path& final_path() const { return final_path_; }
+  // Appends the pieces in order without copying them.
   void write(std::span<const std::span<const std::byte>> pieces);
   void close();
 
@@ -31,7 +31,7 @@ class OutputFile {
   friend void publish(OutputFile& data, OutputFile& model);
   void rename_to_target();
 
-  // Removed and closed where it is not published, also where the constructor throws.
+  // Closed and removed unless it is published, also if the constructor throws.
   struct Temporary {
     std::filesystem::path path;  // empty once published
     int descriptor = -1;
@@ -39,17 +39,17 @@ class OutputFile {
   };
 
   std::filesystem::path target_;
-  std::filesystem::path place_;  // that of the target, links followed
+  std::filesystem::path final_path_;  // the target with links followed
   Temporary temporary_;
 };
 
-// Puts the closed file at its target, replacing what is there, in one step.
+// Moves the closed file to its target in one step, replacing what is there.
 void publish(OutputFile& file);
 
-// Puts a model and the data it refers to at their targets. There is no moment at which a model, old or new,
-// stands beside data that is not its own: the old model steps aside first, then the data and the new model
-// take their places. Where a step fails, the steps before are undone. A process killed in between leaves no
-// model at the target, and the old files beside it as `.opbridge-*`.
+// Moves a model and its data file to their targets. A model, old or new, never stands beside data that is not
+// its own: the old model is moved aside first, then the data and the new model are moved in. If a step fails,
+// the earlier steps are undone. If the process is killed in between, the target holds no model and the old
+// files remain beside it as `.opbridge-*`.
 void publish(OutputFile& data, OutputFile& model);
 
 }  // namespace opbridge::onnx

@@ -1,11 +1,12 @@
-// Paths as callers give them.
+// Checks of paths that callers give.
 #pragma once
 
 #include <filesystem>
 
 namespace opbridge {
 
-// Throws Error(invalid_argument) for a path with a zero byte, at which the system would take it to end.
+// Throws Error(invalid_argument) for a path that contains a zero byte: the system would truncate the path
+// there.
 void check_path(const std::filesystem::path& path);
 
 }  // namespace opbridge

@@ -1,4 +1,4 @@
-// Names that no two things share.
+// Unique names.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace opbridge {
 
-// The names that are taken, and how often each was asked for since.
+// The names in use, and how often each has been requested since.
 using NameCounts = std::unordered_map<std::string, int>;
 
-// `stem`, or `stem_1`, `stem_2` and so on where that is taken; it is taken then.
+// Returns `stem`, or the first free one of `stem_1`, `stem_2`, …, and marks it as used.
 std::string unique_name(NameCounts& taken, std::string_view stem);
 
 }  // namespace opbridge

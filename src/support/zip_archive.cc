@@ -13,7 +13,8 @@
 namespace opbridge {
 namespace {
 
-// The records of a zip archive (PKWARE's APPNOTE.TXT, section 4.3) and the sizes of their fixed parts.
+// The signatures of the records of a zip archive (PKWARE's APPNOTE.TXT, section 4.3), and the sizes of their
+// fixed parts.
 constexpr uint32_t local_header = 0x04034b50;
 constexpr uint32_t directory_entry = 0x02014b50;
 constexpr uint32_t directory_end = 0x06054b50;
@@ -37,7 +38,7 @@ constexpr uint16_t extra_zip64 = 1;
 
 }  // namespace
 
-// Reads little-endian numbers front to back; no read passes the end.
+// Reads little-endian numbers in sequence; never reads past the end.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : left_(bytes) {}
@@ -80,7 +81,7 @@ struct Directory {
   uint64_t offset = 0;
 };
 
-// Where the end record of the central directory lies: the last one whose comment ends with the archive.
+// The offset of the end-of-central-directory record: the last one whose comment ends with the archive.
 std::optional<size_t> find_directory_end(std::span<const std::byte> archive) {
   if (archive.size() < directory_end_size) return std::nullopt;
   const size_t last = archive.size() - directory_end_size;
@@ -104,18 +105,18 @@ Directory read_directory_end64(std::span<const std::byte> archive, size_t locato
   ByteReader locator(archive.subspan(locator_at + 4));
   const uint32_t disk = locator.u32();
   const uint64_t end_at = locator.u64();
-  if (disk != 0 || locator.u32() > 1) damaged("it is one part of several");
+  if (disk != 0 || locator.u32() > 1) damaged("it is one part of a split archive");
   if (end_at > locator_at) damaged("a record lies outside the file");
   ByteReader record(part(archive.first(locator_at), end_at, directory_end64_size));
-  if (record.u32() != directory_end64) damaged("no zip64 end of the central directory where it should be");
+  if (record.u32() != directory_end64) damaged("the zip64 end of the central directory is missing");
   record.skip(8 + 2 + 2);
-  if (record.u32() != 0 || record.u32() != 0) damaged("it is one part of several");
+  if (record.u32() != 0 || record.u32() != 0) damaged("it is one part of a split archive");
   Directory directory;
   const uint64_t entries_here = record.u64();
   directory.entries = record.u64();
   directory.size = record.u64();
   directory.offset = record.u64();
-  if (entries_here != directory.entries) damaged("it is one part of several");
+  if (entries_here != directory.entries) damaged("it is one part of a split archive");
   part(archive.first(end_at), directory.offset, directory.size);
   return directory;
 }
@@ -134,13 +135,13 @@ Directory find_directory(std::span<const std::byte> archive) {
     }
   }
   ByteReader record(archive.subspan(*end_at + 4));
-  if (record.u16() != 0 || record.u16() != 0) damaged("it is one part of several");
+  if (record.u16() != 0 || record.u16() != 0) damaged("it is one part of a split archive");
   const uint16_t entries_here = record.u16();
   Directory directory;
   directory.entries = record.u16();
   directory.size = record.u32();
   directory.offset = record.u32();
-  if (entries_here != directory.entries) damaged("it is one part of several");
+  if (entries_here != directory.entries) damaged("it is one part of a split archive");
   part(archive.first(*end_at), directory.offset, directory.size);
   return directory;
 }
@@ -150,7 +151,8 @@ Directory find_directory(std::span<const std::byte> archive) {
 ZipArchive::ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner)
     : archive_(archive), owner_(std::move(owner)) {
   const Directory directory = find_directory(archive);
-  if (directory.entries > directory.size / directory_entry_size) damaged("it has fewer entries than it says");
+  if (directory.entries > directory.size / directory_entry_size)
+    damaged("it has fewer entries than it declares");
   entries_.reserve(directory.entries);
   by_name_.reserve(directory.entries);
   std::vector<uint64_t> begins;  // of each entry's local header
@@ -158,7 +160,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const
 
   ByteReader records(part(archive, directory.offset, directory.size));
   for (uint64_t i = 0; i < directory.entries; ++i) read_entry(records, directory.offset, begins);
-  if (records.left() != 0) damaged("it has more entries than it says");
+  if (records.left() != 0) damaged("it has more entries than it declares");
 
   std::vector<size_t> order(entries_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -172,8 +174,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const
 }
 
 void ZipArchive::read_entry(ByteReader& directory, uint64_t directory_offset, std::vector<uint64_t>& begins) {
-  if (directory.u32() != directory_entry)
-    damaged("an entry of the central directory is not where it should be");
+  if (directory.u32() != directory_entry) damaged("an entry of the central directory is misplaced");
   Entry entry;
   directory.skip(2 + 2);
   const uint16_t flags = directory.u16();
@@ -198,7 +199,7 @@ void ZipArchive::read_entry(ByteReader& directory, uint64_t directory_offset, st
     const uint16_t kind = extra.u16();
     ByteReader field(extra.take(extra.u16()));
     if (kind != extra_zip64) continue;
-    // It holds those numbers alone that did not fit, in this order.
+    // The field holds only the numbers that did not fit into 32 bits, in this order.
     if (size32 == UINT32_MAX) entry.size = field.u64();
     if (stored_size32 == UINT32_MAX) stored_size = field.u64();
     if (begin32 == UINT32_MAX) begin = field.u64();
@@ -206,19 +207,19 @@ void ZipArchive::read_entry(ByteReader& directory, uint64_t directory_offset, st
 
   const auto body = archive_.first(directory_offset);
   ByteReader header(part(body, begin, local_header_size));
-  if (header.u32() != local_header) damaged(fmt::format("'{}' is not where it should be", entry.name));
+  if (header.u32() != local_header) damaged(fmt::format("'{}' has no local header", entry.name));
   header.skip(22);
   const uint16_t local_name_size = header.u16();
   const uint16_t local_extra_size = header.u16();
   const uint64_t name_at = begin + local_header_size;
   ByteReader local_name(part(body, name_at, local_name_size));
   if (local_name.text(local_name_size) != entry.name) {
-    damaged(fmt::format("'{}' has another name where it lies", entry.name));
+    damaged(fmt::format("'{}' has another name in its local header", entry.name));
   }
   if (flags & flag_encrypted) damaged(fmt::format("'{}' is encrypted", entry.name));
   entry.stored = part(body, name_at + local_name_size + local_extra_size, stored_size);
   if (entry.method == method_stored && entry.size != stored_size) {
-    damaged(fmt::format("'{}' is stored in another size than its own", entry.name));
+    damaged(fmt::format("'{}' is stored, but its sizes differ", entry.name));
   }
   if (!by_name_.emplace(entry.name, entries_.size()).second) {
     damaged(fmt::format("two entries are named '{}'", entry.name));
@@ -236,7 +237,7 @@ ZipArchive::Content ZipArchive::read(const Entry& entry) const {
   if (entry.method == method_stored) return {entry.stored, owner_};
   if (entry.method == method_deflated) return read_checked(entry);
   throw Error(ErrorCode::invalid_file,
-              fmt::format("'{}' is compressed by a method ({}) that is not read; pack it stored or deflated",
+              fmt::format("'{}' has the unsupported compression method {}; store or deflate it instead",
                           entry.name, entry.method));
 }
 

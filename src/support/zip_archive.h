@@ -1,8 +1,8 @@
-// A reader of zip archives that hands out stored entries where they lie, without a copy.
+// A reader of zip archives that returns stored entries without copying them.
 //
-// The central directory is read once and everything in it is checked: every entry lies inside the archive, no
-// two overlap, no two have the same name, and the local header before the data agrees. Zip64 is read;
-// archives in several parts and encrypted entries are not.
+// The central directory is read once and checked: every entry lies inside the archive, no two overlap, no two
+// share a name, and each agrees with its local header. Zip64 is supported; split archives and encrypted
+// entries are not.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,9 @@ class ZipArchive {
  public:
   struct Entry {
     std::string_view name;
-    std::span<const std::byte> stored;  // as it lies in the archive, compressed or not
+    std::span<const std::byte> stored;  // the bytes in the archive, compressed or not
     uint64_t size = 0;                  // uncompressed, in bytes
-    uint32_t crc = 0;                   // of the uncompressed bytes
+    uint32_t crc = 0;                   // checksum of the uncompressed bytes
     uint16_t method = 0;
   };
 
@@ -33,16 +33,17 @@ class ZipArchive {
     std::shared_ptr<const void> owner;  // keeps `bytes` alive
   };
 
-  // Throws Error(invalid_file) where `archive` is no zip archive or a damaged one. `owner` keeps it alive.
+  // Throws Error(invalid_file) if `archive` is not a zip archive or is damaged. `owner` keeps its bytes
+  // alive.
   ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner);
 
   std::span<const Entry> entries() const { return entries_; }
   const Entry* find(std::string_view name) const;  // null where missing
 
-  // The bytes of a stored entry are borrowed from the archive and their checksum is left unread, for the sake
-  // of gigabytes of weights; those of a deflated one are inflated into a buffer of their own and checked.
+  // The bytes of a stored entry are borrowed from the archive; their checksum is not compared, because that
+  // would read gigabytes of weights. A deflated entry is inflated into a new buffer and checked.
   Content read(const Entry& entry) const;
-  // As read(), and the checksum is compared in any case.
+  // Like read(), but always compares the checksum.
   Content read_checked(const Entry& entry) const;
 
  private:
