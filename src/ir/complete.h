@@ -4,7 +4,7 @@
 
 namespace opbridge::ir {
 
-// Whether the bytes are as many as the element type and the dims need; true for a type without a size.
+// Whether the number of bytes matches element type and dims; true for a type without a fixed size.
 bool is_complete(const Weight& weight);
 
 }  // namespace opbridge::ir

@@ -15,7 +15,7 @@ bool both_static(const Dim& a, const Dim& b) { return a.is_static() && b.is_stat
 
 ExprPtr expr_of(const Dim& dim) { return dim.is_static() ? dim_expr::integer(dim.value()) : dim.expr(); }
 
-// Python's precedences, of what stands without parentheses of its own.
+// Python's precedence levels.
 enum class Binds : uint8_t { sum, product, power, atom };
 
 std::string text_of(const Expr& expr, Binds around);
@@ -43,7 +43,7 @@ std::string sum_text(const Expr& expr) {
   return text;
 }
 
-// -s0 rather than -1*s0. Factors that are quotients get parentheses: `*` and `//` bind alike.
+// -s0 rather than -1*s0. Quotients among the factors get parentheses: `*` and `//` have equal precedence.
 std::string product_text(const Expr& expr) {
   std::string text;
   for (const ExprPtr& operand : expr.operands) {
@@ -57,7 +57,7 @@ std::string product_text(const Expr& expr) {
   return text;
 }
 
-// The text, in parentheses where it binds weaker than what is `around` it.
+// The text, in parentheses if it binds weaker than its context.
 std::string text_of(const Expr& expr, Binds around) {
   Binds own = Binds::atom;
   std::string text;
@@ -115,7 +115,7 @@ void gather_symbols(const Expr& expr, std::unordered_set<std::string_view>& know
 }  // namespace
 
 Dim::Dim(ExprPtr expr) {
-  if (expr == nullptr) throw Error(ErrorCode::internal, "a dimension was made of no expression");
+  if (expr == nullptr) throw Error(ErrorCode::internal, "a dimension was made without an expression");
   expr = dim_expr::substitute(*expr, dim_expr::same_symbol);
   if (expr->kind == Kind::integer) {
     value_ = expr->value;
@@ -142,8 +142,8 @@ int64_t Dim::evaluate(const std::function<int64_t(const std::string&)>& value_of
   const Dim result(dim_expr::substitute(
       *expr_, [&](const Expr& symbol) { return dim_expr::integer(value_of_symbol(symbol.name)); }));
   if (!result.is_static()) {
-    throw Error(ErrorCode::invalid_argument, "the dimension " + str() + " is " + result.str() +
-                                                 " for the given sizes, which is no integer");
+    throw Error(ErrorCode::invalid_argument,
+                "the dimension " + str() + " is " + result.str() + " for the given sizes, not an integer");
   }
   return result.value_;
 }
@@ -160,7 +160,7 @@ bool operator==(const Dim& a, const Dim& b) {
   return dim_expr::compare(*a.expr_, *b.expr_) == 0;
 }
 
-// Integers, the common case, need no expressions; what does not fit int64_t is left to dim_expr to refuse.
+// Integers, the common case, need no expressions. dim_expr refuses results that overflow int64_t.
 Dim operator+(const Dim& a, const Dim& b) {
   int64_t sum;
   if (both_static(a, b) && !__builtin_add_overflow(a.value(), b.value(), &sum)) return sum;

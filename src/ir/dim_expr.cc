@@ -83,8 +83,8 @@ ExprPtr make(Kind kind, std::vector<ExprPtr> operands) {
 
 bool is_integer(const Expr& expr) { return expr.kind == Kind::integer; }
 
-// coefficient * factor^exponent * …, the form through which products, fractions and powers become canonical.
-// A sum that is a factor is primitive: its coefficients are coprime integers, the first one positive.
+// coefficient * factor^exponent * …: products, fractions and powers become canonical through this form. A sum
+// among the factors is primitive: its coefficients are coprime integers, and the first one is positive.
 class Product {
  public:
   Product() = default;
@@ -108,7 +108,7 @@ struct Term {
   ExprPtr rest;  // its own coefficient is 1
 };
 
-// Of what is neither a number nor a product, and of a number times one such, without making a Product.
+// Splits an expression without making a Product, if it is a plain factor or a number times one.
 std::optional<Term> quick_split(const ExprPtr& expr) {
   const auto is_plain = [](Kind kind) {
     return kind != Kind::integer && kind != Kind::add && kind != Kind::mul && kind != Kind::true_div &&
@@ -147,7 +147,7 @@ std::vector<Term> terms_of(const ExprPtr& expr) {
   return terms;
 }
 
-// A canonical sum times a number; the order of its terms stays.
+// A canonical sum times a number; the order of its terms is kept.
 ExprPtr scaled_sum(const Expr& sum, Rational by) {
   std::vector<ExprPtr> terms;
   for (const ExprPtr& operand : sum.operands) terms.push_back(scaled(operand, by));
@@ -227,7 +227,7 @@ ExprPtr Product::expr() const {
   return make(Kind::true_div, {numerator(), std::move(below)});
 }
 
-// Numerator and denominator, both integral; nothing where a sum has fractions with symbols below.
+// Numerator and denominator, both integral; nothing if a sum contains fractions with symbolic denominators.
 std::optional<std::pair<ExprPtr, ExprPtr>> as_fraction(const ExprPtr& expr) {
   ExprPtr above, below;
   if (expr->kind == Kind::add) {
@@ -259,12 +259,13 @@ ExprPtr extremum(Kind kind, const std::vector<ExprPtr>& operands) {
   };
   for (const ExprPtr& operand : operands) gather(operand);
   if (constant) distinct.insert(integer(*constant));
-  if (distinct.empty()) throw Error(ErrorCode::invalid_argument, "a dimension is the extremum of nothing");
+  if (distinct.empty())
+    throw Error(ErrorCode::invalid_argument, "a dimension is the minimum or maximum of nothing");
   if (distinct.size() == 1) return *distinct.begin();
   return make(kind, {distinct.begin(), distinct.end()});
 }
 
-// floor and ceil are monotone, so they pass into a minimum or maximum.
+// floor and ceil are monotone, so they commute with a minimum or maximum.
 ExprPtr round_operands(const Expr& expr, ExprPtr (*round)(const ExprPtr&)) {
   std::vector<ExprPtr> operands;
   for (const ExprPtr& operand : expr.operands) operands.push_back(round(operand));
@@ -362,7 +363,7 @@ ExprPtr floor_div(const ExprPtr& a, const ExprPtr& b) {
   if (above->kind == Kind::floor_div && is_integer(*above->operands[1]) && above->operands[1]->value > 0) {
     return floor_div(above->operands[0], integer(narrow(Wide(divisor) * above->operands[1]->value)));
   }
-  // What is a multiple of the divisor comes out: (2*x + y + 3)//2 is x + (y + 1)//2 + 1.
+  // Multiples of the divisor are taken out: (2*x + y + 3)//2 is x + (y + 1)//2 + 1.
   std::vector<ExprPtr> outside, inside;
   for (const Term& term : terms_of(above)) {
     int64_t whole = 0;
@@ -474,7 +475,7 @@ ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const Expr& sym
       expect(1);
       return ceil(operands[0]);
   }
-  throw Error(ErrorCode::internal, "a dimension has an operator of no known kind");
+  throw Error(ErrorCode::internal, "a dimension has an operator of unknown kind");
 }
 
 }  // namespace opbridge::dim_expr

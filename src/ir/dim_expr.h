@@ -1,10 +1,10 @@
-// Makers of canonical expressions: whatever they return is folded and ordered, so that expressions which the
-// rules below can prove equal have the same structure. They throw Error(invalid_argument) for a division by
-// zero and for integers beyond 64 bits.
+// Constructors of canonical expressions. Results are folded and ordered, so that expressions which the rules
+// below prove equal have the same structure. They throw Error(invalid_argument) for a division by zero and
+// for integers beyond 64 bits.
 //
-// Sums and products are flat, with like terms and factors gathered and integer factors multiplied out over
-// sums; a fraction has its integers and common factors cancelled. Symbols are taken to be other than zero
-// where they divide themselves, as sizes in PyTorch are.
+// Sums and products are flat: like terms and factors are collected, and integer factors are distributed over
+// sums. Fractions are reduced by common integers and factors. A symbol that divides itself is assumed to be
+// nonzero, as PyTorch assumes of sizes.
 #pragma once
 
 #include <functional>
@@ -30,16 +30,16 @@ ExprPtr ceil(const ExprPtr& a);
 ExprPtr min(const std::vector<ExprPtr>& operands);
 ExprPtr max(const std::vector<ExprPtr>& operands);
 
-// Whether the value is an integer for all integer values of the symbols, as far as the structure tells.
+// Whether the value is provably an integer for all integer values of the symbols.
 bool is_integral(const Expr& expr);
 
-// A bound that the structure proves; nothing where it proves none, or none of 64 bits.
+// A lower bound that follows from the structure; nothing if there is none within 64 bits.
 std::optional<int64_t> least(const Expr& expr);
 
 // A total order by structure; 0 for equal expressions.
 int compare(const Expr& a, const Expr& b);
 
-// The canonical form of any tree, with each symbol replaced by what `replace` returns for it.
+// The canonical form of any tree, with each symbol replaced by `replace`'s result for it.
 ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const Expr& symbol)>& replace);
 inline ExprPtr same_symbol(const Expr& symbol) { return dim_expr::symbol(symbol.name, symbol.least); }
 

@@ -1,10 +1,10 @@
-// Dim::parse: the text of sympy expressions as PyTorch writes them, both as str() gives them (`2*s77 + 1`)
-// and as sympy.srepr does (`Add(Mul(Integer(2), Symbol('s77', integer=True, positive=True)), Integer(1))`).
-// The functions are those of torch/utils/_sympy/functions.py.
+// Dim::parse: reads sympy expressions as PyTorch writes them, both by str() (`2*s77 + 1`) and by sympy.srepr
+// (`Add(Mul(Integer(2), Symbol('s77', integer=True, positive=True)), Integer(1))`). The functions are those
+// of torch/utils/_sympy/functions.py.
 //
-// Some of them compute in floating point. They are read as exact fractions, and only where that is the same:
-// Error(invalid_file) for a fraction that a double has to round and that anything but floor, ceil or trunc
-// then uses, and for a product with a number of which those are not certain (`0.7*ToFloat(s0)`).
+// Some of them compute in floating point. They are read as exact fractions, provided that the result is the
+// same. Error(invalid_file) is thrown for a fraction that a double must round, unless floor, ceil or trunc is
+// applied to it, and for a product with a number for which even these are uncertain (`0.7*ToFloat(s0)`).
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ using Kind = Expr::Kind;
 
 constexpr size_t max_length = 1 << 16;
 constexpr int max_depth = 200;
-constexpr int max_divisions = 1000;  // each nests the expression a level deeper without any parenthesis
+constexpr int max_divisions = 1000;  // each nests the expression one level deeper, even without parentheses
 // Products of such a fraction and any size below 2^33 are exact in a double.
 constexpr double max_fraction_part = 1 << 20;
 constexpr double max_decimal_part = 1000;
@@ -41,7 +41,7 @@ struct Function {
 struct Operand {
   ExprPtr expr;
   bool rounded = false;  // PyTorch's value is the nearest double to the expression
-  bool decimal = false;  // a number that a double rounds so little that products with integers are as rounded
+  bool decimal = false;  // its product with an integer is the nearest double to the exact product
 };
 
 class Parser {
@@ -52,7 +52,7 @@ class Parser {
     if (text_.size() > max_length) fail("is longer than any that PyTorch writes");
     const Operand result = sum();
     skip_space();
-    if (at_ != text_.size()) fail(fmt::format("is not understood from \"{}\" on", rest()));
+    if (at_ != text_.size()) fail(fmt::format("cannot be parsed from \"{}\" on", rest()));
     return exact(result);
   }
 
@@ -136,7 +136,7 @@ class Parser {
     if (at_digit() || peek(".")) return number(number_text());
     const std::string word(identifier());
     if (word.empty()) {
-      fail(at_ == text_.size() ? "ends too early" : fmt::format("is not understood from \"{}\" on", rest()));
+      fail(at_ == text_.size() ? "ends too early" : fmt::format("cannot be parsed from \"{}\" on", rest()));
     }
     return accept("(") ? call(word) : Operand{symbol(word)};
   }
@@ -218,8 +218,8 @@ class Parser {
     return {make(operands)};
   }
 
-  // Of a quotient of two doubles, floor and ceil are those of the fraction: a fraction that is no integer is
-  // too far from one for rounding to reach it, with operands below 2^50.
+  // floor and ceil of a quotient of two doubles equal those of the exact fraction: with operands below 2^50,
+  // rounding cannot carry a non-integral fraction to an integer.
   static Operand float_quotient(const ExprPtr& a, const ExprPtr& b) {
     ExprPtr quotient = dim_expr::true_div(a, b);
     const bool by_power_of_two = b->kind == Kind::integer && b->value > 0 && (b->value & (b->value - 1)) == 0;
@@ -234,11 +234,11 @@ class Parser {
     fail("truncates what may be negative");
   }
 
-  // Symbol('s0', integer=True, positive=True), from after the parenthesis on.
+  // Symbol('s0', integer=True, positive=True), after the opening parenthesis.
   ExprPtr symbol_call() {
     if (!accept_quote()) fail("has a symbol without a name in quotes");
     std::string name(identifier());
-    if (name.empty() || !quoted_rest().empty()) fail("has a symbol whose name is no identifier");
+    if (name.empty() || !quoted_rest().empty()) fail("has a symbol whose name is not an identifier");
     bool is_integer = false;
     std::optional<int64_t> least;
     while (accept(",")) {
@@ -248,7 +248,7 @@ class Parser {
       if (keyword == "positive=True") least = 1;
     }
     expect(")");
-    if (!is_integer) fail(fmt::format("depends on {}, which is no integer", name));
+    if (!is_integer) fail(fmt::format("depends on {}, which is not an integer", name));
     return symbol_of(name, least);
   }
 
@@ -264,7 +264,7 @@ class Parser {
     const std::string_view value = at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))
                                        ? number_text()
                                        : identifier();
-    if (text.empty() || value.empty()) fail(fmt::format("is not understood from \"{}\" on", rest()));
+    if (text.empty() || value.empty()) fail(fmt::format("cannot be parsed from \"{}\" on", rest()));
     return text + "=" + std::string(value);
   }
 
@@ -278,7 +278,7 @@ class Parser {
     const auto as_double = std::from_chars(digits.data(), end, value);
     const bool is_float = digits.find_first_of(".eE") != std::string_view::npos;
     if (as_double.ec != std::errc() || as_double.ptr != end || !is_float) {
-      fail(fmt::format("has the number {}, which is not one of 64 bits", digits));
+      fail(fmt::format("has the number {}, which exceeds 64 bits", digits));
     }
     for (double q = 1; q <= max_fraction_part; q *= 2) {
       const double p = value * q;
@@ -287,8 +287,8 @@ class Parser {
         return {fraction(p, q)};
       }
     }
-    // The product of an integer and the double is rounded to that of the integer and the decimal, where that
-    // is an integer, if the double is as near as this; where it is none, it is too far from one.
+    // The double is so close to the decimal that its product with an integer n rounds to the exact one, where
+    // that is an integer. Where it is not, it is too far from one for rounding to reach it.
     for (double q = 10; q <= max_decimal_part; q *= 10) {
       const double p = std::round(value * q);
       const bool is_decimal = p > 0 && p <= max_fraction_part && p / q == value;
@@ -386,7 +386,7 @@ class Parser {
   }
   std::string_view quoted_rest() {
     const std::string_view inside = take_while([&](char c) { return c != quote_ && c != '\\'; });
-    if (at_ == text_.size() || text_[at_] != quote_) fail("has a string without end");
+    if (at_ == text_.size() || text_[at_] != quote_) fail("has an unterminated string");
     ++at_;
     return inside;
   }

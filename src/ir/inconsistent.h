@@ -1,4 +1,4 @@
-// Calls whose arguments and results do not belong together: an altered file has them.
+// Reports calls whose arguments and results contradict each other, as in altered files.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,14 +11,14 @@
 
 namespace opbridge::ir {
 
-// Runs `work` on a call. What the standard library throws there, of an axis that is not or a list that is too
-// short, becomes Error(unsupported) that names the call.
+// Runs `work` on a call. Standard library exceptions (a missing axis, a list that is too short) become
+// Error(unsupported) that names the call.
 template <class Work>
 void of_consistent_call(const Node& node, Work work) {
   const auto fail = [&](const std::exception& error) {
     throw Error(
         ErrorCode::unsupported,
-        fmt::format("{}: its arguments and results do not belong together ({})", node.op, error.what()),
+        fmt::format("{}: its arguments and results contradict each other ({})", node.op, error.what()),
         node.source.line);
   };
   try {

@@ -53,7 +53,7 @@ Weight Weight::of_strings(std::span<const std::string> values, std::vector<int64
 
 namespace {
 
-// The strings that of_strings wrote; nothing where the bytes are cut short.
+// Reads what of_strings wrote; nothing if the bytes are truncated.
 std::optional<std::vector<std::string_view>> read_strings(std::span<const std::byte> bytes) {
   std::vector<std::string_view> result;
   while (!bytes.empty()) {
@@ -73,7 +73,7 @@ std::optional<std::vector<std::string_view>> read_strings(std::span<const std::b
 std::vector<std::string_view> Weight::strings() const {
   std::optional<std::vector<std::string_view>> result;
   if (element_type == ElementType::string) result = read_strings(bytes);
-  if (!result) throw Error(ErrorCode::internal, "a weight that holds no strings is read as strings");
+  if (!result) throw Error(ErrorCode::internal, "a weight without strings is read as strings");
   return *std::move(result);
 }
 
@@ -85,7 +85,7 @@ bool is_complete(const Weight& weight) {
     return held && held->size() == count;
   }
   if (bits == 0) return true;
-  // The product of a count and a size may pass 2^64.
+  // The product of a count and a size may exceed 64 bits.
   return count <= std::numeric_limits<uint64_t>::max() / bits &&
          weight.bytes.size() == storage_bytes(weight.element_type, count);
 }
@@ -99,7 +99,7 @@ void SparseTensor::check() const {
   const auto rank = static_cast<int64_t>(dims.size());
   const bool linear = indices.dims == std::vector{count};
   if (!linear && indices.dims != std::vector{count, rank}) {
-    fail(fmt::format("{} values have indices of dims [{}], where [{}] or [{}, {}] is due", count,
+    fail(fmt::format("{} values have indices of dims [{}] instead of [{}] or [{}, {}]", count,
                      fmt::join(indices.dims, ", "), count, count, rank));
   }
   if (indices.element_type != ElementType::int64) fail("indices are not int64");
@@ -108,24 +108,24 @@ void SparseTensor::check() const {
   const int64_t elements = Weight{ElementType::uint8, dims, {}, nullptr}.element_count();
   int64_t before = -1;
   for (int64_t i = 0; i < count; ++i) {
-    int64_t place = 0;
+    int64_t position = 0;
     for (int64_t axis = 0; axis < (linear ? 1 : rank); ++axis) {
       int64_t index = 0;
       const size_t at = static_cast<size_t>(linear ? i : i * rank + axis) * sizeof(index);
       std::memcpy(&index, indices.bytes.data() + at, sizeof(index));
       const int64_t bound = linear ? elements : dims[axis];
       if (index < 0 || index >= bound) fail(fmt::format("index {} is not below {}", index, bound));
-      place = linear ? index : place * bound + index;
+      position = linear ? index : position * bound + index;
     }
-    if (place <= before) fail("indices do not ascend");
-    before = place;
+    if (position <= before) fail("indices are not in ascending order");
+    before = position;
   }
 }
 
 const TensorType& Value::tensor_type() const {
   if (const auto* tensor = std::get_if<TensorType>(&type)) return *tensor;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("value %{} is a {} where a tensor is needed", name,
+              fmt::format("value %{} is a {}, not a tensor", name,
                           std::holds_alternative<ListType>(type) ? "list" : "number"));
 }
 

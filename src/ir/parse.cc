@@ -12,7 +12,7 @@
 namespace opbridge::ir {
 namespace {
 
-constexpr int max_depth = 100;  // of graphs, lists and types inside one another
+constexpr int max_depth = 100;  // nesting of graphs, lists and types
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 class Parser {
@@ -67,7 +67,7 @@ class Parser {
   void expect(std::string_view token) {
     if (!accept(token)) fail(fmt::format("\"{}\"", token));
   }
-  // A word, and not the beginning of a longer one.
+  // Whether the whole word comes next, not only its beginning.
   bool at_word(std::string_view word) {
     if (!at_text(word)) return false;
     const size_t end = at_ + word.size();
@@ -160,7 +160,7 @@ class Parser {
     if (at_text("\"")) return quoted('"');
     const size_t begin = at_;
     while (at_ < text_.size() && is_word_character(text_[at_])) ++at_;
-    // The colon behind a name belongs to its type.
+    // The colon after a name belongs to its type.
     while (at_ > begin && text_[at_ - 1] == ':') --at_;
     if (at_ == begin) fail("the name of a value");
     return std::string(text_.substr(begin, at_ - begin));
@@ -287,7 +287,7 @@ class Parser {
     return {element, std::move(dims)};
   }
 
-  // Up to one of `ends` outside of parentheses.
+  // Reads up to one of `ends` outside of parentheses.
   Dim dim(std::string_view ends) {
     skip_space();
     const size_t begin = at_;
@@ -339,7 +339,7 @@ class Parser {
       const Type of = type();
       return std::make_shared<const Weight>(weight_of(of));
     }
-    if (at_word("sparse")) fail("a value other than a sparse tensor, whose text leaves its elements out");
+    if (at_word("sparse")) fail("a value other than a sparse tensor, whose elements are not in the text");
     if (const auto value = number()) return *value;
     const size_t begin = at_;
     if (c != '(' && c != '-') {
@@ -350,7 +350,7 @@ class Parser {
     return dim(",)]");
   }
 
-  // An integer or a double that stands alone, which the expression of a size does not.
+  // An integer or a double on its own, not the beginning of a size expression.
   std::optional<AttributeValue> number() {
     const char* begin = text_.data() + at_;
     const char* end = text_.data() + text_.size();
@@ -385,7 +385,8 @@ class Parser {
     return value;
   }
 
-  // Its kind is that of its elements; one of integers and sizes is of sizes, an empty one of integers.
+  // The elements determine the kind. A list of integers and sizes is a list of sizes; an empty list is a list
+  // of integers.
   AttributeValue list() {
     expect("[");
     std::vector<AttributeValue> elements;
@@ -441,7 +442,7 @@ class Parser {
     std::optional<Weight> result;
     const auto of = [&]<class T>(std::type_identity<T>) {
       if (tensor->element_type != element_type_of<T>()) return;
-      // Not of T: a vector of bool has no memory of its own to look at.
+      // Not a vector of T: std::vector<bool> has no contiguous bytes.
       auto bytes = std::make_shared<std::vector<std::byte>>(count * sizeof(T));
       elements(count, [&](size_t i) {
         const T value = element<T>();

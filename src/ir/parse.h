@@ -1,4 +1,4 @@
-// The textual form of graphs, read back: tests write the graphs before and after a pass in it.
+// Parses the textual form of graphs. Tests write the graphs before and after a pass in it.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,9 @@
 
 namespace opbridge::ir {
 
-// The graph that print has written: print(parse(text)) is that text again. A constant without values, as
-// print writes those of more than eight elements, is of zeros. The scope of a node is kept, its line is not
-// in the text. Throws Error(invalid_argument) with the line that cannot be read; a sparse tensor cannot.
+// Inverts print: print(parse(text)) is `text` again. A constant without values, as print writes those of more
+// than eight elements, is filled with zeros. Node scopes are kept; source lines are not in the text. Throws
+// Error(invalid_argument) with the line that cannot be parsed. Sparse tensors cannot be parsed.
 Graph parse(std::string_view text);
 
 }  // namespace opbridge::ir

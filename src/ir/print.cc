@@ -30,12 +30,12 @@ std::string quoted(std::string_view text) {
 template <class T>
 std::string number(T value) {
   std::string text = fmt::format("{}", value);
-  // A double never reads as an integer.
+  // Keeps a double from reading as an integer.
   if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
   return text;
 }
 
-// `%x`, and `%"a name"` where it is not one word.
+// `%x`, or `%"a name"` if it is not a single word.
 std::string reference(const Value& value) {
   const std::string& name = value.name;
   const bool is_word = !name.empty() && name.back() != ':' && std::ranges::all_of(name, is_word_character);
@@ -44,8 +44,8 @@ std::string reference(const Value& value) {
 
 constexpr int64_t most_printed_elements = 8;
 
-// ` = [1.0, 2.0]`, row-major; nothing for a weight that is larger, or of an element type that C++ lacks, or
-// whose bytes are not those of its dims.
+// ` = [1.0, 2.0]`, row-major; nothing for larger weights, for element types that C++ lacks, and if the number
+// of bytes does not match the dims.
 std::string elements(const Weight& weight) {
   const int64_t count = weight.element_count();
   if (count > most_printed_elements || !is_complete(weight)) return "";
@@ -56,7 +56,7 @@ std::string elements(const Weight& weight) {
   const auto of = [&]<class T>(std::type_identity<T>) {
     if (weight.element_type != element_type_of<T>()) return;
     for (int64_t i = 0; i < count; ++i) {
-      T value;  // the bytes may lie anywhere in a file
+      T value;  // the bytes may be unaligned
       std::memcpy(&value, weight.bytes.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
       if constexpr (std::is_same_v<T, bool>) {
         texts.emplace_back(value ? "True" : "False");

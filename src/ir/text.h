@@ -1,4 +1,4 @@
-// What print and parse of a graph's text have to agree on.
+// Definitions shared by print and parse of a graph's text.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,13 @@
 
 namespace opbridge::ir {
 
-// Whether a word may hold the character: the name of a value, an attribute or a type.
+// Whether the character may occur in a word: the name of a value, an attribute or a type.
 constexpr bool is_word_character(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
          c == ':' || c == '/' || c == '-' || c == '~';
 }
 
-// Calls `visit` with std::type_identity<T> for each C++ type T that elements of weights are written as.
+// Calls `visit` with std::type_identity<T> for each C++ type T of printed weight elements.
 template <class Visit>
 void for_each_number_type(Visit visit) {
   [&]<class... T>(std::type_identity<void(T...)>) {

@@ -9,8 +9,8 @@
 namespace opbridge::ir {
 namespace {
 
-// Walks a graph in execution order and keeps the values that are made so far. A subgraph sees those of the
-// graphs around it; what it makes itself is out of sight again once it has been walked.
+// Walks a graph in execution order and tracks the values made so far. A subgraph sees the values of the
+// graphs around it; its own values go out of scope after it.
 class Verifier {
  public:
   void check(const Graph& graph) {
@@ -57,8 +57,8 @@ class Verifier {
 
   void check_weight(const Weight& weight, const std::string& where) const {
     if (is_complete(weight)) return;
-    fail(fmt::format("{} is {}[{}], and its {} bytes do not hold that", where,
-                     opbridge::name(weight.element_type), fmt::join(weight.dims, ", "), weight.bytes.size()));
+    fail(fmt::format("{} is {}[{}] but holds {} bytes", where, opbridge::name(weight.element_type),
+                     fmt::join(weight.dims, ", "), weight.bytes.size()));
   }
 
   void check_attribute(const Attribute& attribute, const Node& node) const {
@@ -78,7 +78,7 @@ class Verifier {
 
   void check_node(Node& node) {
     if (node.op.empty()) fail("node " + node.name + " has no operator");
-    if (!nodes_.insert(&node).second) fail(label(node) + " stands twice");
+    if (!nodes_.insert(&node).second) fail(label(node) + " is in the graph twice");
     node.for_each_use([&](Value*& value) { check_use(value, label(node)); });
     for (const Attribute& attribute : node.attributes) check_attribute(attribute, node);
     for (const GraphPtr& body : node.bodies()) check_body(body, node);
@@ -105,7 +105,7 @@ class Verifier {
 
   const Graph* graph_ = nullptr;
   std::unordered_set<const Value*> visible_;
-  std::vector<const Value*> made_;  // the visible ones in order
+  std::vector<const Value*> made_;  // the visible values in order
   std::unordered_set<const Node*> nodes_;
 };
 

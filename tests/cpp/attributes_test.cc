@@ -195,13 +195,13 @@ TEST(Attributes, BuilderRefusesWhatNoAttributeHolds) {
                       tensor.indices = indices({5, 3, 7}, {3});
                       return attr("a", tensor);
                     }),
-                    "do not ascend"));
+                    "indices are not in ascending order"));
   EXPECT_TRUE(holds(refused([](auto&, auto) {
                       ir::SparseTensor tensor = sparse();
                       tensor.indices = indices({5, 7}, {2});
                       return attr("a", tensor);
                     }),
-                    "where [3] or [3, 2] is due"));
+                    "instead of [3] or [3, 2]"));
   EXPECT_TRUE(
       holds(refusal([](GraphBuilder& g, Value x) { g.op("custom::f", x, attr("a", 1), attr("a", 2)); }),
             "is given twice"));
