@@ -62,7 +62,7 @@ void store(std::byte* bytes, T value) {
 
 template <class T>
 void store_integer(std::byte* bytes, const Element& element) {
-  // Through int64: a float beyond its range has no defined integer, and neither has it in ONNX.
+  // Converts through int64. Beyond its range, neither C++ nor ONNX defines the result.
   const bool fits = std::abs(element.floating) < 0x1p63;
   const int64_t value = element.integral ? element.integer
                         : fits           ? static_cast<int64_t>(element.floating)
@@ -116,8 +116,8 @@ bool store_element(ElementType type, const Element& element, std::byte* bytes) {
   return true;
 }
 
-// Whether rounding towards 0 gives an integer of the type; elsewhere C++ and ONNX leave open what a cast
-// gives.
+// Whether truncation gives an integer of the type. Otherwise C++ and ONNX leave the result of a cast
+// undefined.
 bool is_in_range(ElementType type, double value) {
   const bool is_unsigned = type == ElementType::uint8 || type == ElementType::uint16 ||
                            type == ElementType::uint32 || type == ElementType::uint64;
@@ -183,7 +183,7 @@ bool may_be_zero(const Dim& dim) { return !dim.is_static() && dim.least().value_
 
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to) {
   std::vector<int64_t> shape;
-  bool others_may_be_zero = false;  // then Reshape cannot tell what -1 stands for
+  bool others_may_be_zero = false;  // Reshape could not resolve -1 then
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i].is(0)) return std::nullopt;
     const bool copied = !to[i].is_static() && i < from.size() && from[i] == to[i];

@@ -13,7 +13,7 @@ namespace {
 
 using Inputs = std::span<const ir::Weight* const>;
 
-// Reads `a` and `b` in their common shape and writes apply(a, b) as R.
+// Broadcasts `a` and `b` and writes apply(a, b) as elements of type R.
 template <class T, class R, class Apply>
 std::optional<ir::Weight> elementwise(const ir::Weight& a, const ir::Weight& b, ElementType result_type,
                                       Apply apply) {
@@ -153,7 +153,7 @@ std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) 
     if (op == "Neg") return with([](T x) { return -x; });
     if (op == "Abs") return with([](T x) { return std::abs(x); });
   } else {
-    // The least number wraps around.
+    // The least integer wraps around.
     using Wide = std::make_unsigned_t<T>;
     if (op == "Neg") return with([](T x) { return static_cast<T>(-Wide(x)); });
     if (op == "Abs") return with([](T x) { return x < 0 ? static_cast<T>(-Wide(x)) : x; });
@@ -161,7 +161,7 @@ std::optional<ir::Weight> unary(const std::string& op, const ir::Weight& input) 
   return std::nullopt;
 }
 
-// ReduceMax of bool: whether any along the axes is true.
+// ReduceMax of bool: a logical or along the axes.
 std::optional<ir::Weight> any(const ir::Node& node, const ir::Weight& input, std::vector<int64_t> axes) {
   const auto rank = static_cast<int64_t>(input.dims.size());
   std::vector<int64_t> kept = input.dims, dims;
@@ -181,7 +181,7 @@ std::optional<ir::Weight> any(const ir::Node& node, const ir::Weight& input, std
   return std::move(result).finish();
 }
 
-// (batch…, rows, terms) by (batch…, terms, columns) of float32, where that is little work.
+// (batch…, rows, terms) by (batch…, terms, columns) of float32; nothing for products that would take long.
 std::optional<ir::Weight> matmul(const ir::Weight& a, const ir::Weight& b) {
   constexpr int64_t most_products = int64_t{1} << 24;
   if (a.dims.size() < 2 || b.dims.size() < 2 || a.dims.back() != b.dims[b.dims.size() - 2])

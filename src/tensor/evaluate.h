@@ -1,4 +1,4 @@
-// ONNX nodes with constant inputs, computed at export.
+// Evaluates ONNX nodes with constant inputs at export.
 #pragma once
 
 #include <initializer_list>
@@ -10,24 +10,23 @@
 
 namespace opbridge {
 
-// The first output of `node`, all of whose inputs are constants (`inputs`, null for an omitted one). Missing
-// for an operator, an element type or a form that it does not know; what it computes is what ONNX defines,
-// bit for bit for integers and bool, and for floating point rounded once, no matter how often the runtime
-// does.
+// The first output of `node`, whose inputs are all constant (`inputs`, null for an omitted one). Missing if
+// the operator, the element type or the form is not supported. Results follow ONNX bit for bit for integers
+// and bool. Floating-point results are rounded once, even if the runtime rounds more often.
 std::optional<ir::Weight> evaluate(const ir::Node& node, std::span<const ir::Weight* const> inputs);
 
-// Those that only move elements: Reshape, Slice, Concat, Gather, Transpose, Expand, ….
+// Operators that only move elements: Reshape, Slice, Concat, Gather, Transpose, Expand, ….
 std::optional<ir::Weight> evaluate_movement(const ir::Node& node, std::span<const ir::Weight* const> inputs);
 
-// An input of int64; missing where it is none.
+// The elements of an int64 input; missing if it is not int64.
 std::optional<std::vector<int64_t>> ints_of(std::span<const ir::Weight* const> inputs, size_t index);
 
 int64_t int_attribute(const ir::Node& node, std::string_view name, int64_t otherwise);
 
-// The greatest constant that evaluation makes.
+// Evaluation makes no larger constants.
 inline constexpr size_t largest_folded_bytes = size_t{1} << 21;
 
-// A tensor in the making.
+// A weight under construction.
 struct NewWeight {
   ElementType element_type;
   std::vector<int64_t> dims;
@@ -41,11 +40,11 @@ struct NewWeight {
 
 std::vector<int64_t> row_major_strides(std::span<const int64_t> dims);
 int64_t count_of(std::span<const int64_t> dims);
-// Missing where a dim is negative, and where the count does not fit.
+// Missing if a dim is negative or the count overflows.
 std::optional<int64_t> checked_count(std::span<const int64_t> dims);
 
-// Calls visit(linear index in the result, offset in elements) for a view with the given strides (0 where
-// broadcast).
+// Calls visit(linear index in the result, offset in elements) for a view with these strides (0 along
+// broadcast axes).
 template <class Visit>
 void for_each_offset(std::span<const int64_t> dims, std::span<const int64_t> strides, int64_t start,
                      Visit visit) {
@@ -64,11 +63,11 @@ void for_each_offset(std::span<const int64_t> dims, std::span<const int64_t> str
   }
 }
 
-// The shape to which tensors of these shapes broadcast, if they do.
+// The broadcast shape of tensors of these shapes, which must be compatible.
 std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_t>> shapes);
 
-// Strides with which a tensor of `dims` is read in the shape `result`; missing where it does not broadcast to
-// it.
+// The strides that read a tensor of `dims` as broadcast to `result`; missing if it does not broadcast to that
+// shape.
 std::optional<std::vector<int64_t>> broadcast_strides(std::span<const int64_t> dims,
                                                       std::span<const int64_t> result);
 

@@ -10,7 +10,7 @@ namespace {
 using Inputs = std::span<const ir::Weight* const>;
 using Dims = std::vector<int64_t>;
 
-// `source` read with `strides` from element `start` on, in the shape `dims`.
+// `source` read with `strides` from element `start`, in the shape `dims`.
 std::optional<ir::Weight> view_copy(const ir::Weight& source, Dims dims, std::span<const int64_t> strides,
                                     int64_t start) {
   if (!NewWeight::fits(source.element_type, dims)) return std::nullopt;
@@ -97,7 +97,7 @@ std::optional<ir::Weight> transpose(const ir::Node& node, const ir::Weight& sour
 std::optional<ir::Weight> expand(Inputs inputs) {
   const std::optional<Dims> shape = ints_of(inputs, 1);
   if (!shape) return std::nullopt;
-  Dims dims = broadcast_dims({*shape, inputs[0]->dims});  // both ways
+  Dims dims = broadcast_dims({*shape, inputs[0]->dims});  // either side may broadcast
   const std::optional<Dims> strides = broadcast_strides(inputs[0]->dims, dims);
   return strides ? view_copy(*inputs[0], std::move(dims), *strides, 0) : std::nullopt;
 }
@@ -176,7 +176,7 @@ std::optional<ir::Weight> unsqueeze(Inputs inputs) {
 std::optional<ir::Weight> tile(Inputs inputs) {
   const std::optional<Dims> repeats = ints_of(inputs, 1);
   if (!repeats || repeats->size() != inputs[0]->dims.size()) return std::nullopt;
-  // A copy stands in a dim of its own, before the dim that it repeats.
+  // Each axis gets an extra axis before it, over which the copies are broadcast.
   Dims dims, once, spread;
   for (size_t axis = 0; axis < repeats->size(); ++axis) {
     const int64_t size = inputs[0]->dims[axis], copies = (*repeats)[axis];
@@ -254,7 +254,7 @@ ir::Weight NewWeight::finish() && {
   return {element_type, std::move(dims), std::span(*owner), owner};
 }
 
-// Both wrap around where a tensor without elements has huge dims.
+// Both wrap around for an empty tensor with huge dims.
 std::vector<int64_t> row_major_strides(std::span<const int64_t> dims) {
   std::vector<int64_t> strides(dims.size());
   uint64_t stride = 1;

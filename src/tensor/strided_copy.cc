@@ -52,7 +52,7 @@ void strided_copy(const StridedView& view, std::span<const std::byte> storage, s
   const auto row = static_cast<size_t>(rank == 0 ? 1 : view.sizes[rank - 1]);
   const size_t step = (rank == 0 ? 1 : static_cast<size_t>(view.strides[rank - 1])) * size;
 
-  std::vector<int64_t> index(rank, 0);  // of the row; its last place stays 0
+  std::vector<int64_t> index(rank, 0);  // of the row's first element: its last entry stays 0
   for (;;) {
     switch (size) {
       case 1:

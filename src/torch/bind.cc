@@ -7,13 +7,14 @@
 namespace opbridge {
 namespace {
 
-// Whether a call can give another number of results than the schema names.
+// Whether a call may give another number of results than the schema declares.
 bool gives_lists(const OperatorSchema& schema) {
   return schema.more_returns ||
          std::ranges::any_of(schema.returns, [](const SchemaReturn& result) { return result.type.list; });
 }
 
-// Whether a list of integers has as many as int[2] says. One stands for all, and int[1] takes any number.
+// Whether a list of integers has the declared length (int[2]). One integer stands for all, and int[1] accepts
+// any length.
 bool has_declared_size(const ir::AttributeValue& value, const SchemaType& type) {
   const auto fits = [&](size_t size) { return size <= 1 || size == static_cast<size_t>(type.fixed_size); };
   if (type.fixed_size <= 1) return true;

@@ -63,14 +63,15 @@ ElementType promote(std::span<const PromotionOperand> operands, ElementType defa
     std::optional<ElementType>& slot = by_category[static_cast<size_t>(operand.category)];
     slot = slot ? promote_types(*slot, type) : type;
   }
-  // An operand of a lower category only counts where it is of a higher kind than what stands above it.
+  // Dimensioned tensors come first, then 0-d tensors, then scalars. A later class counts only if its category
+  // is higher.
   std::optional<ElementType> result;
   for (const std::optional<ElementType>& type : by_category) {
     if (!type) continue;
     if (!result) {
       result = type;
     } else if (category_of(*type) > category_of(*result)) {
-      // A complex operand makes the floating-point type above it complex, in that type's precision.
+      // A complex operand makes a floating-point result complex and keeps its precision.
       result = category_of(*result) == 2 ? complex_of(*result) : *type;
     }
   }

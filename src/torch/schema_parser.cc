@@ -27,7 +27,8 @@ Kind kind_of(std::string_view name) {
   return found == std::end(kinds) ? Kind::opaque : found->second;
 }
 
-// c10::ScalarType, whose numbers stand in the schemas that PyTorch prints, and whose names in those it reads.
+// c10::ScalarType. The schemas that PyTorch prints contain its numbers; those that it parses contain its
+// names.
 std::optional<ElementType> element_type_of_default(const ir::AttributeValue& literal) {
   static constexpr struct {
     int64_t number;
@@ -51,7 +52,7 @@ std::optional<ElementType> element_type_of_default(const ir::AttributeValue& lit
   return word == nullptr ? std::nullopt : parse_element_type(word->text);
 }
 
-// A literal as a value of the kind; nothing where it cannot be one. Words (`Mean`, `long`) come as
+// The literal as a value of this kind; nothing if it is not one. Words (`Mean`, `long`) are passed as
 // ir::Opaque.
 std::optional<ir::AttributeValue> converted(const ir::AttributeValue& literal, Kind kind) {
   const auto* integer = std::get_if<int64_t>(&literal);
@@ -244,7 +245,8 @@ class Parser {
     return false;
   }
 
-  // What SchemaType cannot say (a list of lists, an alias of a list) becomes the name of an opaque type.
+  // SchemaType cannot express a list of lists or an alias of a list; such a type becomes opaque, named by its
+  // text.
   void suffixes(SchemaType& type, size_t start) {
     const auto wrap = [&] {
       type = SchemaType();
@@ -325,7 +327,7 @@ class Parser {
                                  : converted(single, argument.type.kind);
     }
     if (!value) {
-      fail_at(place, fmt::format("the default of {} is no {}", argument.name, argument.type.str()));
+      fail_at(place, fmt::format("the default of {} is not a {}", argument.name, argument.type.str()));
     }
     return *std::move(value);
   }
@@ -366,16 +368,16 @@ class Parser {
       const char c = line_[at_++];
       text += c == '\\' ? escape() : c;
     }
-    if (at_ == line_.size()) fail_at(start, "a string without end");
+    if (at_ == line_.size()) fail_at(start, "an unterminated string");
     ++at_;
     return text;
   }
 
-  // From after the backslash on.
+  // Reads an escape sequence after its backslash.
   char escape() {
     constexpr std::string_view letters = "ntrfvab0";
     constexpr std::string_view meanings{"\n\t\r\f\v\a\b\0", 8};
-    if (at_ == line_.size()) fail("a string without end");
+    if (at_ == line_.size()) fail("an unterminated string");
     const char c = line_[at_++];
     if (c == '\\' || c == '"' || c == '\'') return c;
     if (const size_t letter = letters.find(c); letter != std::string_view::npos) return meanings[letter];
@@ -404,7 +406,7 @@ class Parser {
   void expect(std::string_view token) {
     if (!accept(token)) fail(fmt::format("expected \"{}\"", token));
   }
-  // Without the space at the end that a look for the next token has passed over.
+  // Strips the whitespace that peeking at the next token skipped.
   std::string_view text_since(size_t start) const {
     std::string_view text = line_.substr(start, at_ - start);
     while (std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);

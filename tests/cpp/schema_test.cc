@@ -169,7 +169,7 @@ TEST(Schema, RefusalShowsThePlace) {
             "  aten::f(Tensor self, int) -> Tensor\n"
             "                          ^");
   EXPECT_EQ(refusal_of("aten::f(int x=\"a\") -> Tensor"),
-            "schema line not understood: the default of x is no int\n"
+            "schema line not understood: the default of x is not of type int\n"
             "  aten::f(int x=\"a\") -> Tensor\n"
             "                ^");
 }
