@@ -18,18 +18,19 @@
 namespace opbridge {
 namespace {
 
-// torch/_export/serde/schema.py, SCHEMA_VERSION. A new minor version adds what older readers may leave out.
+// SCHEMA_VERSION in torch/_export/serde/schema.py. A new minor version only adds fields that older readers
+// may ignore.
 constexpr int64_t known_schema_major = 8;
 
 [[noreturn]] void invalid(std::string what) { throw Error(ErrorCode::invalid_file, std::move(what)); }
 
-// An entry's path without the archive's outermost folder, which has the file's own name.
+// The path of an entry without the archive's outermost folder, which is named after the file.
 std::string_view inside_root(std::string_view path) {
   const size_t slash = path.find('/');
   return slash == std::string_view::npos ? std::string_view() : path.substr(slash + 1);
 }
 
-// What the archive is instead, and what to do about it.
+// Reports what the archive contains instead, and what to do about it.
 [[noreturn]] void refuse_foreign(const ZipArchive& archive) {
   const auto has = [&](auto&& matches) {
     return std::ranges::any_of(archive.entries(), [&](const ZipArchive::Entry& entry) {
@@ -65,7 +66,7 @@ std::string_view inside_root(std::string_view path) {
 
 struct Program {
   const ZipArchive::Entry* entry;
-  std::string_view root;  // with its slash
+  std::string_view root;  // with a trailing slash
   std::string_view name;
 };
 
@@ -113,7 +114,7 @@ void check_schema_version(json::Object program) {
       major > known_schema_major ? "a newer opbridge may know it" : "save it again with a newer torch"));
 }
 
-// Of the symbols, from the ranges that the program is exported for.
+// The least values of the symbols, from the ranges for which the program was exported.
 SymbolTable::LeastValues least_values(json::Object program) {
   SymbolTable::LeastValues result;
   json::Object ranges;

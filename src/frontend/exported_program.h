@@ -8,7 +8,7 @@
 
 namespace opbridge {
 
-// load_exported_program() for an archive that lies in memory, kept alive by `owner`. Errors do not name a
+// Like load_exported_program(), for an archive in memory, which `owner` keeps alive. Errors do not name a
 // file.
 ir::Graph read_exported_program(std::span<const std::byte> archive, std::shared_ptr<const void> owner);
 

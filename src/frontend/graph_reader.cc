@@ -36,7 +36,7 @@ std::string operator_name(std::string_view target) {
   return fmt::format("{}::{}", target.substr(0, dot), target.substr(dot + 1));
 }
 
-// What checks and computes nothing.
+// Whether the operator only checks something.
 bool is_assertion(std::string_view op) {
   constexpr std::array<std::string_view, 5> prefixes = {
       "aten::_assert_", "aten::_functional_assert_", "aten::sym_constrain_range",
@@ -44,8 +44,8 @@ bool is_assertion(std::string_view op) {
   return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return op.starts_with(prefix); });
 }
 
-// Whether a call between tokens, which keep the order of calls, gives nothing but the next token: it checks
-// something, or prints.
+// Whether the call takes an effect token, which keeps calls in order, and returns nothing but the next one:
+// it checks or prints something.
 bool gives_token_alone(std::string_view op, json::Array outputs) {
   if (op != "higher_order::with_effects") return false;
   size_t results = 0;
@@ -53,7 +53,7 @@ bool gives_token_alone(std::string_view op, json::Array outputs) {
   return results == 1;
 }
 
-// Operators that call a body once, and have no other effect that ONNX would know.
+// Operators that call a body once and whose only other effects do not exist in ONNX.
 std::optional<GraphReader::Region> region_of(std::string_view op) {
   constexpr std::string_view prefix = "higher_order::";
   if (!op.starts_with(prefix)) return std::nullopt;
@@ -66,7 +66,7 @@ std::optional<GraphReader::Region> region_of(std::string_view op) {
   return std::nullopt;
 }
 
-// The tensors and numbers in a list of arguments, one by one.
+// The tensors and scalars in a list of arguments, one by one.
 std::vector<json::Tagged> flattened(json::Array arguments) {
   std::vector<json::Tagged> result;
   for (json::Element element : arguments) {
@@ -81,7 +81,7 @@ std::vector<json::Tagged> flattened(json::Array arguments) {
   return result;
 }
 
-// The name of the tensor or number that an argument stands for; empty for a constant.
+// The name of the tensor or scalar that an argument refers to; empty for a constant.
 std::string_view name_of(json::Tagged argument) {
   if (argument.tag == "as_tensor") return json::string_field(json::as<json::Object>(argument.value), "name");
   if (!argument.tag.starts_with("as_sym_")) return {};
@@ -95,7 +95,7 @@ std::string_view text_of(json::Object metadata, std::string_view key) {
   return text;
 }
 
-// Takes out the nodes whose only result is a number that nobody uses: what assertions looked at.
+// Removes the nodes whose only result is an unused scalar: they computed operands of assertions.
 void drop_unused_numbers(ir::Graph& graph) {
   std::unordered_set<const ir::Value*> used(graph.outputs.begin(), graph.outputs.end());
   for (auto place = graph.nodes.rbegin(); place != graph.nodes.rend(); ++place) {
@@ -157,7 +157,7 @@ void GraphReader::read_inputs(Scope& scope, json::Array specs) {
           Unusable{"an object of a custom class"};
     } else if (kind == "token") {
       scope.names[json::string_field(json::object_field(spec, "arg"), "name")] = Unusable{"an effect token"};
-    } else if (kind != "constant_input") {  // its value stands in the nodes already
+    } else if (kind != "constant_input") {  // the nodes contain its value
       unsupported(fmt::format("an input of kind '{}' is not read", kind));
     }
   }
@@ -181,7 +181,7 @@ void GraphReader::bind_input(Scope& scope, json::Tagged argument) {
     scope.names[json::string_field(json::as<json::Object>(argument.value), "name")] =
         Unusable{"an object of a custom class"};
   }
-  // What remains are constants, whose values stand in the nodes already.
+  // The rest are constants, whose values the nodes contain.
 }
 
 void GraphReader::read_outputs(Scope& scope, json::Array specs) {
@@ -216,7 +216,7 @@ void GraphReader::write_back(Scope& scope, json::Tagged mutation, std::span<ir::
   if (kind != "user_input") {
     const auto placeholder = placeholders_.find(changed);
     if (placeholder == placeholders_.end())
-      invalid(fmt::format("it changes '{}', which it has not", changed));
+      invalid(fmt::format("it changes '{}', which does not exist", changed));
     changed = placeholder->second;
   }
   ir::Value* target = tensor(scope, changed);
@@ -277,7 +277,7 @@ void GraphReader::read_node(Scope& scope, json::Object node) {
   for (const json::Tagged& output : flattened(outputs)) emit_result(scope, call, output);
 }
 
-// Integers that follow from sizes, and numbers whose value is known: no node has to compute them.
+// Integers that are computed from sizes and scalars of known value need no nodes.
 bool GraphReader::bind_known_number(Scope& scope, json::Tagged output) {
   if (output.tag != "as_sym_int" && output.tag != "as_sym_float" && output.tag != "as_sym_bool") return false;
   const auto [tag, value] = json::tagged(output.value);
@@ -333,11 +333,12 @@ void GraphReader::inline_body(Scope& scope, json::Object node, Region region) {
   const json::Array inputs = json::array_field(node, "inputs");
   const json::Tagged body =
       json::tagged(json::field(json::as<json::Object>(json::item(inputs, region.body)), "arg"));
-  if (body.tag != "as_graph") invalid("its body is not where it should be");
+  if (body.tag != "as_graph") invalid("its body is missing");
   Scope inner = open(scope.builder, json::object_field(json::as<json::Object>(body.value), "graph"));
 
   const json::Array parameters = json::array_field(inner.graph, "inputs");
-  if (parameters.size() + region.operands != inputs.size()) invalid("its body has another number of inputs");
+  if (parameters.size() + region.operands != inputs.size())
+    invalid("its body has the wrong number of inputs");
   auto parameter = parameters.begin();
   size_t index = 0;
   for (json::Element input : inputs) {
@@ -350,7 +351,7 @@ void GraphReader::inline_body(Scope& scope, json::Object node, Region region) {
 
   const std::vector<json::Tagged> results = flattened(json::array_field(inner.graph, "outputs"));
   const std::vector<json::Tagged> outputs = flattened(json::array_field(node, "outputs"));
-  if (results.size() != outputs.size()) invalid("its body has another number of outputs");
+  if (results.size() != outputs.size()) invalid("its body has the wrong number of outputs");
   for (size_t i = 0; i < outputs.size(); ++i) bind_name(scope, outputs[i], read_argument(inner, results[i]));
 }
 
@@ -373,9 +374,9 @@ ir::GraphPtr GraphReader::read_body(json::Object argument) {
 
 const GraphReader::Binding& GraphReader::lookup(Scope& scope, std::string_view name) const {
   const auto found = scope.names.find(name);
-  if (found == scope.names.end()) invalid(fmt::format("'{}' is used before anything makes it", name));
+  if (found == scope.names.end()) invalid(fmt::format("'{}' is used before it is defined", name));
   if (const auto* unusable = std::get_if<Unusable>(&found->second)) {
-    unsupported(fmt::format("'{}' is {}, which ONNX has no form for", name, unusable->what));
+    unsupported(fmt::format("'{}' is {}, which ONNX cannot represent", name, unusable->what));
   }
   return found->second;
 }
@@ -394,7 +395,7 @@ void GraphReader::bind_name(Scope& scope, json::Tagged argument, ir::AttributeVa
   } else if (const auto* truth = std::get_if<bool>(&value)) {
     scope.names[name] = *truth;
   } else {
-    invalid(fmt::format("'{}' stands for something that is neither a tensor nor a number", name));
+    invalid(fmt::format("'{}' is neither a tensor nor a number", name));
   }
 }
 

@@ -1,4 +1,4 @@
-// From the JSON of an exported program to a torch-level graph.
+// Reads the JSON of an exported program into a torch-level graph.
 #pragma once
 
 #include <span>
@@ -17,36 +17,32 @@
 
 namespace opbridge {
 
-// Reads one program. What the JSON holds is described in torch/_export/serde/schema.py; the rules by which it
-// becomes nodes and values:
+// Reads one program. torch/_export/serde/schema.py describes its JSON. These rules turn it into nodes and
+// values:
 //
-// - `torch.ops.aten.add.Tensor` is `aten::add.Tensor`, the overload `default` is left out; `_operator.mul` is
-//   `_operator::mul`, `torch.ops.higher_order.cond` is `higher_order::cond`. Arguments without a name, which
-//   only higher-order operators have, are named arg0, arg1, …
-// - An integer that is made of sizes is no value but a Dim, wherever it is used; the nodes that compute it
-// are
-//   left out. A node that brings a new number (`aten::item`) stays, and its output has a ScalarType that
-//   names it.
-// - Numbers of floating-point or boolean type are values. Assertions are left out, and with them what only
-// they
+// - `torch.ops.aten.add.Tensor` becomes `aten::add.Tensor`; the overload `default` is omitted.
+//   `_operator.mul` becomes `_operator::mul`, and `torch.ops.higher_order.cond` becomes
+//   `higher_order::cond`. Unnamed arguments, which only higher-order operators have, are named arg0, arg1, …
+// - An integer computed from sizes becomes a Dim, not a value; the nodes that compute it are dropped. A node
+//   that produces a new integer (`aten::item`) stays, and the ScalarType of its output names the symbol.
+// - Floating-point and boolean scalars are values. Assertions are dropped, with everything that only they
 //   use.
 // - Regions that switch gradients, disable autocast or mark a part of the model
-// (`wrap_with_set_grad_enabled`,
-//   `wrap_with_autocast(enabled=False)`, `invoke_subgraph`) are replaced by their bodies.
-// - An integer or a constant that the program returns becomes a tensor without dims, through
-//   `aten::scalar_tensor`; None is not returned. Where the program returns the new content of inputs and
-//   buffers that it changes, an `aten::copy_` at its end writes it to them instead.
+//   (`wrap_with_set_grad_enabled`, `wrap_with_autocast(enabled=False)`, `invoke_subgraph`) are inlined.
+// - A returned integer or constant becomes a 0-d tensor, by `aten::scalar_tensor`; a returned None is
+//   dropped. Where the program returns the new content of mutated inputs and buffers, an `aten::copy_` at the
+//   end of the graph writes it to them instead.
 class GraphReader {
  public:
   GraphReader(StoredTensors& tensors, SymbolTable::LeastValues least_values)
       : tensors_(tensors), symbols_(std::move(least_values)) {}
 
-  // `graph_module` and what it points into must live as long as the reader. Throws Error(invalid_file) where
-  // it contradicts itself, Error(unsupported) for what has no form in ir.
+  // `graph_module` and everything it points to must outlive the reader. Throws Error(invalid_file) if the
+  // program contradicts itself, and Error(unsupported) if the IR cannot represent it.
   ir::Graph read(json::Object graph_module);
 
-  // Among the arguments of an operator that is replaced by its body: the place of the body, and of the first
-  // of the values that the body is called with, which are the last arguments.
+  // Describes an operator that is replaced by its body: the index of the argument that holds the body, and of
+  // the first operand of the body. The operands are the last arguments.
   struct Region {
     size_t body, operands;
   };
@@ -60,12 +56,12 @@ class GraphReader {
   };
   using Binding = std::variant<Unusable, ir::Value*, Dim, bool, double, StoredWeight>;
 
-  // One graph of the JSON while it is read: the main one, the body of an operator, or one that is inlined.
+  // A graph of the JSON while it is read: the main graph, an operator's body, or an inlined graph.
   struct Scope {
     ProgramBuilder& builder;
     json::Object graph;
     std::unordered_map<std::string_view, json::Element>
-        types{};  // of tensors and numbers, as the JSON has them
+        types{};  // the JSON of the types of tensors and scalars
     std::unordered_map<std::string_view, Binding> names{};
   };
 
@@ -98,7 +94,7 @@ class GraphReader {
   ir::Value* as_value(Scope& scope, ir::AttributeValue value, std::string_view name);
   json::Element type_of(const Scope& scope, std::string_view name) const;
   ir::TensorType tensor_type(const Scope& scope, std::string_view name);
-  // Where PyTorch keeps the elements of what as_strided is called with: by that it reads.
+  // Adds the strides and storage offset of the input of as_strided, which reads the storage by them.
   void add_layout(const Scope& scope, json::Array inputs, std::vector<ir::Attribute>& arguments);
   Dim read_sym_int(json::Element element);
 

@@ -28,7 +28,7 @@ std::vector<T> read_list(json::Element list) {
   return values;
 }
 
-// The names of torch/_export/serde/schema.py's Layout and MemoryFormat by their numbers.
+// The enumerators of Layout and MemoryFormat in torch/_export/serde/schema.py, indexed by their values.
 ir::Opaque read_layout(json::Element element) {
   constexpr std::array<const char*, 8> names = {"unknown",    "sparse_coo", "sparse_csr", "sparse_csc",
                                                 "sparse_bsr", "sparse_bsc", "_mkldnn",    "strided"};
@@ -53,7 +53,7 @@ ir::Opaque read_device(json::Object device) {
 ElementType read_element_type(json::Element element) {
   const auto number = json::as<int64_t>(element);
   const auto type = element_type_from_torch_export(number);
-  if (!type) unsupported(fmt::format("an element type (ScalarType {}) that ONNX has not", number));
+  if (!type) unsupported(fmt::format("an element type (ScalarType {}) that ONNX lacks", number));
   return *type;
 }
 
@@ -210,13 +210,13 @@ json::Element GraphReader::type_of(const Scope& scope, std::string_view name) co
   return found->second;
 }
 
-// So that what is computed with sizes stays far from the end of 64 bits.
+// Keeps arithmetic on sizes far from overflow.
 constexpr int64_t largest_size = int64_t{1} << 48;
 
 ir::TensorType GraphReader::tensor_type(const Scope& scope, std::string_view name) {
   const auto meta = json::as<json::Object>(type_of(scope, name));
   if (json::int_field(meta, "layout") != layout_strided) {
-    unsupported(fmt::format("'{}' is a sparse tensor; ONNX has dense ones alone", name));
+    unsupported(fmt::format("'{}' is a sparse tensor; ONNX has only dense tensors", name));
   }
   ir::TensorType type{read_element_type(json::field(meta, "dtype")), std::vector<Dim>()};
   const json::Array sizes = json::array_field(meta, "sizes");
@@ -226,7 +226,7 @@ ir::TensorType GraphReader::tensor_type(const Scope& scope, std::string_view nam
     const Dim& dim = type.dims->back();
     if (dim.is_static() && dim.value() < 0) invalid(fmt::format("'{}' has a negative size", name));
     if (dim.is_static() && dim.value() > largest_size)
-      unsupported(fmt::format("'{}' has a size of {}, which no tensor in memory has", name, dim.value()));
+      unsupported(fmt::format("'{}' has the impossible size {}", name, dim.value()));
   }
   return type;
 }

@@ -30,7 +30,7 @@ std::string read_scope(std::string_view module_stack) {
   return std::string(until(after(innermost, ","), ","));
 }
 
-// `frame` begins behind `File "`: model.py", line 12, in forward\n    return self.conv(x)
+// `frame` starts after `File "`: model.py", line 12, in forward\n    return self.conv(x)
 std::string read_frame(std::string_view frame) {
   const std::string_view head = until(frame, "\n");
   const std::string_view path = until(head, "\"");

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t layout_strided = 7;  // torch/_export/serde/schema.py, Layout
 
-// A tensor may name the same stored element many times (stride 0), and many tensors the same storage. All of
-// them together may take this much memory beyond what the file holds.
+// A tensor may repeat a stored element (stride 0), and tensors may share a storage. In total, they may take
+// this much memory beyond the size of the file.
 constexpr uint64_t most_repeated_bytes = uint64_t{2} << 30;
 
 [[noreturn]] void refuse(std::string_view name, const std::string& why,
@@ -61,7 +61,7 @@ void StoredTensors::read_index(simdjson::dom::parser& parser, std::string_view f
   const auto index = json::as<json::Object>(json::parse(parser, archive_, *entry));
   for (const auto& [name, payload] : json::object_field(index, "config")) {
     json::Object object;
-    if (payload.get(object) != simdjson::SUCCESS) refuse(name, "is not described by an object");
+    if (payload.get(object) != simdjson::SUCCESS) refuse(name, "has a description that is not an object");
     places_.emplace(name, Place{folder, object});
   }
 }
@@ -69,7 +69,7 @@ void StoredTensors::read_index(simdjson::dom::parser& parser, std::string_view f
 StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Place& place) {
   const std::string_view file = json::string_field(place.payload, "path_name");
   const ZipArchive::Entry* entry = archive_.find(fmt::format("{}{}{}", root_, place.folder, file));
-  if (entry == nullptr) refuse(name, fmt::format("should lie in '{}', which the archive lacks", file));
+  if (entry == nullptr) refuse(name, fmt::format("is stored in '{}', which the archive lacks", file));
   const auto [cached, fresh] = storages_.try_emplace(entry);
   if (fresh) cached->second.content = archive_.read(*entry);
   return cached->second;
@@ -88,7 +88,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
   const int64_t scalar_type = json::int_field(meta, "dtype");
   const auto element_type = element_type_from_torch_export(scalar_type);
   if (!element_type) {
-    refuse(name, fmt::format("has an element type (ScalarType {}) that ONNX has not", scalar_type),
+    refuse(name, fmt::format("has an element type (ScalarType {}) that ONNX lacks", scalar_type),
            ErrorCode::unsupported);
   }
   if (json::int_field(meta, "layout") != layout_strided) {
@@ -108,7 +108,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
   const std::optional<uint64_t> bytes = view.byte_size();
   if (!bytes || !view.fits(content.bytes.size())) {
     refuse(name, content.bytes.empty() ? "has no bytes; it was exported without real weights (FakeTensorMode)"
-                                       : "reaches outside of its stored bytes");
+                                       : "reaches outside its stored bytes");
   }
 
   ir::Weight weight{*element_type, view.sizes, {}, content.owner};

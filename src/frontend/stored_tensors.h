@@ -12,18 +12,18 @@
 
 namespace opbridge {
 
-// Two indices tell where each tensor lies: `data/weights/NAME_weights_config.json` for parameters and
-// persistent buffers, `data/constants/NAME_constants_config.json` for the rest. A tensor is a strided view of
-// the raw bytes of a storage; several may share one.
+// Two index files locate the tensors: `data/weights/NAME_weights_config.json` for parameters and persistent
+// buffers, `data/constants/NAME_constants_config.json` for the rest. A tensor is a strided view of the raw
+// bytes of a storage, which several tensors may share.
 class StoredTensors {
  public:
-  // `root` is the archive's outermost folder with its slash, `program` the name of the exported program. The
-  // archive must outlive the object.
+  // `root` is the archive's outermost folder with a trailing slash, `program` the name of the exported
+  // program. The archive must outlive the object.
   StoredTensors(const ZipArchive& archive, std::string_view root, std::string_view program);
 
-  // The tensor of that name, borrowed from the archive where it is contiguous and aligned there, and
-  // otherwise brought into that form in a buffer of its own. Throws Error(invalid_file) where it is missing,
-  // pickled, or reaches outside its storage.
+  // The tensor with that name. It is borrowed if it is contiguous and aligned in the archive, and copied into
+  // that form otherwise. Throws Error(invalid_file) if the tensor is missing, pickled, or reaches outside its
+  // storage.
   ir::Weight load(std::string_view name);
 
  private:
@@ -34,7 +34,7 @@ class StoredTensors {
 
   struct Storage {
     ZipArchive::Content content;
-    uint64_t copied_bytes = 0;  // by tensors that could not borrow them, each byte once
+    uint64_t copied_bytes = 0;  // distinct bytes that were copied instead of borrowed
   };
 
   void read_index(simdjson::dom::parser& parser, std::string_view folder, std::string_view kind);
@@ -47,7 +47,7 @@ class StoredTensors {
   simdjson::dom::parser constants_parser_;
   std::map<std::string_view, Place> places_;
   std::map<const ZipArchive::Entry*, Storage> storages_;
-  uint64_t repeated_bytes_ = 0;  // that copies take beyond the bytes of their storages
+  uint64_t repeated_bytes_ = 0;  // by which copies exceed the bytes of their storages
 };
 
 }  // namespace opbridge

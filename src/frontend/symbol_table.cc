@@ -9,7 +9,7 @@
 namespace opbridge {
 namespace {
 
-// Symbols of floating-point numbers: "zf0", and "zuf0" where the number comes out of a tensor.
+// Symbolic floats: "zf0", or "zuf0" if the number is read from a tensor.
 bool has_float_symbol(std::string_view text) { return text.find("Symbol('z") != std::string_view::npos; }
 
 }  // namespace
@@ -24,7 +24,7 @@ const Dim& SymbolTable::read(std::string_view text) {
              });
     }
   } catch (const Error&) {
-    // Not an integer expression: it gets a name below.
+    // Not an integer expression: it is named below.
   }
   std::string name;
   do {
@@ -33,8 +33,8 @@ const Dim& SymbolTable::read(std::string_view text) {
   return place->second = Dim::symbol(std::move(name), std::nullopt);
 }
 
-// The text tells of an axis of an input that it is positive. torch.export writes a range from 2 of many that
-// may be 1 as well.
+// For an axis of an input, the expression states that the symbol is positive. The range is less reliable:
+// torch.export often writes one from 2 although the size may be 1.
 Dim SymbolTable::symbol(const std::string& name, std::optional<int64_t> least) const {
   constexpr int64_t least_that_torch_specializes_to = 2;
   const auto known = least_values_.find(name);

@@ -267,17 +267,17 @@ TEST(ExportedProgram, ReadsArgumentsOfEveryKind) {
 TEST(ExportedProgram, RefusesGraphsThatContradictThemselves) {
   Program program;
   program.nodes = node("torch.ops.aten.relu.default", input("self", tensor("y")), tensor("y"));
-  EXPECT_PRED_FORMAT2(IsSubstring, "'y' is used before anything makes it", refusal(program));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'y' is used before it is defined", refusal(program));
   program.nodes = "";
-  EXPECT_PRED_FORMAT2(IsSubstring, "'y' is used before anything makes it", refusal(program));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'y' is used before it is defined", refusal(program));
   program.nodes = node("torch.ops.aten.relu.default", input("self", tensor("x")), tensor("z"));
   EXPECT_PRED_FORMAT2(IsSubstring, "'z' has no type", refusal(program));
   program.nodes = R"({"target": 3})";
-  EXPECT_PRED_FORMAT2(IsSubstring, "'target' is not a text", refusal(program));
+  EXPECT_PRED_FORMAT2(IsSubstring, "'target' is not a string", refusal(program));
   program.nodes = R"({"target": "torch.ops.aten.relu.default"})";
   EXPECT_PRED_FORMAT2(IsSubstring, "'outputs' is missing", refusal(program));
   program.nodes = R"(7)";
-  EXPECT_PRED_FORMAT2(IsSubstring, "of another kind", refusal(program));
+  EXPECT_PRED_FORMAT2(IsSubstring, "has the wrong kind", refusal(program));
 }
 
 TEST(ExportedProgram, WritesMutationsBack) {
