@@ -1,4 +1,4 @@
-// Which ONNX attribute a value of the IR becomes.
+// The kind of ONNX attribute that an IR value becomes.
 #pragma once
 
 #include "onnx/schema_table.h"
@@ -6,11 +6,11 @@
 
 namespace opbridge::onnx {
 
-// `undefined` for what no ONNX attribute can hold: None, a complex number, a size that is symbolic, a value,
-// a null pointer, a type that no TypeProto can name.
+// `undefined` for values that ONNX attributes cannot hold: None, a complex number, a symbolic size, an
+// ir::Value, a null pointer, and a type that TypeProto cannot express.
 AttributeKind kind_of(const ir::AttributeValue& value);
 
-// Whether a TypeProto can name it: the element type is known, and it is the same for all elements of a list.
+// Whether TypeProto can express it: the element type is known, and all elements of a list share it.
 bool has_type_proto(const ir::Type& type);
 
 }  // namespace opbridge::onnx

@@ -53,7 +53,7 @@ std::shared_ptr<const ir::SparseTensor> read_sparse_tensor(std::string_view mess
   return result;
 }
 
-// The fields of one message; which of them counts, the kind decides, which may come last.
+// The fields of one message. The kind, which may be the last field, decides which of them counts.
 class AttributeFields {
  public:
   AttributeFields(std::string_view message, TensorReader& tensors, TypeReader& types,
@@ -162,19 +162,19 @@ class AttributeFields {
       case AttributeKind::undefined:
         break;
     }
-    // Models of the first IR versions leave out the kind.
+    // Models of the first IR versions omit the kind.
     if (!std::holds_alternative<std::monostate>(single_)) return std::move(single_);
     if (!floats_.empty()) return std::move(floats_);
     if (!strings_.empty()) return std::move(strings_);
     return std::move(ints_);
   }
 
-  // A field at its default value may be left out of the file.
+  // The file may omit a field that has its default value.
   template <class T>
   ir::AttributeValue single_or(T fallback) {
     if (std::holds_alternative<std::monostate>(single_)) return fallback;
     if (!std::holds_alternative<T>(single_)) {
-      fail(fmt::format("attribute {} is not of the kind that it names", name_));
+      fail(fmt::format("attribute {} is not of its declared kind", name_));
     }
     return std::move(single_);
   }

@@ -1,4 +1,4 @@
-// AttributeProto to Attribute.
+// Converts AttributeProto to ir::Attribute.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace opbridge::onnx {
 
-// `read_graph` reads the message of a subgraph. A type that the IR has no form for becomes ir::Opaque. Throws
-// Error(invalid_file).
+// `read_graph` reads the message of a subgraph. A type that the IR cannot represent becomes ir::Opaque.
+// Throws Error(invalid_file).
 ir::Attribute read_attribute(std::string_view message, TensorReader& tensors, TypeReader& types,
                              const std::function<ir::GraphPtr(std::string_view)>& read_graph);
 

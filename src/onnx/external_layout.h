@@ -1,4 +1,4 @@
-// Where weights come to lie in a file of external data.
+// The layout of weights in an external data file.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@ namespace opbridge::onnx {
 
 inline constexpr uint64_t external_alignment = 64;
 
-// Weights follow one another, each aligned. Those that share their bytes share their place.
+// Weights are stored one after another, each aligned. Weights with the same bytes share one offset.
 class ExternalLayout {
  public:
-  // `location` is how the model names the file: its path relative to the model's.
+  // `location` is the file's path relative to the model, as stored in the model.
   explicit ExternalLayout(std::string location) : location_(std::move(location)) {}
 
   const std::string& location() const { return location_; }
   std::span<const std::span<const std::byte>> pieces() const { return pieces_; }
   uint64_t size() const { return size_; }
 
-  // The offset of the bytes, which must stay where they are until the file is written.
+  // The offset of the bytes, which must stay valid until the file is written.
   uint64_t place(std::span<const std::byte> bytes) {
     const auto [known, is_new] = offsets_.try_emplace({bytes.data(), bytes.size()}, 0);
     if (!is_new) return known->second;

@@ -1,4 +1,4 @@
-// The fields of a protobuf message from a file that nobody vouches for.
+// Reads the fields of a protobuf message from an untrusted file.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace opbridge::onnx {
 
-// protozero checks the bounds and throws its own exceptions; the wire types are checked here.
+// protozero checks bounds and throws its own exceptions; wire types are checked here.
 //
 //   for (FieldReader<proto::Node> field(bytes); field.next();) {
 //     switch (field.number()) { case proto::Node::name: name = field.bytes(); break; default: break; }
 //   }
 //
-// A field that is not asked for its value is skipped.
+// A field whose value is not read is skipped.
 template <class Field>
 class FieldReader {
  public:
@@ -37,7 +37,7 @@ class FieldReader {
     return {view.data(), view.size()};
   }
 
-  // Calls `visit` for each number of a repeated field, whether it is packed or not.
+  // Calls `visit` for each number of a repeated field, packed or not.
   template <class Visit>
   void integers(const Visit& visit) {
     if (reader_.wire_type() != protozero::pbf_wire_type::length_delimited) return visit(integer());
@@ -45,7 +45,7 @@ class FieldReader {
       visit(value);
     }
   }
-  // The little-endian bytes of one or, packed, of many floats (doubles).
+  // The little-endian bytes of a float (double), or of several if packed.
   std::string_view fixed32s() { return fixed(protozero::pbf_wire_type::fixed32, 4); }
   std::string_view fixed64s() { return fixed(protozero::pbf_wire_type::fixed64, 8); }
 
@@ -63,7 +63,7 @@ class FieldReader {
     if (reader_.wire_type() == protozero::pbf_wire_type::length_delimited) {
       result = bytes();
       if (result.size() % size == 0) return result;
-      throw Error(ErrorCode::invalid_file, "packed numbers end inside a number");
+      throw Error(ErrorCode::invalid_file, "packed numbers end within a number");
     }
     take(type).skip();
     return {reader_.data().data() - size, size};

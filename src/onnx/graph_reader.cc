@@ -54,12 +54,12 @@ class GraphReader {
 
   void fill(ir::Graph& graph, std::string_view message, const Scope* outer) {
     using proto::Graph;
-    if (++nesting_ > most_nesting) fail("graphs are nested too deep");
+    if (++nesting_ > most_nesting) fail("graphs are nested too deeply");
     Scope scope{outer, {}};
     Types types;
     std::vector<std::string_view> inputs;
     std::vector<std::string_view> outputs;
-    // Values are declared after the nodes that use them, so the nodes wait for a second pass.
+    // Values may be declared after the nodes that use them, so nodes are read in a second pass.
     for (FieldReader<Graph> field(message); field.next();) {
       switch (field.number()) {
         case Graph::name:
@@ -205,7 +205,7 @@ std::string_view normalized_domain(std::string_view domain) { return domain == "
 std::string qualified_name(std::string_view domain, std::string_view op_type) {
   if (op_type.empty()) fail("a node has no operator");
   if (op_type.find("::") != std::string_view::npos) {
-    fail(fmt::format("\"{}\" is no operator's name", op_type));
+    fail(fmt::format("\"{}\" is not an operator name", op_type));
   }
   return domain.empty() ? std::string(op_type) : fmt::format("{}::{}", domain, op_type);
 }

@@ -1,4 +1,4 @@
-// GraphProto to Graph.
+// Converts GraphProto to ir::Graph.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace opbridge::onnx {
 
-// How deep graphs may lie in graphs, so that no file can exhaust the stack.
+// The depth of nested graphs is limited, so that no file can exhaust the stack.
 inline constexpr int most_nesting = 64;
 
-// Throws Error(invalid_file) where the graph breaks ONNX's rules, Error(unsupported) where the IR has no form
-// for it.
+// Throws Error(invalid_file) if the graph violates ONNX's rules, and Error(unsupported) if the IR cannot
+// represent it.
 ir::Graph read_graph(std::string_view message, TensorReader& tensors);
 
-// The default domain has two names in ONNX, "" and "ai.onnx", and one here.
+// ONNX has two names for the default domain, "" and "ai.onnx"; here it is "".
 std::string_view normalized_domain(std::string_view domain);
 
-// As ir::Node::op has it: "Relu", "custom::f".
+// The operator's name as in ir::Node::op: "Relu", "custom::f".
 std::string qualified_name(std::string_view domain, std::string_view op_type);
 
 }  // namespace opbridge::onnx

@@ -1,4 +1,4 @@
-// A protobuf message that is being built, in which long byte fields are borrowed and not copied.
+// Builds protobuf messages whose long byte fields are borrowed, not copied.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace opbridge::onnx {
 
-// Text with borrowed bytes spliced in at given places.
+// Text with borrowed bytes spliced in at given offsets.
 struct Rope {
   struct Splice {
     size_t at;  // in `text`
@@ -28,8 +28,8 @@ struct Rope {
   std::vector<std::span<const std::byte>> pieces() const;
 };
 
-// `Field` is the enum of the message's field numbers. Repeated numbers are written one by one, as proto2
-// does where onnx.proto does not say `packed`.
+// `Field` is the enum of the message's field numbers. Repeated numbers are unpacked, the default of proto2,
+// which onnx.proto relies on.
 template <class Field>
 class Message {
  public:
@@ -44,13 +44,13 @@ class Message {
   void add_bytes(Field field, std::span<const std::byte> bytes) {
     writer().add_bytes(tag(field), reinterpret_cast<const char*>(bytes.data()), bytes.size());
   }
-  // Until the message is written, the bytes must stay where they are.
+  // The bytes must stay valid until the message is written.
   void add_borrowed_bytes(Field field, std::span<const std::byte> bytes) {
     add_header(field, bytes.size());
     rope_.splices.push_back({rope_.text.size(), bytes});
     rope_.borrowed += bytes.size();
   }
-  // Written even where it is empty, which in ONNX is not the same as missing (the shape of a scalar).
+  // Written even if empty: in ONNX, an empty message differs from a missing one (the shape of a scalar).
   template <class ChildField>
   void add_message(Field field, const Message<ChildField>& child) {
     add_header(field, child.rope().size());

@@ -87,7 +87,7 @@ ModelFile read_model(std::string_view message, TensorReader& tensors) {
 }
 
 void collect_operators(std::string_view node, std::vector<std::string>& operators, int nesting) {
-  if (nesting > most_nesting) fail("graphs are nested too deep");
+  if (nesting > most_nesting) fail("graphs are nested too deeply");
   using proto::Node;
   std::string_view op_type;
   std::string_view domain;
@@ -109,7 +109,7 @@ void collect_operators(std::string_view node, std::vector<std::string>& operator
   }
 }
 
-// What protozero finds wrong is wrong with the file.
+// Runs `read`. An exception of protozero means that the file is invalid.
 template <class F>
 auto guarded(const F& read) {
   try {
@@ -123,7 +123,7 @@ auto guarded(const F& read) {
 
 ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                      const std::filesystem::path& folder) {
-  if (bytes.size() > INT_MAX) fail("it is larger than the 2 GB that an ONNX file may have");
+  if (bytes.size() > INT_MAX) fail("it is larger than 2 GB, the limit of an ONNX file");
   TensorReader tensors(std::move(owner), folder);
   const std::string_view message(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return guarded([&] { return read_model(message, tensors); });

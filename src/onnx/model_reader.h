@@ -14,7 +14,7 @@
 
 namespace opbridge::onnx {
 
-// A model, and what its file says about itself.
+// A model, and what its file states about itself.
 struct ModelFile {
   OnnxModel model;
   int64_t ir_version = 0;
@@ -24,25 +24,25 @@ struct ModelFile {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// Maps the file and borrows its weights, also those of external data, which must lie in the model's own
-// folder or below. The bytes of a weight are as aligned as the file has them, which may be not at all.
+// Maps the file and borrows its weights, including external data, which must be in or below the model's
+// folder. Weights may be unaligned, as they are in the file.
 //
-// What the IR has no form for is kept visible but empty: values that are maps, optionals or sparse have an
-// undefined element type, attributes that are such types become ir::Opaque, which write_onnx refuses. A
-// sequence becomes a list of one element. An initializer that is also an input, as models before IR version 4
-// have it, is an initializer only. An output that a node leaves out is a value without a name.
+// What the IR cannot represent stays visible but is emptied. Values that are maps, optionals or sparse have
+// an undefined element type. Attributes of such types become ir::Opaque, which write_onnx refuses. A sequence
+// becomes a list of one element. An initializer that is also an input, as in models before IR version 4,
+// becomes an initializer only. An output that a node omits becomes a value without a name.
 //
-// Throws Error(invalid_file) for a missing, truncated or foreign file and for a model that breaks ONNX's
-// rules, Error(unsupported) for sparse initializers and for overloaded functions.
+// Throws Error(invalid_file) for a missing, truncated or foreign file and for a model that violates ONNX's
+// rules, and Error(unsupported) for sparse initializers and overloaded functions.
 ModelFile read_onnx(const std::filesystem::path& path);
 
-// The same from memory, which `owner` keeps alive. External data is looked for in `folder`, and refused
-// where that is empty.
+// Like read_onnx, but from memory that `owner` keeps alive. External data is searched in `folder`, and
+// refused if `folder` is empty.
 ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                      const std::filesystem::path& folder = {});
 
-// The operators that a function's body calls, in order, named as ir::Node::op is. Those of subgraphs
-// included.
+// The operators that a function's body calls, in order, including those of its subgraphs. They are named as
+// in ir::Node::op.
 std::vector<std::string> operators_of(const OnnxFunction& function);
 
 }  // namespace opbridge::onnx

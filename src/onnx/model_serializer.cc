@@ -19,10 +19,10 @@
 namespace opbridge::onnx {
 namespace {
 
-// Smaller tensors stay in the model, where shape inference can read them, and are not worth a splice.
+// Smaller tensors stay in the model: shape inference can read them there, and splicing them does not pay.
 constexpr size_t least_separate_bytes = 1024;
 
-// The earliest IR version that has functions, and the earliest whose nodes have metadata.
+// The first IR version with functions, and the first with node metadata.
 constexpr int ir_version_of_functions = 8;
 constexpr int ir_version_of_node_metadata = 10;
 // From IR version 4 on, initializers need not be inputs.
@@ -49,7 +49,7 @@ Message<proto::Type> tensor_type_message(const ir::TensorType& type) {
   return result;
 }
 
-// A sequence has one element type; where the shapes of the elements differ, it has none.
+// All elements of a sequence have one element type. If their shapes differ, the sequence has none.
 Message<proto::Type> sequence_type_message(const ir::ListType& type) {
   ir::TensorType common = type.elements.front();
   for (const ir::TensorType& element : type.elements) {
@@ -62,7 +62,7 @@ Message<proto::Type> sequence_type_message(const ir::ListType& type) {
   return result;
 }
 
-// Missing where the element type is not known.
+// Missing if the element type is unknown.
 std::optional<Message<proto::Type>> type_message(const ir::Type& type) {
   if (!has_type_proto(type)) return std::nullopt;
   if (const auto* tensor = std::get_if<ir::TensorType>(&type)) return tensor_type_message(*tensor);
@@ -86,7 +86,7 @@ Message<proto::StringStringEntry> entry(std::string_view key, std::string_view v
 
 class ModelSerializer {
  public:
-  // `external` is null where all weights go into the model.
+  // If `external` is null, all weights are stored in the model.
   ModelSerializer(const OnnxModel& model, bool source_lines, ExternalLayout* external)
       : model_(model), source_lines_(source_lines), external_(external) {
     for (const auto& [domain, version] : model.opset_imports) {
@@ -118,7 +118,7 @@ class ModelSerializer {
   void check_domain(std::string_view domain, const std::string& user) const {
     if (model_.opset_imports.contains(std::string(domain))) return;
     throw Error(ErrorCode::internal,
-                fmt::format("{} is of domain \"{}\", which the model's opset_imports lack", user, domain));
+                fmt::format("{} is of domain \"{}\", which opset_imports lacks", user, domain));
   }
 
   Message<proto::Graph> graph(const ir::Graph& graph) {
@@ -172,7 +172,7 @@ class ModelSerializer {
     return result;
   }
 
-  // Adds the value to the message. Called through std::visit, for values that have a kind.
+  // Adds a value to the message. A visitor for std::visit; handles the kinds that an attribute can have.
   struct AddValue {
     using Field = proto::Attribute;
     ModelSerializer& serializer;
@@ -225,7 +225,7 @@ class ModelSerializer {
 
     template <class Other>
     void operator()(const Other&) const {
-      throw Error(ErrorCode::internal, "an attribute's value has a kind, but no form");
+      throw Error(ErrorCode::internal, "an attribute's value has a kind that cannot be written");
     }
   };
 
@@ -239,7 +239,7 @@ class ModelSerializer {
     }
     Message<proto::Attribute> result;
     result.add_string(proto::Attribute::name, attribute.name);
-    // Fields stand in the order of their numbers.
+    // Fields are written in the order of their numbers.
     const bool type_first = kind == AttributeKind::sparse_tensor || kind == AttributeKind::sparse_tensors;
     if (!type_first) std::visit(AddValue{*this, result}, attribute.value);
     result.add_int(proto::Attribute::type, static_cast<int64_t>(kind));
@@ -280,7 +280,7 @@ class ModelSerializer {
     return result;
   }
 
-  // The tensor without its raw data, which strings do not have.
+  // The tensor without raw data, which strings do not have.
   static Message<proto::Tensor> tensor_header(std::string_view name, const ir::Weight& weight) {
     const bool is_string = weight.element_type == ElementType::string;
     if (bits_of(weight.element_type) == 0 && !is_string) {

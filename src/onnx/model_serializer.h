@@ -1,4 +1,4 @@
-// OnnxModel to ModelProto.
+// Converts OnnxModel to ModelProto.
 #pragma once
 
 #include "onnx/external_layout.h"
@@ -7,10 +7,10 @@
 
 namespace opbridge::onnx {
 
-// The same model gives the same bytes, with the fields in the order of their numbers, as protobuf's own
-// implementation writes them. Weights are borrowed. `external` takes those that are not small; where it is
-// null, all are in the result. Throws Error(internal) for what a lowered graph must not hold,
-// Error(unsupported) for element types that have no raw bytes.
+// Deterministic: equal models give equal bytes, with fields in the order of their numbers, as protobuf's own
+// implementation writes them. Weights are borrowed. Large weights go to `external`, or into the result if it
+// is null. Throws Error(internal) if the graph holds what a lowered graph must not, and Error(unsupported)
+// for element types without raw bytes.
 Rope serialize(const OnnxModel& model, bool source_lines, ExternalLayout* external);
 
 }  // namespace opbridge::onnx

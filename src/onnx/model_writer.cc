@@ -1,4 +1,4 @@
-// Writes a model, its weights from where they lie.
+// Writes a model; its weights are not copied.
 #include "onnx/model_writer.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace opbridge {
 namespace onnx {
 namespace {
 
-// In ONNX a name stands for one value, also where a subgraph could shadow one of a graph around it.
+// In ONNX, names are unique across a graph and its subgraphs: a subgraph must not shadow a name.
 class NameChecker {
  public:
   void check(const ir::Graph& graph) {
@@ -74,7 +74,7 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   }
   if (rope.size() > most_bytes) {
     throw Error(ErrorCode::unsupported,
-                fmt::format("{} would take {} bytes{}, and an ONNX file holds {} at most{}", path.string(),
+                fmt::format("{} would take {} bytes{}; the limit of an ONNX file is {}{}", path.string(),
                             rope.size(), external ? " without its external data" : "", most_bytes,
                             external ? "" : "; allow external data for the weights"));
   }
@@ -84,15 +84,15 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   report.external_bytes = layout.size();
   const auto start = std::chrono::steady_clock::now();
   OutputFile model_file(path);
-  // Where it is asked for there is a file of data, though there may be nothing to write to it.
+  // With ExternalData::always, the data file is written even if it is empty.
   if (options.external_data != ExternalData::always && layout.size() == 0) {
     write_all(model_file, rope.pieces());
     publish(model_file);
   } else {
     OutputFile data_file(data_path);
-    if (std::filesystem::weakly_canonical(data_file.place()) ==
-        std::filesystem::weakly_canonical(model_file.place())) {
-      throw Error(ErrorCode::io, fmt::format("cannot write {}: {}, the file of its weights, leads to it",
+    if (std::filesystem::weakly_canonical(data_file.final_path()) ==
+        std::filesystem::weakly_canonical(model_file.final_path())) {
+      throw Error(ErrorCode::io, fmt::format("cannot write {}: its weight file {} is the same file",
                                              path.string(), data_path.string()));
     }
     write_all(data_file, layout.pieces());

@@ -1,4 +1,4 @@
-// The writer behind write_onnx.
+// Implements write_onnx.
 #pragma once
 
 #include <climits>
@@ -9,10 +9,10 @@
 
 namespace opbridge::onnx {
 
-// Protobuf implementations refuse messages that are larger.
+// Protobuf implementations refuse larger messages.
 inline constexpr uint64_t largest_message = INT_MAX;
 
-// As write_onnx, where a model's own file holds `most_bytes` at most.
+// Like write_onnx, with a limit of `most_bytes` for the model's own file.
 WriteReport write_model(const OnnxModel& model, const std::filesystem::path& path,
                         const ConvertOptions& options, uint64_t most_bytes = largest_message);
 

@@ -1,4 +1,4 @@
-// The field numbers of onnx.proto (IR version 14) that opbridge writes or reads.
+// The field numbers of onnx.proto (IR version 14) that opbridge reads or writes.
 #pragma once
 
 #include <protozero/types.hpp>
@@ -20,7 +20,7 @@ enum class Model : Tag {
   functions = 25,
 };
 
-// Keys of NodeProto.metadata_props: where in the PyTorch program a node comes from, its line and its module.
+// Keys of NodeProto.metadata_props: the PyTorch source line and module of a node.
 inline constexpr char source_line_key[] = "pytorch.source";
 inline constexpr char source_scope_key[] = "pytorch.scope";
 
@@ -54,7 +54,7 @@ enum class Node : Tag {
   metadata_props = 9,
 };
 
-// The numbers of AttributeProto.AttributeType are those of onnx::AttributeKind.
+// Values as in onnx::AttributeKind: those of AttributeProto.AttributeType.
 enum class Attribute : Tag {
   name = 1,
   f = 2,

@@ -25,7 +25,7 @@ struct Domain {
   std::string_view name() const { return name_.view(); }
 };
 
-// The rows of the generated file name the enumerators alone.
+// The generated rows use unqualified enumerators.
 using enum ParameterOption;
 using enum AttributeKind;
 
@@ -45,7 +45,7 @@ const Domain* find_domain(std::string_view name) {
   return found == std::end(domains_table) ? nullptr : found;
 }
 
-// The versions of an operator, oldest first; empty where there is no such operator.
+// The versions of an operator, oldest first; empty if it does not exist.
 std::span<const OpSchema> versions_of(std::string_view domain_name, std::string_view name) {
   const Domain* domain = find_domain(domain_name);
   if (domain == nullptr) return {};

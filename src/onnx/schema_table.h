@@ -1,7 +1,7 @@
-// The signatures of all ONNX operators, of every version, from the onnx package that the build found.
+// The signatures of all versions of all ONNX operators, from the onnx package that the build found.
 //
-// The table is constant data without pointers: rows name their parts by index, and the functions here resolve
-// them. Lookups allocate nothing.
+// The table is constant data without pointers: rows refer to their parts by index, and the functions here
+// resolve the indices. Lookups allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace opbridge::onnx {
 
-// Part of one of the table's arrays.
+// A slice of one of the table's arrays.
 struct Slice {
   std::uint16_t begin;
   std::uint16_t size;
@@ -30,8 +30,8 @@ struct Text {
   std::string_view view() const;
 };
 
-// Which types a value may have: tensors by element type; sequences, optionals and maps only as such, whatever
-// is in them.
+// The types that a value may have: tensors by element type; sequences, optionals and maps regardless of their
+// contents.
 struct TypeSet {
   std::uint64_t bits = 0;  // bit n: tensors of the ElementType with number n; the four highest as below
 
@@ -49,15 +49,15 @@ struct TypeSet {
     return number < 60 && (bits >> number & 1) != 0;
   }
   constexpr bool has(std::uint64_t kind) const { return (bits & kind) != 0; }
-  // The element type, where the set holds tensors of one element type and nothing else.
+  // The element type, if the set holds tensors of exactly one element type.
   std::optional<ElementType> only() const;
-  // "{float16, float, double}", in ONNX's names; "float" where there is only that.
+  // "{float16, float, double}", in ONNX's names; "float" if it is the only one.
   std::string str() const;
 
   friend constexpr bool operator==(TypeSet, TypeSet) = default;
 };
 
-// A type variable of one operator, "T", or a type that the signature spells out, "tensor(int64)".
+// A type variable of an operator ("T"), or a type that the signature names directly ("tensor(int64)").
 struct TypeParameter {
   Text name_;
   TypeSet allowed;
@@ -72,8 +72,8 @@ struct FormalParameter {
   Text name_;
   std::uint8_t type;  // index into OpSchema::types()
   ParameterOption option;
-  bool homogeneous;        // of a variadic parameter: all its values have the same type
-  std::uint8_t min_arity;  // of a variadic parameter: how many values at least
+  bool homogeneous;        // variadic: all values have the same type
+  std::uint8_t min_arity;  // variadic: the least number of values
 
   std::string_view name() const { return name_.view(); }
 };
@@ -108,7 +108,7 @@ struct AttributeSchema {
   Slice default_;
 
   std::string_view name() const { return name_.view(); }
-  // The default's values, one for a kind that is no list; empty where the attribute has no default or is of
+  // The values of the default, one if the kind is not a list; empty if the attribute has no default or is of
   // another kind.
   std::span<const std::int64_t> default_ints() const;
   std::span<const float> default_floats() const;
@@ -122,10 +122,10 @@ struct OpSchema {
 
   Text name_;
   std::uint8_t domain_;
-  bool deprecated;  // from since_version on, the operator must not be used any more
+  bool deprecated;  // the operator must not be used from since_version on
   std::uint16_t since_version;
-  std::int32_t min_inputs;  // trailing optional inputs may be left off; those in between are given as empty
-  std::int32_t max_inputs;  // unbounded where the last is variadic
+  std::int32_t min_inputs;  // trailing optional inputs may be omitted; others are passed as empty names
+  std::int32_t max_inputs;  // unbounded if the last is variadic
   std::int32_t min_outputs;
   std::int32_t max_outputs;
   Slice inputs_;
@@ -140,43 +140,42 @@ struct OpSchema {
   std::span<const TypeParameter> types() const;         // type variables first
   std::span<const AttributeSchema> attributes() const;  // sorted by name
 
-  // The parameter that takes the index-th value: a variadic one takes all from its place on. Null beyond the
-  // last.
+  // The parameter of the value at `index`; a variadic parameter covers all indices from its own on. Null
+  // beyond the last parameter.
   const FormalParameter* input(std::size_t index) const;
   const FormalParameter* output(std::size_t index) const;
-  const AttributeSchema* attribute(std::string_view name) const;  // null where there is none of this name
+  const AttributeSchema* attribute(std::string_view name) const;  // null if there is none
 
   bool accepts_inputs(std::size_t count) const;
   bool accepts_outputs(std::size_t count) const;
 };
 
-// The domains are "" (which "ai.onnx" names as well), "ai.onnx.ml", "ai.onnx.preview" and
-// "ai.onnx.preview.training".
+// The domains are "" (alias "ai.onnx"), "ai.onnx.ml", "ai.onnx.preview" and "ai.onnx.preview.training".
 
-// The signature in force at `opset`: the one with the greatest since_version not above it. Null for an
-// operator that does not exist, or not yet. A deprecated operator is found: see OpSchema::deprecated. An
-// opset beyond newest_opset() is answered as the newest.
+// The signature in force at `opset`: the one with the greatest since_version up to it. Null if the operator
+// does not exist at that opset. Deprecated operators are found too: see OpSchema::deprecated. An opset beyond
+// newest_opset() counts as the newest.
 const OpSchema* find_schema(std::string_view domain, std::string_view name, int opset);
 
-// The first opset in which the operator exists; 0 where it exists in none.
+// The first opset that has the operator; 0 if none has.
 int first_version(std::string_view domain, std::string_view name);
 
 // The newest opset of the domain; 0 for a domain that is not ONNX's.
 int newest_opset(std::string_view domain = "");
 
-// The first ONNX IR version (ModelProto.ir_version) whose models may import this opset; that of the newest
-// opset for one beyond it; 3, the first of all, for a domain that is not ONNX's. A model needs the greatest
-// of its domains'.
+// The first ONNX IR version (ModelProto.ir_version) that allows importing this opset. Newer opsets count as
+// the newest known. For a domain that is not ONNX's it is 3, the first of all. A model needs the maximum over
+// its domains.
 int ir_version_for(int opset, std::string_view domain = "");
 
 // All signatures, sorted by domain, name and version.
 std::span<const OpSchema> all_schemas();
 
-// The version of the onnx package that the table was made from.
+// The version of the onnx package that the table was generated from.
 std::string_view onnx_version();
 
-// Names of operators of the domain, in force at `opset` and not deprecated, that `name` may be a misspelling
-// of, the nearest first. At most three, often none.
+// Operators of the domain, in force at `opset` and not deprecated, that `name` may be a misspelling of: at
+// most three, the closest first.
 std::vector<std::string_view> suggest_names(std::string_view name, std::string_view domain = "",
                                             int opset = std::numeric_limits<int>::max());
 

@@ -1,4 +1,4 @@
-// How the schema table puts things to a person.
+// Human-readable text of the schema table.
 #include <fmt/format.h>
 
 #include <bit>

@@ -29,7 +29,7 @@ uint64_t parse_number(std::string_view text) {
   return value;
 }
 
-// Missing where neither it nor its bytes could be counted in 64 bits.
+// Missing if the number of elements or of bytes overflows 64 bits.
 std::optional<uint64_t> count_elements(const std::vector<int64_t>& dims) {
   constexpr int64_t most = int64_t{1} << 58;
   if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return 0;
@@ -41,13 +41,13 @@ std::optional<uint64_t> count_elements(const std::vector<int64_t>& dims) {
   return static_cast<uint64_t>(count);
 }
 
-// Numbers from typed fields, each in `width` bytes.
+// Numbers from typed fields, stored as `width` bytes each.
 class NumberBuffer {
  public:
   std::shared_ptr<std::vector<std::byte>> bytes = std::make_shared<std::vector<std::byte>>();
 
   void add(int64_t number, size_t width) {
-    const auto* first = reinterpret_cast<const std::byte*>(&number);  // little-endian: the low bytes first
+    const auto* first = reinterpret_cast<const std::byte*>(&number);  // little-endian: low bytes first
     bytes->insert(bytes->end(), first, first + width);
   }
   void add(std::string_view raw) {
@@ -56,7 +56,7 @@ class NumberBuffer {
   }
 };
 
-// A relative path that does not lead upwards.
+// Whether a path is relative and has no `..`.
 bool stays_below(const fs::path& path) {
   return !path.empty() && path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
 }
@@ -76,7 +76,7 @@ NamedWeight TensorReader::read(std::string_view message) {
   bool is_external = false;
   std::vector<std::string> strings;
 
-  // The type decides how wide numbers are, and may come after them: hence two passes.
+  // The type determines the width of numbers and may come after them, so the message is read in two passes.
   int64_t type = 0;
   for (FieldReader<Tensor> field(message); field.next();) {
     switch (field.number()) {
@@ -93,7 +93,7 @@ NamedWeight TensorReader::read(std::string_view message) {
         result.name = field.bytes();
         break;
       case Tensor::segment:
-        fail("a tensor is in segments, which no exporter writes");
+        fail("a tensor is split into segments, which is not supported");
       case Tensor::raw_data:
         raw = field.bytes();
         break;
@@ -193,15 +193,14 @@ std::shared_ptr<const MappedFile> TensorReader::external_file(std::string_view l
   }
   const fs::path relative(location);
   if (folder_.empty() || !stays_below(relative) || location.find('\0') != std::string_view::npos) {
-    fail(fmt::format("external data \"{}\" is not in the model's folder; it is not read", location));
+    fail(fmt::format("external data \"{}\" is not read: it is outside the model's folder", location));
   }
   std::error_code error;
   const fs::path folder = fs::canonical(folder_, error);
   const fs::path path = error ? fs::path() : fs::canonical(folder / relative, error);
   if (error) fail(fmt::format("cannot read external data {}: {}", location, error.message()));
   if (!is_below(path, folder)) {
-    fail(fmt::format("external data \"{}\" links to a file outside the model's folder; it is not read",
-                     location));
+    fail(fmt::format("external data \"{}\" is not read: it links outside the model's folder", location));
   }
   try {
     return external_files_.emplace(location, std::make_shared<const MappedFile>(path)).first->second;

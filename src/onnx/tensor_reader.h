@@ -1,4 +1,4 @@
-// TensorProto to Weight.
+// Converts TensorProto to ir::Weight.
 #pragma once
 
 #include <filesystem>
@@ -21,12 +21,11 @@ struct NamedWeight {
 
 class TensorReader {
  public:
-  // `owner` keeps alive the bytes that messages are read from. External data is refused where `folder` is
-  // empty.
+  // `owner` keeps the bytes of messages alive. External data is refused if `folder` is empty.
   TensorReader(std::shared_ptr<const void> owner, std::filesystem::path folder)
       : owner_(std::move(owner)), folder_(std::move(folder)) {}
 
-  // Borrows raw and external bytes; copies numbers that stand in typed fields. Throws Error(invalid_file).
+  // Borrows raw and external bytes, and copies numbers from typed fields. Throws Error(invalid_file).
   NamedWeight read(std::string_view message);
 
  private:

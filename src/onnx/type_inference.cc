@@ -7,8 +7,8 @@
 namespace opbridge::onnx {
 namespace {
 
-// What decides an output's type where neither its inputs nor the attribute do: the attribute's default in the
-// signature, another input, or a type that the operator's text names.
+// Determines an output's type that neither the inputs nor the type attribute determine: the attribute's
+// default in the schema, another input, or a type that the operator's documentation names.
 struct TypeRule {
   std::string_view op;
   std::string_view attribute;
@@ -64,7 +64,7 @@ TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<Ele
   TypeResolution result(schema);
   std::array<std::optional<std::size_t>, OpSchema::most_types> bound_by;
 
-  // Binds a variable to what `input` is, or to what the attribute says where `input` is missing.
+  // Binds a type variable to the type of `input`, or to the type attribute if `input` is missing.
   const auto bind = [&](std::size_t variable, ElementType type, std::optional<std::size_t> input) {
     auto& bound = result.variables_.at(variable);
     const TypeSet allowed = schema.types()[variable].allowed;

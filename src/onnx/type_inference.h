@@ -1,5 +1,5 @@
-// Element types through an operator's signature: from the types of its inputs, what its type variables stand
-// for, and so the types of its outputs; or which input does not fit.
+// Infers element types from an operator's signature: the input types bind its type variables, which give the
+// output types. Also detects an input that does not fit.
 #pragma once
 
 #include <array>
@@ -18,22 +18,22 @@ namespace opbridge::onnx {
 // A tensor whose element type the signature does not allow.
 struct TypeConflict {
   std::size_t variable;              // index into OpSchema::types()
-  std::optional<std::size_t> input;  // which one; missing where the type attribute is to blame
+  std::optional<std::size_t> input;  // its index; missing if the type attribute is at fault
   ElementType found;
   TypeSet expected;
-  std::optional<std::size_t> as_input;  // the earlier input with which this one must agree
+  std::optional<std::size_t> as_input;  // the earlier input that this one must match
 };
 
 class TypeResolution {
  public:
-  // The first input, or else the attribute, that does not fit.
+  // The first input that does not fit, or else the attribute.
   const std::optional<TypeConflict>& conflict() const { return conflict_; }
 
-  // The element type of the index-th output. Missing where the signature leaves it open (the outputs of If
-  // and Loop), where the inputs that would tell are of unknown type, and where the output is no tensor.
+  // The element type of the output at `index`. Missing if the signature leaves it open (the outputs of If and
+  // Loop), if the inputs that determine it are of unknown type, and if the output is not a tensor.
   std::optional<ElementType> output(std::size_t index) const;
 
-  // What the type variable (an index into OpSchema::types()) stands for.
+  // The type to which the type variable (an index into OpSchema::types()) is bound.
   std::optional<ElementType> variable(std::size_t index) const { return variables_.at(index); }
 
  private:
@@ -46,20 +46,20 @@ class TypeResolution {
   std::optional<TypeConflict> conflict_;
 };
 
-// `inputs` holds the element types of the node's inputs: none for an input that is left out, is no tensor, or
-// is of unknown type; such an input is not checked. Inputs beyond the signature's are not looked at.
-// `type_attribute` is what the attribute named by type_attribute_of says; missing where the node does not
-// have it: the operator's own default holds then.
+// `inputs` holds the element types of the node's inputs. Nothing stands for an input that is omitted, not a
+// tensor, or of unknown type; such an input is not checked. Inputs beyond the signature's are ignored.
+// `type_attribute` is the type given by the attribute that type_attribute_of names. If the node lacks that
+// attribute, it is missing, and the operator's default applies.
 TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
                        std::optional<ElementType> type_attribute = std::nullopt);
 
-// The attribute that decides the element type of the outputs that no input decides: "to" of Cast, "dtype" of
-// RandomNormal, "output_dtype" of QuantizeLinear, all integers that number an ElementType; "value" of
-// ConstantOfShape and Constant, a tensor whose element type it is. Empty for the other operators. (A Constant
-// may have value_float and the like instead of a tensor: their element types do as well.)
+// The attribute that determines the element type of outputs that no input determines. "to" of Cast, "dtype"
+// of RandomNormal and "output_dtype" of QuantizeLinear are integers that denote an ElementType. "value" of
+// ConstantOfShape and Constant is a tensor of that element type. Empty for other operators. (A Constant may
+// have value_float or a similar attribute instead; the element type of its value is used the same way.)
 std::string_view type_attribute_of(const OpSchema& schema);
 
-// The conflict in words: "input 1 (B) is int64, but T is float as in input 0 (A)".
+// The conflict as text: "input 1 (B) is int64, but T is float as in input 0 (A)".
 std::string describe(const OpSchema& schema, const TypeConflict& conflict);
 
 }  // namespace opbridge::onnx

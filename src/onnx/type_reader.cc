@@ -11,11 +11,11 @@
 namespace opbridge::onnx {
 namespace {
 
-// A longer dim_param is a name, whatever it looks like.
+// A longer dim_param is treated as a name.
 constexpr size_t longest_expression = 256;
 
-// A name such as `sequence-length` is not a difference, and `7` is no size: an expression is what has symbols
-// and reads the same when it is written again.
+// A dim_param is an expression only if it has symbols and prints as it was written: `sequence-length` is a
+// name, not a difference, and `7` is not a symbolic size.
 Dim dim_from_param(std::string_view param) {
   const auto size = [](const std::string& symbol, auto) { return Dim::symbol(symbol); };
   if (param.size() <= longest_expression) {

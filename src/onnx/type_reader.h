@@ -1,4 +1,4 @@
-// TypeProto to Type.
+// Converts TypeProto to ir::Type.
 #pragma once
 
 #include <string_view>
@@ -7,11 +7,11 @@
 
 namespace opbridge::onnx {
 
-// For all types of one model: dims of which the file says nothing are told apart by number.
+// Reads all types of one model. Unnamed unknown dims are distinguished by number.
 class TypeReader {
  public:
-  // A sequence becomes a list of one element. What is neither a tensor nor a sequence of tensors becomes a
-  // tensor of undefined element type.
+  // A sequence becomes a list of one element. Anything else that is not a tensor becomes a tensor of
+  // undefined element type.
   ir::Type read(std::string_view message);
 
  private:

@@ -140,7 +140,7 @@ def test_links_that_lead_nowhere(model: nn.Module, tmp_path: Path) -> None:
 
 def test_external_data_that_would_be_the_model(model: nn.Module, tmp_path: Path) -> None:
     (tmp_path / "m.onnx.data").symlink_to("m.onnx")
-    with pytest.raises(opbridge.FileError, match=r"m\.onnx\.data, the file of its weights, leads to it"):
+    with pytest.raises(opbridge.FileError, match=r"its weight file .*m\.onnx\.data is the same file"):
         export(model, tmp_path / "m.onnx", external_data=True)
     (tmp_path / "m.onnx.data").unlink()
     (tmp_path / "m.onnx.data").mkdir()
