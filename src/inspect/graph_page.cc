@@ -16,7 +16,7 @@
 namespace opbridge::inspect {
 namespace {
 
-// How the page's script draws a box: a title, then lines of a monospaced font. In CSS pixels.
+// How the page's script draws a box: a title and lines of monospaced text. In CSS pixels.
 constexpr double title_height = 22;
 constexpr double line_height = 15;
 constexpr double lower_margin = 7;
@@ -34,7 +34,7 @@ constexpr char page_template[] =
 #include "inspect/graph_page.html.inc"
     ;
 
-// A value that goes into a node, under the name of the parameter that takes it.
+// An input of a node and the name of the parameter that takes it.
 struct Use {
   std::string parameter;
   const ir::Value* value;
@@ -51,7 +51,7 @@ void for_each_body(const ir::Node& node, const Visit& visit) {
   }
 }
 
-// The values of the graphs around `graph` that it uses, its own subgraphs included.
+// The values that `graph` and its subgraphs use from the graphs around it.
 void collect_captured(const ir::Graph& graph, std::unordered_set<const ir::Value*>& own,
                       std::vector<const ir::Value*>& captured) {
   const auto use = [&](const ir::Value* value) {
@@ -101,7 +101,7 @@ std::vector<Use> uses_of(const ir::Node& node, int opset) {
   return uses;
 }
 
-// The tensor that a node without inputs makes, where it does nothing else.
+// The tensor of a node without inputs that does nothing but produce it.
 const ir::Weight* constant_of(const ir::Node& node) {
   if (node.op != "Constant") return nullptr;
   const ir::AttributeValue* value = node.find("value");
@@ -122,7 +122,7 @@ std::string elements_text(const ir::Weight& weight) {
   return weight.dims.empty() ? text : '[' + text + ']';
 }
 
-// The numbers, where there are few; else element type and dims.
+// The elements if there are few, otherwise element type and dims.
 std::string constant_text(const ir::Weight& weight) {
   if (weight.element_count() <= most_shown_elements && weight.dims.size() <= 1) {
     if (weight.element_type == ElementType::float32) return elements_text<float>(weight);
@@ -144,7 +144,7 @@ bool is_known(const ir::Type& type) {
 
 std::string type_text(const ir::Value& value) { return is_known(value.type) ? ir::str(value.type) : ""; }
 
-// What the page shows of a box; the text of all but `title` and `lines` appears when the box is selected.
+// What the page shows of a box. Everything but `title` and `lines` is shown when the box is selected.
 struct Drawn {
   std::string_view kind;  // "node", "input", "output", "captured"
   std::string title;
@@ -164,7 +164,7 @@ class PageWriter {
   }
 
  private:
-  // Returns the number by which nodes refer to the graph.
+  // Returns the index by which nodes refer to the graph.
   size_t add_graph(const ir::Graph& graph, const std::string& title) {
     const size_t index = graphs_.size();
     graphs_.emplace_back();

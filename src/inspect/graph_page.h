@@ -1,4 +1,4 @@
-// A picture of a model as one HTML page.
+// Draws a model as one HTML page.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace opbridge::inspect {
 
-// The page needs nothing but itself: no other file, no network. Graphs inside nodes can be opened from them.
-// `opset` is that of ONNX's own operators; 0 for a graph of PyTorch's.
+// The page is self-contained: it loads no other file and needs no network. Subgraphs are opened from their
+// nodes. `opset` is that of ONNX's default domain; 0 for a graph of PyTorch operators.
 std::string graph_page(const ir::Graph& graph, const Summary& summary, int opset);
 
 }  // namespace opbridge::inspect

@@ -10,15 +10,15 @@ namespace {
 
 constexpr double horizontal_gap = 24;
 constexpr double vertical_gap = 38;
-constexpr double place_width = 6;  // of an edge that crosses a layer
-constexpr size_t most_places = 400'000;
+constexpr double dummy_width = 6;  // a dummy stands for the edges that cross a layer
+constexpr size_t most_dummies = 400'000;
 constexpr int order_sweeps = 12;
 constexpr int position_sweeps = 30;
 
-// A box, or the place that edges of one source hold in a layer between their ends.
+// A box, or a dummy: the position in a layer that is reserved for the edges of one source that cross it.
 struct Item {
   size_t layer = 0;
-  double width = place_width;
+  double width = dummy_width;
   bool is_box = false;
   double center = 0;
   std::vector<size_t> above = {};
@@ -31,7 +31,7 @@ class Sugiyama {
 
   void run() {
     assign_layers();
-    hold_places();
+    add_dummies();
     order();
     position();
     finish();
@@ -54,7 +54,7 @@ class Sugiyama {
         layer_of_[target] = std::max(layer_of_[target], layer_of_[box] + 1);
       }
     }
-    // What has more edges downwards than upwards moves down to its user: that makes edges shorter.
+    // A box with more outgoing than incoming edges moves down towards its user, which shortens edges.
     for (size_t box = count; box-- > 0;) {
       const bool moves = layout_.boxes[box].floats ? outgoing[box] > 0 : outgoing[box] > incoming[box];
       if (!moves) continue;
@@ -71,38 +71,38 @@ class Sugiyama {
     return items_.size() - 1;
   }
 
-  // The longest span of edges that get places, so that not too many places are needed.
+  // The longest span of edges that get dummies. It is limited so that their number is.
   size_t longest_routed() const {
     std::vector<size_t> span(layout_.boxes.size(), 0);
     for (const Edge& edge : layout_.edges) {
       span[edge.from] = std::max(span[edge.from], layer_of_[edge.to] - layer_of_[edge.from]);
     }
     for (size_t longest = std::max<size_t>(layers_.size(), 1); longest > 1; longest /= 2) {
-      size_t places = 0;
-      for (const size_t each : span) places += std::min(each, longest);
-      if (places <= most_places) return longest;
+      size_t dummies = 0;
+      for (const size_t each : span) dummies += std::min(each, longest);
+      if (dummies <= most_dummies) return longest;
     }
     return 1;
   }
 
-  void hold_places() {
+  void add_dummies() {
     for (size_t box = 0; box < layout_.boxes.size(); ++box) {
       const size_t item = add_item(layer_of_[box]);
       items_[item].width = layout_.boxes[box].width;
       items_[item].is_box = true;
     }
     const size_t longest = longest_routed();
-    places_.resize(layout_.boxes.size());
+    dummies_.resize(layout_.boxes.size());
     for (const Edge& edge : layout_.edges) {
       const size_t span = layer_of_[edge.to] - layer_of_[edge.from];
       if (span > longest) continue;
-      std::vector<size_t>& places = places_[edge.from];
-      while (places.size() + 1 < span) {
-        const size_t above = places.empty() ? edge.from : places.back();
-        places.push_back(add_item(layer_of_[edge.from] + places.size() + 1));
-        link(above, places.back());
+      std::vector<size_t>& dummies = dummies_[edge.from];
+      while (dummies.size() + 1 < span) {
+        const size_t above = dummies.empty() ? edge.from : dummies.back();
+        dummies.push_back(add_item(layer_of_[edge.from] + dummies.size() + 1));
+        link(above, dummies.back());
       }
-      link(span == 1 ? edge.from : places[span - 2], edge.to);
+      link(span == 1 ? edge.from : dummies[span - 2], edge.to);
     }
   }
 
@@ -111,7 +111,7 @@ class Sugiyama {
     items_[below].above.push_back(above);
   }
 
-  // Depth first, so that what belongs together starts together.
+  // Depth first, so that related boxes start close to each other.
   void initial_order() {
     std::vector<bool> seen(items_.size(), false);
     std::vector<size_t> stack;
@@ -126,12 +126,12 @@ class Sugiyama {
         stack.insert(stack.end(), items_[item].below.rbegin(), items_[item].below.rend());
       }
     }
-    place_.resize(items_.size());
+    position_.resize(items_.size());
     for (const std::vector<size_t>& layer : layers_) number(layer);
   }
 
   void number(const std::vector<size_t>& layer) {
-    for (size_t i = 0; i < layer.size(); ++i) place_[layer[i]] = i;
+    for (size_t i = 0; i < layer.size(); ++i) position_[layer[i]] = i;
   }
 
   void order() {
@@ -157,8 +157,8 @@ class Sugiyama {
     for (const size_t item : layer) {
       const std::vector<size_t>& others = items_[item].*neighbors;
       double sum = 0;
-      for (const size_t other : others) sum += static_cast<double>(place_[other]);
-      const double own = static_cast<double>(place_[item]);
+      for (const size_t other : others) sum += static_cast<double>(position_[other]);
+      const double own = static_cast<double>(position_[item]);
       keyed.emplace_back(others.empty() ? own : sum / static_cast<double>(others.size()), item);
     }
     std::stable_sort(keyed.begin(), keyed.end(),
@@ -167,7 +167,7 @@ class Sugiyama {
     number(layer);
   }
 
-  // Inversions among the lower ends of links whose upper ends are in order.
+  // Counts the inversions among the lower ends of the links, sorted by their upper ends.
   uint64_t crossings() const {
     uint64_t count = 0;
     std::vector<size_t> ends;
@@ -175,7 +175,7 @@ class Sugiyama {
       ends.clear();
       for (const size_t item : layer) {
         const size_t first = ends.size();
-        for (const size_t below : items_[item].below) ends.push_back(place_[below]);
+        for (const size_t below : items_[item].below) ends.push_back(position_[below]);
         std::sort(ends.begin() + static_cast<ptrdiff_t>(first), ends.end());
       }
       count += inversions(ends);
@@ -223,7 +223,7 @@ class Sugiyama {
     for (const std::vector<size_t>& layer : layers_) straighten(layer);
   }
 
-  // Moves what continues a single line exactly below it, as far as there is room.
+  // Moves an item exactly below the only item that it continues, as far as there is room.
   void straighten(const std::vector<size_t>& layer) {
     for (size_t i = 0; i < layer.size(); ++i) {
       Item& item = items_[layer[i]];
@@ -243,20 +243,20 @@ class Sugiyama {
     }
   }
 
-  // The least one between the centers of neighbors in a layer.
+  // The least distance between the centers of neighbors in a layer.
   static double distance(const Item& left, const Item& right) {
     return (left.width + right.width) / 2 + horizontal_gap;
   }
 
-  // Links between places pull strongest, so that long edges run straight.
+  // Links between dummies pull most strongly, which keeps long edges straight.
   double pull(size_t a, size_t b) const {
     const int boxes = items_[a].is_box + items_[b].is_box;
     return boxes == 2 ? 1 : boxes == 1 ? 2 : 8;
   }
 
-  // Moves the layer's items as near to their neighbors as their order and widths allow. Measured from where
-  // each would be if all stood side by side, positions need only not decrease: then runs that want to pass
-  // each other are pooled at their mean.
+  // Moves the items of a layer as close to their neighbors as order and widths allow. Positions are measured
+  // relative to a tight packing, so the only constraint is that they do not decrease. Runs that would
+  // overtake each other are pooled at their mean.
   void align(const std::vector<size_t>& layer) {
     struct Run {
       double weight;
@@ -324,16 +324,16 @@ class Sugiyama {
       const Box& from = layout_.boxes[edge.from];
       edge.route = {{items_[edge.from].center, from.top_left.y + from.height}};
       const size_t crossed = layer_of_[edge.to] - layer_of_[edge.from] - 1;
-      if (crossed <= places_[edge.from].size()) {
+      if (crossed <= dummies_[edge.from].size()) {
         for (size_t k = 0; k < crossed; ++k) {
-          const Item& place = items_[places_[edge.from][k]];
-          edge.route.push_back({place.center, tops[place.layer]});
-          edge.route.push_back({place.center, tops[place.layer] + heights[place.layer]});
+          const Item& dummy = items_[dummies_[edge.from][k]];
+          edge.route.push_back({dummy.center, tops[dummy.layer]});
+          edge.route.push_back({dummy.center, tops[dummy.layer] + heights[dummy.layer]});
         }
       }
       arriving[edge.to].push_back(i);
     }
-    // Edges arrive side by side, in the order in which they come.
+    // Edges arrive side by side, in the order of their sources.
     for (size_t box = 0; box < arriving.size(); ++box) {
       std::vector<size_t>& edges = arriving[box];
       const Box& b = layout_.boxes[box];
@@ -348,11 +348,11 @@ class Sugiyama {
   }
 
   Layout& layout_;
-  std::vector<size_t> layer_of_;             // of each box
-  std::vector<Item> items_;                  // the boxes first
-  std::vector<std::vector<size_t>> places_;  // by source box: its places in the layers below
-  std::vector<std::vector<size_t>> layers_;  // items in order
-  std::vector<size_t> place_;                // of each item in its layer
+  std::vector<size_t> layer_of_;              // of each box
+  std::vector<Item> items_;                   // the boxes first
+  std::vector<std::vector<size_t>> dummies_;  // by source box: its dummies in the layers below
+  std::vector<std::vector<size_t>> layers_;   // items in order
+  std::vector<size_t> position_;              // of each item in its layer
 };
 
 }  // namespace

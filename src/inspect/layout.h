@@ -14,7 +14,7 @@ struct Point {
 struct Box {
   double width = 0;
   double height = 0;
-  // Depends on nothing that is fixed in place: stands right above what uses it first, not at the top.
+  // Depends on nothing that has a fixed position: is placed right above its first user, not at the top.
   bool floats = false;
   Point top_left = {};
 };
@@ -22,8 +22,8 @@ struct Box {
 struct Edge {
   size_t from = 0;
   size_t to = 0;  // greater than `from`
-  // Where the line runs: from the lower side of `from` to the upper side of `to`. In between, two points for
-  // each layer that it crosses, where it enters and where it leaves.
+  // The points of the line, from the lower side of `from` to the upper side of `to`. In between, it has two
+  // points for each layer that it crosses: where it enters and where it leaves.
   std::vector<Point> route = {};
 };
 
@@ -34,11 +34,11 @@ struct Layout {
   double height = 0;
 };
 
-// Places boxes of known sizes and routes edges of known ends. The method is that of Sugiyama, Tagawa and Toda
-// (1981): longest-path layers; places held in each layer that an edge crosses, shared by the edges of one
-// source; orders by barycenters; then positions by least squares under the order (pool adjacent violators).
-// The time is O(number of places times a constant), and places are bounded by dropping those of very long
-// edges, which are then drawn straight across.
+// Positions boxes of given sizes and routes the edges between them, by the method of Sugiyama, Tagawa and
+// Toda (1981). Boxes are layered by longest path. Dummies reserve space in each layer that an edge crosses;
+// edges of one source share them. Barycenters determine the order in a layer, and least squares under that
+// order (pool adjacent violators) the positions. The time is linear in the number of dummies. It is bounded
+// by giving very long edges none: they are drawn straight.
 void lay_out(Layout& layout);
 
 }  // namespace opbridge::inspect

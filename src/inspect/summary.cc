@@ -29,7 +29,7 @@ std::vector<Summary::Count> sorted(const std::map<std::string, size_t>& counts) 
   return result;
 }
 
-// Every graph, outer before inner.
+// Visits every graph, outer graphs before inner ones.
 void for_each_graph(const ir::Graph& graph, const std::function<void(const ir::Graph&)>& visit) {
   visit(graph);
   for (const ir::Node* node : graph.nodes) {
@@ -73,7 +73,7 @@ std::string json_named(const Summary::Named& value) {
   return fmt::format(R"({{"name": {}, "type": {}}})", json_string(value.name), json_string(value.type));
 }
 
-// What its contents take; the lengths of strings are left out.
+// The size of the contents; strings count without their length fields.
 uint64_t content_bytes(const ir::Weight& weight) {
   if (weight.element_type != ElementType::string) return weight.bytes.size();
   uint64_t result = 0;

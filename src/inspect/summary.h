@@ -1,4 +1,4 @@
-// What a model consists of, in numbers.
+// Statistics of a model.
 #pragma once
 
 #include <cstdint>
@@ -39,18 +39,18 @@ struct Summary {
   std::map<std::string, int> opsets;  // of an ONNX model
   std::vector<Named> inputs;
   std::vector<Named> outputs;
-  std::vector<Count> operators;  // of the graph and its subgraphs, the most frequent first
-  Weights weights;               // initializers, those of subgraphs included
+  std::vector<Count> operators;  // of the graph and its subgraphs, most frequent first
+  Weights weights;               // initializers of the graph and its subgraphs
   std::map<std::string, Weights> weights_by_type;
-  std::vector<std::pair<Named, uint64_t>> largest_weights;  // with their bytes
+  std::vector<std::pair<Named, uint64_t>> largest_weights;  // and their sizes in bytes
   std::vector<Function> functions;
-  std::vector<Count> custom_operators;  // those that neither ONNX nor the model itself defines
+  std::vector<Count> custom_operators;  // defined neither by ONNX nor by the model
 };
 
 Summary summarize(const ir::Graph& graph);
 Summary summarize(const onnx::ModelFile& file);
 
-// For people. Bytes that would confuse a terminal are escaped.
+// For people. Bytes that could confuse a terminal are escaped.
 std::string to_text(const Summary& summary);
 std::string to_json(const Summary& summary);
 

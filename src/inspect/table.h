@@ -6,7 +6,7 @@
 
 namespace opbridge::inspect {
 
-// Rows in columns that are as wide as they need to be, of text from files that nobody vouches for.
+// Aligns untrusted text in columns that are as wide as needed.
 class Table {
  public:
   void add(std::vector<std::string> row);

@@ -8,7 +8,7 @@
 namespace opbridge::inspect {
 namespace {
 
-// One character: its code point, missing where the bytes are not UTF-8, and how many bytes it takes.
+// A character: its code point, missing if the bytes are not UTF-8, and its length in bytes.
 struct Character {
   std::optional<uint32_t> code;
   size_t bytes;

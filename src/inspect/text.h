@@ -1,4 +1,4 @@
-// Text made fit for JSON, for a terminal, for a line: also that from files that nobody vouches for.
+// Escapes untrusted text for JSON and terminals, and shortens it for lines.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace opbridge::inspect {
 
-// The text as a JSON string, with its quotes. Bytes that are not UTF-8 become U+FFFD. `<`, `>` and `&` are
-// escaped, so that the string may stand inside a script element of an HTML page whatever it says.
+// The text as a JSON string with quotes. Bytes that are not UTF-8 become U+FFFD. `<`, `>` and `&` are
+// escaped, so that any string is safe inside a script element of an HTML page.
 std::string json_string(std::string_view text);
 
-// The text without control characters and bytes that are not UTF-8, which become escapes such as \x1b.
+// The text with control characters and invalid UTF-8 replaced by escapes such as \x1b.
 std::string printable(std::string_view text);
 
-// At most `most` characters, the last an ellipsis where some were left out.
+// At most `most` characters; the last one is an ellipsis if some were cut.
 std::string clipped(std::string_view text, size_t most);
 
 // "97.8 MB", in powers of ten.

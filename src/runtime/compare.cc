@@ -15,7 +15,7 @@
 namespace opbridge::runtime {
 namespace {
 
-// A reader of the elements one after the other. The bytes may lie anywhere: they are not aligned.
+// Reads the elements in sequence. The bytes may be unaligned.
 class Elements {
  public:
   explicit Elements(const ir::Weight& tensor)
@@ -42,14 +42,14 @@ std::vector<int64_t> place_of(int64_t index, const std::vector<int64_t>& dims) {
   return place;
 }
 
-// long double holds every int64, uint64 and double exactly, so that no difference is rounded away.
+// long double represents every int64, uint64 and double exactly, so that no difference is lost to rounding.
 using Number = long double;
 
 template <class T>
 Difference compare_as(const ir::Weight& actual, const ir::Weight& expected, Tolerance tolerance) {
   const Elements a(actual), e(expected);
   Difference difference;
-  // The parts of a complex number are compared one by one.
+  // The parts of a complex number are compared separately.
   const int64_t count = static_cast<int64_t>(expected.bytes.size() / sizeof(T));
   const int64_t parts = count == 0 ? 1 : count / expected.element_count();
   int64_t wrong = 0;
@@ -63,7 +63,7 @@ Difference compare_as(const ir::Weight& actual, const ir::Weight& expected, Tole
     difference.max_absolute = std::max(difference.max_absolute, static_cast<double>(error));
     difference.max_relative =
         std::max(difference.max_relative, static_cast<double>(error / std::max(size, least)));
-    // An infinity is near nothing but itself, though the bound of an expected one is infinite.
+    // An infinity agrees only with itself, although the tolerance of an infinite expected value is infinite.
     if (std::isfinite(error) && error <= tolerance.absolute + tolerance.relative * size) continue;
     if (wrong++ == 0) first = i;
   }

@@ -1,4 +1,4 @@
-// How far two tensors lie from each other.
+// Measures how far two tensors differ.
 #pragma once
 
 #include <string>
@@ -7,26 +7,26 @@
 
 namespace opbridge::runtime {
 
-// An element agrees where |actual - expected| <= absolute + relative * |expected|; equal infinities agree,
-// and NaN agrees with NaN.
+// Elements agree if |actual - expected| <= absolute + relative * |expected|. Equal infinities agree, and NaN
+// agrees with NaN.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
 
-  // What the rounding at every node of a deep model adds up to, and no wrong formula stays under: 1e-4 for
-  // float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, of complex types that of their parts; 0,
-  // that is equality, for integers and bool.
+  // Tolerances above the rounding errors that a deep model accumulates and below the errors of a wrong
+  // formula: 1e-4 for float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16. A complex type has the
+  // tolerance of its parts. Integers and bool must be equal.
   static Tolerance of(ElementType type);
 };
 
 struct Difference {
   double max_absolute = 0;
-  double max_relative = 0;  // to the expected value
-  std::string mismatch;     // what is wrong, in one line; empty where the tensors agree
+  double max_relative = 0;  // relative to the expected value
+  std::string mismatch;     // the mismatch in one line; empty if the tensors agree
 };
 
-// Shapes and element types must be the same. Throws Error(unsupported) for element types under a byte, float8
-// and strings.
+// Shapes and element types must be equal. Throws Error(unsupported) for sub-byte element types, float8 and
+// strings.
 Difference compare(const ir::Weight& actual, const ir::Weight& expected, Tolerance tolerance);
 
 }  // namespace opbridge::runtime

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folders that hold `lib/python3.x` of the Python that opbridge is installed in, or that the user would
-// run.
+// The prefixes that may hold `lib/python3.x`: of the Python in which opbridge is installed, and of the one
+// that the user would run.
 std::vector<fs::path> python_prefixes() {
   std::vector<fs::path> prefixes;
   std::error_code unknown;
@@ -28,7 +28,7 @@ std::vector<fs::path> python_prefixes() {
     prefixes.push_back(fs::path(folder).parent_path());
     break;
   }
-  // Where pip installs for Debian's own Python.
+  // The prefix of pip for Debian's own Python.
   prefixes.emplace_back("/usr/local");
   return prefixes;
 }

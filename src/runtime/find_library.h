@@ -4,8 +4,8 @@
 
 namespace opbridge::runtime {
 
-// Where ONNX Runtime's library is, in the order that OnnxRuntime's constructor tells; the bare name, for the
-// dynamic loader to find, where it is in none of the places. Runs no program.
+// The path of ONNX Runtime's library, searched in the order that OnnxRuntime's constructor documents. If it
+// is not found, returns the bare name for the dynamic loader to search. Runs no program.
 std::filesystem::path find_onnx_runtime();
 
 }  // namespace opbridge::runtime

@@ -26,8 +26,7 @@ struct Header {
   std::vector<int64_t> shape;
 };
 
-// A reader of the one Python expression that a .npy header is: a dict of a string, a bool and a tuple of
-// integers.
+// Parses a .npy header, which is one Python expression: a dict of a string, a bool and a tuple of integers.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : rest_(text) {}
@@ -130,7 +129,7 @@ ElementType element_type(std::string_view descr) {
               fmt::format("no tensor has NumPy's element type '{}'; save arrays of numbers", descr));
 }
 
-// Row-major bytes of a column-major array.
+// The row-major bytes of a column-major array.
 std::shared_ptr<std::vector<std::byte>> row_major(const Header& header, size_t element_size,
                                                   std::span<const std::byte> data) {
   auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
@@ -149,13 +148,13 @@ ir::Weight read_npy(const ZipArchive::Content& content) {
   const std::span<const std::byte> bytes = content.bytes;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(npy_magic) || bytes.size() < 12) {
-    throw Error(ErrorCode::invalid_file, "it is no NumPy array");
+    throw Error(ErrorCode::invalid_file, "it is not a NumPy array");
   }
   const size_t length_bytes = bytes[6] == std::byte{1} ? 2 : 4;
   size_t header_size = 0;
   std::memcpy(&header_size, bytes.data() + 8, length_bytes);
   const size_t header_begin = 8 + length_bytes;
-  if (header_size > bytes.size() - header_begin) throw Error(ErrorCode::invalid_file, "it is cut short");
+  if (header_size > bytes.size() - header_begin) throw Error(ErrorCode::invalid_file, "it is truncated");
 
   const Header header = HeaderParser(text.substr(header_begin, header_size)).parse();
   const ElementType type = element_type(header.descr);
@@ -163,7 +162,7 @@ ir::Weight read_npy(const ZipArchive::Content& content) {
   const std::optional<uint64_t> size = StridedView{size_of(type), header.shape, {}, 0}.byte_size();
   if (size != data.size()) {
     throw Error(ErrorCode::invalid_file,
-                fmt::format("its shape and its {} bytes of data do not agree", data.size()));
+                fmt::format("its shape does not match its {} bytes of data", data.size()));
   }
   if (!header.fortran_order) return ir::Weight{type, header.shape, data, content.owner};
   auto reordered = row_major(header, size_of(type), data);

@@ -1,4 +1,4 @@
-// Reads what numpy.savez wrote.
+// Reads archives that numpy.savez wrote.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ struct NamedTensor {
   ir::Weight tensor;
 };
 
-// The arrays of a .npz in the order of the file, stored or deflated, row-major or Fortran-ordered,
-// little-endian (numpy.lib.format, versions 1 to 3). Two-byte void elements are read as bfloat16, which is
-// how the package ml_dtypes saves it. Throws Error(invalid_file) for a damaged or foreign file,
+// The arrays of a .npz file, in file order. Stored and deflated entries, row-major and Fortran order,
+// little-endian (numpy.lib.format, versions 1 to 3). Two-byte void elements are read as bfloat16, because the
+// package ml_dtypes saves it that way. Throws Error(invalid_file) for a damaged or foreign file. Throws
 // Error(unsupported) for arrays of objects (which are pickles), text, big-endian numbers and other types that
 // no tensor has.
 std::vector<NamedTensor> read_npz(const std::filesystem::path& path);
-// The same of an archive that lies in memory, kept alive by `owner`. Errors do not name a file.
+// Like read_npz above, for an archive in memory, which `owner` keeps alive. Errors do not name a file.
 std::vector<NamedTensor> read_npz(std::span<const std::byte> archive, std::shared_ptr<const void> owner);
 
 }  // namespace opbridge::runtime

@@ -18,11 +18,11 @@
 namespace opbridge::runtime {
 namespace {
 
-// The API of ONNX Runtime 1.20, the oldest supported: later releases keep it, whatever the header that
-// compiled this.
+// The API version of ONNX Runtime 1.20, the oldest supported release. Later releases keep supporting it,
+// whichever header compiled this.
 constexpr uint32_t api_version = 20;
 
-// Turns a failed call into an Error with ONNX Runtime's own words.
+// Turns a failed call into an Error with ONNX Runtime's own message.
 void check(const OrtApi& api, OrtStatus* status, ErrorCode code, std::string_view what) {
   if (status == nullptr) return;
   std::string message = api.GetErrorMessage(status);
@@ -43,7 +43,7 @@ Owned<OrtSessionOptions> session_options(const OrtApi& api,
   Owned<OrtSessionOptions> owned(options, api.ReleaseSessionOptions);
   for (const std::filesystem::path& library : libraries) {
     check_path(library);
-    // An absolute path, since the loader looks for a bare name in other folders.
+    // The path must be absolute: the loader would search other folders for a bare name.
     const std::filesystem::path path = std::filesystem::absolute(library);
     check(api, api.RegisterCustomOpsLibrary_V2(options, path.c_str()), ErrorCode::invalid_file,
           library.string());
@@ -55,7 +55,7 @@ Owned<OrtValue> tensor(const OrtApi& api, const ir::Weight& weight, OrtAllocator
                        std::string_view name) {
   OrtValue* value = nullptr;
   const auto type = static_cast<ONNXTensorElementDataType>(weight.element_type);
-  // Copied into ONNX Runtime's memory: bytes of a file are not aligned as it wants them.
+  // Copied into memory of ONNX Runtime: file contents lack the alignment that it requires.
   check(api, api.CreateTensorAsOrtValue(allocator, weight.dims.data(), weight.dims.size(), type, &value),
         ErrorCode::invalid_argument, fmt::format("the input '{}'", name));
   Owned<OrtValue> owned(value, api.ReleaseValue);
@@ -82,7 +82,7 @@ ir::Weight weight(const OrtApi& api, Owned<OrtValue> value, std::string_view nam
   ir::Weight result;
   result.element_type = static_cast<ElementType>(type);
   if (bits_of(result.element_type) == 0) {
-    throw Error(ErrorCode::unsupported, fmt::format("the output '{}' holds no numbers", name));
+    throw Error(ErrorCode::unsupported, fmt::format("the output '{}' does not hold numbers", name));
   }
   result.dims.resize(rank);
   check(api, api.GetDimensions(info, result.dims.data(), rank));
@@ -99,7 +99,7 @@ ir::Weight weight(const OrtApi& api, Owned<OrtValue> value, std::string_view nam
 OnnxRuntime::OnnxRuntime(const std::filesystem::path& library) {
   const std::filesystem::path path = library.empty() ? find_onnx_runtime() : library;
   check_path(path);
-  // Never closed: ONNX Runtime's threads and thread-local state outlive what is made here.
+  // Never closed: ONNX Runtime's threads and thread-local state outlive the objects made here.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     throw Error(

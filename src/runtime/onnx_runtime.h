@@ -1,5 +1,5 @@
-// ONNX Runtime through its C API, found and opened when it is first needed. Nothing links against it: any
-// release from 1.20 on serves, the one inside the `onnxruntime` Python package too.
+// ONNX Runtime through its C API, found and opened when first needed. Nothing links against it: any release
+// from 1.20 on works, including the one in the Python package `onnxruntime`.
 #pragma once
 
 #include <filesystem>
@@ -19,10 +19,10 @@ namespace opbridge::runtime {
 
 class OnnxRuntime {
  public:
-  // Opens `library`. Where that is empty: what the variable OPBRIDGE_ONNXRUNTIME names, else the library of
-  // the Python package `onnxruntime` beside this program, in the active virtual environment or beside the
-  // first `python3` of PATH, else what the dynamic loader finds as libonnxruntime.so. Throws
-  // Error(invalid_argument) where there is none, or one too old.
+  // Opens `library`. If it is empty, opens the first of these: the library named by the variable
+  // OPBRIDGE_ONNXRUNTIME; that of the Python package `onnxruntime` beside this program, in the active virtual
+  // environment, or beside the first `python3` of PATH; whatever the dynamic loader finds as
+  // libonnxruntime.so. Throws Error(invalid_argument) if there is none or it is too old.
   explicit OnnxRuntime(const std::filesystem::path& library = {});
   ~OnnxRuntime();
   OnnxRuntime(const OnnxRuntime&) = delete;
@@ -41,17 +41,17 @@ class OnnxRuntime {
 // A model loaded on the CPU. The runtime must outlive it.
 class Session {
  public:
-  // `operator_libraries` hold custom operators (libmy_ops_ort.so). Throws Error(invalid_file) where ONNX
-  // Runtime refuses the model or a library, with its reason.
+  // `operator_libraries` provide custom operators (libmy_ops_ort.so). Throws Error(invalid_file) with ONNX
+  // Runtime's reason if it refuses the model or a library.
   Session(const OnnxRuntime& runtime, const std::filesystem::path& model,
           std::span<const std::filesystem::path> operator_libraries = {});
 
   const std::vector<std::string>& input_names() const { return input_names_; }
   const std::vector<std::string>& output_names() const { return output_names_; }
 
-  // The outputs, in the order of output_names(), of `inputs`, in the order of input_names(). Throws
-  // Error(invalid_argument) where ONNX Runtime does not take them, Error(unsupported) for an output that is
-  // no tensor of numbers.
+  // Runs the model on `inputs`, in the order of input_names(), and returns its outputs, in the order of
+  // output_names(). Throws Error(invalid_argument) if ONNX Runtime rejects the inputs, and Error(unsupported)
+  // for an output that is not a tensor of numbers.
   std::vector<ir::Weight> run(std::span<const ir::Weight> inputs) const;
 
  private:
