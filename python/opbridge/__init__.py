@@ -1,4 +1,4 @@
-"""opbridge takes PyTorch models to ONNX and makes them run there, whatever operators they contain."""
+"""opbridge converts PyTorch models to ONNX and runs them there, whatever operators they contain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from opbridge.verification import Verification, VerificationError, verify
 
-# Loaded when first asked for: describing operators needs neither torch nor ONNX Runtime.
+# Loaded on first access: describing operators needs neither torch nor ONNX Runtime.
 _HOMES = {
     "Error": "errors",
     "FileError": "errors",

@@ -16,7 +16,7 @@ class Dim:
     def least(self) -> int | None: ...
 
 class Graph:
-    """A captured program. Its text is one node a line."""
+    """A captured program. Its text has one node per line."""
 
     def verify(self) -> None: ...
     @property
@@ -29,7 +29,7 @@ class Graph:
     def node_count(self) -> int: ...
 
 class ProgramValue:
-    """A value of the program that is being built."""
+    """A value of the program under construction."""
 
 class ProgramBuilder:
     """Builds a Graph of PyTorch operators, call by call.
@@ -63,23 +63,23 @@ class Value:
     def name(self) -> str: ...
     @property
     def element_type(self) -> int:
-        """The number of ONNX's TensorProto.DataType; 0 where unknown."""
+        """The number in ONNX's TensorProto.DataType; 0 if unknown."""
     @property
     def dims(self) -> list[int | str] | None:
-        """Sizes: an int, or the text of a symbolic size; None where the rank is unknown."""
+        """Sizes: ints, or the text of symbolic sizes; None if the rank is unknown."""
     @property
     def constant(self) -> bytes | None:
-        """The bytes of a constant; None for what is computed."""
+        """The bytes of a constant; None for a computed value."""
     def _set_type(self, element_type: int, dims: Sequence[int | str] | None) -> None: ...
 
 class Subgraph:
-    """A graph that is to be the attribute of a node."""
+    """A graph that will be the attribute of a node."""
 
-# Element type, dims, and the bytes, or for a tensor of strings a list of them.
+# Element type, dims, and the bytes, or a list of strings for a tensor of strings.
 Tensor = tuple[int, Sequence[int], bytes | list[str]]
 
 class GraphBuilder:
-    """Builds ONNX nodes; what opbridge.symbolics wraps as ``g``."""
+    """Builds ONNX nodes; opbridge.symbolics wraps it as ``g``."""
 
     def op(
         self,
@@ -107,7 +107,7 @@ class GraphBuilder:
     def source(self) -> str: ...
 
 class Registry:
-    """Which symbolic function maps which operator at which opset."""
+    """Maps operators and opsets to symbolic functions."""
 
     def __init__(self) -> None: ...
     def __copy__(self) -> Registry: ...
@@ -122,13 +122,13 @@ class Registry:
 
 def functionalize(graph: Graph) -> None: ...
 def expose_values(graph: Graph) -> list[tuple[str, str, str]]:
-    """Makes the graph pure, and an output of every tensor that a node computes and that is used.
+    """Functionalizes the graph and makes an output of every computed tensor that is used.
 
     Returns tuples (name, operator, line of the user's program).
     """
 
 def opset_of(path: str) -> int:
-    """The version of ONNX's operators that the model at ``path`` is of."""
+    """The opset of ONNX's default domain in the model at ``path``."""
 
 def export_graph(
     graph: Graph,

@@ -1,4 +1,4 @@
-"""The tables and shape rules of operator libraries, read through ``opbridge/operator_abi.h``."""
+"""The tables and shape rules of operator libraries, accessed through ``opbridge/operator_abi.h``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class _Host(ctypes.Structure):
 
 
 class Library:
-    """A library that is open; it stays so as long as the process."""
+    """An open library; it stays open as long as the process lives."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
@@ -79,27 +79,26 @@ class Library:
             table_function = handle.opbridge_operators
             self._infer = handle.opbridge_infer
         except AttributeError:
-            raise ValueError(f"{path} is not a library of operators made with opbridge") from None
+            raise ValueError(f"{path} is not a library of opbridge operators") from None
         table_function.restype = ctypes.POINTER(_Table)
         table = table_function().contents
         if table.abi != _ABI:
-            raise ValueError(f"{path} was made with another opbridge (ABI {table.abi}, not {_ABI}): rebuild it")
+            raise ValueError(f"{path} was built with another opbridge (ABI {table.abi}, not {_ABI}): rebuild it")
         self._error: bytes | None = table.error
         self.rows = [
             (row.schema.decode(), int(row.version), int(row.backward_of), int(row.lowered_since))
             for row in (table.operators[i] for i in range(table.count))
         ]
-        """Of each operator: the schema line, the opset version, the index of the operator that it is the
-        gradient of, or -1, the opset of ONNX from which it has a lowering, or 0."""
+        """For each operator: the schema line, the opset version, the index of the operator whose gradient it is or
+        -1, the first opset at which it has a lowering to standard ONNX or 0."""
 
     def check_registered(self) -> None:
         if self._error is not None:
             raise RuntimeError(f"PyTorch refused operators of {self.path}: {self._error.decode()}")
 
     def infer(self, index: int, schema_types: Sequence[str], values: Sequence[Any]) -> list[tuple[int, list[Any]]]:
-        """Runs the shape rule of operator ``index`` on one value per argument, whose types are written as
-        PyTorch writes them in ``str(argument.type)``. Gives the element type, as ONNX numbers it, and the
-        sizes of each output."""
+        """Runs the shape rule of operator ``index`` on one value per argument. ``schema_types`` are PyTorch's
+        ``str(argument.type)``. Returns the element type (ONNX's number) and the sizes of each output."""
         run = ShapeRun()
         arguments = (_Argument * len(values))(*map(run.argument, schema_types, values))
         host = _Host(run, *_CALLBACKS)
@@ -125,7 +124,7 @@ _NONE, _TENSOR, _TENSORS, _INT, _INTS, _FLOAT, _FLOATS, _STRING, _STRINGS = rang
 
 
 class ShapeRun:
-    """One run of a shape rule: numbers every symbolic size, computes with them as the rule asks."""
+    """One run of a shape rule: numbers the symbolic sizes, and computes with them for the rule."""
 
     def __init__(self) -> None:
         self.sizes: list[Any] = []  # torch.SymInt
@@ -143,7 +142,7 @@ class ShapeRun:
         return self.sizes[dim.value] if dim.symbolic else dim.value
 
     def argument(self, schema_type: str, value: Any) -> _Argument:
-        """An argument of the schema type that PyTorch writes as ``Optional[List[int]]``."""
+        """Converts an argument; ``schema_type`` is PyTorch's text, such as ``Optional[List[int]]``."""
         if value is None:
             return _Argument(kind=_NONE)
         kind = schema_type.removeprefix("Optional[")

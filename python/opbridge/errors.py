@@ -1,4 +1,4 @@
-"""The exceptions of opbridge. What the C++ core throws arrives as one of these too."""
+"""The exceptions of opbridge. Errors of the C++ core are translated to these too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class Error(RuntimeError):
     """Base of every exception that opbridge raises.
 
-    ``message`` says what went wrong and what to do next; ``where`` is the place, if one is known: a file, a
-    node, a line of the user's model.
+    ``message`` says what went wrong and what to do next. ``where`` is the location, if known: a file, a node, a line of
+    the user's model.
     """
 
     def __init__(self, message: str, where: str = "") -> None:
@@ -17,11 +17,11 @@ class Error(RuntimeError):
 
 
 class InvalidArgumentError(Error):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something impossible."""
 
 
 class FileError(Error):
-    """A file is missing, truncated, not what it should be, or cannot be written."""
+    """A file is missing, truncated, of the wrong kind, or cannot be written."""
 
 
 class InvalidNodeError(Error):

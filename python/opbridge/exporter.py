@@ -1,4 +1,4 @@
-"""The whole way of a model: capture, conversion, file, proof."""
+"""The whole path of a model: capture, conversion, file, verification."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_OPSET = 21
 
 @dataclasses.dataclass(frozen=True)
 class ExportReport:
-    """What export wrote; ``write_seconds`` is what writing the bytes took of its time."""
+    """The result of an export; ``write_seconds`` is the part of its time spent on writing."""
 
     path: str
     node_count: int
@@ -52,22 +52,21 @@ def export(
 ) -> ExportReport:
     """Exports ``model``, called with ``args`` and ``kwargs``, to the ONNX file ``path`` (or ``f``, as in torch.onnx).
 
-    The model is exported in evaluation mode, and is in its own again afterwards.
+    The model is exported in evaluation mode; its own mode is restored afterwards.
 
-    The arguments are named as in torch.onnx.export and mean the same. A dynamic size may be a name, one for all
-    sizes that are equal; the model may bound it, which it may not where a torch.export.Dim promises a range.
-    ``external_data`` puts the weights into a file beside the model: True always, also where none is large, False never,
-    None where one file would pass 2 GB. ``verify`` runs the file in ONNX Runtime on the same inputs and raises
-    VerificationError unless it agrees with PyTorch. ``capture`` is "export" for torch.export's view of the model,
-    "trace" for what one run of it does. ``source_lines`` stores with each node the line of the model it comes from.
-    ``mutations_as_outputs`` returns what the model writes to its inputs and buffers, or assigns to its buffers, as
-    further outputs, named ``NAME_out``; without it, such a model is refused. So is one that keeps anything else for its
-    next call.
+    Arguments have the names and meanings of torch.onnx.export. A dynamic size may be a name, shared by all sizes that
+    are equal. The model may narrow its range, but not that of a torch.export.Dim. ``external_data`` stores the weights
+    in a separate file: always (True), never (False), or only if the model would exceed 2 GB (None). ``verify`` runs the
+    file in ONNX Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch. ``capture`` is
+    "export" for torch.export, or "trace" to record one run of the model. ``source_lines`` stores the source line of
+    each node. ``mutations_as_outputs`` returns the new content of mutated inputs and buffers, and of reassigned
+    buffers, as extra outputs ``NAME_out``; without it, such a model is refused. A model that keeps any other state for
+    its next call is always refused.
 
-    Raises InvalidArgumentError for arguments that do not fit, UnsupportedError with everything that has no mapping,
-    InvalidNodeError for a symbolic function that makes a wrong node, FileError where the file cannot be written; what
-    stood at ``path`` is then untouched. A file that is found wrong by ``verify`` stays there. Exports in several
-    threads wait for one another. Other threads may train other models meanwhile, but not run this one.
+    Raises InvalidArgumentError for unsuitable arguments, UnsupportedError with everything that has no mapping,
+    InvalidNodeError if a symbolic function makes an invalid node, and FileError if the file cannot be written. An
+    existing file at ``path`` is then untouched. A file that fails ``verify`` is kept. Exports in several threads wait
+    for one another. Other threads may train other models meanwhile, but must not run this one.
     """
     from opbridge import _core
     from opbridge.errors import InvalidArgumentError
@@ -75,21 +74,21 @@ def export(
 
     target = f if path is None else path
     if target is None or (f is not None and path is not None):
-        raise InvalidArgumentError("give the file to write: export(model, args, path)")
+        raise InvalidArgumentError("the output path is missing: export(model, args, path)")
     if not isinstance(target, (str, os.PathLike)):
-        raise InvalidArgumentError(f"the file to write is given by its path, not as a {type(target).__name__}")
+        raise InvalidArgumentError(f"the output must be a path, not a {type(target).__name__}")
     target = checked_path(target)
     opset = DEFAULT_OPSET if opset_version is None else opset_version
     if not isinstance(opset, int):
-        raise InvalidArgumentError(f"opset_version is a number, not {opset!r}")
+        raise InvalidArgumentError(f"opset_version must be an integer, not {opset!r}")
     if external_data not in (None, True, False):
-        raise InvalidArgumentError(f"external_data is True, False or None, not {external_data!r}")
+        raise InvalidArgumentError(f"external_data must be True, False or None, not {external_data!r}")
     for what, given in (("input_names", input_names), ("output_names", output_names)):
         if isinstance(given, str) or not all(isinstance(name, str) for name in given or ()):
-            raise InvalidArgumentError(f"{what} is a list of names, not {given!r}")
+            raise InvalidArgumentError(f"{what} must be a list of names, not {given!r}")
     for what, mapping in (("kwargs", kwargs), ("custom_opsets", custom_opsets), ("dynamic_axes", dynamic_axes)):
         if mapping is not None and not isinstance(mapping, Mapping):
-            raise InvalidArgumentError(f"{what} is a dict, not {mapping!r}")
+            raise InvalidArgumentError(f"{what} must be a dict, not {mapping!r}")
     program = capture_program(
         model,
         args,

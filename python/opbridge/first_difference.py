@@ -1,4 +1,4 @@
-"""Where a model and PyTorch part: the first node of the captured program whose value differs."""
+"""Locates a difference: the first node of the captured program whose value differs from PyTorch's."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 def first_difference(comparison: Comparison) -> str:
-    """A sentence that names the first operator whose value differs, its line, and by how much.
+    """Describes the first operator whose value differs, its line, and by how much.
 
-    The model is captured by torch.export and mapped again at the opset of the file, with every value an output; the
-    values are compared with those of the captured program in PyTorch, in order. Where all agree, it names the part that
-    does not: the capture, a simplification, ONNX Runtime, or the file. An error of the capture is passed on.
+    The model is captured by torch.export and lowered again at the opset of the file, with every value as an output. The
+    values are compared with those of the captured program in PyTorch, in order. If all agree, the text names the part
+    at fault: the capture, a simplification, ONNX Runtime, or the file. Errors of the capture propagate.
     """
     exported, program = _captured(comparison)
     nodes = _core.expose_values(program.graph)
@@ -47,28 +47,28 @@ def first_difference(comparison: Comparison) -> str:
             found = difference(name, actual[name], wanted.values[name], *comparison.tolerances)
             if found.mismatch:
                 where = f"of {operator} at {line}" if line else f"of {operator}"
-                return f"the first value that differs is that {where}\n  {found.mismatch}"
+                return f"the first difference is the value {where}\n  {found.mismatch}"
     outputs = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
     for name, output, expected in zip(comparison.names, outputs, comparison.expected, strict=False):
         found = difference(name, in_pairs(output), expected, *comparison.tolerances)
         if found.mismatch:
             return (
-                "every operator agrees, and the program that torch.export captures differs from the model itself: it "
-                "holds what the model reads or decides in Python as it was in the capture\n"
+                "every operator agrees, but the program captured by torch.export differs from the model: it "
+                "fixes what the model read or decided in Python during the capture\n"
                 f"  {name}: {found.mismatch}"
             )
     return _part_at_fault(comparison)
 
 
 def _part_at_fault(comparison: Comparison) -> str:
-    """Which part differs where the captured program and each of its operators agree with PyTorch."""
+    """The part at fault if the captured program and each of its operators agree with PyTorch."""
     if _agrees(comparison, simplify=True):
         return (
-            "a new export of this model agrees: the file was made of another state of the model (weights, inputs, "
-            "options of export), or was changed since"
+            "a new export of this model agrees: the file was exported from another state (weights, inputs, "
+            "export options) or changed afterwards"
         )
     if _agrees(comparison, simplify=False):
-        return "every operator agrees: the difference comes from a simplification; export(..., simplify=False) has none"
+        return "every operator agrees: the difference comes from a simplification; use export(..., simplify=False)"
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -77,7 +77,7 @@ def _part_at_fault(comparison: Comparison) -> str:
             "every operator agrees: the difference comes from ONNX Runtime's own optimizations "
             "(SessionOptions.graph_optimization_level switches them off)"
         )
-    return "with every value kept, all agree; ONNX Runtime computes them otherwise where they are not kept"
+    return "all values agree when they are outputs; ONNX Runtime computes them differently otherwise"
 
 
 def _agrees(comparison: Comparison, simplify: bool) -> bool:
@@ -86,7 +86,7 @@ def _agrees(comparison: Comparison, simplify: bool) -> bool:
 
 
 def _run(comparison: Comparison, program: Program, names: list[str], simplify: bool) -> list[torch.Tensor]:
-    """The outputs of the program, mapped at the opset of the file, in ONNX Runtime."""
+    """The program's outputs from ONNX Runtime, lowered at the opset of the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         opset = _core.opset_of(os.fspath(comparison.path))
@@ -99,7 +99,7 @@ def _run(comparison: Comparison, program: Program, names: list[str], simplify: b
 
 
 def _captured(comparison: Comparison) -> tuple[torch.export.ExportedProgram, Program]:
-    """With the dynamic sizes of the file, or without where the capture refuses them."""
+    """Captures with the dynamic sizes of the file, or without them if the capture refuses them."""
     try:
         return _capture(comparison, _axes_of(comparison))
     except UnsupportedError:
@@ -122,7 +122,7 @@ def _capture(comparison: Comparison, axes: dict[str, dict[int, str]]) -> tuple[t
 
 
 def _axes_of(comparison: Comparison) -> dict[str, dict[int, str]]:
-    """The dynamic axes of the file's inputs, in the form of torch.onnx."""
+    """The dynamic axes of the file's inputs, in torch.onnx's form."""
     axes = {
         value.name: {
             axis: size for axis, size in enumerate(value.shape) if isinstance(size, str) and size.isidentifier()
@@ -133,7 +133,7 @@ def _axes_of(comparison: Comparison) -> dict[str, dict[int, str]]:
 
 
 class _Values(torch.fx.Interpreter):
-    """Runs the program and keeps a copy of what each node makes, by the names that the graph has for it."""
+    """Runs the program and keeps a copy of each node's value, under its name in the graph."""
 
     def __init__(self, exported: torch.export.ExportedProgram) -> None:
         super().__init__(exported.graph_module)

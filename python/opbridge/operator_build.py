@@ -1,4 +1,4 @@
-"""Building operators from Python, without CMake: ``opbridge.build(["my_op.cc", "my_op.cu"])``."""
+"""Builds operators from Python, without CMake: ``opbridge.build(["my_op.cc", "my_op.cu"])``."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FLAGS = (
     "-fvisibility-inlines-hidden",
 )
 _CUDA_FLAGS = ("-O3", "-DNDEBUG", "-Xcompiler=-fPIC,-fvisibility=hidden")
-# The first release of PyTorch with all that the adapter calls; cmake/OpbridgeOperators.cmake names the same.
+# The first release of PyTorch with everything that the adapter calls; keep in step with cmake/OpbridgeOperators.cmake.
 _TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 
 
@@ -43,15 +43,14 @@ def build(
     cuda_flags: Sequence[str] = ("-arch=all-major",),
     verbose: bool = False,
 ) -> Path:
-    """Compiles operators written against ``opbridge/operator.h``; gives what ``load_operators`` takes.
+    """Compiles operators written against ``opbridge/operator.h``; returns the argument for ``load_operators``.
 
-    What was built before from the same sources, headers and flags is found again, in ``$OPBRIDGE_CACHE`` or
-    ``~/.cache/opbridge``. ``name`` is that of the libraries, by default the stem of the first source.
-    ``flags`` go to the compiler, which is ``$CXX`` or ``c++``, and to the linker. Raises ``RuntimeError``
-    with the compiler's messages where it fails.
+    Results are cached by sources, headers and flags, in ``$OPBRIDGE_CACHE`` or ``~/.cache/opbridge``. ``name`` names
+    the libraries, by default after the first source. ``flags`` are passed to the compiler, ``$CXX`` or ``c++``, and to
+    the linker. Raises ``RuntimeError`` with the compiler's messages if it fails.
 
-    ``.cu`` files are compiled with ``cuda_flags`` by ``$NVCC``, else the ``nvcc`` of ``$CUDA_HOME`` or of the
-    path. Where there is none, they are left out with a warning, and with them the ``.cuda`` kernels.
+    ``.cu`` files are compiled with ``cuda_flags`` by ``$NVCC``, or by the ``nvcc`` of ``$CUDA_HOME`` or of PATH.
+    Without a CUDA compiler they are skipped with a warning, and so are the ``.cuda`` kernels.
     """
     paths = [Path(checked_path(source)).resolve() for source in sources]
     if not paths:
@@ -59,7 +58,7 @@ def build(
     cuda_paths = [path for path in paths if path.suffix == ".cu"]
     nvcc = _nvcc() if cuda_paths else None
     if cuda_paths and nvcc is None:
-        warnings.warn("CUDA kernels are left out, as there is no nvcc: install CUDA, or set NVCC", stacklevel=2)
+        warnings.warn("CUDA kernels are skipped because nvcc was not found: install CUDA, or set NVCC", stacklevel=2)
 
     kit = _Kit.find()
     compiler = _Compiler(kit, shlex.split(os.environ.get("CXX", "c++")), [*_FLAGS, *flags], verbose)
@@ -87,7 +86,7 @@ def build(
 
 @dataclass(frozen=True)
 class _Kit:
-    """What operators are built with: folders of the installed package, or of the source tree."""
+    """The folders that operators are built with, in the installed package or in the source tree."""
 
     include: Path
     sdk: Path
@@ -110,12 +109,12 @@ class _Kit:
             raise FileNotFoundError("onnxruntime_c_api.h is missing: run tools/setup.sh, or install libonnxruntime-dev")
         torch = importlib.util.find_spec("torch")
         if torch is None or not torch.submodule_search_locations:
-            raise ModuleNotFoundError("building operators needs torch, whose headers they are compiled with")
+            raise ModuleNotFoundError("building operators needs torch and its headers: install torch")
         return _Kit(include, sdk, onnxruntime, Path(torch.submodule_search_locations[0]))
 
 
 def _nvcc() -> list[str] | None:
-    """The command of the CUDA compiler; an empty ``$NVCC`` says that there is none."""
+    """The command of the CUDA compiler; an empty ``$NVCC`` means that there is none."""
     named = os.environ.get("NVCC")
     if named is not None:
         return shlex.split(named) or None
@@ -138,7 +137,7 @@ def _hash(*parts: str | bytes) -> str:
 
 
 class _Compiler:
-    """Compiles and links into the cache, each file under the hash of all that goes into it."""
+    """Compiles and links into the cache; each file is named by the hash of its inputs."""
 
     def __init__(self, kit: _Kit, command: Sequence[str], flags: Sequence[str], verbose: bool) -> None:
         self._kit, self._command, self._flags, self._verbose = kit, list(command), list(flags), verbose
@@ -160,19 +159,19 @@ class _Compiler:
         self._make(result, lambda path: [*command, "-o", str(path)])
 
     def cuda_runtime(self) -> list[str]:
-        """How the linker takes in the CUDA runtime, which finds the driver at the first call of a kernel: so a
-        library loads where there is no CUDA."""
+        """The linker arguments for the static CUDA runtime. It looks for the driver at the first call of a kernel, so
+        that a library also loads without CUDA."""
         plan = self._run([*self._command, "--dryrun", str(self._kit.sdk / "cuda_runtime.cu")]).stderr
         folders = re.findall(r'"(-L[^"]+)"', plan)
         if not folders:
-            raise RuntimeError(f"{self._command[0]} does not say where its libraries are:\n{plan}")
+            raise RuntimeError(f"{self._command[0]} does not report the location of its libraries:\n{plan}")
         return [*folders, "-lcudart_static", "-lrt", "-lpthread", "-ldl"]
 
     def _make(self, result: Path, command: Callable[[Path], Sequence[str]]) -> None:
         if result.exists():
             return
         result.parent.mkdir(parents=True, exist_ok=True)
-        # Made aside and moved in one step: another process may make the same.
+        # Written to a temporary file and renamed: another process may build the same file.
         with tempfile.TemporaryDirectory(dir=result.parent) as work:
             made = Path(work, result.name)
             line = command(made)
@@ -184,7 +183,7 @@ class _Compiler:
     @staticmethod
     def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         if shutil.which(command[0]) is None:
-            raise FileNotFoundError(f"there is no compiler {command[0]}: install it, or set CXX or NVCC to another")
+            raise FileNotFoundError(f"the compiler {command[0]} was not found: install it, or set CXX or NVCC")
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"{shlex.join(command)}\n{done.stderr}")

@@ -1,8 +1,8 @@
-"""Operators written once against ``opbridge/operator.h``: finding, loading and describing their libraries.
+"""Finds, loads and describes libraries of operators written against ``opbridge/operator.h``.
 
-A set of operators is two libraries side by side, ``libNAME_torch.so`` and ``libNAME_ort.so``. The first
-registers its kernels with PyTorch as it is loaded; what PyTorch's stable ABI cannot express, symbolic shapes
-and autograd, is registered here, from the tables that the library exports (``opbridge/operator_abi.h``).
+A set of operators consists of two libraries, ``libNAME_torch.so`` and ``libNAME_ort.so``. The first registers its
+kernels with PyTorch when it is loaded. This module registers what PyTorch's stable ABI cannot express, symbolic shapes
+and autograd, from the tables that the library exports (``opbridge/operator_abi.h``).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SHIPPED = Path(__file__).parent / "lib" / "libopbridge_ops"
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator of a library.
+    """An operator of a library.
 
-    The mapping to ONNX follows from ``schema``: the node is the operator's name in the domain that its
-    namespace names, tensors are inputs, the other arguments attributes (``opbridge/operator_abi.h`` has the
-    details). Where the operator says how standard ONNX does the same, that takes the node's place.
+    ``schema`` determines the mapping to ONNX: the node has the operator's name, in a domain named by its namespace;
+    tensors are inputs, the other arguments are attributes (details in ``opbridge/operator_abi.h``). If the operator has
+    a lowering to standard ONNX, that is used instead.
     """
 
     schema: str
@@ -45,7 +45,7 @@ class Operator:
     backward_of: str | None = None
     """The operator whose gradient this one computes; such an operator has no ONNX node."""
     lowered_since: int | None = None
-    """The opset of ONNX from which standard ONNX stands for it, as its ``.onnx(…)`` says."""
+    """The first opset at which it is lowered to standard ONNX, from its ``.onnx(…)``."""
 
     @property
     def name(self) -> str:
@@ -57,27 +57,27 @@ class Operator:
 
 
 def torch_library() -> str:
-    """Path of the shipped operators' library for PyTorch."""
+    """The path of the shipped operators' library for PyTorch."""
     return _existing(_sides(_SHIPPED)[0])
 
 
 def ort_library() -> str:
-    """Path of the shipped operators' library for ONNX Runtime: what
-    ``SessionOptions.register_custom_ops_library`` takes."""
+    """The path of the shipped operators' library for ONNX Runtime, for
+    ``SessionOptions.register_custom_ops_library``."""
     return _existing(_sides(_SHIPPED)[1])
 
 
 def read_operators(path: str | Path | None = None) -> list[Operator]:
-    """The operators of a set of libraries, without loading them. ``path`` as in :func:`load_operators`."""
+    """The operators of a set of libraries, without loading them. ``path`` is as in :func:`load_operators`."""
     return _described(Library(_existing(_sides(path or _SHIPPED)[1])))
 
 
 def load_operators(path: str | Path | None = None) -> list[Operator]:
-    """Loads operators into PyTorch, with symbolic shapes and autograd, and notes their ONNX Runtime library
-    for :func:`loaded_ort_libraries`.
+    """Loads operators into PyTorch, with symbolic shapes and autograd, and records their ONNX Runtime library for
+    :func:`loaded_ort_libraries`.
 
-    ``path`` names either library of a set, or both by what they share: ``build/libmy_ops``; without it the
-    operators that opbridge ships. A set that is loaded already is not loaded again.
+    ``path`` is either library of a set, or their common stem: ``build/libmy_ops``. By default, the operators that
+    opbridge ships are loaded. A loaded set is not loaded again.
     """
     import torch
 
@@ -98,21 +98,21 @@ def load_operators(path: str | Path | None = None) -> list[Operator]:
 
 
 def loaded_operators() -> list[Operator]:
-    """The operators of all sets that were loaded, those that only compute gradients left out."""
+    """The operators of all loaded sets, except those that only compute gradients."""
     return [operator for operators, _ in _loaded.values() for operator in operators if operator.backward_of is None]
 
 
 def loaded_torch_libraries() -> list[str]:
-    """The PyTorch libraries of all sets that were loaded, in the order of loading."""
+    """The PyTorch libraries of all loaded sets, in the order of loading."""
     return list(_loaded)
 
 
 def loaded_ort_libraries() -> list[str]:
-    """The ONNX Runtime libraries of all sets that were loaded, in the order of loading."""
+    """The ONNX Runtime libraries of all loaded sets, in the order of loading."""
     return [ort for _, ort in _loaded.values() if ort is not None]
 
 
-# By the path of the PyTorch side: the operators, the path of the ONNX Runtime side.
+# Path of the PyTorch library: the operators, and the path of the ONNX Runtime library.
 _loaded: dict[str, tuple[list[Operator], str | None]] = {}
 
 
@@ -145,7 +145,7 @@ def _overload(name: str) -> Any:
 
 
 def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
-    """The fake implementation of an operator: its own shape rule."""
+    """The fake implementation of an operator, computed by its shape rule."""
     import torch
 
     from opbridge.torch_compat import schema_of
@@ -178,8 +178,8 @@ def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
 
 
 def _register_backward(name: str, backward_name: str) -> None:
-    """Makes ``backward_name`` the gradient of ``name``. It takes the gradients of all returns, the arguments,
-    and one flag per gradient; its returns are named ``grad_`` and the argument."""
+    """Registers ``backward_name`` as the gradient of ``name``. It takes the gradients of all results, the arguments,
+    and one flag per gradient. Its results are named ``grad_`` plus the argument."""
     import torch
 
     from opbridge.torch_compat import schema_of
@@ -210,7 +210,7 @@ def _register_backward(name: str, backward_name: str) -> None:
         return result[0] if given == 1 else tuple(result[:given])
 
     def backward_of_backward(ctx: Any, *grads: Any) -> Any:
-        raise NotImplementedError(f"{name} has a gradient, and that has none: there are no second derivatives")
+        raise NotImplementedError(f"{name} has a gradient, but no second derivative")
 
     torch.library.register_autograd(name, backward, setup_context=setup_context)
     torch.library.register_autograd(backward_name, backward_of_backward)

@@ -1,4 +1,4 @@
-"""Paths as callers give them."""
+"""Checks paths that callers give."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opbridge.errors import InvalidArgumentError
 
 
 def checked_path(path: str | os.PathLike[str]) -> str:
-    """The path as text; refused where it has a zero byte, at which the system would take it to end."""
+    """The path as text. Refuses a path with a zero byte, at which the system would truncate it."""
     text = os.fspath(path)
     if "\0" in text:
         raise InvalidArgumentError(f"a path with a zero byte: {text!r}")

@@ -17,7 +17,7 @@ from opbridge.paths import checked_path
 if TYPE_CHECKING:
     import onnxruntime
 
-# NumPy has no such types: ONNX Runtime takes and gives them as OrtValues over torch's memory.
+# NumPy lacks these types; they are passed to ONNX Runtime as OrtValues over torch's memory.
 _NOT_IN_NUMPY = (torch.bfloat16,)
 
 
@@ -28,9 +28,9 @@ def session(
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     libraries: Sequence[str | os.PathLike[str]] = (),
 ) -> onnxruntime.InferenceSession:
-    """An InferenceSession for the model at ``path`` that knows opbridge's operators.
+    """An InferenceSession for the model at ``path`` with opbridge's operators.
 
-    Those of ``libraries``, and of what was loaded by load_operators, are known too.
+    It also has the operators of ``libraries`` and those loaded by load_operators.
     """
     import onnxruntime
 
@@ -70,5 +70,5 @@ def _from_ort(value: Any) -> torch.Tensor:
         return tensor
     array = value.numpy()
     if array.dtype == np.uint64:
-        array = array.view(np.uint64)  # of its two names torch knows this one only
+        array = array.view(np.uint64)  # torch accepts only one of NumPy's two types of this size
     return torch.from_numpy(array)

@@ -1,4 +1,4 @@
-"""What symbolic functions written for torch.onnx use: ``parse_args`` and the common helpers, by their own names."""
+"""The helpers that symbolic functions for torch.onnx use, under their own names: ``parse_args`` and others."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _SCALAR_TYPE_NUMBERS = {
 
 
 def parse_args(*descriptors: str) -> Callable[[F], F]:
-    """Decodes the arguments of a symbolic function, by one descriptor for each parameter after ``g``.
+    """Decodes the arguments of a symbolic function, with one descriptor for each parameter after ``g``.
 
-    ``v`` a value (a number becomes a constant), ``i`` an int, ``f`` a float, ``b`` a bool, ``s`` a string, ``t`` a
-    tensor, ``is`` and ``fs`` lists, ``none`` left as it is. None stays None.
+    Descriptors: ``v`` a value (a number becomes a constant), ``i`` an int, ``f`` a float, ``b`` a bool, ``s`` a string,
+    ``t`` a tensor, ``is`` and ``fs`` lists, ``none`` unchanged. None stays None.
     """
 
     def decorate(function: F) -> F:
@@ -42,7 +42,7 @@ def parse_args(*descriptors: str) -> Callable[[F], F]:
         def wrapper(g: GraphContext, *arguments: Any, **named: Any) -> Any:
             if len(arguments) > len(descriptors):
                 raise InvalidArgumentError(
-                    f"{function.__name__} takes {len(descriptors)} arguments by parse_args, and is called with "
+                    f"{function.__name__} takes {len(descriptors)} arguments by parse_args, but is called with "
                     f"{len(arguments)}"
                 )
             parsed = [_parse(g, value, kind, function) for value, kind in zip(arguments, descriptors, strict=False)]
@@ -65,13 +65,15 @@ def _parse(g: GraphContext, value: Any, kind: str, function: Callable[..., Any])
         constant = _constant_of(value)
         if constant is None:
             raise InvalidArgumentError(
-                f"{function.__name__}: parse_args wants {kind!r}, and the argument is known only when the model runs"
+                f"{function.__name__}: parse_args expects {kind!r}, but the argument is known only at run time"
             )
         value = constant.tolist() if kind != "t" else constant
     try:
         return _DECODERS[kind](value)
     except KeyError:
-        raise InvalidArgumentError(f"parse_args knows no {kind!r}; it knows v, none, {', '.join(_DECODERS)}") from None
+        raise InvalidArgumentError(
+            f"parse_args does not know {kind!r}; it knows v, none, {', '.join(_DECODERS)}"
+        ) from None
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{function.__name__}: {value!r} is not {kind!r}") from error
 
@@ -115,7 +117,7 @@ def _is_constant(x: Any) -> bool:
 
 
 def _maybe_get_const(value: Any, descriptor: str) -> Any:
-    """The constant behind ``value``, decoded as parse_args does; ``value`` itself where it is none."""
+    """The constant behind ``value``, decoded as by parse_args; ``value`` itself if it is not a constant."""
     if isinstance(value, Value):
         constant = _constant_of(value)
         if constant is None:
@@ -126,7 +128,7 @@ def _maybe_get_const(value: Any, descriptor: str) -> Any:
 
 def _get_const(value: Any, descriptor: str, name: str) -> Any:
     if not _is_constant(value):
-        raise InvalidArgumentError(f"the argument {name} must be a constant, and is known only when the model runs")
+        raise InvalidArgumentError(f"the argument {name} must be a constant, but is known only at run time")
     return _maybe_get_const(value, descriptor)
 
 

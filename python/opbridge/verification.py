@@ -1,4 +1,4 @@
-"""Proof that both ends of the bridge compute the same: PyTorch in eager mode against ONNX Runtime."""
+"""Verifies that both ends of the bridge compute the same: PyTorch in eager mode and ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from opbridge.torch_compat import pytree
 
 
 class VerificationError(Error):
-    """The model computes something else than PyTorch."""
+    """The model's results differ from PyTorch's."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OutputDifference:
-    """How far one output of ONNX Runtime lies from PyTorch's."""
+    """The difference of one output of ONNX Runtime from PyTorch's."""
 
     name: str
     max_absolute: float
     max_relative: float
-    mismatch: str = ""  # what is wrong with it; empty where it agrees
+    mismatch: str = ""  # describes the difference; empty if the output agrees
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Verification:
         return max((output.max_relative for output in self.outputs), default=0.0)
 
     def text(self) -> str:
-        """What differs, a line for each output."""
+        """The differences, one line per output."""
         lines = [f"{output.name}: {output.mismatch}" for output in self.outputs if output.mismatch]
         return "\n  ".join(["ONNX Runtime and PyTorch differ:", *lines]) if lines else "all outputs agree"
 
@@ -69,13 +69,13 @@ def verify(
 ) -> Verification:
     """Runs the model at ``path`` in ONNX Runtime and ``model`` in PyTorch on the same inputs, and compares the outputs.
 
-    PyTorch runs in evaluation mode without gradients. The inputs are those of the model at ``path`` in order, whatever
-    their names there; items of dicts, and of ``**kwargs``, go by their names.
+    PyTorch runs in evaluation mode without gradients. Inputs are matched by order, whatever their names in the file;
+    items of dicts and of ``**kwargs`` are matched by name.
 
-    Values, shapes and element types must agree; NaN equals NaN. The tolerances default by element type: 1e-4 for
-    float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, both relative and absolute, 0 for integers. Raises
-    VerificationError on a mismatch, which names the first node of the program whose value differs and the line of the
-    model it comes from; returns the differences otherwise.
+    Values, shapes and element types must agree; NaN equals NaN. Default tolerances, relative and absolute, depend on
+    the element type: 1e-4 for float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, 0 for integers. Returns
+    the differences. On a mismatch, raises VerificationError, which names the first node of the program whose value
+    differs and its source line.
     """
     comparison = Comparison(path, model, args, kwargs, rtol, atol)
     result = comparison.result()
@@ -93,7 +93,7 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Verification:
-    """Like verify, but returns the differences whatever they are."""
+    """Like verify, but always returns the differences."""
     return Comparison(path, model, args, kwargs, rtol, atol).result()
 
 
@@ -102,12 +102,13 @@ def _origin(comparison: Comparison) -> str:
 
     try:
         return first_difference(comparison)
-    except Exception as error:  # the mismatch is the news, whatever keeps its origin from being found
-        return f"where it begins could not be found: {next(iter(str(error).splitlines()), type(error).__name__)}"
+    except Exception as error:  # the mismatch must be reported even if its origin is not found
+        return f"its origin was not found: {next(iter(str(error).splitlines()), type(error).__name__)}"
 
 
 class Comparison:
-    """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` ONNX Runtime's inputs."""
+    """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are ONNX Runtime's
+    inputs."""
 
     def __init__(self, path: Any, model: Any, args: Any, kwargs: Any, rtol: float | None, atol: float | None) -> None:
         self.path = path
@@ -124,14 +125,14 @@ class Comparison:
         return self.against(self.actual)
 
     def against(self, actual: Sequence[torch.Tensor]) -> Verification:
-        """How far other outputs lie from PyTorch's."""
+        """The differences of other outputs from PyTorch's."""
         if len(actual) != len(self.expected):
             raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(self.expected)}")
         triples = zip(self.names, actual, self.expected, strict=True)
         return Verification(tuple(difference(name, a, e, *self.tolerances) for name, a, e in triples))
 
     def _run_module(self) -> list[Any]:
-        inputs = self.inputs.copied()  # what the model writes to stays the caller's
+        inputs = self.inputs.copied()  # keeps writes of the model from the caller's tensors
         module = self.module
         with enter_inference(module), restore_attributes(module), restore_contents(module.buffers()):
             try:
@@ -143,7 +144,7 @@ class Comparison:
             return outputs + self._written(self.names[len(outputs) :], inputs)
 
     def _written(self, names: Sequence[str], inputs: Inputs) -> list[torch.Tensor]:
-        """The inputs and buffers, which the model has just written to, that the outputs ``NAME_out`` stand for."""
+        """The inputs and buffers that the model has just written, for the outputs ``NAME_out``."""
         tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
         tensors |= feeds_for(list(self.feeds), inputs)
         written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
@@ -151,9 +152,9 @@ class Comparison:
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:
-    """The inputs of an ONNX model by its names for them: in order, apart from items of dicts.
+    """The inputs of an ONNX model by their names in the file: in order, except for items of dicts.
 
-    A model that opbridge did not write may have numbers among its inputs, and may lack inputs that it does not use.
+    A model that opbridge did not write may have numbers as inputs, and may lack unused inputs.
     """
     leaves = list(zip(inputs.names, inputs.leaves, inputs.are_ordered, strict=True))
     given = [item for item in leaves if isinstance(item[1], torch.Tensor)]
@@ -163,7 +164,7 @@ def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:
     if len(given) != len(names):
         if not set(names) <= set(by_name):
             count = len(inputs.tensors)
-            raise VerificationError(f"the ONNX model has the inputs {list(names)}, and {count} tensors are given")
+            raise VerificationError(f"the ONNX model has the inputs {list(names)}, but {count} tensors are given")
         paired = {name: by_name[name] for name in names}
     else:
         unordered = {name for name, _, is_ordered in given if not is_ordered}
@@ -181,11 +182,11 @@ def difference(
     expected = in_pairs(expected)
     if actual.dtype != expected.dtype:
         return OutputDifference(
-            name, math.nan, math.nan, f"element type {actual.dtype}, PyTorch gives {expected.dtype}"
+            name, math.nan, math.nan, f"element type {actual.dtype}, PyTorch returns {expected.dtype}"
         )
     if actual.shape != expected.shape:
         return OutputDifference(
-            name, math.nan, math.nan, f"shape {tuple(actual.shape)}, PyTorch gives {tuple(expected.shape)}"
+            name, math.nan, math.nan, f"shape {tuple(actual.shape)}, PyTorch returns {tuple(expected.shape)}"
         )
     actual, expected = actual.contiguous(), expected.contiguous()
     return OutputDifference(
@@ -195,7 +196,7 @@ def difference(
 
 
 def in_pairs(value: Any) -> torch.Tensor:
-    """An output of PyTorch in the form that it has in ONNX: numbers are tensors, complex ones pairs of real ones."""
+    """Converts an output of PyTorch to its ONNX form: numbers become tensors, complex numbers become pairs."""
     tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
     tensor = tensor.detach().cpu()
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor

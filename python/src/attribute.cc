@@ -31,7 +31,7 @@ bool is_opaque(nb::handle object) {
   return false;
 }
 
-// The kinds of objects in a list, as bits.
+// The kinds of objects in a list, as a bit set.
 enum Kind : unsigned {
   none = 1,
   boolean = 2,
@@ -109,7 +109,7 @@ std::span<PyObject*> items(nb::handle sequence) {
 }
 
 TorchTypes& torch_types() {
-  static TorchTypes* types = new TorchTypes;  // never destroyed: Python may be gone by then
+  static TorchTypes* types = new TorchTypes;  // never destroyed: the interpreter may be finalized before it
   return *types;
 }
 
@@ -159,7 +159,7 @@ ir::AttributeValue to_attribute(nb::handle object, uint32_t builder, const std::
     return to_element_type(object);
   if (PyComplex_Check(p)) return std::complex<double>(PyComplex_RealAsDouble(p), PyComplex_ImagAsDouble(p));
   if (is_opaque(object)) return ir::Opaque{nb::str(object).c_str()};
-  throw Error(ErrorCode::unsupported, "an argument of a kind that no graph can hold: " + text_of(object));
+  throw Error(ErrorCode::unsupported, "an argument of a kind that graphs cannot hold: " + text_of(object));
 }
 
 }  // namespace opbridge::python

@@ -1,4 +1,4 @@
-// Python objects as attribute values and types of torch-level nodes.
+// Converts Python objects to attribute values and types of torch-level nodes.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,8 +10,8 @@
 
 namespace opbridge::python {
 
-// What of torch's own classes the conversion knows. Python fills it once, so that this library needs none of
-// torch's headers.
+// The torch classes that the conversion knows. Python fills it once, so that this library needs no torch
+// headers.
 struct TorchTypes {
   nb::object dtype;     // the class torch.dtype
   nb::object elements;  // dict: torch.dtype → ElementType number
@@ -22,16 +22,16 @@ TorchTypes& torch_types();
 // The borrowed items of a list or a tuple; throws nb::type_error for anything else.
 std::span<PyObject*> items(nb::handle sequence);
 
-// Throws Error(unsupported) for a dtype that ONNX has no type for.
+// Throws Error(unsupported) for a dtype without an ONNX type.
 ElementType to_element_type(nb::handle dtype);
 
 // An int or a Dim.
 Dim to_dim(nb::handle object);
 std::vector<Dim> to_dims(nb::handle sequence);
 
-// None, bool, int, float, complex, str, dtype, ProgramValue, Dim, Graph, an opaque object, or a list or tuple
-// of these. `values` are those of the builder numbered `builder`. Throws Error(unsupported) for anything
-// else.
+// Converts None, bool, int, float, complex, str, dtype, ProgramValue, Dim, Graph, an opaque object, or a list
+// or tuple of these. `values` are those of the builder numbered `builder`. Throws Error(unsupported) for
+// anything else.
 ir::AttributeValue to_attribute(nb::handle object, uint32_t builder, const std::vector<ir::Value*>& values);
 
 }  // namespace opbridge::python

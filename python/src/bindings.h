@@ -1,4 +1,4 @@
-// What the parts of the Python module `opbridge._core` share.
+// Declarations shared by the parts of the Python module `opbridge._core`.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,8 +14,8 @@ namespace opbridge::python {
 
 namespace nb = nanobind;
 
-// A graph in Python's hands. Stages that consume a graph take it out of its handle; using the handle after
-// that is an error, not a crash.
+// A graph owned by Python. A stage that consumes a graph takes it out of its handle; using the handle
+// afterwards is an error, not a crash.
 class GraphHandle {
  public:
   explicit GraphHandle(ir::Graph graph) : graph_(std::make_shared<ir::Graph>(std::move(graph))) {}
@@ -44,7 +44,7 @@ class GraphHandle {
   ir::GraphPtr graph_;
 };
 
-// A torch-level value in Python's hands: which builder made it, and its number there.
+// A torch-level value referenced by Python: the number of its builder, and its index there.
 struct ProgramValue {
   uint32_t builder = 0;
   uint32_t index = 0;
@@ -58,7 +58,7 @@ void bind_pipeline(nb::module_& module);
 void bind_program(nb::module_& module);
 void bind_symbolic(nb::module_& module);
 
-// The registry inside a Python `Registry`.
+// The registry wrapped by a Python `Registry`.
 const SymbolicRegistry& registry_of(nb::handle registry);
 
 }  // namespace opbridge::python

@@ -1,4 +1,4 @@
-// The measure of opbridge.verify, which is that of the command `opbridge verify`.
+// Exposes the comparison that opbridge.verify shares with the command `opbridge verify`.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -30,7 +30,7 @@ void bind_comparison(nb::module_& module) {
       },
       "dtype"_a, "dims"_a, "actual"_a, "expected"_a, "rtol"_a, "atol"_a,
       "Compares two contiguous tensors, given by their addresses. Returns the largest absolute and relative\n"
-      "difference, and a line that says what is wrong, empty where they agree.");
+      "difference, and a line that describes the mismatch, empty if they agree.");
 }
 
 }  // namespace opbridge::python

@@ -22,11 +22,11 @@ void bind_dim(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<Dim>(module, "Dim", "A size: an integer expression over named symbols.")
       .def_static("symbol", &Dim::symbol, "name"_a, "least"_a = nb::none(),
-                  "A symbol that is not below `least`; None where nothing is known.")
+                  "A symbol that is at least `least`; None if unknown.")
       .def_static("parse", &parse, "text"_a, "symbols"_a = nb::dict(),
-                  "Reads the text of a sympy expression; `symbols` holds what stands for its symbols.")
+                  "Parses a sympy expression; `symbols` maps its symbols to Dims.")
       .def_prop_ro("symbols", &Dim::symbols)
-      .def_prop_ro("least", &Dim::least, "What the size is not below; None where nothing is known.")
+      .def_prop_ro("least", &Dim::least, "The least value of the size; None if unknown.")
       .def("__str__", &Dim::str);
 }
 

@@ -1,4 +1,4 @@
-// opbridge::Error becomes the exception class of opbridge.errors that stands for its code.
+// Translates opbridge::Error into the exception class of opbridge.errors for its code.
 #include <nanobind/stl/string.h>
 
 #include "bindings.h"

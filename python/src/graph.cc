@@ -28,7 +28,7 @@ nb::dict weights(const GraphHandle& self) {
 }  // namespace
 
 void bind_graph(nb::module_& module) {
-  nb::class_<GraphHandle>(module, "Graph", "A captured program. Its text is one node a line.")
+  nb::class_<GraphHandle>(module, "Graph", "A captured program. Its text has one node per line.")
       .def("__str__", [](const GraphHandle& self) { return ir::print(self.get()); })
       .def("verify", [](const GraphHandle& self) { ir::verify(self.get()); })
       .def_prop_ro("weights", &weights, "Name: (element type, dims, a copy of the bytes).")

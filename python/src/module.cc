@@ -2,7 +2,7 @@
 
 NB_MODULE(_core, module) {
   using namespace opbridge::python;
-  // The registry and the functions in it refer to each other through Python until the interpreter is gone.
+  // The registry and its functions refer to each other through Python until the interpreter exits.
   nb::set_leak_warnings(false);
   module.doc() = "The C++ core of opbridge.";
   bind_errors(module);

@@ -1,4 +1,4 @@
-// From a captured graph to a file: the stages behind opbridge.export.
+// Converts a captured graph to a file: the stages behind opbridge.export.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
@@ -43,8 +43,8 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                         report.write_seconds);
 }
 
-// Makes every tensor that a node of the pure program computes and another uses an output, so that values can
-// be compared one by one. Returns (name, operator, the line of the user's program) of each, in order.
+// Functionalizes the graph and makes an output of every tensor that one node computes and another uses, so
+// that values can be compared one by one. Returns (name, operator, source line) of each, in order.
 nb::list expose_values(GraphHandle& handle) {
   ir::Graph graph = functionalize(handle.take());
   std::unordered_set<const ir::Value*> used(graph.outputs.begin(), graph.outputs.end());
@@ -70,14 +70,13 @@ void bind_pipeline(nb::module_& module) {
   using namespace nb::literals;
   module.def(
       "functionalize", [](GraphHandle& graph) { graph.put(functionalize(graph.take())); }, "graph"_a,
-      "Makes in-place and view operators of the graph pure ones.");
-  module.def(
-      "expose_values", &expose_values, "graph"_a,
-      "Makes the graph pure, and an output of every tensor that a node computes and that is used. Returns\n"
-      "tuples (name, operator, line of the user's program).");
+      "Replaces in-place and view operators of the graph by pure ones.");
+  module.def("expose_values", &expose_values, "graph"_a,
+             "Functionalizes the graph and makes an output of every computed tensor that is used. Returns\n"
+             "tuples (name, operator, source line).");
   module.def(
       "opset_of", [](const std::filesystem::path& path) { return onnx::read_onnx(path).model.opset; },
-      "path"_a, "The version of ONNX's operators that the model at `path` is of.");
+      "path"_a, "The opset of ONNX's default domain in the model at `path`.");
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(), "opset"_a,
       "custom_opsets"_a, "external_data"_a, "source_lines"_a, "simplify"_a, "mutations_as_outputs"_a = false,

@@ -1,4 +1,4 @@
-// ProgramBuilder for Python: one call into C++ for each node of the program.
+// ProgramBuilder for Python: one call into C++ per node of the program.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -35,8 +35,8 @@ class Program {
     return keep(builder_.weight(std::move(name), std::move(weight)));
   }
 
-  // One Python call for each node. `arguments` go with the leading `names`; `named` are more of them;
-  // `results` holds a tuple (name, dtype, shape) for each output.
+  // Adds a node in a single Python call. `names` are those of the first `arguments`, `named` are further
+  // arguments, and `results` has a tuple (name, dtype, shape) for each output.
   nb::list call(std::string op, nb::handle names, nb::handle arguments, const nb::dict& named,
                 nb::handle results, std::string scope, std::string line) {
     const std::span<PyObject*> leading = items(names);
@@ -67,7 +67,7 @@ class Program {
   GraphHandle finish() { return GraphHandle(std::move(builder_).finish()); }
 
  private:
-  // A shape that is one Dim alone stands for a Python number.
+  // A shape that is a single Dim denotes a Python number.
   static ir::Type to_type(nb::handle dtype, nb::handle shape) {
     if (nb::isinstance<Dim>(shape)) return ir::ScalarType{to_element_type(dtype), nb::cast<Dim>(shape)};
     return ir::TensorType{to_element_type(dtype), to_dims(shape)};
@@ -107,10 +107,10 @@ void bind_program(nb::module_& module) {
         torch_types() = {std::move(dtype), std::move(elements), std::move(opaque)};
       },
       "dtype"_a, "elements"_a, "opaque"_a,
-      "Tells the module about torch's classes: torch.dtype, the ElementType number of each dtype, and the\n"
-      "classes that have no meaning in ONNX (device, layout, memory_format, Generator).");
+      "Registers torch's classes: torch.dtype, the ElementType number of each dtype, and the\n"
+      "classes without a meaning in ONNX (device, layout, memory_format, Generator).");
 
-  nb::class_<ProgramValue>(module, "ProgramValue", "A value of the program that is being built.");
+  nb::class_<ProgramValue>(module, "ProgramValue", "A value of the program under construction.");
 
   nb::class_<Program>(module, "ProgramBuilder", "Builds a Graph of PyTorch operators, call by call.")
       .def(nb::init<>())
@@ -120,7 +120,8 @@ void bind_program(nb::module_& module) {
       .def("call", &Program::call, "op"_a, "names"_a, "arguments"_a, "named"_a, "results"_a, "scope"_a,
            "line"_a)
       .def("output", &Program::output, "value"_a, "name"_a)
-      .def("finish", &Program::finish, "The graph, checked. The builder is of no use after it.");
+      .def("finish", &Program::finish,
+           "Checks and returns the graph. The builder cannot be used afterwards.");
 }
 
 }  // namespace opbridge::python

@@ -1,4 +1,4 @@
-// The registry and the `g` of symbolic functions that are written in Python.
+// The registry, and the `g` of symbolic functions written in Python.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -16,11 +16,11 @@
 namespace opbridge::python {
 namespace {
 
-// The builder of the call that is being lowered. Python may keep `g` and its values; they are dead after the
-// call.
+// The builder of the call that is being lowered. Python may keep `g` and its values, which are invalid after
+// the call.
 struct Session {
   GraphBuilder* builder;
-  std::shared_ptr<Session> outer;  // of the builder of a subgraph: that of the graph around it
+  std::shared_ptr<Session> outer;  // for a subgraph, the session of the enclosing graph
 };
 using SessionPtr = std::shared_ptr<Session>;
 
@@ -33,7 +33,7 @@ struct End {
 GraphBuilder& builder_of(const SessionPtr& session) {
   if (!session->builder) {
     throw Error(ErrorCode::invalid_argument,
-                "g, or a value of g, is used after the function that g was given to returned");
+                "g or one of its values is used after the symbolic function has returned");
   }
   return *session->builder;
 }
@@ -48,7 +48,7 @@ struct PyValue {
   }
 };
 
-// A graph that is to be the attribute of a node.
+// A graph that will be the attribute of a node.
 struct PySubgraph {
   ir::GraphPtr graph;
 };
@@ -79,8 +79,8 @@ class PyBuilder {
  public:
   explicit PyBuilder(SessionPtr session) : session_(std::move(session)) {}
 
-  // `inputs` holds Values and None; `attributes` holds tuples (name, kind, value) with ONNX's kinds as torch
-  // writes them: i, f, s, t, g; st, a sparse tensor, and tp, a type; and for each a list of them.
+  // `inputs` holds Values and None. `attributes` holds tuples (name, kind, value) with the kinds of torch's
+  // ONNX attributes: i, f, s, t, g, st (a sparse tensor) and tp (a type), and the list form of each.
   nb::list op(const std::string& name, nb::handle inputs, nb::handle attributes, size_t outputs) {
     std::vector<Operand> operands;
     for (nb::handle input : items(inputs)) operands.push_back(value_of(input));
@@ -93,7 +93,8 @@ class PyBuilder {
     return made;
   }
 
-  // A constant tensor whose bytes are copied. A number (`is_number`) takes the element type of what it meets.
+  // A constant tensor with a copy of the bytes. A number (`is_number`) adopts the element type of the tensor
+  // it is combined with.
   PyValue constant(const nb::tuple& tensor, bool is_number) {
     ir::Weight weight = to_weight(tensor);
     return {session_,
@@ -106,8 +107,8 @@ class PyBuilder {
     return {session_, builder().cast(visible(value), static_cast<ElementType>(element_type))};
   }
 
-  // A body whose own inputs have the types `inputs`, tuples (element type, dims). `build(g, values)` makes
-  // its nodes and returns a list of Values, its outputs.
+  // A body whose inputs have the types `inputs`, tuples (element type, dims). `build(g, values)` makes its
+  // nodes and returns its outputs, a list of Values.
   PySubgraph subgraph(std::string name, nb::handle inputs, const nb::callable& build) {
     std::vector<ir::TensorType> types;
     for (nb::handle item : items(inputs)) {
@@ -143,7 +144,7 @@ class PyBuilder {
 
   nb::object wrap(Value value) { return value ? nb::cast(PyValue{session_, value}) : nb::none(); }
 
-  // What a symbolic function gets for an argument: tensors and sizes known only at run time as Values.
+  // The argument that a symbolic function receives; tensors and sizes known only at run time become Values.
   nb::object to_python(const SymbolicCall& call, const ir::AttributeValue& value) {
     return std::visit([&](const auto& item) { return convert(call, item); }, value);
   }
@@ -151,21 +152,20 @@ class PyBuilder {
  private:
   GraphBuilder& builder() { return builder_of(session_); }
 
-  // The value, which must be of this graph or of one around it.
+  // Checks that the value belongs to this graph or one around it.
   Value visible(const PyValue& value) const {
     const Value result = value.get();
     for (SessionPtr session = session_; session != nullptr; session = session->outer) {
       if (session == value.session) return result;
     }
-    throw Error(
-        ErrorCode::invalid_argument,
-        "a value of a subgraph is used outside of it: make its nodes by the g that its function is given");
+    throw Error(ErrorCode::invalid_argument,
+                "a value of a subgraph is used outside it; make its nodes with the g passed to its function");
   }
   Value value_of(nb::handle input) const {
     return input.is_none() ? Value() : visible(nb::cast<const PyValue&>(input));
   }
 
-  // From a tuple: element type, dims, and the bytes, or for a tensor of strings a list of them.
+  // From a tuple: element type, dims, and the bytes, or a list of strings for a tensor of strings.
   static ir::Weight to_weight(nb::handle tensor) {
     auto [element_type, dims, content] = nb::cast<std::tuple<int, std::vector<int64_t>, nb::object>>(tensor);
     if (static_cast<ElementType>(element_type) == ElementType::string) {
@@ -198,7 +198,7 @@ class PyBuilder {
     return tensor;
   }
 
-  // One converted item, or a list of them.
+  // Converts one item or a list of items.
   template <class Convert>
   static ir::AttributeValue one_or_list(nb::handle value, const Convert& convert) {
     if (!PyList_Check(value.ptr())) return convert(value);
@@ -319,10 +319,10 @@ void bind_symbolic(nb::module_& module) {
       .def_prop_ro("name", [](const PyValue& v) { return v.get().get()->name; })
       .def_prop_ro(
           "element_type", [](const PyValue& v) { return static_cast<int>(v.get().element_type()); },
-          "The number of ONNX's TensorProto.DataType; 0 where unknown.")
+          "The number in ONNX's TensorProto.DataType; 0 if unknown.")
       .def_prop_ro(
           "dims", [](const PyValue& v) { return dims_of(v.get().type()); },
-          "Sizes: an int, or the text of a symbolic size; None where the rank is unknown.")
+          "Sizes: ints, or the text of symbolic sizes; None if the rank is unknown.")
       .def_prop_ro(
           "constant",
           [](const PyValue& v) -> nb::object {
@@ -330,7 +330,7 @@ void bind_symbolic(nb::module_& module) {
             if (!weight) return nb::none();
             return nb::bytes(weight->bytes.data(), weight->bytes.size());
           },
-          "The bytes of a constant; None for what is computed.")
+          "The bytes of a constant; None for a computed value.")
       .def(
           "_set_type",
           [](PyValue& v, int element_type, nb::object dims) {
@@ -340,9 +340,9 @@ void bind_symbolic(nb::module_& module) {
       .def("__eq__", [](const PyValue& a, const PyValue& b) { return a.value == b.value; })
       .def("__hash__", [](const PyValue& v) { return std::hash<const void*>()(v.value.get()); });
 
-  nb::class_<PySubgraph>(module, "Subgraph", "A graph that is to be the attribute of a node.");
+  nb::class_<PySubgraph>(module, "Subgraph", "A graph that will be the attribute of a node.");
 
-  nb::class_<PyBuilder>(module, "GraphBuilder", "Builds ONNX nodes; what opbridge.symbolics wraps as `g`.")
+  nb::class_<PyBuilder>(module, "GraphBuilder", "Builds ONNX nodes; opbridge.symbolics wraps it as `g`.")
       .def("op", &PyBuilder::op, "name"_a, "inputs"_a, "attributes"_a, "outputs"_a)
       .def("constant", &PyBuilder::constant, "tensor"_a, "is_number"_a)
       .def("number", &PyBuilder::number, "value"_a)
@@ -354,8 +354,8 @@ void bind_symbolic(nb::module_& module) {
       .def_prop_ro("result_count", &PyBuilder::result_count)
       .def_prop_ro("source", &PyBuilder::source);
 
-  nb::class_<PyRegistry>(module, "Registry", "Which symbolic function maps which operator at which opset.")
-      .def(nb::init<>(), "With every mapping that opbridge ships.")
+  nb::class_<PyRegistry>(module, "Registry", "Maps operators and opsets to symbolic functions.")
+      .def(nb::init<>(), "Contains every mapping that opbridge ships.")
       .def("__copy__", [](const PyRegistry& self) { return PyRegistry(self); })
       .def("add", &PyRegistry::add, "key"_a, "opset"_a, "exactly"_a, "callback"_a, "label"_a)
       .def(

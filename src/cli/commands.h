@@ -1,5 +1,5 @@
-// The subcommands of `opbridge`. Each adds itself to the command line and runs from there; an opbridge::Error
-// that leaves it becomes one message and an exit status: 3 for Error(internal), 2 for others.
+// The subcommands of `opbridge`. Each function adds its subcommand to the command line; parsing runs it. An
+// opbridge::Error that it throws becomes one message and an exit status: 3 for Error(internal), 2 for others.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,10 +17,10 @@ void add_inspect(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_new_op(CLI::App& app);
 
-// To the standard output; throws Error(io) where that takes no more.
+// Writes to standard output; throws Error(io) if that fails.
 void print(std::string_view text);
 
-// The mappings that opbridge ships, and those of the operators in `libraries`.
+// The mappings that opbridge ships and those of the operators in `libraries`.
 SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries);
 
 }  // namespace opbridge::cli

@@ -45,11 +45,10 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
 }
 
 void run(const Arguments& arguments) {
-  std::error_code unknown;  // a file that does not exist is no other file
+  std::error_code unknown;  // a file that does not exist is not the same file
   for (const std::string& written : {arguments.onnx, arguments.onnx + ".data"}) {
     if (std::filesystem::equivalent(arguments.pt2, written, unknown)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} is both what to read and what to write", written));
+      throw Error(ErrorCode::invalid_argument, fmt::format("{} is both the input and the output", written));
     }
   }
   ConvertOptions options = arguments.options;
@@ -66,18 +65,17 @@ void run(const Arguments& arguments) {
 }  // namespace
 
 void add_convert(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("convert", "Take an exported program (.pt2) to ONNX");
+  CLI::App* command = app.add_subcommand("convert", "Convert an exported program (.pt2) to ONNX");
   auto arguments = std::make_shared<Arguments>();
   ConvertOptions& options = arguments->options;
-  command->add_option("model", arguments->pt2, "What torch.export.save wrote (.pt2)")->required();
+  command->add_option("model", arguments->pt2, "The file that torch.export.save wrote (.pt2)")->required();
   command->add_option("output", arguments->onnx, "The ONNX model to write")->required();
   command->add_option("--opset", options.opset, "Version of ONNX's operators")->capture_default_str();
   const std::map<std::string, ExternalData> external_data = {
       {"auto", ExternalData::automatic}, {"always", ExternalData::always}, {"never", ExternalData::never}};
   command
-      ->add_option(
-          "--external-data", options.external_data,
-          "Weights in a file beside the model: auto (where the model would pass 2 GB), always, never")
+      ->add_option("--external-data", options.external_data,
+                   "Store weights in a separate file: auto (if the model would exceed 2 GB), always, never")
       ->transform(CLI::CheckedTransformer(external_data).description("auto|always|never"));
   command->add_option("--custom-opset", arguments->custom_opsets,
                       "Version of another domain, DOMAIN=VERSION");
@@ -87,12 +85,12 @@ void add_convert(CLI::App& app) {
       ->delimiter(',');
   command->add_flag_callback(
       "--no-source-lines", [arguments] { arguments->options.source_lines = false; },
-      "Leave the lines of the PyTorch program out");
+      "Omit the source lines of the PyTorch program");
   command->add_flag_callback(
       "--no-simplify", [arguments] { arguments->options.simplify = false; },
-      "Write the nodes as the mappings made them");
+      "Skip the optional simplifications");
   command->add_flag("--mutations-as-outputs", options.mutations_as_outputs,
-                    "Return what the program writes to its inputs and buffers as further outputs, NAME_out");
+                    "Return the new content of mutated inputs and buffers as extra outputs, NAME_out");
   command->callback([arguments] { run(*arguments); });
 }
 

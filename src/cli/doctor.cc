@@ -22,7 +22,7 @@ struct Options {
   ConvertOptions convert;
 };
 
-// The second link.
+// The second link: whether the operator has a mapping.
 std::string mapping_text(const OperatorDiagnosis& diagnosis) {
   if (!diagnosis.mapping) return "missing";
   if (diagnosis.refused == 0) return "there";
@@ -34,7 +34,7 @@ constexpr std::string_view shipped = "opbridge's operators";
 
 bool is_shipped(const std::string& op) { return op.starts_with("opbridge::"); }
 
-// The third: who runs a node.
+// The third link: what runs the node.
 std::string runner_of(const std::string& op) {
   const std::string_view domain = ir::OpName(op).domain;
   if (domain.empty()) return "ONNX Runtime";
@@ -81,15 +81,15 @@ bool run(const Options& options) {
 
 void add_doctor(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
-      "doctor", "Tell what becomes of each operator of an exported program, and which link to ONNX it lacks");
+      "doctor",
+      "Report how each operator of an exported program is converted, and which link to ONNX is missing");
   auto options = std::make_shared<Options>();
   options->convert.mutations_as_outputs = true;
-  command->add_option("model", options->pt2, "What torch.export.save wrote (.pt2)")->required();
+  command->add_option("model", options->pt2, "The file that torch.export.save wrote (.pt2)")->required();
   command->add_option("--opset", options->convert.opset, "Version of ONNX's operators")
       ->capture_default_str();
   command->add_option("--ops", options->libraries, "A library of operators written once (libNAME_ort.so)");
-  command->footer(
-      "Exit status: 0 where no link is missing, 1 where one is, 2 where the file cannot be read.");
+  command->footer("Exit status: 0 if no link is missing, 1 if one is, 2 if the file cannot be read.");
   command->callback([options] {
     if (!run(*options)) throw CLI::RuntimeError(1);
   });

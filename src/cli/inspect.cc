@@ -40,7 +40,7 @@ std::string printable_lines(const std::string& text) {
 }
 
 void run(const Options& options) {
-  // What calls itself a .pt2 is read as one, so that a broken file gets the error of its own kind.
+  // A file named .pt2 is read as a program, so that a broken one gets the error message of that format.
   const bool is_program = is_zip(options.model) || fs::path(options.model).extension() == ".pt2";
   onnx::ModelFile file;
   if (is_program) {
@@ -74,12 +74,12 @@ void run(const Options& options) {
 }  // namespace
 
 void add_inspect(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("inspect", "Tell what a model holds");
+  CLI::App* command = app.add_subcommand("inspect", "Summarize a model");
   auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "A model (.onnx) or an exported program (.pt2)")->required();
   command->add_option("--html", options->html, "Draw the graph as one HTML page into this file");
   command->add_flag("--json", options->json, "Print the summary as JSON");
-  command->add_flag("--graph", options->graph, "Print the graph, as is done for a .pt2 by default");
+  command->add_flag("--graph", options->graph, "Print the graph, the default for a .pt2 file");
   command->callback([options] { run(*options); });
 }
 

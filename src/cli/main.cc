@@ -6,10 +6,10 @@
 #include "cli/commands.h"
 #include "opbridge/error.h"
 
-// Exit status: 0 done; 1 models that differ (verify) or lack a link (doctor); 2 a wrong command line, or a
-// file that cannot be read, converted or written; 3 a failure of opbridge itself.
+// Exit status: 0: success. 1: models differ (verify) or lack a link (doctor). 2: a wrong command line, or a
+// file that cannot be read, converted or written. 3: an internal error of opbridge.
 int main(int argc, char** argv) {
-  CLI::App app("Takes PyTorch models to ONNX.", "opbridge");
+  CLI::App app("Converts PyTorch models to ONNX.", "opbridge");
   app.set_version_flag("--version", "opbridge " OPBRIDGE_VERSION);
   app.require_subcommand(1);
   opbridge::cli::add_convert(app);

@@ -40,7 +40,7 @@ void run(const Options& options) {
   const fs::path directory = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
   if (fs::exists(directory)) {
     throw Error(ErrorCode::io,
-                directory.string() + " exists already; choose another folder with --directory");
+                directory.string() + " already exists; choose another folder with --directory");
   }
   try {
     for (const ProjectFile& file : files) write(directory / file.path, file.text);
@@ -58,7 +58,8 @@ void add_new_op(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("new-op", "Start a project for an operator of your own");
   command->add_option("schema", options->schema, "\"ns::name(Tensor a, int n) -> Tensor\"")->required();
-  command->add_option("--directory", options->directory, "Folder to make; the operator's name by default");
+  command->add_option("--directory", options->directory,
+                      "The folder to create; named after the operator by default");
   command->callback([options] { run(*options); });
 }
 

@@ -7,7 +7,7 @@
 namespace opbridge::cli {
 namespace {
 
-// But for the words that no schema may have.
+// The keywords of C++, except those that a schema cannot contain.
 constexpr std::string_view words_of_cpp =
     "alignas alignof and_eq asm auto bitand bitor bool case catch char char16_t char32_t char8_t "
     "co_await co_return co_yield compl concept const const_cast consteval constexpr constinit decltype "
@@ -22,7 +22,7 @@ constexpr std::string_view names_in_project =
     "capture context dtype end floating_types i isinstance len list opbridge out pytest reference "
     "require rows self std tensors tmp_path torch tuple types values";
 
-// Whether `word` is one of those in `words`, which blanks separate.
+// Whether the space-separated list `words` contains `word`.
 bool contains(std::string_view words, std::string_view word) {
   for (const auto each : std::views::split(words, ' ')) {
     if (std::string_view(each.begin(), each.end()) == word) return true;
@@ -30,7 +30,7 @@ bool contains(std::string_view words, std::string_view word) {
   return false;
 }
 
-// Of the returns: out0, out1, …
+// Whether the name is out0, out1, …, which the project uses for the returned tensors.
 bool is_numbered_out(std::string_view name) {
   return name.starts_with("out") &&
          std::ranges::all_of(name.substr(3), [](char c) { return c >= '0' && c <= '9'; });

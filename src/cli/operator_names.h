@@ -1,5 +1,4 @@
-// What the arguments of an operator, and the operator, are called in the project that `opbridge new-op`
-// writes.
+// The names of an operator and its arguments in the project that `opbridge new-op` writes.
 #pragma once
 
 #include <string>
@@ -8,14 +7,13 @@
 
 namespace opbridge::cli {
 
-// The name of an argument, or one with a prefix where that is a word of C++ or Python, or used in the
-// project.
+// The name of an argument, with a prefix if it is a keyword of C++ or Python or is used in the project.
 std::string variable_name(const std::string& argument);
 
-// What the elements of the schema's Tensor[] are called, but for the number behind it.
+// The prefix of the names of a Tensor[] argument's elements; a number follows it.
 std::string element_prefix(const OperatorSchema& schema, const std::string& list);
 
-// The Python package: of the namespace and the name, so that it hides no module of Python's own.
+// The Python package's name: namespace and operator name, so that it does not shadow another module.
 std::string package_name(const OperatorSchema& schema);
 
 }  // namespace opbridge::cli

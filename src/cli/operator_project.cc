@@ -26,7 +26,7 @@ std::string join(const std::vector<std::string>& items, std::string_view between
   return text;
 }
 
-// As the text of a string literal in C++.
+// The text escaped for a C++ string literal.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -36,7 +36,7 @@ std::string escaped(const std::string& text) {
   return result;
 }
 
-// A list of parameters, one to a line where it is long.
+// A list of parameters, one per line if it is long.
 std::string parameter_list(const std::vector<std::string>& items) {
   const std::string line = join(items);
   return line.size() <= 60 ? line : fmt::format("\n            {}", join(items, ",\n            "));
@@ -84,7 +84,7 @@ std::string shape_parameter(const SchemaArgument& argument) {
 
 int list_size(const SchemaType& type) { return type.fixed_size > 0 ? type.fixed_size : 2; }
 
-// A value for the test, in Python. `size` stands for the size of the first dimension.
+// A value for the test, as a Python expression. `size` is the size of the first dimension.
 std::string sample(const SchemaArgument& argument, const std::string& size) {
   const SchemaType& type = argument.type;
   std::string one;
@@ -129,7 +129,7 @@ void check(const OperatorSchema& schema, const std::string& line) {
   }
 }
 
-// All that differs from project to project, by the names that the templates have for it.
+// The replacements of the placeholders in the templates: everything that differs between projects.
 class Project {
  public:
   Project(const OperatorSchema& schema, std::string line) : schema_(schema), line_(std::move(line)) {
@@ -243,7 +243,7 @@ class Project {
     }
     return "\n    .backward(floating_types, []<class T>(" + parameter_list(items) +
            ") {\n"
-           "      // The gradient of the sum of all that the operator returns, each weighted by its grad_….\n"
+           "      // The gradient of the sum of all results, each weighted by its grad_….\n"
            "      context.parallel_for(grad_" +
            outs_[0] +
            ".size(), 16384, [&](std::int64_t begin, std::int64_t end) {\n"
@@ -268,7 +268,7 @@ class Project {
     return join(items) + (items.size() == 1 ? "," : "");
   }
 
-  // Of the model: lists of tensors are taken apart.
+  // The tensor inputs of the model; each tensor of a list counts separately.
   std::vector<std::string> tensor_names() const {
     std::vector<std::string> names;
     for (const SchemaArgument& argument : schema_.arguments) {
@@ -334,10 +334,10 @@ using namespace opbridge::op;
 
 OPBRIDGE_OPERATOR("@escaped_schema@")
     .shape([](@shape_parameters@) {
-      return @shape@;  // the shape of what it returns; `require` what must hold of the arguments
+      return @shape@;  // the shape of the result; check the arguments with `require`
     })
     .cpu(floating_types, []<class T>(@kernel_parameters@) {
-      // A copy of @first@, until you write what it computes.
+      // Copies @first@; write the computation here.
       context.parallel_for(@first@.size(), 16384, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
 @copy@        }
@@ -371,7 +371,7 @@ OP = torch.ops.@domain@.@name@
 
 
 def reference(@python_parameters@):
-    """What the operator computes, written in PyTorch. Change this first, then the kernel."""
+    """The operator written in PyTorch. Change this first, then the kernel."""
     return @reference@
 
 
@@ -461,19 +461,19 @@ One operator for PyTorch (`torch.ops.@domain@.@name@`) and for ONNX Runtime (nod
 written once in `@name@.cc` against opbridge's `opbridge/operator.h`.
 
 ```console
-$ pytest                                  # builds what has changed, then tests
-$ pip install --no-build-isolation .      # builds with the torch and the opbridge that are installed
+$ pytest                                  # builds if sources have changed, then tests
+$ pip install --no-build-isolation .      # builds against the installed torch and opbridge
 ```
 
-1. Say in `tests/test_@name@.py` what it computes: `reference`.
-2. Say in `@name@.cc` which shapes it returns, what it computes, and its gradient.
-3. `pytest`.
+1. Write the computation in PyTorch: `reference` in `tests/test_@name@.py`.
+2. Write the shape rule, the kernel and the gradient in `@name@.cc`.
+3. Run `pytest`.
 
 ```python
 import @package@, opbridge, torch
 
 opbridge.export(model, args, "model.onnx", verify=True)   # a model that calls torch.ops.@domain@.@name@
-session = opbridge.session("model.onnx")                  # an onnxruntime.InferenceSession that knows the operator
+session = opbridge.session("model.onnx")                  # an onnxruntime.InferenceSession with the operator
 ```
 )";
 

@@ -1,5 +1,5 @@
-// The project that `opbridge new-op` writes: one operator that builds, tests itself and installs with pip
-// before a line of it is edited.
+// The project that `opbridge new-op` writes. Its operator builds, passes its tests and installs with pip
+// before any edit.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct ProjectFile {
   std::string text;
 };
 
-// Throws Error(unsupported) for a schema that operators cannot have.
+// Throws Error(unsupported) for a schema that an operator cannot have.
 std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const std::string& line);
 
 }  // namespace opbridge::cli

@@ -27,8 +27,8 @@ struct Options {
   std::optional<double> atol;
 };
 
-// The tensors of `file` for the model's `names`, as models have them, in their order: by name, or by place
-// where the file calls them arr_0, arr_1, ..., as numpy.savez does unless it is told names.
+// The tensors of `file` for the model's `names`, in that order, with complex numbers as pairs. They are found
+// by name, or by position if the file names them arr_0, arr_1, …, as numpy.savez does by default.
 std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::string& file,
                               std::string_view kind) {
   std::vector<runtime::NamedTensor> tensors = runtime::read_npz(file);
@@ -89,14 +89,13 @@ void add_verify(CLI::App& app) {
   command->add_option("model", options->model, "The ONNX model")->required();
   command->add_option("--inputs", options->inputs, "The inputs, saved by numpy.savez under their names")
       ->required();
-  command->add_option("--expect", options->expect, "The outputs it should give, saved likewise")->required();
+  command->add_option("--expect", options->expect, "The expected outputs, saved the same way")->required();
   command->add_option("--ops", options->libraries, "A library of custom operators for ONNX Runtime");
   command->add_option("--runtime", options->runtime,
-                      "ONNX Runtime's library, instead of the one that is found");
+                      "The ONNX Runtime library to use; found automatically by default");
   command->add_option("--rtol", options->rtol, "Relative tolerance; its default depends on the element type");
-  command->add_option("--atol", options->atol, "Absolute tolerance; likewise");
-  command->footer(
-      "Exit status: 0 where all outputs agree, 1 where one differs, 2 where they cannot be compared.");
+  command->add_option("--atol", options->atol, "Absolute tolerance; its default depends on the element type");
+  command->footer("Exit status: 0 if all outputs agree, 1 if one differs, 2 if they cannot be compared.");
   command->callback([options] {
     if (!run(*options)) throw CLI::RuntimeError(1);
   });

@@ -15,13 +15,12 @@ namespace {
 
 void check_count(std::string_view kind, size_t names, size_t values) {
   if (names <= values) return;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("{0} {1} names are given, and the model has {2} {1}{3} (numbers and None are constants)",
-                  names, kind, values, values == 1 ? "" : "s"));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{0} {1} names for a model with {2} {1}{3} (numbers and None are constants)", names,
+                          kind, values, values == 1 ? "" : "s"));
 }
 
-// Gives the inputs their names, and looks at those of the outputs.
+// Names the inputs and checks the names of the outputs.
 void apply_names(ir::Graph& graph, const ConvertOptions& options) {
   check_count("input", options.input_names.size(), graph.inputs.size());
   for (size_t i = 0; i < options.input_names.size(); ++i) graph.inputs[i]->name = options.input_names[i];
@@ -32,7 +31,7 @@ void apply_names(ir::Graph& graph, const ConvertOptions& options) {
     throw Error(ErrorCode::invalid_argument, "the name of an input or an output is empty");
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("two inputs or outputs are to have the name '{}'", *twice));
+                fmt::format("two inputs or outputs share the name '{}'", *twice));
   }
 }
 
@@ -58,7 +57,7 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
   OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
   if (model.graph.outputs.empty())
-    throw Error(ErrorCode::unsupported, "the model returns no tensor, and an ONNX model has outputs");
+    throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
   if (options.simplify) simplify(model.graph, options.opset);
   spread_float64_scales(model.graph);
   cast_before_rotations(model.graph);

@@ -113,7 +113,7 @@ def test_a_target_that_cannot_be_written(pt2: Path, tmp_path: Path) -> None:
     whole = pt2.read_bytes()
     done = convert(pt2, pt2)
     assert done.returncode == 2
-    assert "both what to read and what to write" in done.stderr
+    assert "both the input and the output" in done.stderr
     assert pt2.read_bytes() == whole
 
 

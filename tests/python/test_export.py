@@ -91,11 +91,11 @@ def test_names_that_the_program_has_for_other_values(tmp_path: Path, capture: An
     )
     assert names(output_names=["weight", "calls"]) == (["x", "y"], ["weight", "calls", "calls_out"])
     for given, message in (
-        ({"input_names": ["a", "a"]}, "two inputs or outputs are to have the name 'a'"),
-        ({"output_names": ["y"]}, "two inputs or outputs are to have the name 'y'"),
+        ({"input_names": ["a", "a"]}, "two inputs or outputs share the name 'a'"),
+        ({"output_names": ["y"]}, "two inputs or outputs share the name 'y'"),
         ({"output_names": [""]}, "the name of an input or an output is empty"),
-        ({"input_names": ["x", "times", "y"]}, "3 input names are given, and the model has 2 inputs"),
-        ({"output_names": ["a", "b", "c", "d"]}, "4 output names are given, and the model has 3 outputs"),
+        ({"input_names": ["x", "times", "y"]}, "3 input names for a model with 2 inputs"),
+        ({"output_names": ["a", "b", "c", "d"]}, "4 output names for a model with 3 outputs"),
     ):
         with pytest.raises(opbridge.InvalidArgumentError, match=message):
             names(**given)
@@ -215,7 +215,7 @@ def test_verify_names_the_first_node_that_differs(tmp_path: Path, capture: Any) 
             opbridge.verify(tmp_path / "m.onnx", Model().eval(), torch.randn(2, 3, 4, 4))
     finally:
         opbridge.unregister_custom_op_symbolic("aten::hardtanh", 9)
-    assert "the first value that differs is that of aten::hardtanh at test_export.py:" in str(raised.value)
+    assert "the first difference is the value of aten::hardtanh at test_export.py:" in str(raised.value)
     assert "# the wrong one" in str(raised.value)
 
 
@@ -308,20 +308,20 @@ def test_a_model_that_fails_itself_is_not_laid_to_torch_export(tmp_path: Path, c
 
 
 def test_a_target_that_is_no_path_is_refused() -> None:
-    with pytest.raises(opbridge.InvalidArgumentError, match="by its path, not as a BytesIO"):
+    with pytest.raises(opbridge.InvalidArgumentError, match="must be a path, not a BytesIO"):
         opbridge.export(nn.ReLU(), (torch.randn(2),), io.BytesIO())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"opset_version": "17"}, "opset_version is a number, not '17'"),
-        ({"external_data": "x"}, "external_data is True, False or None"),
-        ({"input_names": "ab"}, "input_names is a list of names"),
-        ({"output_names": [1]}, "output_names is a list of names"),
-        ({"custom_opsets": ["a"]}, "custom_opsets is a dict"),
-        ({"dynamic_axes": ["x"]}, "dynamic_axes is a dict"),
-        ({"kwargs": [1]}, "kwargs is a dict"),
+        ({"opset_version": "17"}, "opset_version must be an integer, not '17'"),
+        ({"external_data": "x"}, "external_data must be True, False or None"),
+        ({"input_names": "ab"}, "input_names must be a list of names"),
+        ({"output_names": [1]}, "output_names must be a list of names"),
+        ({"custom_opsets": ["a"]}, "custom_opsets must be a dict"),
+        ({"dynamic_axes": ["x"]}, "dynamic_axes must be a dict"),
+        ({"kwargs": [1]}, "kwargs must be a dict"),
     ],
 )
 def test_arguments_of_another_kind(arguments: dict[str, Any], message: str, tmp_path: Path) -> None:

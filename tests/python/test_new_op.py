@@ -105,5 +105,5 @@ def test_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "my_op").mkdir()
     done = new_op(tmp_path, SCHEMA)
     assert done.returncode != 0
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
     assert not list((tmp_path / "my_op").iterdir())

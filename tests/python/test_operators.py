@@ -51,5 +51,5 @@ def test_a_foreign_library_is_refused(tmp_path: Path) -> None:
     source.write_text("int answer(void) { return 42; }\n")
     library = tmp_path / "libforeign_ort.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-    with pytest.raises(ValueError, match="not a library of operators"):
+    with pytest.raises(ValueError, match="not a library of opbridge operators"):
         operators.read_operators(library)

@@ -135,8 +135,8 @@ def loop(inputs: list[ValueType], body: Any) -> Any:
     ("symbolic", "message"),
     [
         (one_body_twice, "another attribute holds already"),
-        (value_escapes, "after the function that g was given to returned"),
-        (outer_builder, "a value of a subgraph is used outside of it"),
+        (value_escapes, "after the symbolic function has returned"),
+        (outer_builder, "a value of a subgraph is used outside it"),
         (branches(lambda x: lambda g: (x, x), lambda x: lambda g: x), "then_branch has 2 outputs, and 1 is due"),
         (branches(lambda x: lambda g: x, lambda x: lambda g: g.op("Shape", x)), "float32.*else_branch is int64"),
         (branches(lambda x: lambda g: None, lambda x: lambda g: x), "None among its outputs"),

@@ -111,7 +111,7 @@ def test_a_file_of_another_state_of_the_model(tmp_path: Path) -> None:
     model = Scaled(2.0)
     opbridge.export(model, (A,), tmp_path / "m.onnx")
     model.scale = 3.0
-    assert "a new export of this model agrees: the file was made of another state" in refusal(
+    assert "a new export of this model agrees: the file was exported from another state" in refusal(
         tmp_path / "m.onnx", model, (A,)
     )
 
@@ -122,7 +122,7 @@ def test_a_program_that_is_not_what_the_model_does(tmp_path: Path) -> None:
 
     opbridge.export(model, (A,), tmp_path / "m.onnx")
     text = refusal(tmp_path / "m.onnx", model, (A,))
-    assert "the program that torch.export captures differs from the model itself" in text
+    assert "the program captured by torch.export differs from the model" in text
     assert "simplif" not in text
 
 
@@ -158,4 +158,4 @@ def test_the_operator_at_fault_in_models_that_need_replacements(kind: Any, axes:
     model, args = kind(), (A, torch.tensor([0, 2, 1, 2]))
     opbridge.export(model, args, tmp_path / "m.onnx", dynamic_axes=axes)
     text = refusal(tmp_path / "m.onnx", model, args)
-    assert "the first value that differs is that of autograd_function::Wrong at test_verify.py:" in text
+    assert "the first difference is the value of autograd_function::Wrong at test_verify.py:" in text

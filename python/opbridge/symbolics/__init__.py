@@ -1,4 +1,4 @@
-"""Symbolic functions in Python: how a call of a PyTorch operator becomes ONNX nodes."""
+"""Symbolic functions in Python: they map calls of PyTorch operators to ONNX nodes."""
 
 from __future__ import annotations
 

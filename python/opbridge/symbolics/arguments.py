@@ -1,4 +1,4 @@
-"""From the named arguments of a call to the parameters of a symbolic function."""
+"""Maps the named arguments of a call to the parameters of a symbolic function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _schema_of(op: str) -> FunctionSchema | None:
 
 
 def complete_arguments(op: str, names: list[str], arguments: list[Any]) -> list[tuple[str, Any, bool]]:
-    """All arguments in the order of the schema: name, value, and whether the call gives it."""
+    """All arguments in schema order: name, value, and whether the call passes it."""
     given = dict(zip(names, arguments, strict=True))
     schema = _schema_of(op)
     if schema is None:
@@ -34,10 +34,10 @@ def complete_arguments(op: str, names: list[str], arguments: list[Any]) -> list[
 
 
 def call_with(function: Callable[..., Any], g: Any, op: str, names: list[str], arguments: list[Any]) -> Any:
-    """Calls ``function(g, …)`` with the operator's arguments by position, in the order of its schema.
+    """Calls ``function(g, …)`` with the operator's arguments by position, in schema order.
 
-    A function may leave out trailing parameters, as long as the call leaves those at their defaults; keyword-only
-    parameters get the arguments of the same name.
+    A function may omit trailing parameters if the call leaves them at their defaults. Keyword-only parameters get the
+    arguments of the same name.
     """
     complete = complete_arguments(op, names, arguments)
     parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -55,7 +55,7 @@ def call_with(function: Callable[..., Any], g: Any, op: str, names: list[str], a
             by_name[name] = value
         elif is_given and not _is_default(op, name, value):
             raise InvalidArgumentError(
-                f"{op} is called with {name}={value!r}, and the symbolic function {function.__name__} has no "
+                f"{op} is called with {name}={value!r}, but the symbolic function {function.__name__} has no "
                 f"parameter for it; its parameters should be (g, {', '.join(item[0] for item in complete)})"
             )
     return function(g, *by_position, **by_name)

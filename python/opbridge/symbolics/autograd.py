@@ -15,7 +15,8 @@ Callback = Callable[..., "list[_core.Value | None]"]
 
 
 def autograd_callbacks(program: Program) -> list[tuple[str, str, Callback]]:
-    """For each class that the program calls: the name of its nodes, of its symbolic function, and a callback."""
+    """For each class that the program calls: the name of its nodes, the name of its symbolic function, and a
+    callback."""
 
     def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> list[_core.Value | None]:
         g = GraphContext(core)

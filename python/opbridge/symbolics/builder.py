@@ -1,4 +1,4 @@
-"""``g`` and the values that a symbolic function written in Python works with."""
+"""``g``, and the values that symbolic functions written in Python use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _STRING = 8  # onnx.TensorProto.STRING
 
-# `alpha_f=1.0`: the attribute's name, and its ONNX kind as torch.onnx writes it.
+# `alpha_f=1.0`: the attribute's name, and its ONNX kind in torch.onnx's notation.
 _SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg]|tp)$")
 
 
@@ -29,20 +29,20 @@ class ValueType:
         self.dims = None if dims is None else list(dims)
 
     def dtype(self) -> torch.dtype | None:
-        """PyTorch's dtype; None where it is unknown."""
+        """PyTorch's dtype; None if unknown."""
         return DTYPES.get(self.element_type)
 
     def scalarType(self) -> str | None:
-        """TorchScript's name of the dtype, "Float" for float32; None where it is unknown."""
+        """TorchScript's name of the dtype, such as "Float" for float32; None if unknown."""
         dtype = self.dtype()
         return None if dtype is None else _SCALAR_TYPES[dtype]
 
     def dim(self) -> int | None:
-        """The rank; None where it is unknown."""
+        """The rank; None if unknown."""
         return None if self.dims is None else len(self.dims)
 
     def sizes(self) -> list[int | None] | None:
-        """The sizes, None for one that is known only when the model runs."""
+        """The sizes; None for a size known only at run time."""
         return None if self.dims is None else [size if isinstance(size, int) else None for size in self.dims]
 
     varyingSizes = sizes
@@ -55,7 +55,7 @@ class ValueType:
 
 
 class SequenceType:
-    """The type of a sequence of tensors, as attributes name it."""
+    """The type of a sequence of tensors, for attributes."""
 
     def __init__(self, element: ValueType) -> None:
         self.element = element
@@ -78,7 +78,7 @@ _SCALAR_TYPES = {
 
 
 class Value:
-    """A value of the ONNX graph. It lives as long as the call of the symbolic function."""
+    """A value of the ONNX graph. It is valid only during the call of the symbolic function."""
 
     __slots__ = ("core",)
 
@@ -89,7 +89,7 @@ class Value:
         return ValueType(self.core.element_type, self.core.dims)
 
     def setType(self, type: ValueType) -> Value:
-        """Says of which type the value is; returns the value."""
+        """Declares the type of the value; returns the value."""
         self.core._set_type(type.element_type, type.dims)
         return self
 
@@ -107,7 +107,7 @@ class Value:
 
 
 def wrapped(argument: Any) -> Any:
-    """What the core passes for an argument, as symbolic functions see it."""
+    """The Python form of an argument that the core passes to a symbolic function."""
     if isinstance(argument, _core.Value):
         return Value(argument)
     if isinstance(argument, list):
@@ -116,30 +116,30 @@ def wrapped(argument: Any) -> Any:
 
 
 class GraphContext:
-    """``g``: makes the ONNX nodes of one call."""
+    """``g``: builds the ONNX nodes of one call."""
 
     def __init__(self, core: _core.GraphBuilder) -> None:
         self._core = core
 
     @property
     def opset(self) -> int:
-        """The ONNX opset that the model is exported to."""
+        """The ONNX opset of the exported model."""
         return self._core.opset
 
     def op(self, name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """Makes a node: ``g.op("Clip", x, low, high)``.
 
-        ``name`` is an ONNX operator, checked against its schema in the target opset, or a custom one with its
-        domain, ``"custom::deform_conv2d"``. Inputs are values, None for an omitted one, and numbers or tensors,
-        which become constants. Attributes carry their kind as in torch.onnx, and lists have the suffix of their
-        items:
+        ``name`` is an ONNX operator, checked against its schema in the target opset, or a custom operator with its
+        domain, ``"custom::deform_conv2d"``. Inputs are values, None for an omitted input, and numbers or tensors, which
+        become constants. Attributes have torch.onnx's suffixes for their kind; a list has the suffix of its items:
 
-        - ``axis_i``, ``alpha_f``, ``mode_s``: numbers and text.
-        - ``value_t``: a tensor, text, or nested lists of numbers or texts; a sparse COO tensor is a sparse attribute.
-        - ``body_g``: what ``g.subgraph`` returns.
+        - ``axis_i``, ``alpha_f``, ``mode_s``: numbers and strings.
+        - ``value_t``: a tensor, a string, or nested lists of numbers or strings; a sparse COO tensor is a sparse
+        attribute.
+        - ``body_g``: the result of ``g.subgraph``.
         - ``type_tp``: a ValueType or a SequenceType.
 
-        Returns a Value, or a tuple of them where ``outputs`` is not 1.
+        Returns a Value, or a tuple of Values if ``outputs`` is not 1.
         """
         given = [self.attribute(key, value) for key, value in attributes.items() if value is not None]
         if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][:2] == ("value", "t"):
@@ -151,10 +151,10 @@ class GraphContext:
     def subgraph(
         self, name: str, inputs: Sequence[ValueType | Value], build: Callable[..., Value | Sequence[Value]]
     ) -> _core.Subgraph:
-        """A body for If, Loop or Scan, to be the attribute of one node.
+        """Builds a body for If, Loop or Scan, to be used as the attribute of one node.
 
-        ``build(g, *values)`` makes the nodes by the ``g`` that it is given and returns the outputs; the values are
-        the body's own inputs, of the types ``inputs``. It may use values from outside::
+        ``build(g, *values)`` makes the nodes with its own ``g`` and returns the outputs. The values are the body's
+        inputs, with the types ``inputs``. The body may use values from outside::
 
             double = g.subgraph("double", [], lambda g: g.op("Add", x, x))
             same = g.subgraph("same", [], lambda g: g.op("Identity", x))
@@ -178,7 +178,7 @@ class GraphContext:
     ) -> Any:
         """Calls an onnxscript function, which becomes a function of the model.
 
-        Attributes are named as in the function; a suffix for the kind (``alpha_f``) is accepted too.
+        Attributes have the names of the function; a suffix for the kind (``alpha_f``) is accepted too.
         """
         from opbridge.symbolics.onnx_functions import attribute_kinds, function_protos, kind_of
 
@@ -245,7 +245,7 @@ def _type(value: ValueType | SequenceType) -> tuple[int, list[int | str] | None,
 def _subgraph(value: Any) -> _core.Subgraph:
     if isinstance(value, _core.Subgraph):
         return value
-    raise TypeError(f"an attribute of kind g takes what g.subgraph returns, not {type(value).__name__}")
+    raise TypeError(f"an attribute of kind g takes the result of g.subgraph, not {type(value).__name__}")
 
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
@@ -273,13 +273,13 @@ def _kind_of(value: Any) -> str:
 
 
 def _tensors(value: Any) -> tuple[str, Any]:
-    """The kind and the value of an attribute of one tensor, or of a list of tensors."""
+    """The kind and value of an attribute that is a tensor or a list of tensors."""
     tensors = list(value) if isinstance(value, (list, tuple)) else [value]
     if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors):
         return "t", _tensor(value)
     sparse = [each.layout != torch.strided for each in tensors]
     if any(sparse) and not all(sparse):
-        raise TypeError("an attribute takes dense tensors or sparse ones, not both")
+        raise TypeError("an attribute takes dense or sparse tensors, not both")
     convert = _sparse_tensor if all(sparse) else _tensor
     converted = [convert(each) for each in tensors]
     return "st" if all(sparse) else "t", converted[0] if isinstance(value, torch.Tensor) else converted

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import onnxscript
 
-# By onnx.AttributeProto.AttributeType: a single value and a list have the same suffix.
+# Indexed by onnx.AttributeProto.AttributeType; a single value and a list have the same suffix.
 _KINDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "f", 7: "i", 8: "s", 9: "t", 10: "g", 11: "t", 12: "t"}
 _KINDS |= {13: "tp", 14: "tp"}
 
 
 def function_protos(function: onnxscript.OnnxFunction[Any, Any]) -> list[tuple[str, str, int, bytes]]:
-    """The function and those that it calls: domain, name, version of the domain, serialized FunctionProto."""
+    """The function and the functions it calls: domain, name, version of the domain, serialized FunctionProto."""
     called = [function, *function.function_ir.get_called_functions().values()]
     return [
         (each.opset.domain, each.name, int(each.opset.version), each.to_function_proto().SerializeToString())
@@ -23,10 +23,10 @@ def function_protos(function: onnxscript.OnnxFunction[Any, Any]) -> list[tuple[s
 
 
 def attribute_kinds(function: onnxscript.OnnxFunction[Any, Any]) -> dict[str, str | None]:
-    """The attributes that the function takes, each with its kind as a suffix of torch.onnx, if the body tells it."""
+    """The attributes of the function, each with its kind as a torch.onnx suffix, if the body determines it."""
     proto = function.to_function_proto()
     kinds: dict[str, str | None] = {attribute.name: _KINDS[attribute.type] for attribute in proto.attribute_proto}
-    # Attributes without default are named without their kind: the body that refers to them knows it.
+    # The proto lists attributes without a default by name only; the nodes that refer to them determine the kind.
     referred = dict(_references(proto.node))
     return kinds | {name: referred.get(name) for name in proto.attribute}
 
@@ -41,7 +41,7 @@ def _references(nodes: Iterable[Any]) -> Iterator[tuple[str, str]]:
 
 
 def kind_of(value: Any) -> str:
-    """The suffix of torch.onnx for an attribute that no node of the function refers to."""
+    """The torch.onnx suffix for an attribute that no node of the function refers to."""
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     if isinstance(first, (bool, int)):
         return "i"

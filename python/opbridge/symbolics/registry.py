@@ -1,4 +1,4 @@
-"""Which symbolic function maps which operator: the functions that register one, and the table they fill."""
+"""Maps operators to symbolic functions: the table, and the functions that register entries."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ F = TypeVar("F", bound=SymbolicFunction)
 
 @functools.cache
 def registry() -> _core.Registry:
-    """The bundled mappings and what was registered on top of them."""
+    """The bundled mappings and those registered on top of them."""
     return _core.Registry()
 
 
 def symbolic(name: str, *, opset: int = 9) -> Callable[[F], F]:
-    """Registers the decorated function for ``name`` at ``opset`` and every later one.
+    """Registers the decorated function for ``name`` at ``opset`` and all later opsets.
 
-    ``name`` is ``"aten::asinh"`` for every overload, or ``"aten::add.Tensor"`` for that one. The function takes
-    ``g`` and the arguments of the operator's schema: tensors as values, the others as Python objects.
+    ``name`` is ``"aten::asinh"`` for all overloads, or ``"aten::add.Tensor"`` for one. The function takes ``g`` and the
+    arguments of the operator's schema: tensors as values, the others as Python objects.
     """
 
     def register(function: F) -> F:
@@ -43,7 +43,7 @@ def symbolic(name: str, *, opset: int = 9) -> Callable[[F], F]:
 
 
 def register_custom_op_symbolic(name: str, function: SymbolicFunction, opset: int) -> None:
-    """Registers ``function`` for ``"namespace::name"`` at ``opset`` and every later one."""
+    """Registers ``function`` for ``"namespace::name"`` at ``opset`` and all later opsets."""
     registry().add(_checked(name), opset, False, adapt(function), _label(function))
 
 
@@ -54,13 +54,13 @@ def register_op(name: str, function: SymbolicFunction, domain: str, version: int
 
 
 def unregister_custom_op_symbolic(name: str, opset: int) -> None:
-    """Takes back what was registered for ``name`` at ``opset``. Raises where there is nothing."""
+    """Removes the registration of ``name`` at ``opset``. Raises if there is none."""
     if not registry().remove(_checked(name), opset):
         raise InvalidArgumentError(f"no symbolic function was registered for {name} at opset {opset}")
 
 
 def registry_for(program: Program, opset: int) -> _core.Registry:
-    """A copy for the export of one program, with what was registered through torch.onnx and with the program's own."""
+    """A copy for the export of one program, with the functions registered through torch.onnx and the program's own."""
     merged = copy.copy(registry())
     if through_torch := list(_registered_through_torch()):
         registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
@@ -75,7 +75,7 @@ def registry_for(program: Program, opset: int) -> _core.Registry:
 
 
 def adapt(function: SymbolicFunction) -> Callable[..., list[_core.Value | None]]:
-    """``function`` in the form that the core calls."""
+    """Adapts ``function`` to the core's calling convention."""
 
     def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> list[_core.Value | None]:
         g = GraphContext(core)
@@ -94,15 +94,16 @@ def _label(function: SymbolicFunction) -> str:
 def _checked(name: str) -> str:
     namespace, separator, function = name.partition("::")
     if not separator or not namespace or not function:
-        raise InvalidArgumentError(f"{name!r} is not an operator's name: write it as 'namespace::name'")
+        raise InvalidArgumentError(f"{name!r} is not an operator name: write it as 'namespace::name'")
     return name
 
 
 def _registered_through_torch() -> Iterable[tuple[str, int, SymbolicFunction]]:
-    """What the user registered by torch.onnx.register_custom_op_symbolic. Nothing where that module was never loaded.
+    """The functions that the user registered by torch.onnx.register_custom_op_symbolic; nothing if that module was
+    never loaded.
 
-    torchvision registers functions of its own as it is imported, which need TorchScript's graph and hold for less than
-    the bundled ones.
+    Functions that torchvision registers on import are skipped: they need TorchScript's graph and cover less than the
+    bundled ones.
     """
     for key, opset, function in symbolics_registered_with_torch():
         if not function.__module__.startswith("torchvision."):
