@@ -98,12 +98,12 @@ std::string_view text_of(json::Object metadata, std::string_view key) {
 // Removes the nodes whose only result is an unused scalar: they computed operands of assertions.
 void drop_unused_numbers(ir::Graph& graph) {
   std::unordered_set<const ir::Value*> used(graph.outputs.begin(), graph.outputs.end());
-  for (auto place = graph.nodes.rbegin(); place != graph.nodes.rend(); ++place) {
-    ir::Node& node = **place;
+  for (auto slot = graph.nodes.rbegin(); slot != graph.nodes.rend(); ++slot) {
+    ir::Node& node = **slot;
     const auto* number =
         node.outputs.size() == 1 ? std::get_if<ir::ScalarType>(&node.outputs[0]->type) : nullptr;
     if (number != nullptr && number->element_type != ElementType::int64 && !used.contains(node.outputs[0])) {
-      *place = nullptr;
+      *slot = nullptr;
       continue;
     }
     node.for_each_use([&](ir::Value*& value) {

@@ -62,13 +62,13 @@ void StoredTensors::read_index(simdjson::dom::parser& parser, std::string_view f
   for (const auto& [name, payload] : json::object_field(index, "config")) {
     json::Object object;
     if (payload.get(object) != simdjson::SUCCESS) refuse(name, "has a description that is not an object");
-    places_.emplace(name, Place{folder, object});
+    locations_.emplace(name, Location{folder, object});
   }
 }
 
-StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Place& place) {
-  const std::string_view file = json::string_field(place.payload, "path_name");
-  const ZipArchive::Entry* entry = archive_.find(fmt::format("{}{}{}", root_, place.folder, file));
+StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Location& location) {
+  const std::string_view file = json::string_field(location.payload, "path_name");
+  const ZipArchive::Entry* entry = archive_.find(fmt::format("{}{}{}", root_, location.folder, file));
   if (entry == nullptr) refuse(name, fmt::format("is stored in '{}', which the archive lacks", file));
   const auto [cached, fresh] = storages_.try_emplace(entry);
   if (fresh) cached->second.content = archive_.read(*entry);
@@ -76,15 +76,15 @@ StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Plac
 }
 
 ir::Weight StoredTensors::load(std::string_view name) {
-  const auto found = places_.find(name);
-  if (found == places_.end()) refuse(name, "is not in the archive");
-  const Place& place = found->second;
-  if (json::bool_field(place.payload, "use_pickle")) {
+  const auto found = locations_.find(name);
+  if (found == locations_.end()) refuse(name, "is not in the archive");
+  const Location& location = found->second;
+  if (json::bool_field(location.payload, "use_pickle")) {
     refuse(name,
            "is stored as a pickle, which is not opened; store a plain torch.Tensor instead of a subclass or "
            "object");
   }
-  const json::Object meta = json::object_field(place.payload, "tensor_meta");
+  const json::Object meta = json::object_field(location.payload, "tensor_meta");
   const int64_t scalar_type = json::int_field(meta, "dtype");
   const auto element_type = element_type_from_torch_export(scalar_type);
   if (!element_type) {
@@ -103,7 +103,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
   if (offset.tag != "as_int" || offset.value.get(view.offset) != simdjson::SUCCESS || view.offset < 0) {
     refuse(name, "has an offset that is not a plain number");
   }
-  Storage& stored = storage(name, place);
+  Storage& stored = storage(name, location);
   const ZipArchive::Content& content = stored.content;
   const std::optional<uint64_t> bytes = view.byte_size();
   if (!bytes || !view.fits(content.bytes.size())) {

@@ -27,7 +27,7 @@ class StoredTensors {
   ir::Weight load(std::string_view name);
 
  private:
-  struct Place {
+  struct Location {
     std::string_view folder;
     json::Object payload;
   };
@@ -38,14 +38,14 @@ class StoredTensors {
   };
 
   void read_index(simdjson::dom::parser& parser, std::string_view folder, std::string_view kind);
-  Storage& storage(std::string_view name, const Place& place);
+  Storage& storage(std::string_view name, const Location& location);
 
   const ZipArchive& archive_;
   std::string root_;
   std::string program_;
   simdjson::dom::parser weights_parser_;
   simdjson::dom::parser constants_parser_;
-  std::map<std::string_view, Place> places_;
+  std::map<std::string_view, Location> locations_;
   std::map<const ZipArchive::Entry*, Storage> storages_;
   uint64_t repeated_bytes_ = 0;  // by which copies exceed the bytes of their storages
 };

@@ -15,11 +15,11 @@ bool has_float_symbol(std::string_view text) { return text.find("Symbol('z") != 
 }  // namespace
 
 const Dim& SymbolTable::read(std::string_view text) {
-  const auto [place, fresh] = read_.try_emplace(text);
-  if (!fresh) return place->second;
+  const auto [entry, fresh] = read_.try_emplace(text);
+  if (!fresh) return entry->second;
   try {
     if (!has_float_symbol(text)) {
-      return place->second = Dim::parse(text, [&](const std::string& name, std::optional<int64_t> least) {
+      return entry->second = Dim::parse(text, [&](const std::string& name, std::optional<int64_t> least) {
                return symbol(name, least);
              });
     }
@@ -30,7 +30,7 @@ const Dim& SymbolTable::read(std::string_view text) {
   do {
     name = fmt::format("d{}", named_++);
   } while (least_values_.contains(name));
-  return place->second = Dim::symbol(std::move(name), std::nullopt);
+  return entry->second = Dim::symbol(std::move(name), std::nullopt);
 }
 
 // For an axis of an input, the expression states that the symbol is positive. The range is less reliable:

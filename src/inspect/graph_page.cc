@@ -257,7 +257,7 @@ class PageWriter {
     return {.width = std::max(width + side_margins, least_width), .height = height};
   }
 
-  std::string box_json(const Drawn& box, const Box& place,
+  std::string box_json(const Drawn& box, const Box& layout,
                        const std::unordered_map<const ir::Value*, size_t>& makers,
                        const std::string& graph_title) {
     std::vector<std::string> lines;
@@ -277,7 +277,7 @@ class PageWriter {
     }
     std::string json = fmt::format(
         R"({{"at":[{:.0f},{:.0f},{:.0f},{:.0f}],"kind":"{}","title":{},"lines":[{}],"uses":[{}],"makes":[{}])",
-        place.top_left.x, place.top_left.y, place.width, place.height, box.kind, json_string(box.title),
+        layout.top_left.x, layout.top_left.y, layout.width, layout.height, box.kind, json_string(box.title),
         fmt::join(lines, ","), fmt::join(uses, ","), fmt::join(makes, ","));
     if (box.node != nullptr) json += node_json(*box.node, graph_title);
     return json + '}';

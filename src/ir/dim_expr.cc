@@ -315,8 +315,8 @@ ExprPtr add(const std::vector<ExprPtr>& terms) {
   std::map<ExprPtr, Rational, Less> sum;
   for (const ExprPtr& summand : terms) {
     for (const Term& term : terms_of(summand)) {
-      const auto [place, inserted] = sum.try_emplace(term.rest, term.coefficient);
-      if (!inserted) place->second = place->second + term.coefficient;
+      const auto [entry, inserted] = sum.try_emplace(term.rest, term.coefficient);
+      if (!inserted) entry->second = entry->second + term.coefficient;
     }
   }
   std::vector<ExprPtr> operands;

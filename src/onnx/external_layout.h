@@ -24,7 +24,7 @@ class ExternalLayout {
   uint64_t size() const { return size_; }
 
   // The offset of the bytes, which must stay valid until the file is written.
-  uint64_t place(std::span<const std::byte> bytes) {
+  uint64_t add(std::span<const std::byte> bytes) {
     const auto [known, is_new] = offsets_.try_emplace({bytes.data(), bytes.size()}, 0);
     if (!is_new) return known->second;
     static constexpr std::byte zeros[external_alignment] = {};

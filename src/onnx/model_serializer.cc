@@ -253,7 +253,7 @@ class ModelSerializer {
       return inline_tensor(name, weight);
     }
     Message<proto::Tensor> result = tensor_header(name, weight);
-    const uint64_t offset = external_->place(weight.bytes);
+    const uint64_t offset = external_->add(weight.bytes);
     result.add_message(proto::Tensor::external_data, entry("location", external_->location()));
     result.add_message(proto::Tensor::external_data, entry("offset", std::to_string(offset)));
     result.add_message(proto::Tensor::external_data, entry("length", std::to_string(weight.bytes.size())));

@@ -33,13 +33,13 @@ class Elements {
   size_t size_;
 };
 
-std::vector<int64_t> place_of(int64_t index, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> place(dims.size());
+std::vector<int64_t> indices_of(int64_t index, const std::vector<int64_t>& dims) {
+  std::vector<int64_t> indices(dims.size());
   for (size_t axis = dims.size(); axis-- > 0;) {
-    place[axis] = index % dims[axis];
+    indices[axis] = index % dims[axis];
     index /= dims[axis];
   }
-  return place;
+  return indices;
 }
 
 // long double represents every int64, uint64 and double exactly, so that no difference is lost to rounding.
@@ -71,7 +71,7 @@ Difference compare_as(const ir::Weight& actual, const ir::Weight& expected, Tole
     difference.mismatch = fmt::format(
         "{} of {} elements differ by more than {:g} + {:g} * |expected|; the first at [{}]: {} instead of {}",
         wrong, count, tolerance.absolute, tolerance.relative,
-        fmt::join(place_of(first / parts, expected.dims), ", "), static_cast<double>(a.at<T>(first)),
+        fmt::join(indices_of(first / parts, expected.dims), ", "), static_cast<double>(a.at<T>(first)),
         static_cast<double>(e.at<T>(first)));
   }
   return difference;

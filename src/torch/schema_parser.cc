@@ -153,9 +153,9 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const { fail_at(at_, what); }
-  [[noreturn]] void fail_at(size_t place, const std::string& what) const {
+  [[noreturn]] void fail_at(size_t position, const std::string& what) const {
     throw Error(ErrorCode::invalid_argument, fmt::format("schema line not understood: {}\n  {}\n  {}^", what,
-                                                         line_, std::string(place, ' ')));
+                                                         line_, std::string(position, ' ')));
   }
 
   void operator_name(OperatorSchema& schema) {
@@ -305,7 +305,7 @@ class Parser {
 
   ir::AttributeValue default_value(const SchemaArgument& argument) {
     skip_space();
-    const size_t place = at_;
+    const size_t position = at_;
     std::optional<ir::AttributeValue> value;
     if (accept("[")) {
       std::vector<ir::AttributeValue> literals;
@@ -327,7 +327,7 @@ class Parser {
                                  : converted(single, argument.type.kind);
     }
     if (!value) {
-      fail_at(place, fmt::format("the default of {} is not a {}", argument.name, argument.type.str()));
+      fail_at(position, fmt::format("the default of {} is not a {}", argument.name, argument.type.str()));
     }
     return *std::move(value);
   }
