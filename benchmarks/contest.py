@@ -1,4 +1,4 @@
-"""Operators run in turn, each in its host, and timed."""
+"""Runs operators in turn, each in its host, and times them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import onnxruntime
 from onnx import helper
 
 Contestants = dict[str, Callable[[], object]]
-PAUSE = 0.005  # seconds, in which the threads of the one before stop spinning
+PAUSE = 0.005  # seconds; lets the previous contestant's threads stop spinning
 
 
 def race(contestants: Contestants, rounds: int) -> dict[str, float]:
-    """Shortest time of each in milliseconds: whatever else the machine does only ever adds to it."""
+    """The shortest time of each in milliseconds: disturbances only ever add time."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name, run in contestants.items():

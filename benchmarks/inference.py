@@ -1,9 +1,9 @@
-"""How fast models run that opbridge exports, beside those that torch.onnx.export(dynamo=True) exports and optimizes.
+"""Times models exported by opbridge and models exported and optimized by torch.onnx.export(dynamo=True).
 
     PYTHONPATH=python:tests python benchmarks/inference.py [PATTERN ...]
 
-Both in ONNX Runtime with its default optimizations and one thread, in turn. PATTERN chooses among the models of
-`python -m zoo`; where dynamo fails or differs from PyTorch, the model is named and left out.
+Both run in turn in ONNX Runtime with its default optimizations and one thread. PATTERN selects models
+of `python -m zoo`. If dynamo fails or differs from PyTorch, the model is listed without a ratio.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import opbridge
 from zoo.check import largest_relative
 from zoo.entry import Entry
 
-SECONDS = 3  # of racing a pair of models, though at least
+SECONDS = 3  # per pair of models, but at least
 ROUNDS = 15
 MOST_ROUNDS = 200
-CLOSE = 1e-3  # a difference relative to the largest magnitude of the output
+CLOSE = 1e-3  # largest accepted difference, relative to the largest magnitude of the output
 MODELS = [
     *("torchvision/resnet18", "torchvision/resnet50", "torchvision/mobilenet_v2", "torchvision/mobilenet_v3_small"),
     *("torchvision/efficientnet_b0", "torchvision/convnext_tiny", "torchvision/densenet121"),
@@ -61,7 +61,7 @@ class Contender:
 
 
 def compare(entry: Entry, folder: Path) -> tuple[list[str], float]:
-    """The row of the table, and the ratio of opbridge's time to dynamo's; NaN where dynamo's model is no peer."""
+    """The row of the table, and the ratio of opbridge's time to dynamo's; NaN if dynamo's model cannot be compared."""
     torch.manual_seed(0)
     model, kwargs = entry.build().eval(), entry.inputs(0)
     tensors = [leaf for leaf in pytree.tree_leaves(kwargs) if isinstance(leaf, torch.Tensor)]
@@ -97,7 +97,7 @@ def main(patterns: list[str]) -> None:
     print(f"{'model':44}  nodes  dynamo's  opbridge    dynamo      ratio")
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as quiet:
         for name in chosen:
-            stdout, sys.stdout = sys.stdout, quiet  # dynamo talks
+            stdout, sys.stdout = sys.stdout, quiet  # dynamo prints to stdout
             try:
                 row, ratio = compare(entries[name], Path(folder))
             finally:

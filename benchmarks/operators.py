@@ -1,7 +1,7 @@
-"""The shipped operators against those of PyTorch, torchvision and ONNX Runtime, and hand-written kernels.
+"""Compares the shipped operators with those of PyTorch, torchvision and ONNX Runtime, and with hand-written kernels.
 
-Prints a table of shortest times in milliseconds. All contestants of a row run in turn, so that what else the
-machine does hits them alike.
+Prints a table of shortest times in milliseconds. All contestants of a row run in turn, so that other load on the
+machine affects them equally.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def deform_conv2d(channels: int, size: int, threads: int) -> Contestants:
     order = {name: arrays[name] for name in ("input", "weight", "offset", "bias", "mask")}
     standard = node("DeformConv", "", order, {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}, 19)
     not_implemented = onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented
-    with contextlib.suppress(not_implemented):  # before the release that has it
+    with contextlib.suppress(not_implemented):  # until ONNX Runtime has a kernel for it
         contestants["DeformConv of ONNX Runtime"] = bound(session(standard, threads), arrays)
     contestants["dense conv2d of PyTorch"] = lambda: torch.nn.functional.conv2d(x, weight, bias, padding=1)
     return contestants

@@ -1,11 +1,11 @@
-"""Export times of opbridge beside those of torch.onnx.export in both its forms: medians of one run, ratios, targets.
+"""Compares export times of opbridge with those of both exporters of torch.onnx: medians, ratios, targets.
 
     python benchmarks/run.py [MODEL ...]
 
-Every model is exported in turn by all exporters, several times. "between" is the work between capture and the
-writing of weights: the export of a captured ExportedProgram, less what writing took; for dynamo, which does not say
-what that is, less a plain write of the same bytes. All files lie in memory where the system offers that, so that no
-disk is measured.
+Every model is exported several times by all exporters in turn. "between" is the work between capture and the writing of
+weights: the export of a captured ExportedProgram minus the time of writing. dynamo does not report the latter, so a
+plain write of the same bytes is subtracted instead. Files are in memory if the system allows it, so that no disk is
+measured.
 """
 
 from __future__ import annotations

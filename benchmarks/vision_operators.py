@@ -1,4 +1,4 @@
-"""The shipped operators of detectors, of the sizes that detectors have, against torchvision and standard ONNX."""
+"""Compares the shipped detection operators, at the sizes of real detectors, with torchvision and standard ONNX."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def multi_scale_deformable_attention(threads: int) -> Contestants:
     """A layer of a Deformable DETR encoder on 4 levels: 8 heads of 32 channels, 4 points."""
     levels = [(50, 68), (25, 34), (13, 17), (7, 9)]
     sizes = [height * width for height, width in levels]
-    places = sum(sizes)
+    positions = sum(sizes)
     inputs = {
-        "value": torch.randn(1, places, 8, 32),
+        "value": torch.randn(1, positions, 8, 32),
         "value_spatial_shapes": torch.tensor(levels),
         "value_level_start_index": torch.tensor([0, *sizes]).cumsum(0)[:-1],
-        "sampling_locations": torch.rand(1, places, 8, 4, 4, 2),
-        "attention_weights": torch.rand(1, places, 8, 4, 4),
+        "sampling_locations": torch.rand(1, positions, 8, 4, 4, 2),
+        "attention_weights": torch.rand(1, positions, 8, 4, 4),
     }
     value, _, _, locations, weights = inputs.values()
 
@@ -105,8 +105,8 @@ def multi_scale_deformable_attention(threads: int) -> Contestants:
         for i, (level, (height, width)) in enumerate(zip(value.split(sizes, dim=1), levels, strict=True)):
             maps = level.flatten(2).transpose(1, 2).reshape(8, 32, height, width)
             sampled.append(torch.nn.functional.grid_sample(maps, grids[:, :, i], align_corners=False))
-        shares = weights.transpose(1, 2).reshape(8, 1, places, 16)
-        return (torch.stack(sampled, dim=-2).flatten(-2) * shares).sum(-1).view(1, 256, places).transpose(1, 2)
+        shares = weights.transpose(1, 2).reshape(8, 1, positions, 16)
+        return (torch.stack(sampled, dim=-2).flatten(-2) * shares).sum(-1).view(1, 256, positions).transpose(1, 2)
 
     op = "multi_scale_deformable_attention"
     return {

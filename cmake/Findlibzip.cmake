@@ -1,5 +1,5 @@
-# Finds libzip as libzip::zip. Debian's own libzip-config.cmake demands command-line tools that no user of the library
-# needs, hence this module.
+# Finds libzip as libzip::zip. Debian's libzip-config.cmake requires command-line tools that users of the
+# library do not need; hence this module.
 
 find_path(LIBZIP_INCLUDE_DIR zip.h)
 find_library(LIBZIP_LIBRARY zip)

@@ -1,4 +1,4 @@
-# Everything the build takes from the machine. Each package is in Debian and Ubuntu; tools/setup.sh installs them.
+# All packages that the build needs. Each is in Debian and Ubuntu; tools/setup.sh installs them.
 
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
@@ -10,7 +10,7 @@ if(OPBRIDGE_BUILD_CLI)
   find_package(CLI11 REQUIRED)
 endif()
 
-# The repository's own virtual environment goes before the machine's Python.
+# The repository's virtual environment has precedence over the machine's Python.
 set(venv_python ${PROJECT_SOURCE_DIR}/.venv/bin/python)
 if(NOT Python_EXECUTABLE AND EXISTS ${venv_python})
   set(Python_EXECUTABLE ${venv_python})

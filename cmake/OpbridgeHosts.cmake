@@ -1,7 +1,7 @@
-# Finds what operators are compiled against: OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR and OPBRIDGE_TORCH_DIR. Stands in cmake/ of
-# the source tree, or beside OpbridgeOperators.cmake of an installed opbridge.
+# Finds the headers for compiling operators: OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR and OPBRIDGE_TORCH_DIR. This
+# file is in cmake/ of the source tree, or beside OpbridgeOperators.cmake of an installed opbridge.
 
-# ONNX Runtime is opened at run time; the build needs its C API header alone, which no wheel ships.
+# ONNX Runtime is opened at run time. The build needs only its C API header, which no wheel ships.
 find_path(OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR onnxruntime_c_api.h
           HINTS ${CMAKE_CURRENT_LIST_DIR}/sdk ${CMAKE_CURRENT_LIST_DIR}/../build/deps/onnxruntime/usr/include
           PATH_SUFFIXES onnxruntime onnxruntime/core/session
@@ -11,8 +11,8 @@ if(NOT OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR)
                       "tools/fetch_onnxruntime_headers.sh (no root needed), or set OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR")
 endif()
 
-# Torch's headers come from the torch that is installed, found without importing it. -I looks past the environment
-# that pip isolates builds in, so that `pip install .` sees the same torch and never downloads another.
+# Torch's headers come from the installed torch, which is found without importing it. -I ignores pip's
+# isolated build environment, so that `pip install .` uses the same torch and never downloads another.
 if(NOT DEFINED OPBRIDGE_TORCH_DIR)
   if(NOT Python_EXECUTABLE)
     find_package(Python 3.10 REQUIRED COMPONENTS Interpreter)

@@ -1,5 +1,5 @@
-# `cmake --install` gives C++ users the library, its headers, the command and the CMake package. What belongs into the
-# Python wheel is the component "python", which only the wheel's build asks for.
+# `cmake --install` installs the library, its headers, the command and the CMake package for C++ users. The
+# contents of the Python wheel are the component "python", which only the wheel's build installs.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/opbridge)

@@ -5,11 +5,11 @@
 # (torch.ops.load_library, or opbridge.load_operators, which adds autograd and symbolic shapes), and libmy_ops_ort.so,
 # which ONNX Runtime loads (SessionOptions.register_custom_ops_library). The targets are my_ops_torch and my_ops_ort.
 #
-# .cu files, with the .cuda kernels that call them, are left out where CMake finds no CUDA compiler. They are compiled for
-# CMAKE_CUDA_ARCHITECTURES, by default every major one that the compiler knows. The libraries load without CUDA all the
-# same: the CUDA runtime is linked into them, and finds the driver when a kernel runs.
+# .cu files, with the .cuda kernels that call them, are skipped if CMake finds no CUDA compiler. They are compiled for
+# CMAKE_CUDA_ARCHITECTURES, by default every major one that the compiler knows. The libraries also load without CUDA:
+# the CUDA runtime is linked into them, and finds the driver when a kernel runs.
 #
-# OPBRIDGE_TORCH_DIR is the folder of the torch package; where it is empty the first module is left out.
+# OPBRIDGE_TORCH_DIR is the folder of the torch package; if it is empty, the first module is skipped.
 
 include(${CMAKE_CURRENT_LIST_DIR}/OpbridgeHosts.cmake)
 
@@ -24,7 +24,7 @@ else()
   set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 endif()
 
-# A macro, since a language can only be enabled outside functions.
+# A macro, because a language can only be enabled outside functions.
 macro(opbridge_add_operators)
   if("${ARGN}" MATCHES "\\.cu(;|$)" AND NOT CMAKE_CUDA_COMPILER_LOADED)
     include(CheckLanguage)
@@ -53,8 +53,9 @@ function(_opbridge_add_operators name)
     set(cuda_sources)
   endif()
 
-  # Compiled once for both. Each library has a table of operators of its own, so nothing of it may be visible to, or
-  # be merged with, that of another library in the process. Integers wrap around in kernels, as they do in PyTorch.
+  # Compiled once for both. Each library has its own table of operators, so its symbols must be hidden, or
+  # they would be merged with those of another library in the process. Integers wrap around in kernels, as in
+  # PyTorch.
   add_library(${name}_objects OBJECT
     ${arg_SOURCES} ${OPBRIDGE_SDK_DIR}/library.cc ${OPBRIDGE_SDK_DIR}/defaults.cc ${OPBRIDGE_SDK_DIR}/half_types.cc)
   set_target_properties(${name}_objects PROPERTIES
@@ -95,8 +96,8 @@ function(_opbridge_add_operators name)
 
   target_include_directories(${name}_ort SYSTEM PRIVATE ${OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR})
   if(OPBRIDGE_TORCH_DIR)
-    # 2.10 is the first release with all that the adapter calls. The library is found by its name in the process that
-    # has imported torch; no path to it is kept.
+    # 2.10 is the first release with everything that the adapter calls. The library is found by name in the
+    # process that has imported torch; no path to it is stored.
     target_compile_definitions(${name}_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
     target_include_directories(${name}_torch SYSTEM PRIVATE ${OPBRIDGE_TORCH_DIR}/include)
     target_link_options(${name}_torch PRIVATE -Wl,-rpath-link,${OPBRIDGE_TORCH_DIR}/lib)

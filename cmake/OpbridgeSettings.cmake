@@ -1,4 +1,4 @@
-# Compiler settings that hold for every target of the project.
+# Compiler settings for every target of the project.
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release)
@@ -11,8 +11,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra>)
-# GCC's optimizer sees overflows and uninitialized reads in vectors of variants that are not there; which ones changes
-# from release to release. Its other guesses of that kind must not keep a new compiler from building.
+# GCC's optimizer warns of overflows and uninitialized reads in vectors of variants that do not exist; which
+# ones changes with each release. Its other speculative warnings must not break the build with a new compiler.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(guesses -Wno-stringop-overflow -Wno-maybe-uninitialized -Wno-error=array-bounds -Wno-error=restrict
               -Wno-error=stringop-overread -Wno-error=dangling-pointer -Wno-error=free-nonheap-object)
@@ -33,7 +33,8 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
-# Where Python modules and operator libraries are built: a package directory that PYTHONPATH can name.
+# The folder for built Python modules and operator libraries: a package directory that PYTHONPATH can refer
+# to.
 if(OPBRIDGE_PYTHON_IN_TREE)
   set(OPBRIDGE_PACKAGE_DIR ${PROJECT_SOURCE_DIR}/python/opbridge)
 else()

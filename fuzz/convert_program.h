@@ -1,4 +1,4 @@
-// The program of a `.pt2` archive through the whole conversion, for the targets that make such programs.
+// Runs the program of a `.pt2` archive through the whole conversion, for targets that generate such programs.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 
 namespace opbridge::fuzz {
 
-// The program's JSON, the index of its weights and that of its constants, parted by zero bytes; the latter
-// two may be missing.
+// The program's JSON, the index of its weights and the index of its constants, separated by zero bytes. The
+// last two may be missing.
 inline std::vector<std::string> parts_of(std::string_view input) {
   std::vector<std::string> parts;
   while (true) {
@@ -27,8 +27,8 @@ inline std::vector<std::string> parts_of(std::string_view input) {
   }
 }
 
-// Whether a model came of the program; throws what no program may cause. The archive around it is
-// well-formed, since its checksums would keep every mutation from the JSON.
+// Whether the program became a model. Throws only errors that no program may cause. The archive around the
+// program is well-formed, because its checksums would reject every mutation of the JSON.
 inline bool convert_program(std::string_view input, const ConvertOptions& options) {
   static const auto registry = SymbolicRegistry::with_bundled();
   std::vector<std::string> parts = parts_of(input);

@@ -1,4 +1,4 @@
-// Dim::parse reads any text or throws Error, and reads back what it prints.
+// Dim::parse parses any text or throws Error, and parses what it prints.
 #include <cstdlib>
 #include <string_view>
 
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     if (opbridge::Dim::parse(dim.str()) != dim) std::abort();
   } catch (const opbridge::Error&) {
-    // The canonical text may pass a limit of the parser that the first text kept to.
+    // The canonical text may exceed a limit of the parser that the original text did not.
   }
   return 0;
 }

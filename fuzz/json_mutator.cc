@@ -12,12 +12,12 @@ enum class Kind : uint8_t { object, array, string, number, word };
 
 constexpr size_t none = SIZE_MAX;
 
-// A value of the text, in the order in which they begin.
+// A JSON value; values are listed in the order in which they begin.
 struct Node {
   Kind kind;
   size_t begin = 0, end = 0;
   size_t parent = none;
-  std::string_view key;  // in an object; that of the list for the elements of one
+  std::string_view key;  // its key in an object; list elements have the list's key
 
   std::string_view of(std::string_view text) const { return text.substr(begin, end - begin); }
 };
@@ -218,7 +218,7 @@ class Mutator {
     return other == nullptr ? std::string(text_) : replaced(&node, other->of(text_));
   }
 
-  // One element dropped, doubled or moved to the end; or none left.
+  // Drops one element, doubles it, moves it to the end, or empties the list.
   std::string with_other_list() {
     const Node* list = some(Kind::array);
     if (list == nullptr) return std::string(text_);

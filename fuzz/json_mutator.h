@@ -1,4 +1,4 @@
-// Changes JSON in its structure: what comes out is JSON again, with other numbers, names, shapes and lists.
+// Mutates the structure of JSON. The result is JSON again, with other numbers, names, shapes and lists.
 #pragma once
 
 #include <random>
@@ -9,7 +9,7 @@ namespace opbridge::fuzz {
 
 using Random = std::minstd_rand;
 
-// `text` with one to four changes; as it is where it is no JSON.
+// `text` with one to four mutations; unchanged if it is not JSON.
 std::string mutate_json(std::string text, Random& random);
 
 }  // namespace opbridge::fuzz

@@ -1,5 +1,5 @@
-"""Writes the seeds of program_fuzz and npz_fuzz into fuzz/corpus: programs of the families whose mappings compute
-with numbers of the file, and arrays of every kind that a .npz holds.
+"""Writes the seeds of program_fuzz and npz_fuzz into fuzz/corpus: programs whose lowerings compute with numbers from
+the file, and arrays of every kind that a .npz may hold.
 
     .venv/bin/python fuzz/make_seeds.py
 """
@@ -49,9 +49,9 @@ def convolutions_by_products(x, weight, back):
 
 @program((2, 3, 9, 9))
 def pooling(x):
-    largest, places = F.max_pool2d(x, 3, stride=2, padding=1, ceil_mode=True, return_indices=True)
+    largest, indices = F.max_pool2d(x, 3, stride=2, padding=1, ceil_mode=True, return_indices=True)
     return (
-        *(largest, places, F.max_pool2d(x, (2, 3), dilation=2), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
+        *(largest, indices, F.max_pool2d(x, (2, 3), dilation=2), F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)),
         *(F.avg_pool2d(x, 2, count_include_pad=False, divisor_override=3), F.lp_pool2d(x, 2, 3, stride=2)),
         *(F.adaptive_avg_pool2d(x, (4, 3)), F.adaptive_max_pool2d(x, (2, 5), return_indices=True)),
     )
@@ -162,9 +162,9 @@ def dynamic_images(x):
 
 @program((8,))
 def data_dependent(x):
-    places = x.nonzero()
-    k = places.numel()
-    return x[x > 0], places, torch.zeros(k), torch.unique(x)
+    indices = x.nonzero()
+    k = indices.numel()
+    return x[x > 0], indices, torch.zeros(k), torch.unique(x)
 
 
 @program((4, 16))
@@ -185,13 +185,13 @@ def matrices(a, b):
 
 @program((4, 6))
 def orders(x):
-    values, places = x.sort(1, descending=True)
+    values, indices = x.sort(1, descending=True)
     return (
-        *(values, places, x.topk(3), x.kthvalue(2), x.median(1), x.cumsum(1), x.cummax(0), x.argmax(1), x.flip(0)),
+        *(values, indices, x.topk(3), x.kthvalue(2), x.median(1), x.cumsum(1), x.cummax(0), x.argmax(1), x.flip(0)),
         *(x.chunk(3, 1), x.rot90(), x.diff(2), x.std(1, correction=1), x.quantile(0.3), x.histc(4, -1.0, 1.0)),
         *(
             torch.bucketize(x, torch.tensor([0.0, 1.0])),
-            x.gather(1, places),
+            x.gather(1, indices),
             x.repeat_interleave(2, 0),
             x.logcumsumexp(1),
         ),
@@ -254,7 +254,7 @@ def complex_numbers(x):
 
 
 class Net(torch.nn.Module):
-    """Weights, which simplification folds."""
+    """A model with weights, which simplification folds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -301,7 +301,7 @@ def seed_of(function: Callable[..., Any], inputs: tuple[Any, ...], dynamic: dict
     for kind in ("weights", "constants"):
         index = json.loads(read[f"data/{kind}/model_{kind}_config.json"])
         for entry in index["config"].values():
-            entry["path_name"], entry["use_pickle"] = "weight_0", False  # the one there is
+            entry["path_name"], entry["use_pickle"] = "weight_0", False  # the only weight
         parts.append(index)
     while not parts[-1].get("config", True):
         parts.pop()

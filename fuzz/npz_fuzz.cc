@@ -1,5 +1,5 @@
-// Any bytes as an array of a `.npz`: it is refused, or a tensor whose bytes are those of its shape, equal to
-// itself. The archive around it is well-formed.
+// Any bytes as an array of a `.npz`. The array is refused, or becomes a tensor that equals itself and whose
+// bytes fit its shape. The archive around it is well-formed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

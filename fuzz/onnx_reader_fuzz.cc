@@ -1,5 +1,5 @@
-// Whatever bytes a file holds, reading it ends in an Error or in a graph that keeps the IR's rules, can be
-// drawn, and can be written and read again.
+// Reading any bytes as a file ends in an Error, or in a graph that satisfies the IR's invariants and can be
+// drawn, written and read again.
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -41,13 +41,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     inspect::graph_page(file.model.graph, inspect::summarize(file), file.model.opset);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::invalid_file) std::abort();  // a function's body may be no message
+    if (error.code() != ErrorCode::invalid_file) std::abort();  // a function's body may be invalid
   }
   std::string written;
   try {
     written = text_of(onnx::serialize(file.model, true, nullptr));
   } catch (const Error&) {
-    return 0;  // what the reader keeps visible but empty, a domain that is not imported
+    return 0;  // values that the reader emptied, or a domain that is not imported
   }
   const onnx::ModelFile again = parse(written);
   if (text_of(onnx::serialize(again.model, true, nullptr)) != written) std::abort();

@@ -1,4 +1,4 @@
-// Real programs of PyTorch with other numbers, names, shapes and lists: each becomes a model or an Error.
+// Real PyTorch programs with altered numbers, names, shapes and lists: each becomes a model or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -22,7 +22,7 @@ struct Counts {
   }
 };
 
-// Of the input, so that it fails again in the same way.
+// Derived from the input, so that a failure repeats.
 opbridge::ConvertOptions options_of(std::string_view input) {
   constexpr int opsets[] = {9, 11, 13, 16, 18, 20, 21, 23};
   const size_t hash = std::hash<std::string_view>()(input);

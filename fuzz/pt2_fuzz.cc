@@ -1,4 +1,4 @@
-// Any text as the program of a `.pt2` archive that is converted, and as the indices of its tensors.
+// Any text as the program of a `.pt2` archive and as the indices of its tensors; the archive is converted.
 #include <cstddef>
 #include <cstdint>
 

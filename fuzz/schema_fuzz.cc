@@ -1,4 +1,4 @@
-// parse_schema reads any line or throws Error; what it prints is read as the same schema.
+// parse_schema parses any line or throws Error; what it prints is parsed to an equal schema.
 #include <cstdlib>
 #include <string_view>
 

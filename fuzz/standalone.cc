@@ -1,5 +1,5 @@
-// Runs a target where there is no libFuzzer: the files and folders named, then -runs=N mutations of them. An
-// input that fails, or takes longer than a minute, is left as crash-SEED-RUN.
+// Runs a target without libFuzzer: on the files and folders named, then on -runs=N mutations of them. An
+// input that fails or takes longer than a minute is saved as crash-SEED-RUN.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ void on_signal(int number) {
   _exit(1);
 }
 
-// On a stack of their own, since the test's may have overflowed.
+// On a separate stack, because the test's stack may have overflowed.
 void take_signals() {
   static char memory[1 << 16];
   const stack_t stack{memory, 0, sizeof memory};
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
       files.emplace_back(argument);
     }
   }
-  std::ranges::sort(files);  // so that a seed says all
+  std::ranges::sort(files);  // so that the seed determines the run
   std::vector<std::string> inputs;
   for (const fs::path& file : files) {
     std::ifstream stream(file, std::ios::binary);

@@ -21,13 +21,13 @@ from typing import Any
 import onnx
 from onnx import AttributeProto, TensorProto, defs, helper
 
-KINDS = {number: name.lower() for name, number in AttributeProto.AttributeType.items()}  # of AttributeKind
+KINDS = {number: name.lower() for name, number in AttributeProto.AttributeType.items()}  # enumerators of AttributeKind
 KINDS |= {AttributeProto.FLOAT: "float_", AttributeProto.INT: "int_"}
 NON_TENSOR_BITS = {"sparse_tensor": 60, "seq": 61, "optional": 62, "map": 63}  # TypeSet in schema_table.h
 
 
 class Text:
-    """All strings in one, each stored once."""
+    """Concatenates strings, each stored once."""
 
     def __init__(self) -> None:
         self.bytes = b""
@@ -50,17 +50,17 @@ class Text:
 
 
 class Table:
-    """The rows of one C++ array. A run of rows that was added before is not added again."""
+    """The rows of a C++ array. A run of rows that is already present is not added again."""
 
     def __init__(self, cpp_type: str, name: str) -> None:
         self.cpp_type = cpp_type
         self.name = name
         self.rows: list[str] = []
-        self.places: dict[tuple[str, ...], int] = {(): 0}
+        self.begins: dict[tuple[str, ...], int] = {(): 0}
 
     def add(self, rows: Iterable[str]) -> str:
         run = tuple(rows)
-        begin = self.places.setdefault(run, len(self.rows))
+        begin = self.begins.setdefault(run, len(self.rows))
         if begin == len(self.rows):
             self.rows.extend(run)
         return f"{{{begin},{len(run)}}}"
@@ -140,7 +140,7 @@ class Generator:
             return self.floats.add(map(float_literal, values))
         if default.type in (AttributeProto.STRING, AttributeProto.STRINGS):
             return self.strings.add(map(self.text.add, values))
-        return "{0,0}"  # no default, or one (a tensor, a graph) that the table leaves out
+        return "{0,0}"  # no default, or one that the table omits (a tensor, a graph)
 
     def add_attribute(self, attribute: Any) -> str:
         default = attribute.default_value
@@ -150,7 +150,7 @@ class Generator:
         )
 
     def add_schema(self, schema: Any, domain_index: int) -> None:
-        # First the type variables, then the types that parameters spell out ("tensor(int64)").
+        # Type variables come first, then the types that parameters name directly ("tensor(int64)").
         type_index: dict[str, int] = {}
         type_rows: list[str] = []
         formals = [*schema.inputs, *schema.outputs]
@@ -199,7 +199,7 @@ class Generator:
 
 
 def ir_version(domain: str, opset: int) -> int:
-    """The first IR version whose models may import this opset; 3 where onnx does not say."""
+    """The first IR version whose models may import this opset; 3 if onnx does not tell."""
     known = helper.OP_SET_ID_VERSION_MAP
     later = [v for (d, o), v in known.items() if d == (domain or "ai.onnx") and o >= opset]
     return min(later, default=3)
@@ -222,7 +222,7 @@ def write_if_changed(path: Path, content: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("output", type=Path, help="the file to write; left alone where it would not change")
+    parser.add_argument("output", type=Path, help="the file to write; not touched if it would not change")
     write_if_changed(parser.parse_args().output, Generator().run())
     return 0
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write which element types ONNX Runtime has CPU kernels for, as rows of C++.
+"""Write the element types for which ONNX Runtime has CPU kernels, as rows of C++.
 
     python tools/gen_runtime_kernels.py > old.inc                              # with the oldest supported version
     python tools/gen_runtime_kernels.py old.inc > src/runtimes/onnxruntime/kernels.inc # with the newest
 
-src/runtimes/onnxruntime/kernels.cc includes the result, which is kept in the repository: building opbridge does not need ONNX
-Runtime. Its kernels are those of the oldest version, which the later ones have too, and those that a later version
-added for the types that no wider one can stand for: with the oldest, such a model does not load.
+src/runtimes/onnxruntime/kernels.cc includes the result, which is kept in the repository: building opbridge does not
+need ONNX Runtime. Its kernels are those of the oldest version, which later versions have too, and those that a later
+version added for types that no wider type can represent: with the oldest version, such a model does not load.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ WIDEST = 1 << onnx.TensorProto.DOUBLE | 1 << onnx.TensorProto.INT64 | 1 << onnx.
 
 
 def is_function(name: str, version: int) -> bool:
-    """Whether the runtime can make the operator of simpler ones, which have kernels for float64."""
+    """Whether the runtime can expand the operator into simpler ones, which have float64 kernels."""
     schemas = [s for s in onnx.defs.get_all_schemas_with_history() if s.name == name and s.since_version <= version]
-    newest = max(schemas, key=lambda schema: schema.since_version, default=None)  # None: one of the runtime's own
+    newest = max(
+        schemas, key=lambda schema: schema.since_version, default=None
+    )  # None: an operator of the runtime's own
     return newest is not None and (newest.has_function or newest.has_context_dependent_function)
 
 
@@ -43,7 +45,7 @@ def main() -> None:
         begin, end = kernel.version_range
         for variable, types in kernel.type_constraints.items():
             for name in types:
-                if name in NUMBERS:  # others are sequences and the like
+                if name in NUMBERS:  # other types are not tensors
                     masks[kernel.op_name, begin, end, variable] |= 1 << NUMBERS[name]
             if is_function(kernel.op_name, begin):
                 masks[kernel.op_name, begin, end, variable] |= 1 << onnx.TensorProto.DOUBLE

@@ -1,4 +1,4 @@
-// What an ONNX Runtime user writes by hand for 2a + b: the yardstick for operators/my_add in ONNX Runtime.
+// A hand-written kernel for 2a + b in ONNX Runtime: the baseline for operators/my_add.
 #define ORT_API_MANUAL_INIT
 #include <onnxruntime_cxx_api.h>
 
