@@ -1,4 +1,4 @@
-"""Scenario 1: an ATen operator without mapping, `asinh`: registered in three ways, bundled, and registered wrongly."""
+"""Scenario 1: an ATen operator without a mapping, `asinh`: registered in three ways, bundled, or wrongly."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows() -> list[Row]:
 
 
 def wrong_functions() -> dict[str, Callable[..., Any]]:
-    """Symbolic functions that ONNX does not allow, by what is wrong with them."""
+    """Symbolic functions that ONNX does not allow, keyed by their mistake."""
 
     def misspelled(g: Any, input: Any) -> Any:
         return g.op("Asinhh", input)
@@ -62,7 +62,7 @@ def wrong_functions() -> dict[str, Callable[..., Any]]:
 
 
 def error_of(function: Callable[..., Any]) -> str:
-    """What the export says of a wrong symbolic function."""
+    """The error message of an export with a wrong symbolic function."""
     opbridge.register_custom_op_symbolic("aten::asinh", function, 9)
     try:
         check("wrong", "mapping", Model(), (torch.rand(2, 3),), opset_version=9)

@@ -14,13 +14,13 @@ from torch.utils import cpp_extension
 
 @functools.cache
 def my_lib() -> Any:
-    """Builds my_add.cpp once; torch keeps it in its own cache of extensions."""
+    """Builds my_add.cpp once; torch keeps it in its cache of extensions."""
     source = Path(__file__).parent / "cpp_extension" / "my_add.cpp"
     return cpp_extension.load("my_lib", [str(source)], extra_cflags=["-O1"])
 
 
 class MyAdd(torch.autograd.Function):
-    """Through ATen."""
+    """Calls the kernel through ATen."""
 
     @staticmethod
     def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -33,7 +33,7 @@ class MyAdd(torch.autograd.Function):
 
 
 class MyAddRaw(MyAdd):
-    """Over raw memory, which no tracer can see through."""
+    """Calls the kernel on raw memory, which tracers cannot see through."""
 
     @staticmethod
     def forward(ctx: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -41,7 +41,7 @@ class MyAddRaw(MyAdd):
 
 
 class ScaledPair(torch.autograd.Function):
-    """Arguments that are no tensors, and two outputs."""
+    """Arguments that are not tensors, and two outputs."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""Every scenario and every model, checked in ONNX Runtime; ends with a table. Exits with 1 if one of them fails."""
+"""Checks every scenario and every model in ONNX Runtime and prints a table. Exits with 1 if one of them fails."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from collections.abc import Iterator
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
 
-import aten_operator  # noqa: E402 - after the warnings of what it imports are off
+import aten_operator  # noqa: E402 - warnings of its imports are disabled first
 import models  # noqa: E402
 from scenario import SCENARIOS, Row, table  # noqa: E402
 
 
 class Tally:
-    """What passed, what failed, and what could not be tried on this machine."""
+    """Counts what passed, failed, or could not be tried on this machine."""
 
     def __init__(self) -> None:
         self.failed = 0

@@ -14,7 +14,7 @@ class Shift(torch.nn.Module):
 
 
 class Interpolate(torch.autograd.Function):
-    """Bilinear interpolation by scale factors that a tensor holds."""
+    """Bilinear interpolation with scale factors in a tensor."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
@@ -23,7 +23,7 @@ class Interpolate(torch.autograd.Function):
     @staticmethod
     def symbolic(g: Any, x: Any, scales: Any) -> Any:
         resized = g.op("Resize", x, None, scales, mode_s="linear", coordinate_transformation_mode_s="half_pixel")
-        # The example's sizes hold for the example's scales alone.
+        # The example's sizes hold only for the example's scales.
         return resized.setType(x.type().with_sizes([1, 3, "height", "width"]))
 
 

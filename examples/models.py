@@ -1,6 +1,6 @@
 """Real models with seeded random weights, exported by both captures and compared with PyTorch.
 
-Each is exported with constant sizes and with a dynamic batch, which is run at another batch size too.
+Each is exported with constant sizes, and with a dynamic batch that is also run at another batch size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """How to make a model, its inputs at a batch size, and which of their axes are the batch."""
+    """How to make a model, its inputs at a batch size, and the batch axes."""
 
     model: Callable[[], nn.Module]
     inputs: Callable[[int], dict[str, torch.Tensor]]
@@ -36,7 +36,7 @@ _TOKEN_AXES = {"input_ids": 0, "attention_mask": 0}
 
 
 class LanguageModel(nn.Module):
-    """A model of transformers by its tensors alone."""
+    """A model of transformers that takes and returns only tensors."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def _vision(name: str, **options: Any) -> Callable[[], nn.Module]:
         import torchvision
 
         model = torchvision.models.get_model(name, weights=None, **options)
-        if name == "vit_b_16":  # torchvision starts the head at zero, which would hide everything before it
+        if name == "vit_b_16":  # torchvision initializes the head to zero, which would hide all differences
             nn.init.normal_(model.heads.head.weight, std=0.02)
         return model
 

@@ -1,4 +1,4 @@
-"""Scenario 5: an onnxscript function in a domain of its own, kept as a function in the model."""
+"""Scenario 5: an onnxscript function in its own domain, kept as a function in the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scenario 4: an operator written once (operators/my_add), from which both runtimes and the mapping follow."""
+"""Scenario 4: an operator written once (operators/my_add): both runtimes and the mapping follow from it."""
 
 from __future__ import annotations
 

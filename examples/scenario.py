@@ -1,4 +1,4 @@
-"""What every example shares: export, run in ONNX Runtime, compare with PyTorch, one row for the table of the demo."""
+"""Shared by all examples: export, run in ONNX Runtime, compare with PyTorch, one row for the table of the demo."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Row:
     """One line of the table."""
 
     scenario: str
-    link: str  # the link of the chain that was missing and is supplied
+    link: str  # the missing link that the scenario supplies
     nodes: str
     max_absolute: float
     max_relative: float
@@ -79,7 +79,7 @@ def compare(
         assert np.allclose(ours, theirs, rtol=rtol, atol=atol), f"differs by {np.abs(ours - theirs).max()}"
         difference = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
         absolute = max(absolute, float(difference.max(initial=0.0)))
-        # Relative to the size of the output as a whole: single elements may be zero.
+        # Relative to the magnitude of the whole output, because single elements may be zero.
         scale = float(np.abs(theirs.astype(np.float64)).max(initial=0.0))
         relative = max(relative, absolute / scale if scale else 0.0)
     return absolute, relative

@@ -1,4 +1,4 @@
-"""Scenario 2: a TORCH_LIBRARY operator, `torchvision.ops.DeformConv2d`: by a symbolic of one's own, and bundled."""
+"""Scenario 2: a TORCH_LIBRARY operator, `torchvision.ops.DeformConv2d`: with a user's symbolic, and bundled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import opbridge
 
 
 class Model(torch.nn.Module):
-    """Deformable convolution whose offsets, and mask if wanted, come from ordinary convolutions."""
+    """Deformable convolution whose offsets, and optionally mask, come from ordinary convolutions."""
 
     def __init__(self, channels: int = 3, masked: bool = False, offset_groups: int = 1, **options: Any) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-# ONNX Runtime got a kernel of it for the processor after 1.23.
+# ONNX Runtime has a CPU kernel for it in releases after 1.23.
 RUNTIME_HAS_DEFORM_CONV = tuple(map(int, onnxruntime.__version__.split(".")[:2])) > (1, 23)
 
 

@@ -1,11 +1,11 @@
-// 2a + b in two kernels: through ATen, and over the raw memory of float32 tensors.
+// 2a + b in two kernels: through ATen, and on the raw memory of float32 tensors.
 #include <torch/extension.h>
 
 torch::Tensor my_add(torch::Tensor a, torch::Tensor b) { return 2 * a + b; }
 
 torch::Tensor my_add_raw(torch::Tensor a, torch::Tensor b) {
   TORCH_CHECK(a.sizes() == b.sizes() && a.scalar_type() == torch::kFloat && b.scalar_type() == torch::kFloat,
-              "my_add_raw takes two float32 tensors of one shape");
+              "my_add_raw takes two float32 tensors of the same shape");
   a = a.contiguous();
   b = b.contiguous();
   torch::Tensor out = torch::empty_like(a);

@@ -9,7 +9,7 @@ __global__ void scaled_add(const T* a, const T* b, T factor, T* out, std::int64_
 template <class T>
 void launch_scaled_add(cudaStream_t stream, const T* a, const T* b, T factor, T* out, std::int64_t size) {
   constexpr std::int64_t threads = 256;
-  if (size == 0) return;  // CUDA refuses a grid of no blocks
+  if (size == 0) return;  // CUDA rejects an empty grid
   scaled_add<<<(size + threads - 1) / threads, threads, 0, stream>>>(a, b, factor, out, size);
 }
 
