@@ -111,19 +111,19 @@ def rows(records: Iterable[Record], suffix: str = "") -> Rows:
 
 
 def coverage(what: str, records: Sequence[Record], beside: Rows, dynamic: Rows, names: Sequence[str]) -> str:
-    """The page docs/coverage.md: of ``what``, the ``records``; of three samples each, those of ``beside`` and, at two
-    sizes, of ``dynamic``."""
+    """The page docs/coverage.md: the ``records``, described by ``what``; then ``beside``, on three samples each, and
+    ``dynamic``, at two sizes."""
     made = {name: _made_of(name, records) for name in names}
     counts = collections.Counter(made.values())
     lines = [
         "# Operators",
         "",
         "`make conformance` exports the calls of torch.testing's operator database, runs them in ONNX Runtime and",
-        "compares values, shapes and element types with eager PyTorch, by the tolerances of",
-        "`torch.testing.assert_close`. Where rounding takes eager PyTorch itself farther than that from its result in",
-        "float64 (in Bessel functions, from what mpmath gives), ONNX Runtime's may lie as far from it as eager's.",
-        "Apart from that, `rounding` is counted: an element is off by more, but none by more than eager's worst, or",
-        "than four times that where float64 inputs pass.",
+        "compares values, shapes and element types with eager PyTorch, with the tolerances of",
+        "`torch.testing.assert_close`. If rounding moves eager PyTorch itself further than that from its result in",
+        "float64 (for Bessel functions, from that of mpmath), ONNX Runtime may be as far from it as eager PyTorch is.",
+        "`rounding` counts what exceeds these limits slightly: an element is off by more, but none by more than",
+        "eager's worst error, or than four times that if float64 inputs pass.",
         f"This page: {what}.",
         "",
         "An operator has the worst result among its samples: `pass` means that all of them agree.",
@@ -136,16 +136,16 @@ def coverage(what: str, records: Sequence[Record], beside: Rows, dynamic: Rows, 
         "",
         "What the operators become: " + ", ".join(f"{counts[kind]} {kind}" for kind in (*_KINDS, REFUSED)) + ".",
         "",
-        "With other opsets and exporters, by three samples of one element type of each operator:",
+        "With other opsets and exporters, on three samples of one element type of each operator:",
         "",
         *_table(operator_totals, beside),
         "",
-        "With dynamic sizes, three calls of each operator of which the database makes calls at two sizes: exported at",
+        "With dynamic sizes, on three calls of each operator that the database calls at two sizes: exported at",
         "one, compared at both:",
         "",
         *_table(operator_totals, dynamic),
         "",
-        "Of each operator, every sample; where torch's own exporters stand beside, their three samples:",
+        "For each operator, every sample; for torch's own exporters, three samples:",
         "",
     ]
     results = _results(records) | _results(r for row in beside.values() for r in row if r["exporter"] in PEERS)
