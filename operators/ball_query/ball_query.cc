@@ -34,7 +34,7 @@ OPBRIDGE_OPERATOR(
                      distance == 0 || (distance >= nearest * nearest && distance < farthest * farthest);
                  if (inside) found[count++] = static_cast<std::int32_t>(point);
                }
-               // Too few: the first again; none: the point 0.
+               // If there are too few points, repeats the first one; if there are none, point 0.
                std::fill(found + count, found + sample_num, count > 0 ? found[0] : 0);
              }
            });

@@ -4,7 +4,7 @@
 namespace opbridge::op {
 namespace {
 
-// Where the classes in `order`, sorted by class, begin; and the end.
+// The index in `order`, sorted by class, at which each class begins, and the end.
 std::vector<std::size_t> class_borders(std::span<const std::int64_t> order, const std::int64_t* classes) {
   std::vector<std::size_t> borders{0};
   for (std::size_t i = 1; i < order.size(); ++i) {

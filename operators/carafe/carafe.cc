@@ -11,8 +11,8 @@ struct Geometry {
   std::int64_t group_of(std::int64_t channel) const { return channel / (channels / groups); }
 };
 
-// Calls visit(feature, mask) for the pixels inside of the window that reassembles one output pixel of a
-// channel.
+// Calls visit(feature, mask) for the pixels of the window, within the image, that reassembles one output
+// pixel of a channel.
 template <class Visit>
 void visit_window(const Geometry& g, std::int64_t channel, std::int64_t y, std::int64_t x,
                   const Visit& visit) {

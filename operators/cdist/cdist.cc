@@ -8,7 +8,8 @@
 namespace opbridge::op {
 namespace {
 
-// What the p-norm of differences d >= 0 adds up, how, and what it makes of the sum. NaN stays NaN in each.
+// The p-norms as reductions over differences d >= 0: the initial value, the update by a difference, and the
+// final function. All keep NaN.
 struct Count {
   template <class T>
   T add(T sum, T d) const {
@@ -53,7 +54,7 @@ struct Power {
   }
 };
 
-// Several sums at once, which the compiler turns into vectors.
+// Keeps several partial sums, so that the compiler can vectorize.
 template <class Norm, class T>
 T distance(const Norm& norm, const T* a, const T* b, std::int64_t width) {
   constexpr std::int64_t kLanes = 8;
@@ -84,7 +85,7 @@ void with_norm(double p, const F& f) {
   f(Power{p});
 }
 
-// How many rows make a part of a parallel_for, where each takes so many operations.
+// The grain size of a parallel_for over rows that take this many operations each.
 std::int64_t grain(std::int64_t operations) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, operations));
 }
@@ -93,7 +94,7 @@ OPBRIDGE_OPERATOR("opbridge::cdist(Tensor x1, Tensor x2, float p=2.0) -> Tensor"
     .shape([](const Shape& x1, const Shape& x2, double p) {
       require(p >= 0, "p must not be negative");
       require(x1.size() >= 2 && x2.size() >= 2, "x1 and x2 must have two dimensions or more");
-      require(x1.back() == x2.back(), "rows of x1 and x2 must be of one length");
+      require(x1.back() == x2.back(), "rows of x1 and x2 must have the same length");
       Shape result = broadcast(Shape(x1.begin(), x1.end() - 2), Shape(x2.begin(), x2.end() - 2));
       result.push_back(x1[x1.size() - 2]);
       result.push_back(x2[x2.size() - 2]);

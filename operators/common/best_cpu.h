@@ -1,11 +1,11 @@
-// Code for the processor at hand: a library is compiled for every x86-64, and chooses when it runs.
+// Selects code for the processor at run time; libraries are compiled for any x86-64.
 #pragma once
 
 #define OPBRIDGE_INLINE __attribute__((always_inline)) inline
 
 namespace opbridge::op {
 
-// `C` side by side as AVX2 has them; without it they become two halves.
+// A vector of `C` as wide as AVX2 vectors. Without AVX2 the compiler splits it in two.
 template <class C>
 struct Simd {
   static constexpr int lanes = 32 / sizeof(C);
@@ -19,8 +19,8 @@ __attribute__((target("avx2,fma"))) void call_with_avx2(const F& f) {
 }
 #endif
 
-// Calls f(), compiled for AVX2 and FMA where the processor has both. Only what is inlined into f profits:
-// give f and the functions it calls `always_inline`.
+// Calls f(), compiled for AVX2 and FMA if the processor has both. Only code inlined into f benefits: declare
+// f and the functions it calls `always_inline`.
 template <class F>
 void on_best_cpu(const F& f) {
 #ifdef __x86_64__

@@ -1,4 +1,4 @@
-// The pixels around a point, and their weights in bilinear interpolation.
+// The pixels around a point and their weights in bilinear interpolation.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace opbridge::op {
 
-// Outside the image is zero: calls visit(pixel, weight, along y, along x) for each neighbour inside, where
-// the last two are the derivatives of the weight. The point is not below -1.
+// Treats pixels outside the image as zero. Calls visit(pixel, weight, d weight / dy, d weight / dx) for each
+// neighbour inside. y and x must be at least -1.
 template <class T, class Visit>
 OPBRIDGE_INLINE void visit_neighbours_right_of(T y, T x, std::int64_t height, std::int64_t width,
                                                const Visit& visit) {
@@ -26,7 +26,7 @@ OPBRIDGE_INLINE void visit_neighbours_right_of(T y, T x, std::int64_t height, st
   if (bottom && right) visit(pixel + width + 1, dy * dx, dx, dy);
 }
 
-// The same for points anywhere. One at NaN has one neighbour, of weight NaN.
+// Like visit_neighbours_right_of, for any point. A NaN coordinate gives one neighbour of weight NaN.
 template <class T, class Visit>
 OPBRIDGE_INLINE void visit_neighbours(T y, T x, std::int64_t height, std::int64_t width, const Visit& visit) {
   if (!(y > -1 && y < static_cast<T>(height) && x > -1 && x < static_cast<T>(width))) {
@@ -37,7 +37,7 @@ OPBRIDGE_INLINE void visit_neighbours(T y, T x, std::int64_t height, std::int64_
   visit_neighbours_right_of(y, x, height, width, visit);
 }
 
-// The border goes on for one pixel, and zero lies beyond: calls visit(pixel, weight).
+// Extends the border by one pixel, with zeros beyond. Calls visit(pixel, weight).
 template <class T, class Visit>
 OPBRIDGE_INLINE void visit_neighbours_within_border(T y, T x, std::int64_t height, std::int64_t width,
                                                     const Visit& visit) {

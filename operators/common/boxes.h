@@ -1,4 +1,4 @@
-// Axis-aligned boxes (x1, y1, x2, y2), and which of them others suppress.
+// Axis-aligned boxes (x1, y1, x2, y2) and their suppression by overlapping ones.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace opbridge::op {
 
-// `offset` is what x2 - x1 lacks of the width of a box.
+// A box has the width x2 - x1 + offset.
 template <class T>
 T intersection_over_union(const T* a, const T* b, T offset = 0) {
   const T width = std::min(a[2], b[2]) - std::max(a[0], b[0]) + offset;
@@ -25,7 +25,7 @@ T intersection_over_union(const T* a, const T* b, T offset = 0) {
   return common / (area + other - common);
 }
 
-// `value > threshold` for a value of type T asks the same as `value > round_down<T>(threshold)`.
+// `value > threshold` is equivalent to `value > round_down<T>(threshold)` for a value of type T.
 template <class T>
 T round_down(double threshold) {
   const auto rounded = static_cast<T>(threshold);
@@ -34,17 +34,17 @@ T round_down(double threshold) {
              : rounded;
 }
 
-// Boxes that were kept, coordinate by coordinate, so that many are compared at once.
+// Kept boxes, stored by coordinate, so that many are compared at once.
 template <class T>
 class KeptBoxes {
  public:
-  // Two boxes overlap where their intersection over union exceeds the threshold; a union of 0 gives none.
+  // Boxes overlap if their intersection over union exceeds the threshold; never if the union is 0.
   KeptBoxes(const T* boxes, double iou_threshold) : boxes_(boxes), threshold_(round_down<T>(iou_threshold)) {}
 
   std::size_t size() const { return count_; }
 
-  // Whether the box at `index` overlaps one that was kept, from the `first`th to before the `last`th; those
-  // before the first may count.
+  // Whether the box at `index` overlaps a kept box in [first, last). Kept boxes before `first` may be tested
+  // as well.
   OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first, std::size_t last) const {
     const T* box = boxes_ + 4 * index;
     const T x1 = box[0], y1 = box[1], x2 = box[2], y2 = box[3], area = (x2 - x1) * (y2 - y1);
@@ -61,7 +61,7 @@ class KeptBoxes {
       if (found != 0) return true;
     }
     if (begin >= last) return false;
-    int found = 0;  // room is whole blocks
+    int found = 0;  // capacity is a multiple of a block
     for (std::size_t i = begin; i < begin + kBlock; ++i) found |= (i < last) & overlaps_kept(i);
     return found != 0;
   }
@@ -91,13 +91,14 @@ class KeptBoxes {
   std::size_t count_ = 0;
 };
 
-// Goes through boxes in `order`; calls keep(index) for each that overlaps none that was kept before. Those of
-// a chunk are compared with the boxes kept before it, and then those that are left with one another, by
-// for_parts(count, grain, f), as Context::parallel_for does; in turn, only those that overlap one another.
+// Visits boxes in `order` and calls keep(index) for each one that overlaps no box kept before. Works in
+// chunks: for_parts(count, grain, f), which acts like Context::parallel_for, compares a chunk with the boxes
+// kept before it, then the remaining boxes of the chunk with each other. Boxes that overlap another one of
+// the chunk are then tested again, in sequence.
 template <class Kept, class Keep, class ForParts>
 void suppress(std::span<const std::int64_t> order, Kept kept, const Keep& keep, const ForParts& for_parts) {
   constexpr std::size_t kChunk = 512;
-  constexpr std::int64_t kLeastComparisons = 1 << 15;  // of a part
+  constexpr std::int64_t kLeastComparisons = 1 << 15;  // the least for a part
   const Kept none = kept;
   std::vector<char> overlaps(std::min(kChunk, order.size()));
   std::vector<std::int64_t> left;
@@ -125,7 +126,7 @@ void suppress(std::span<const std::int64_t> order, Kept kept, const Keep& keep, 
       left.push_back(chunk[i]);
       rivals.add(chunk[i]);
     }
-    // In pairs of an early one and a late one, which has the more before it.
+    // Pairs an early box with a late one, which has more boxes before it, to balance the parts.
     compare(
         left.size() / 2 + left.size() % 2, left.size(), [&](std::size_t i) __attribute__((always_inline)) {
           for (const std::size_t k : {i, left.size() - 1 - i}) overlaps[k] = rivals.overlaps(left[k], 0, k);
@@ -147,7 +148,7 @@ void suppress(Context& context, std::span<const std::int64_t> order, Kept kept, 
   });
 }
 
-// For where classes or images are what the threads share.
+// For callers that parallelize over classes or images.
 template <class Kept, class Keep>
 void suppress_alone(std::span<const std::int64_t> order, Kept kept, const Keep& keep) {
   suppress(order, std::move(kept), keep,

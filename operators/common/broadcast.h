@@ -1,4 +1,4 @@
-// Two tensors read as if they had the shape that they broadcast to.
+// Broadcasting of two tensors.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace opbridge::op {
 
-// NumPy's rule: counted from the last dim, sizes are equal, or one of them is 1 and gives way.
+// NumPy's rule: aligned at the last dim, sizes must be equal or one of them 1.
 inline Shape broadcast(const Shape& a, const Shape& b) {
   const auto message = [&] {
     return "the shapes " + to_string(a) + " and " + to_string(b) + " do not broadcast";
@@ -29,7 +29,7 @@ inline Shape broadcast(const Shape& a, const Shape& b) {
   return result;
 }
 
-// Where the operand's element for the i-th element of the result lies.
+// Maps the index of an element of the result to that of the operand's element.
 class BroadcastIndex {
  public:
   BroadcastIndex(std::span<const std::int64_t> operand, std::span<const std::int64_t> result) {

@@ -1,4 +1,4 @@
-// Which of many comes first.
+// Sorts by score.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace opbridge::op {
 
-// An integer that is the smaller, the greater the score is; the smallest for NaN.
+// Maps a score to an integer that decreases as the score grows; NaN maps to the smallest.
 template <class T>
-auto place_of(T score) {
+auto sort_key(T score) {
   using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
   static_assert(sizeof(T) == sizeof(Bits));
   if (std::isnan(score)) return Bits{0};
@@ -23,21 +23,22 @@ auto place_of(T score) {
   return (bits & kSign) != 0 ? bits : static_cast<Bits>(~(bits | kSign));
 }
 
-// Indices by descending score, of equal ones the first first; NaN before all numbers, as in torch.sort. By
-// radix: comparisons of scores are what a processor cannot foresee.
+// Indices by descending score. The sort is stable and puts NaN first, as torch.sort does. It is a radix sort:
+// branches on scores would be mispredicted.
 template <class T>
 std::vector<std::int64_t> by_score(const T* scores, std::int64_t count) {
   struct Entry {
-    decltype(place_of(T())) place;
+    decltype(sort_key(T())) key;
     std::int64_t index;
   };
-  constexpr std::size_t kDigits = sizeof(Entry::place);
-  const auto digit = [](const Entry& entry, std::size_t i) { return entry.place >> (8 * i) & 0xff; };
+  constexpr std::size_t kDigits = sizeof(Entry::key);
+  const auto digit = [](const Entry& entry, std::size_t i) { return entry.key >> (8 * i) & 0xff; };
 
   std::vector<Entry> entries(static_cast<std::size_t>(count)), sorted(entries.size());
-  std::array<std::array<std::size_t, 256>, kDigits> begins{};  // of the entries of a digit; first, how many
+  std::array<std::array<std::size_t, 256>, kDigits>
+      begins{};  // first counts, then offsets of the entries of each digit
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    entries[i] = {place_of(scores[i]), static_cast<std::int64_t>(i)};
+    entries[i] = {sort_key(scores[i]), static_cast<std::int64_t>(i)};
     for (std::size_t k = 0; k < kDigits; ++k) ++begins[k][digit(entries[i], k)];
   }
   for (std::size_t k = 0; k < kDigits; ++k) {

@@ -1,4 +1,4 @@
-// Images with their channels side by side: what reads a pixel of all channels then reads one run of memory.
+// Channels-last images: all channels of a pixel are contiguous in memory.
 #pragma once
 
 #include <algorithm>
@@ -9,14 +9,14 @@
 
 namespace opbridge::op {
 
-// Channels are followed by zeros up to whole vectors.
+// Pads the channels with zeros to whole vectors.
 template <class T>
 std::int64_t padded_channels(std::int64_t channels) {
   constexpr std::int64_t kLanes = Simd<T>::lanes;
   return (channels + kLanes - 1) / kLanes * kLanes;
 }
 
-// As many rows of `from`, a stride apart, as a vector has lanes become columns of `to`.
+// Transposes a square of vectors: the rows of `from`, `from_stride` apart, become the columns of `to`.
 template <class T>
 OPBRIDGE_INLINE void transpose_vectors(const T* from, std::int64_t from_stride, T* to,
                                        std::int64_t to_stride) {
@@ -25,7 +25,7 @@ OPBRIDGE_INLINE void transpose_vectors(const T* from, std::int64_t from_stride, 
   static_assert(kLanes == 4 || kLanes == 8);
   Vector rows[kLanes], merged[kLanes];
   for (int i = 0; i < kLanes; ++i) rows[i] = *reinterpret_cast<const Vector*>(from + i * from_stride);
-  // Merging rows half the lanes apart rotates the bits of an element's index by one.
+  // Merging rows that are half the lanes apart rotates the bits of an element's index by one.
   for (int merge = 1; merge < kLanes; merge *= 2) {
     for (int i = 0; i < kLanes / 2; ++i) {
       const Vector a = rows[i], b = rows[i + kLanes / 2];
@@ -42,7 +42,7 @@ OPBRIDGE_INLINE void transpose_vectors(const T* from, std::int64_t from_stride, 
   for (int i = 0; i < kLanes; ++i) *reinterpret_cast<Vector*>(to + i * to_stride) = rows[i];
 }
 
-// A matrix of rows a stride apart to its transpose. To be inlined into on_best_cpu.
+// Transposes a matrix with strided rows. Must be inlined into on_best_cpu.
 template <class T>
 OPBRIDGE_INLINE void transpose(const T* from, std::int64_t from_stride, std::int64_t rows,
                                std::int64_t columns, T* to, std::int64_t to_stride) {
@@ -65,7 +65,8 @@ OPBRIDGE_INLINE void transpose(const T* from, std::int64_t from_stride, std::int
   }
 }
 
-// Rows [begin, end) of `image`, (channels, height, width), to `pixels`, [height][width][padded_channels].
+// Copies rows [begin, end) of `image`, (channels, height, width), to `pixels`,
+// [height][width][padded_channels].
 template <class T>
 void to_channels_last(TensorView<const T> image, std::int64_t begin, std::int64_t end, T* pixels) {
   const std::int64_t channels = image.dim(0), height = image.dim(1), width = image.dim(2);

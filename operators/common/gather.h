@@ -1,4 +1,4 @@
-// Picks columns of features, (batch, channel, point), by indices, (batch, …).
+// Gathers columns of features, (batch, channel, point), by indices, (batch, …).
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@ inline Shape gathered_shape(const Shape& features, const Shape& indices, std::si
   return out;
 }
 
-// All indices checked once, before any is used; `items` names what they pick.
+// Checks all indices before any is used; `items` names what they select.
 inline void require_indices(TensorView<const std::int32_t> indices, std::int64_t count, const char* items) {
   const auto is_outside = [&](std::int32_t index) { return index < 0 || index >= count; };
-  bool outside = false;  // of any, without a branch for each
+  bool outside = false;  // accumulated without a branch per index
   for (const std::int32_t index : indices) outside |= is_outside(index);
   require(!outside, [&] {
     return "indices has " + std::to_string(*std::ranges::find_if(indices, is_outside)) + ", and there are " +
@@ -44,7 +44,7 @@ void gather(Context& context, TensorView<const T> features, TensorView<const std
   });
 }
 
-// What was picked several times is added up.
+// Adds up the gradients of columns that were gathered several times.
 template <class T>
 void scatter(Context& context, TensorView<const T> grad, TensorView<const std::int32_t> indices,
              TensorView<T> grad_features) {

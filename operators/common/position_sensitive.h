@@ -1,5 +1,5 @@
-// Position-sensitive pooling (Dai et al., "R-FCN", 2016): each bin of each output channel has an input
-// channel of its own.
+// Position-sensitive pooling (Dai et al., "R-FCN", 2016): each bin of each output channel reads its own input
+// channel.
 #pragma once
 
 #include <numeric>
@@ -9,7 +9,7 @@
 
 namespace opbridge::op {
 
-// The pooled regions, and for each element the input channel it comes from.
+// The shape of the pooled regions, twice: the second result maps each element to its input channel.
 inline std::tuple<Shape, Shape> position_sensitive_shapes(const Shape& input, const Shape& rois,
                                                           const Dim& pooled_height, const Dim& pooled_width) {
   require_rois(input, rois, 5, pooled_height, pooled_width);
@@ -21,7 +21,7 @@ inline std::tuple<Shape, Shape> position_sensitive_shapes(const Shape& input, co
   return {out, out};
 }
 
-// `make(box)` gives for a region the function (plane, y, x) that computes a bin.
+// For a region, `make(box)` returns the function (plane, y, x) that computes a bin.
 template <class T, class Make>
 void pool_position_sensitive(Context& context, TensorView<const T> input, TensorView<const T> rois,
                              double spatial_scale, TensorView<T> out,
@@ -33,7 +33,7 @@ void pool_position_sensitive(Context& context, TensorView<const T> input, Tensor
   context.parallel_for(rois.dim(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t roi = begin; roi < end; ++roi) {
       const std::int64_t image = image_of(rois, roi, input.dim(0));
-      // Elements lie in the order of the channels that they come from.
+      // Output elements are in the order of their input channels.
       std::iota(channel_mapping.slice(roi).begin(), channel_mapping.slice(roi).end(), 0);
       const TensorView<T> result = out.slice(roi);
       if (!is_finite(rois.slice(roi), spatial_scale)) {

@@ -1,4 +1,4 @@
-// Regions of interest: rows (image, x1, y1, x2, y2), as torchvision and mmcv have them.
+// Regions of interest: rows (image, x1, y1, x2, y2), as in torchvision and mmcv.
 #pragma once
 
 #include <algorithm>
@@ -23,16 +23,16 @@ inline void require_rois(const Shape& input, const Shape& rois, const Dim& colum
   require(pooled_width > 0, "the pooled width must be positive");
 }
 
-// The images that regions lie in, checked.
+// The index of the region's image, checked.
 template <class T>
 std::int64_t image_of(TensorView<const T> rois, std::int64_t roi, std::int64_t images) {
   const T index = rois(roi, 0);
   require(index >= 0 && index < static_cast<T>(images),
-          [&] { return "region " + std::to_string(roi) + " lies in an image that the input does not have"; });
+          [&] { return "region " + std::to_string(roi) + " is in an image that the input does not have"; });
   return static_cast<std::int64_t>(index);
 }
 
-// The regions of each image.
+// The indices of the regions of each image.
 template <class T>
 std::vector<std::vector<std::int64_t>> by_image(TensorView<const T> rois, std::int64_t images) {
   std::vector<std::vector<std::int64_t>> result(static_cast<std::size_t>(images));
@@ -42,8 +42,7 @@ std::vector<std::vector<std::int64_t>> by_image(TensorView<const T> rois, std::i
   return result;
 }
 
-// Whether a region can be computed with: no coordinate is NaN or infinite, nor becomes so. What is pooled
-// from one that cannot is NaN.
+// Whether the region stays finite once scaled. Pooling any other region gives NaN.
 template <class T>
 bool is_finite(TensorView<const T> box, double spatial_scale) {
   const auto scale = static_cast<T>(spatial_scale);
@@ -53,14 +52,14 @@ bool is_finite(TensorView<const T> box, double spatial_scale) {
   });
 }
 
-// Where the bins of a region begin along one axis, how long they are, and how many samples each has.
+// The bins of a region along one axis: their start, their size, and the number of samples in each.
 template <class T>
 struct Bins {
   T start, size;
   std::int64_t count, samples;
 };
 
-// Without a sampling ratio there is about one sample per pixel; a region of no size has none.
+// Without a sampling ratio there is about one sample per pixel; an empty region has none.
 template <class T>
 std::int64_t samples_per_bin(T bin, std::int64_t sampling_ratio) {
   if (sampling_ratio > 0) return sampling_ratio;
@@ -70,9 +69,9 @@ inline void require_sampling_ratio(std::int64_t sampling_ratio) {
   require(sampling_ratio < (1 << 20), "sampling_ratio must be below 2^20");
 }
 
-// The weights of rows (or columns) in the average of bilinear samples along one axis. Samples of a bin lie on
-// a grid and interpolation is a product of one factor for each axis, so the average over the grid is the
-// product of the two averages: each pixel that samples share is read once.
+// The weights of rows (or columns) in the average of bilinear samples along one axis. Samples form a grid and
+// bilinear weights are separable, so the average over a bin is the product of two one-dimensional averages.
+// Each pixel that samples share is read once.
 template <class T>
 class Taps {
  public:
@@ -81,8 +80,8 @@ class Taps {
     T weight;
   };
 
-  // `size` is that of the image. A sample beyond the border by more than one pixel is 0, one nearer is that
-  // of the border.
+  // `size` is that of the image. A sample more than one pixel beyond the border is 0; a nearer one takes the
+  // border's value.
   Taps(const Bins<T>& bins, std::int64_t size) {
     ends_.reserve(static_cast<std::size_t>(bins.count));
     for (std::int64_t bin = 0; bin < bins.count; ++bin) {
@@ -118,7 +117,8 @@ class Taps {
     }
   }
 
-  // Samples of a region that is far larger than the image are not gone through one by one.
+  // The range of samples inside the image. Skips the others at once, since a region may be far larger than
+  // the image.
   static std::pair<std::int64_t, std::int64_t> inside(double origin, double step, std::int64_t samples,
                                                       std::int64_t size) {
     if (!(step > 0)) return {0, samples};
@@ -128,7 +128,7 @@ class Taps {
     return {static_cast<std::int64_t>(first), static_cast<std::int64_t>(last)};
   }
 
-  // Neighbouring samples share pixels.
+  // Merges the weights of pixels that neighbouring samples share.
   void add(std::size_t begin, std::int64_t at, T weight) {
     for (std::size_t i = taps_.size(); i > begin && i + 2 > taps_.size(); --i) {
       if (taps_[i - 1].at == at) {
@@ -149,11 +149,11 @@ struct PixelRange {
   std::int64_t size() const { return end - begin; }
 };
 
-// Bins of whole pixels along one axis of a region whose borders are rounded to pixels.
+// Bins of whole pixels along one axis, for a region whose borders are rounded to pixels.
 template <class T>
 class RoundedBins {
  public:
-  // `extra` is 1 where the pixel at the region's end belongs to it.
+  // `extra` is 1 if the pixel at the region's end belongs to the region.
   RoundedBins(T low, T high, double spatial_scale, std::int64_t count, std::int64_t extra)
       : start_(to_pixel(std::round(low * static_cast<T>(spatial_scale)))) {
     const std::int64_t end = to_pixel(std::round(high * static_cast<T>(spatial_scale)));
@@ -161,7 +161,7 @@ class RoundedBins {
     bin_ = static_cast<T>(length) / static_cast<T>(count);
   }
 
-  // Clipped to an image of `size`.
+  // The bin, clipped to an image of `size`.
   PixelRange bin(std::int64_t i, std::int64_t size) const {
     const std::int64_t begin = start_ + to_pixel(std::floor(static_cast<T>(i) * bin_));
     const std::int64_t end = start_ + to_pixel(std::ceil(static_cast<T>(i + 1) * bin_));
@@ -169,7 +169,7 @@ class RoundedBins {
   }
 
  private:
-  // Far outside any image where the coordinate is far.
+  // Clamps distant coordinates to values that are still far outside any image.
   static std::int64_t to_pixel(T value) {
     return static_cast<std::int64_t>(std::clamp(value, T(-1e12), T(1e12)));
   }

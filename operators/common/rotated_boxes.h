@@ -1,4 +1,4 @@
-// Rotated boxes (center x, center y, width, height, angle in radians): the intersection of two.
+// Rotated boxes (center x, center y, width, height, angle in radians) and their intersection.
 #pragma once
 
 #include <array>
@@ -7,12 +7,12 @@
 
 namespace opbridge::op {
 
-// In double precision whatever the tensors hold: areas are differences of products of coordinates.
+// Always in double precision, because areas are differences of products of coordinates.
 struct RotatedBox {
   double x, y, half_width, half_height, cos, sin;
 
-  // Where y points down, as in images, positive angles turn clockwise; `direction` -1 turns them the other
-  // way.
+  // With y pointing down, as in images, positive angles turn clockwise; with `direction` -1,
+  // counterclockwise.
   template <class T>
   static RotatedBox from(const T* row, double direction) {
     const double angle = direction * static_cast<double>(row[4]);
@@ -28,7 +28,7 @@ struct RotatedBox {
   double radius() const { return std::hypot(half_width, half_height); }
 };
 
-// A convex polygon that is cut by lines.
+// A convex polygon that can be cut by lines.
 class Polygon {
  public:
   struct Point {
@@ -37,7 +37,7 @@ class Polygon {
 
   void add(Point point) { points_[count_++] = point; }
 
-  // Keeps what has a non-negative `side`, a linear function of a point.
+  // Keeps the part where `side`, a linear function of a point, is not negative.
   template <class Side>
   void cut(const Side& side) {
     Polygon kept;
@@ -68,7 +68,7 @@ class Polygon {
   std::size_t count_ = 0;
 };
 
-// In the frame of `b`, where its sides lie along the axes: the corners of `a`, cut by the sides of `b`.
+// Cuts the corners of `a` by the sides of `b`, in the frame of `b`, where they are parallel to the axes.
 inline double intersection(const RotatedBox& a, const RotatedBox& b) {
   const double dx = a.x - b.x, dy = a.y - b.y;
   const double x = dx * b.cos + dy * b.sin, y = dy * b.cos - dx * b.sin;
@@ -87,7 +87,8 @@ inline double intersection(const RotatedBox& a, const RotatedBox& b) {
   return polygon.area();
 }
 
-// Over the union, or over the area of `a`. Boxes of no area overlap nothing; one at NaN gives NaN.
+// The intersection over the union, or over the area of `a`. Boxes without area overlap nothing; NaN gives
+// NaN.
 inline double overlap(const RotatedBox& a, const RotatedBox& b, bool over_union) {
   const double area = a.area(), other = b.area();
   if (area < 1e-14 || other < 1e-14) return 0;

@@ -1,4 +1,4 @@
-// Scratch for the parts of a parallel_for that comes again and again, for each image of a batch.
+// Scratch memory for a parallel_for that runs repeatedly, once per image of a batch.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace opbridge::op {
 
-// Pieces of `count` elements, uninitialized: as many as parts run at once, however many parts there will be.
+// Uninitialized pieces of `count` elements: as many as parts run at once, however many parts there are.
 // Context::scratch alone would keep those of all parts until the kernel returns.
 template <class T>
 class ScratchPool {
  public:
   ScratchPool(Context& context, std::int64_t count) : context_(context), count_(count) {}
 
-  // A piece for as long as this lives.
+  // Owns a piece during its lifetime.
   class Piece {
    public:
     explicit Piece(ScratchPool& pool) : pool_(pool), data_(pool.take()) {}
@@ -34,7 +34,7 @@ class ScratchPool {
   T* take() {
     const std::lock_guard lock(mutex_);
     if (free_.empty()) {
-      free_.reserve(++made_);  // so that none is given back in vain
+      free_.reserve(++made_);  // so that returning a piece cannot fail
       return context_.scratch<T>(count_).data();
     }
     T* const piece = free_.back();

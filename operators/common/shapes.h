@@ -1,4 +1,4 @@
-// What shape rules demand of inputs, in one wording for all operators.
+// Requirements on input shapes, with the same messages in all operators.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Sums of runs of memory, each with a weight: what a bilinear sample of channels that lie side by side is.
+// Weighted sums of runs of memory: bilinear samples of channels-last images are such sums.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace opbridge::op {
 
 template <class T>
 struct WeightedRun {
-  std::int64_t at;  // where the run begins
+  std::int64_t at;  // the offset of the run
   T weight;
 };
 
-// sums[i] = sum of weight * from[at + i] over all runs, for i < length; with `more`, that is added to what
-// `sums` holds. To be inlined into on_best_cpu.
+// sums[i] = sum of weight * from[at + i] over all runs, for i < length; with `more`, this is added to `sums`.
+// Must be inlined into on_best_cpu.
 template <class T>
 OPBRIDGE_INLINE void sum_runs(const T* from, std::span<const WeightedRun<T>> runs, std::int64_t length,
                               T* sums, bool more = false) {

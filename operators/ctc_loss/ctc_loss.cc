@@ -1,5 +1,5 @@
-// Connectionist temporal classification: the probability of a labelling, over all its alignments. Graves and
-// others 2006, "Connectionist Temporal Classification", section 4.1.
+// Connectionist temporal classification: the probability of a labelling, summed over its alignments (Graves
+// et al., "Connectionist Temporal Classification", 2006, section 4.1).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,15 +13,15 @@ namespace {
 
 template <class T>
 T log_add(T a, T b) {
-  if (std::isnan(a) || std::isnan(b)) return a + b;  // min and max would lose it
+  if (std::isnan(a) || std::isnan(b)) return a + b;  // min and max would drop NaN
   const T most = std::max(a, b);
   if (most == -std::numeric_limits<T>::infinity()) return most;
   return most + std::log1p(std::exp(std::min(a, b) - most));
 }
 
-// One sequence: log-probabilities of `classes` labels at each of `steps` times, `stride` elements apart, and
-// the labels. A labelling with blanks between has 2 n + 1 states; alpha is the log-probability of being in
-// each.
+// The loss of one sequence. `log_probs` has `classes` log-probabilities for each of `steps` time steps,
+// `stride` elements apart. With blanks between its n labels, a labelling has 2 n + 1 states; alpha is the
+// log-probability of being in each.
 template <class T>
 T negative_log_likelihood(const T* log_probs, std::int64_t stride, std::int64_t steps,
                           std::span<const std::int64_t> labels, std::int64_t blank, std::span<T> alpha) {

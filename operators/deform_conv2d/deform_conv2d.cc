@@ -44,7 +44,7 @@ auto best_run_tile() {
   return &run_tile_baseline<T, C>;
 }
 
-// Row y of an image, [channel][y][x], into Image::pixels, with the zeros left and right of it.
+// Copies row y of an image, [channel][y][x], into Image::pixels, with zeros at both ends.
 template <class T, class C>
 void lay_out_row(const Geometry& g, const T* image, std::int64_t y, C* pixels) {
   constexpr std::int64_t kBlock = 16;
@@ -68,7 +68,8 @@ void lay_out_row(const Geometry& g, const T* image, std::int64_t y, C* pixels) {
   }
 }
 
-// One panel of Image::weights from [out channel][channel of the group][tap]; zeros where its group ends.
+// Packs one panel of Image::weights from [out channel][channel of the group][tap]; pads the end of a group
+// with zeros.
 template <class T, class C>
 void pack_weights(const Geometry& g, const T* weight, std::int64_t panel, C* weights) {
   const std::int64_t padded = padded_group<C>(g), depth = g.in_group() * g.taps();
@@ -205,7 +206,7 @@ void run_backward(Context& context, const Geometry& g, TensorView<const T> grad,
   }
 }
 
-// The attributes of mmcv's operators.
+// Converts the attributes of mmcv's operators.
 Options options_of(std::span<const std::int64_t> stride, std::span<const std::int64_t> padding,
                    std::span<const std::int64_t> dilation, std::int64_t groups, std::int64_t deform_groups) {
   require(stride.size() == 2 && padding.size() == 2 && dilation.size() == 2,
@@ -264,7 +265,7 @@ OPBRIDGE_OPERATOR(
                                       use_mask ? masks : nullptr, zeroed(grad_bias)});
               });
 
-// The names that mmdeploy gives mmcv's two versions in ONNX.
+// The names that mmdeploy uses in ONNX for mmcv's two versions.
 OPBRIDGE_OPERATOR(
     "mmdeploy::MMCVModulatedDeformConv2d(Tensor input, Tensor offset, Tensor mask, Tensor weight, "
     "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, "

@@ -1,5 +1,6 @@
 // The gradients of deform_conv2d (Dai et al. 2017, appendix A; that of the mask, Zhu et al. 2018), image by
-// image, from the matrix of its samples. The derivative of a sample at a whole number is that to its right.
+// image, from the matrix of its samples. At integer coordinates, the derivative of a sample is the one-sided
+// derivative from the right.
 #pragma once
 
 #include <Eigen/Core>
@@ -11,7 +12,7 @@
 
 namespace opbridge::deform_conv2d {
 
-// Where the gradients go, each of the shape of what it is the gradient of; null where nobody asks for it.
+// Output buffers of the gradients, each with the shape of its variable; null if a gradient is not requested.
 template <class T>
 struct Gradients {
   T* input = nullptr;
@@ -24,7 +25,7 @@ struct Gradients {
   bool needs_gradient_of_samples() const { return input != nullptr || offset != nullptr || mask != nullptr; }
 };
 
-// One image: pointers to its part of each tensor.
+// The gradient of one image, with pointers to its part of each tensor.
 template <class T>
 class ImageGradient {
  public:
@@ -38,8 +39,8 @@ class ImageGradient {
         grad_(grad),
         out_(gradients) {}
 
-  // `masked` and `grads` are room for a matrix [channel and tap][pixel] each, where it is needed: the samples
-  // times the mask, and the gradients of those.
+  // `masked` and `grads` are scratch memory for matrices [channel and tap][pixel], where needed: the samples
+  // times the mask, and the gradients of these.
   void add(op::Context& context, T* masked, T* grads) const {
     const std::int64_t columns = g_.in_group() * g_.taps();
     if (out_.needs_gradient_of_samples()) {
@@ -78,7 +79,7 @@ class ImageGradient {
       const Eigen::Matrix<std::remove_const_t<U>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
       Eigen::Matrix<U, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>>;
 
-  // The rows of one group.
+  // The rows of one group as a matrix.
   template <class U>
   Matrix<U> matrix(U* data, std::int64_t rows, std::int64_t group) const {
     return {data + group * rows * g_.pixels(), rows, g_.pixels()};
@@ -89,7 +90,7 @@ class ImageGradient {
     return {data + group * g_.out_group() * columns, g_.out_group(), columns};
   }
 
-  // work(group, first, count) for runs of the numbers below `size`, in each group.
+  // Calls work(group, first, count) for blocks of [0, size), in each group.
   template <class Work>
   void over_blocks(op::Context& context, std::int64_t size, const Work& work) const {
     constexpr std::int64_t kBlock = 96;
@@ -102,7 +103,7 @@ class ImageGradient {
     });
   }
 
-  // visit(pixel of the output, y, x, mask) for all that one tap reads in the channels of an offset group.
+  // Calls visit(output pixel, y, x, mask) for every sample of one tap in the channels of an offset group.
   template <class Visit>
   void for_each_point(std::int64_t plane, const Visit& visit) const {
     const std::int64_t tap = plane % g_.taps(), pixels = g_.pixels();
@@ -117,7 +118,7 @@ class ImageGradient {
     }
   }
 
-  // A channel's rows of `masked`, and its gradient.
+  // Computes a channel's rows of `masked` and adds up its gradient.
   void add_channel(std::int64_t channel, T* masked, const T* grads) const {
     const std::int64_t image = channel * g_.height * g_.width;
     const std::int64_t offset_group = channel / (g_.channels / g_.offset_groups);
@@ -134,7 +135,7 @@ class ImageGradient {
     }
   }
 
-  // The gradients of one tap's offsets and mask.
+  // Computes the gradients of one tap's offsets and mask.
   void set_plane(std::int64_t plane, const T* grads) const {
     const std::int64_t tap = plane % g_.taps(), pixels = g_.pixels();
     const std::int64_t count = g_.channels / g_.offset_groups, first = plane / g_.taps() * count;
@@ -149,7 +150,7 @@ class ImageGradient {
         along_x += weight_x * sum;
         along_mask += weight * sum;
       };
-      // At -1 the sample is 0 and its derivative is not.
+      // At -1 the sample is 0, but its derivative is not.
       if (y == -1 || x == -1) {
         if (y >= -1 && y < static_cast<T>(g_.height) && x >= -1 && x < static_cast<T>(g_.width)) {
           op::visit_neighbours_right_of(y, x, g_.height, g_.width, add);

@@ -1,11 +1,10 @@
-// The arithmetic of deform_conv2d on a tile of output pixels: bilinear samples become the rows of a matrix,
-// which is multiplied by the weights while it is still in the cache.
+// Computes deform_conv2d on a tile of output pixels: bilinear samples form the rows of a matrix, which is
+// multiplied by the weights while it is in the cache.
 //
-// Images lie channels-last, so that one sample reads four runs of channels, inside a border of zeros, so that
-// it reads them without asking whether they exist. Everything is always_inline and written with GCC's vector
-// types: the caller decides by its target attribute which instructions it becomes. The product was measured
-// against OpenBLAS and Eigen on the shapes of detectors: it is level or faster, and needs no packed copy of
-// the samples.
+// Images are channels-last, so that a sample reads four runs of channels. A border of zeros makes bounds
+// checks unnecessary. All functions are always_inline and use GCC's vector types, so that the caller's target
+// attribute selects the instructions. Measured on the layer shapes of detectors, the product is as fast as
+// OpenBLAS and Eigen or faster, and it needs no packed copy of the samples.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,7 @@
 
 namespace opbridge::deform_conv2d {
 
-// All sizes of a call; pixels are those of the output.
+// All sizes of a call; `pixels` counts output pixels.
 struct Geometry {
   std::int64_t channels, height, width;              // of the input
   std::int64_t out_channels, out_height, out_width;  // of the output
@@ -29,13 +28,13 @@ struct Geometry {
   std::int64_t in_group() const { return channels / groups; }
   std::int64_t out_group() const { return out_channels / groups; }
 
-  // Around the image lies one row or column of zeros, and one row more below, so that four neighbours can be
-  // found that are all zero.
+  // The image is padded with a row or column of zeros on each side and one more row below. The extra row
+  // provides four neighbours that are all zero.
   std::int64_t padded_width() const { return width + 2; }
   std::int64_t padded_height() const { return height + 3; }
 };
 
-// Weights are packed in panels of output channels, 64 bytes wide: no vector is wider.
+// Weights are packed in panels of output channels, 64 bytes wide, the width of the widest vectors.
 template <class C>
 inline constexpr std::int64_t kPanel = 64 / sizeof(C);
 
@@ -45,13 +44,14 @@ std::int64_t padded_group(const Geometry& g) {
   return (g.out_group() + kPanel<C> - 1) / kPanel<C> * kPanel<C>;
 }
 
-// Rows of the product that stay in registers, two vectors each: AVX-512 has 32 registers, the others 16.
+// Rows of the product that stay in registers, two vectors each: AVX-512 has 32 registers, other targets have
+// 16.
 template <class C, int lanes>
 inline constexpr int kRows = lanes * sizeof(C) == 64 ? 12 : 6;
 
-// Pixels come in groups of the most rows. Groups of a tile at most, and at least, unless there are fewer:
-// each tile reads all weights. Taps of a block, few enough for the samples of a tile to stay in the
-// second-level cache.
+// Pixels are processed in groups of the largest number of rows. A tile has up to kTileGroups groups, and at
+// least kFewestGroups if there are enough pixels, because each tile reads all weights. A block has few enough
+// taps for a tile's samples to fit into the second-level cache.
 inline constexpr std::int64_t kGroupPixels = 12;
 inline constexpr std::int64_t kTileGroups = 16, kFewestGroups = 8;
 inline constexpr std::int64_t kTilePixels = kTileGroups * kGroupPixels;
@@ -59,7 +59,7 @@ inline std::int64_t taps_per_block(const Geometry& g) {
   return std::clamp<std::int64_t>(288 / g.channels, 1, g.taps());
 }
 
-// What the tiles of one image share. T is the element type of the tensors, C that of the computation.
+// Data shared by the tiles of an image. T is the element type of the tensors, C that of the computation.
 template <class T, class C>
 struct Image {
   const Geometry* geometry;
@@ -71,15 +71,15 @@ struct Image {
   T* out;            // [out channel][pixel]
 };
 
-// Room for one tile.
+// Scratch memory for one tile.
 template <class C>
 struct Workspace {
   C* samples;  // [kTilePixels][group][tap of the block][channel of the group]
   C* sums;     // [kTilePixels][group][padded_group]
 };
 
-// Where one tap reads, for each pixel of a tile: the upper left one of four neighbours in the padded image,
-// and the weights of all four.
+// The samples of one tap for each pixel of a tile: the upper left of four neighbours in the padded image, and
+// the weights of all four.
 template <class C>
 struct Neighbours {
   alignas(64) std::int32_t y[kTilePixels], x[kTilePixels];
@@ -103,11 +103,11 @@ OPBRIDGE_INLINE void locate(const Image<T, C>& image, std::int64_t offset_group,
     if (++column == g.out_width) column = 0, ++row;
   }
   const auto height = static_cast<C>(g.height), width = static_cast<C>(g.width);
-  // Not computed in C, which rounds the height of a large image up.
+  // An integer: C could round the height of a large image up.
   const auto outside_row = static_cast<std::int32_t>(g.height + 1);
   for (std::int64_t p = 0; p < count; ++p) {
     C y = base_y[p] + static_cast<C>(offset_y[p]), x = base_x[p] + static_cast<C>(offset_x[p]);
-    // What is outside is zero; what is neither inside nor outside is at NaN, and NaN.
+    // Samples outside are zero. A sample that is neither inside nor outside has NaN coordinates and is NaN.
     const bool inside = y > -1 && y < height && x > -1 && x < width;
     const bool outside = y <= -1 || y >= height || x <= -1 || x >= width;
     const C unit = inside ? C(1) : outside ? C(0) : std::numeric_limits<C>::quiet_NaN();
@@ -130,7 +130,7 @@ OPBRIDGE_INLINE void locate(const Image<T, C>& image, std::int64_t offset_group,
   }
 }
 
-// `count` channels of one sample. `right` and `below` lead from a pixel to its neighbours.
+// Interpolates `count` channels of one sample. `right` and `below` are the offsets of neighbouring pixels.
 template <class C, int lanes>
 OPBRIDGE_INLINE void interpolate(const C* from, std::int64_t right, std::int64_t below, const C (&w)[4],
                                  C mask, C* to, std::int64_t count) {
@@ -160,7 +160,7 @@ OPBRIDGE_INLINE void sample(const Image<T, C>& image, std::int64_t first, std::i
   for (std::int64_t tap = tap_begin; tap < tap_end; ++tap) {
     for (std::int64_t offset_group = 0; offset_group < g.offset_groups; ++offset_group) {
       locate(image, offset_group, tap, first, count, n);
-      // Runs of channels that share both groups.
+      // Runs of channels that belong to one group and one offset group.
       const std::int64_t channel_end = (offset_group + 1) * in_offset_group;
       for (std::int64_t channel = offset_group * in_offset_group, end = 0; channel < channel_end;
            channel = end) {
@@ -178,8 +178,8 @@ OPBRIDGE_INLINE void sample(const Image<T, C>& image, std::int64_t first, std::i
   }
 }
 
-// sums[rows][vectors * lanes] += samples[rows][depth] * weights[depth][vectors * lanes]. A row of weights is
-// kPanel wide, and `next` leads to the next panel.
+// sums[rows][vectors * lanes] += samples[rows][depth] * weights[depth][vectors * lanes]. A row of weights has
+// kPanel elements; `next` is the offset of the next panel.
 template <class C, int lanes, int rows, int vectors>
 OPBRIDGE_INLINE void multiply(const C* samples, std::int64_t samples_stride, const C* weights,
                               std::int64_t next, std::int64_t depth, C* sums, std::int64_t sums_stride) {
@@ -197,7 +197,7 @@ OPBRIDGE_INLINE void multiply(const C* samples, std::int64_t samples_stride, con
     }
     for (int r = 0; r < rows; ++r) {
       const Vector value =
-          samples[r * samples_stride + k] - Vector{};  // in every lane; `+` would cost an addition
+          samples[r * samples_stride + k] - Vector{};  // broadcasts; `+` would cost an addition
       for (int v = 0; v < vectors; ++v) sum[r][v] += value * weight[v];
     }
   }
@@ -207,7 +207,7 @@ OPBRIDGE_INLINE void multiply(const C* samples, std::int64_t samples_stride, con
   }
 }
 
-// The same for `count` rows.
+// Like multiply, for `count` rows.
 template <class C, int lanes, int vectors>
 OPBRIDGE_INLINE void multiply_rows(std::int64_t count, const C* samples, std::int64_t samples_stride,
                                    const C* weights, std::int64_t next, std::int64_t depth, C* sums,
@@ -224,7 +224,7 @@ OPBRIDGE_INLINE void multiply_rows(std::int64_t count, const C* samples, std::in
   }
 }
 
-// All channels of the output pixels [first, first + count); count <= kTilePixels.
+// Computes all channels of the output pixels [first, first + count); count <= kTilePixels.
 template <class T, class C, int lanes>
 OPBRIDGE_INLINE void run_tile(const Image<T, C>& image, std::int64_t first, std::int64_t count,
                               Workspace<C> work) {

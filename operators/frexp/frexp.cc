@@ -12,7 +12,7 @@ OPBRIDGE_OPERATOR("opbridge::frexp(Tensor self) -> (Tensor mantissa, Tensor expo
                                      TensorView<std::int32_t> exponent) {
       context.parallel_for(self.size(), 4096, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
-          int power = 0;  // of infinity and NaN, which have none
+          int power = 0;  // kept for infinity and NaN, which have no exponent
           mantissa[i] = std::isfinite(self[i]) ? std::frexp(self[i], &power) : self[i];
           exponent[i] = power;
         }

@@ -25,7 +25,7 @@ OPBRIDGE_OPERATOR("opbridge::furthest_point_sample(Tensor points_xyz, SymInt num
           std::int64_t last = 0;
           out(batch, 0) = 0;
           for (std::int64_t k = 1; k < out.dim(1); ++k) {
-            distances[static_cast<std::size_t>(last)] = 0;  // it is NaN to itself where it is at NaN
+            distances[static_cast<std::size_t>(last)] = 0;  // otherwise NaN for a point with NaN coordinates
             for (std::int64_t i = 0; i < points; ++i) {
               T& distance = distances[static_cast<std::size_t>(i)];
               distance = std::min(distance, squared_distance(all + 3 * last, all + 3 * i));

@@ -1,5 +1,5 @@
-// Samples of an image, or of a volume, at given places. The arguments are those of aten::grid_sampler, whose
-// formulas these are.
+// Samples of an image or a volume at given locations. The arguments and formulas are those of
+// aten::grid_sampler.
 #include <cmath>
 #include <limits>
 
@@ -14,20 +14,20 @@ namespace {
 enum Interpolation { kLinear, kNearest, kCubic };
 enum Padding { kZeros, kBorder, kReflection };
 
-constexpr std::size_t kMostRuns = 64;  // cubic, of a volume
+constexpr std::size_t kMostRuns = 64;  // of a cubic sample of a volume
 
 struct Options {
   std::int64_t interpolation, padding;
   bool align_corners, volume;
 
-  // Of places at NaN or infinity. ATen's code for images weighs the zeros around them with NaN, that for
-  // volumes only with cubic weights.
+  // Whether samples at NaN or infinite locations are NaN. For images, ATen weights the zeros around them with
+  // NaN; for volumes, only with cubic weights.
   bool gives_nan() const {
     return padding == kZeros && (interpolation == kCubic || (interpolation == kLinear && !volume));
   }
 };
 
-// The pixels of one axis that a sample reads: `at` is negative for those outside, which are zero.
+// The pixels of one axis that a sample reads: `at` is negative for pixels outside, which are zero.
 template <class T>
 struct AxisTaps {
   std::int64_t at[4];
@@ -88,13 +88,13 @@ OPBRIDGE_INLINE AxisTaps<T> taps(T coordinate, std::int64_t size, const Options&
   return result;
 }
 
-// What the sample at one place reads, of an image whose pixels are `stride` apart, and of how many runs it
-// is. `coordinates` has x first, `sizes` of the image has x last.
+// Finds the runs that the sample at one location reads, and returns their number. Pixels of the image are
+// `stride` apart. `coordinates` begins with x, `sizes` ends with the size along x.
 template <class T>
 OPBRIDGE_INLINE std::size_t find_runs(const T* coordinates, std::span<const std::int64_t> sizes,
                                       std::int64_t stride, const Options& options, WeightedRun<T>* runs) {
   const int per_axis = options.interpolation == kCubic ? 4 : options.interpolation == kLinear ? 2 : 1;
-  WeightedRun<T> fewer[kMostRuns / 2];  // of the axes so far
+  WeightedRun<T> fewer[kMostRuns / 2];  // the runs over the axes so far
   if (options.gives_nan() && !std::all_of(coordinates, coordinates + sizes.size(),
                                           [](T coordinate) { return std::isfinite(coordinate); })) {
     runs[0] = {0, std::numeric_limits<T>::quiet_NaN()};
@@ -119,34 +119,36 @@ OPBRIDGE_INLINE std::size_t find_runs(const T* coordinates, std::span<const std:
   return count;
 }
 
-constexpr std::int64_t kPlaces = 32;  // whose samples stay in the cache until they are written
+constexpr std::int64_t kLocations = 32;  // their samples stay in the cache until they are written
 
 template <class T>
 void sample(Context& context, TensorView<const T> image, TensorView<const T> grid, const Options& options,
             T* pixels, ScratchPool<T>& room, TensorView<T> out) {
   const std::span<const std::int64_t> sizes = image.dims().subspan(1);
   const auto rank = static_cast<std::int64_t>(sizes.size());
-  const std::int64_t channels = image.dim(0), width = sizes.back(), places = grid.size() / rank;
+  const std::int64_t channels = image.dim(0), width = sizes.back(), locations = grid.size() / rank;
   const std::int64_t rows = image.size() / channels / width, padded = padded_channels<T>(channels);
   const std::int64_t planes[] = {channels, rows, width};
   context.parallel_for(rows, 4, [&](std::int64_t begin, std::int64_t end) {
     to_channels_last(TensorView<const T>(image.data(), planes), begin, end, pixels);
   });
-  context.parallel_for((places + kPlaces - 1) / kPlaces, 4, [&](std::int64_t begin, std::int64_t end) {
-    WeightedRun<T> runs[kMostRuns];
-    const typename ScratchPool<T>::Piece piece(room);
-    T* const sums = piece.data();
-    on_best_cpu([&]() __attribute__((always_inline)) {
-      for (std::int64_t block = begin; block < end; ++block) {
-        const std::int64_t first = block * kPlaces, count = std::min(kPlaces, places - first);
-        for (std::int64_t i = 0; i < count; ++i) {
-          const std::size_t found = find_runs(grid.data() + (first + i) * rank, sizes, padded, options, runs);
-          sum_runs<T>(pixels, std::span(runs, found), padded, sums + i * padded);
-        }
-        transpose(sums, padded, count, channels, out.data() + first, places);
-      }
-    });
-  });
+  context.parallel_for(
+      (locations + kLocations - 1) / kLocations, 4, [&](std::int64_t begin, std::int64_t end) {
+        WeightedRun<T> runs[kMostRuns];
+        const typename ScratchPool<T>::Piece piece(room);
+        T* const sums = piece.data();
+        on_best_cpu([&]() __attribute__((always_inline)) {
+          for (std::int64_t block = begin; block < end; ++block) {
+            const std::int64_t first = block * kLocations, count = std::min(kLocations, locations - first);
+            for (std::int64_t i = 0; i < count; ++i) {
+              const std::size_t found =
+                  find_runs(grid.data() + (first + i) * rank, sizes, padded, options, runs);
+              sum_runs<T>(pixels, std::span(runs, found), padded, sums + i * padded);
+            }
+            transpose(sums, padded, count, channels, out.data() + first, locations);
+          }
+        });
+      });
 }
 
 template <class T>
@@ -156,7 +158,7 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> gr
   require(!input.empty(), "input has no pixels to sample");
   const std::int64_t size = input.slice(0).size() / input.dim(1), padded = padded_channels<T>(input.dim(1));
   T* const pixels = context.scratch<T>((Dim(size) * padded).number()).data();
-  ScratchPool<T> room(context, kPlaces * padded);
+  ScratchPool<T> room(context, kLocations * padded);
   for (std::int64_t i = 0; i < input.dim(0); ++i) {
     sample(context, input.slice(i), grid.slice(i), options, pixels, room, out.slice(i));
   }
@@ -169,7 +171,7 @@ constexpr auto kShape = [](const Shape& input, const Shape& grid, std::int64_t i
   const std::size_t rank = input.size() - 2;
   require_rank(grid, rank + 2, "grid");
   require(grid[0] == input[0], "grid must have as many images as input");
-  require(grid[rank + 1] == Dim(rank), "the last dimension of grid must be the coordinates of a place");
+  require(grid[rank + 1] == Dim(rank), "the last dimension of grid must hold coordinates");
   require(interpolation_mode >= kLinear && interpolation_mode <= kCubic,
           "interpolation_mode must be 0, 1 or 2");
   require(padding_mode >= kZeros && padding_mode <= kReflection, "padding_mode must be 0, 1 or 2");
@@ -190,7 +192,7 @@ OPBRIDGE_OPERATOR(
     .shape(kShape)
     .cpu(floating_types, kKernel);
 
-// The name that mmdeploy gives it in ONNX.
+// The name that mmdeploy uses in ONNX.
 OPBRIDGE_OPERATOR(
     "mmdeploy::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
     "bool align_corners) -> Tensor")

@@ -1,4 +1,4 @@
-// Exclusive or of the bits of all elements of a row.
+// The exclusive or of the bits of all elements of a row.
 #include <bit>
 
 #include "opbridge/operator.h"

@@ -9,8 +9,8 @@
 namespace opbridge::op {
 namespace {
 
-// Cubic convolution (Keys 1981) with the coefficient that PyTorch has: which four samples make a point, and
-// their shares. Beyond its ends a map goes on with its last sample.
+// Cubic convolution (Keys 1981) with PyTorch's coefficient: the indices and weights of the four samples of a
+// point. The last sample extends beyond the ends of a map.
 template <class T>
 struct Taps {
   std::array<std::int64_t, 4> from;
@@ -24,8 +24,8 @@ std::vector<Taps<T>> cubic_taps(std::int64_t samples, std::int64_t points) {
   const auto far = [&](T x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
   std::vector<Taps<T>> all(static_cast<std::size_t>(points));
   for (std::int64_t i = 0; i < points; ++i) {
-    const T place = scale * (static_cast<T>(i) + T(0.5)) - T(0.5);
-    const T low = std::floor(place), t = place - low;
+    const T position = scale * (static_cast<T>(i) + T(0.5)) - T(0.5);
+    const T low = std::floor(position), t = position - low;
     Taps<T>& taps = all[static_cast<std::size_t>(i)];
     for (std::int64_t k = 0; k < 4; ++k) {
       taps.from[static_cast<std::size_t>(k)] =
@@ -42,7 +42,8 @@ struct Peak {
   std::int64_t x, y;
 };
 
-// The greatest point of a map resized to rows x columns; of equal ones the first, NaN before all.
+// The maximum of a map resized to rows x columns. Of equal points the first one is taken; NaN exceeds
+// everything.
 template <class T>
 OPBRIDGE_INLINE Peak<T> peak(TensorView<const T> map, const std::vector<Taps<T>>& columns,
                              const std::vector<Taps<T>>& rows, std::span<T> wide, std::span<T> line) {

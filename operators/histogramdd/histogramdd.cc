@@ -1,4 +1,4 @@
-// Histograms of points. The arguments are, but for their order, those of torch.histogramdd.
+// Histograms of points. The arguments are those of torch.histogramdd, in another order.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,8 +10,8 @@
 namespace opbridge::op {
 namespace {
 
-// The bins of one coordinate: each begins with its edge, and the last one holds the last edge too. Edges that
-// do not ascend are no error in PyTorch; the search then ends somewhere.
+// The bins of one coordinate. Each includes its lower edge; the last one also includes its upper edge.
+// PyTorch accepts unsorted edges; the bin is then arbitrary but exists.
 template <class T>
 class Bins {
  public:
@@ -21,10 +21,10 @@ class Bins {
       per_unit_ = static_cast<T>(edges.size() - 1) / (edges.back() - edges.front());
   }
 
-  // -1 outside, and for NaN.
+  // The bin of a value; -1 if it is outside or NaN.
   std::int64_t of(T value) const {
     if (!(value >= edges_.front() && value <= edges_.back())) return -1;
-    // Where edges are steps of one size, which most are, the search ends before it begins.
+    // If the edges are equally spaced, as most are, this guess is right and the search is skipped.
     const T guess = (value - edges_.front()) * per_unit_;
     if (guess >= 0 && guess < static_cast<T>(edges_.size() - 1)) {
       const auto bin = static_cast<std::size_t>(guess);
@@ -36,7 +36,7 @@ class Bins {
 
  private:
   std::span<const T> edges_;
-  T per_unit_ = std::numeric_limits<T>::quiet_NaN();  // of edges that do not ascend
+  T per_unit_ = std::numeric_limits<T>::quiet_NaN();  // kept for edges that do not ascend
 };
 
 void require_points(const Shape& self) {
@@ -69,28 +69,28 @@ OPBRIDGE_OPERATOR(
            std::ranges::fill(sums, 0);
            double total = 0;
            for (std::int64_t point = 0; point < self.dim(0); ++point) {
-             std::int64_t place = 0;
-             for (std::size_t i = 0; i < bins.size() && place >= 0; ++i) {
+             std::int64_t cell = 0;
+             for (std::size_t i = 0; i < bins.size() && cell >= 0; ++i) {
                const std::int64_t bin = bins[i].of(self(point, i));
-               place = bin < 0 ? -1 : place * out.dim(static_cast<int>(i)) + bin;
+               cell = bin < 0 ? -1 : cell * out.dim(static_cast<int>(i)) + bin;
              }
-             if (place < 0) continue;
+             if (cell < 0) continue;
              const double counted = weight ? static_cast<double>((*weight)[point]) : 1;
-             sums[static_cast<std::size_t>(place)] += counted;
+             sums[static_cast<std::size_t>(cell)] += counted;
              total += counted;
            }
-           for (std::int64_t place = 0; place < out.size(); ++place) {
+           for (std::int64_t cell = 0; cell < out.size(); ++cell) {
              double scale = 1;
              if (density) {
                scale = total;
-               std::int64_t rest = place;
+               std::int64_t rest = cell;
                for (std::size_t i = edges.size(); i-- > 0;) {
                  const std::int64_t count = out.dim(static_cast<int>(i)), bin = rest % count;
                  scale *= static_cast<double>(edges[i][bin + 1]) - static_cast<double>(edges[i][bin]);
                  rest /= count;
                }
              }
-             out[place] = static_cast<T>(sums[static_cast<std::size_t>(place)] / scale);
+             out[cell] = static_cast<T>(sums[static_cast<std::size_t>(cell)] / scale);
            }
          });
 

@@ -1,7 +1,7 @@
-// Balancing, as LAPACK's gebal: permutes what is triangular already to both ends of the matrix, then scales
-// by powers of two until each row of the rest is about as long as its column (Parlett and Reinsch, "Balancing
-// a matrix for calculation of eigenvalues and eigenvectors", 1969; in the 2-norm: James, Langou and Lowery,
-// "On matrix balancing and eigenvector computation", 2014).
+// Balances a matrix as LAPACK's gebal does. Permutes rows and columns that are already triangular to both
+// ends of the matrix. Then scales by powers of two until each remaining row is about as long as its column
+// (Parlett and Reinsch, "Balancing a matrix for calculation of eigenvalues and eigenvectors", 1969; in the
+// 2-norm: James, Langou and Lowery, "On matrix balancing and eigenvector computation", 2014).
 #pragma once
 
 #include <limits>
@@ -22,11 +22,11 @@ class Balance {
     scale(a);
   }
 
-  // What is left to do: rows and columns first to last.
+  // The remaining rows and columns, which are not triangular: first to last.
   Index first() const { return first_; }
   Index last() const { return last_; }
 
-  // The eigenvectors of what the matrix was, from those of what it became.
+  // Turns the eigenvectors of the balanced matrix into those of the original one.
   template <class V>
   void undo(Matrix<V>& vectors) const {
     for (Index i = first_; i <= last_; ++i) vectors.row(i) *= scale_[i];
@@ -48,7 +48,7 @@ class Balance {
     a.row(i).tail(width).swap(a.row(end).tail(width));
   }
 
-  // Whether row i, or column i, has nothing but its diagonal element in what is left.
+  // Whether row i (or column i) of the remaining part is zero off the diagonal.
   bool row_is_done(const Matrix<S>& a, Index i) const {
     for (Index j = 0; j <= last_; ++j) {
       if (j != i && a(i, j) != S(0)) return false;
@@ -63,7 +63,7 @@ class Balance {
   }
 
   void permute(Matrix<S>& a) {
-    // After each exchange the search begins anew; the order of the eigenvalues depends on it.
+    // The search restarts after each exchange; the order of the eigenvalues depends on it.
     for (Index i = last_; i >= 0; --i) {
       if (!row_is_done(a, i)) continue;
       exchange(a, i, last_);
@@ -114,7 +114,7 @@ class Balance {
   }
 
   Index first_, last_;
-  Vector<Index> swapped_;  // with which row, where one was done
+  Vector<Index> swapped_;  // the row with which each was exchanged, if any
   Vector<R> scale_;
 };
 

@@ -1,5 +1,5 @@
-// Singular values and vectors of a real upper bidiagonal matrix by implicit QR iteration, with a shift of
-// zero where small values would lose their relative accuracy (Demmel and Kahan, "Accurate singular values of
+// Singular values and vectors of a real upper bidiagonal matrix by implicit QR iteration. The shift is zero
+// where small values would lose their relative accuracy (Demmel and Kahan, "Accurate singular values of
 // bidiagonal matrices", 1990). Directions, shifts and signs are those of LAPACK's bdsqr, so that the vectors
 // have PyTorch's signs.
 #pragma once
@@ -15,11 +15,12 @@ namespace opbridge::op {
 template <class R>
 class BidiagonalSvd {
  public:
-  // The diagonal and what is above it; `u` and `v`, or null, have as many columns.
+  // Takes the diagonal and the superdiagonal. `u` and `v`, null or with as many columns, are multiplied by
+  // the vectors.
   BidiagonalSvd(Vector<R>& d, Vector<R>& e, Matrix<R>* u, Matrix<R>* v)
       : d_(d), e_(e), u_(u), v_(v), n_(d.size()) {}
 
-  // Makes the matrix, whose `e` was below the diagonal, upper bidiagonal.
+  // Turns the matrix, whose `e` is the subdiagonal, into an upper bidiagonal one.
   void raise() {
     for (Index i = 0; i + 1 < n_; ++i) {
       R r;
@@ -31,10 +32,10 @@ class BidiagonalSvd {
     }
   }
 
-  // `d` becomes the singular values, the greatest first. False where it does not converge.
+  // `d` becomes the singular values, the greatest first. Returns false if the iteration does not converge.
   bool run() {
     if (n_ > 1 && !iterate()) return false;
-    Matrix<R>* const flipped = n_ == 1 ? u_ : v_;  // as bdsdc has it
+    Matrix<R>* const flipped = n_ == 1 ? u_ : v_;  // as in bdsdc
     for (Index i = 0; i < n_; ++i) {
       if (d_[i] < 0 && flipped) flipped->col(i) *= -1;
       d_[i] = std::abs(d_[i]);
@@ -51,7 +52,7 @@ class BidiagonalSvd {
     if (vectors) op::rotate(vectors->col(i), vectors->col(i + 1), q);
   }
 
-  // The smallest singular value is at least this over sqrt(n).
+  // A lower bound of the smallest singular value, times sqrt(n).
   R least_singular_value() const {
     R mu = std::abs(d_[0]), least = mu;
     for (Index i = 1; i < n_ && least > 0; ++i) {
@@ -69,7 +70,7 @@ class BidiagonalSvd {
     bool down = true;
     for (Index left = 30 * n_ * n_; last > 0; --left) {
       if (left == 0) return false;
-      // The last block without a zero above its diagonal, [first, last].
+      // The last block with no zero on its superdiagonal, [first, last].
       Index first = last;
       R greatest = std::abs(d_[last]);
       while (first > 0 && std::abs(e_[first - 1]) > threshold_) {
@@ -86,7 +87,7 @@ class BidiagonalSvd {
         last -= 2;
         continue;
       }
-      // From the larger end of a new block to the smaller.
+      // The iteration in a new block runs from its larger end to the smaller.
       if (first > old_last || last < old_first) down = std::abs(d_[first]) >= std::abs(d_[last]);
       old_first = first;
       old_last = last;
@@ -104,7 +105,7 @@ class BidiagonalSvd {
     return true;
   }
 
-  // Sets what is negligible above the diagonal to zero; if nothing is, `least` bounds the smallest value.
+  // Zeroes a negligible superdiagonal element. If there is none, `least` bounds the smallest singular value.
   bool deflates(Index first, Index last, bool down, R& least) {
     R& end = down ? e_[last - 1] : e_[first];
     if (std::abs(end) <= kTolerance * std::abs(d_[down ? last : first])) {
@@ -150,7 +151,7 @@ class BidiagonalSvd {
     return 2 * small * ratio / (std::hypot(sum * ratio, R(1)) + std::hypot(difference * ratio, R(1)));
   }
 
-  // In all sweeps the matrix becomes L B R^T of rotations L and R.
+  // A sweep replaces the matrix B by L B R^T with rotations L and R.
   void sweep_down_unshifted(Index first, Index last) {
     Rotation<R> right{1, 0}, left{1, 0};
     for (Index i = first; i < last; ++i) {
@@ -227,14 +228,14 @@ class BidiagonalSvd {
     e_[first] = f;
   }
 
-  // The block [f g; 0 h] of two.
+  // Solves the 2x2 block [f g; 0 h].
   void solve_pair(Index i) {
     R f = d_[i], h = d_[i + 1];
     const R g = e_[i];
-    // Its transpose, rows and columns in reverse, has f and h exchanged.
+    // The transpose with rows and columns reversed has f and h exchanged.
     const bool swapped = std::abs(h) > std::abs(f);
     if (swapped) std::swap(f, h);
-    Rotation<R> right{1, 0}, left{1, 0};  // unit vectors of the greater value
+    Rotation<R> right{1, 0}, left{1, 0};  // singular vectors of the greater value
     R greater = f, smaller = h;
     if (g != 0 && std::abs(f) < kEpsilon * std::abs(g)) {
       right = {f / g, 1};
@@ -242,7 +243,7 @@ class BidiagonalSvd {
       greater = g;
       smaller = -h * (f / g);
     } else if (g != 0) {
-      // With f taken as 1: the sum and the difference of the two values are s and r.
+      // In units of f, s and r are the sum and the difference of the two singular values.
       const R m = g / f, l = (std::abs(f) - std::abs(h)) / std::abs(f), t = 2 - l;
       const R s = std::hypot(t, m), r = std::hypot(l, m), a = (s + r) / 2;
       const R tangent = (m / (s + t) + (r + l == 0 ? with_sign(R(1), m) : m / (r + l))) * (1 + a);
@@ -264,7 +265,7 @@ class BidiagonalSvd {
     rotate(u_, i, left);
   }
 
-  // By selection, as LAPACK does: of equal values the order matters to their vectors.
+  // Selection sort, as in LAPACK: it determines the order of the vectors of equal values.
   void sort() {
     for (Index end = n_ - 1; end > 0; --end) {
       Index least = 0;

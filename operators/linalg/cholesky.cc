@@ -1,4 +1,4 @@
-// A = L L^H of Hermitian positive definite matrices, as LAPACK's potrf has it.
+// A = L L^H of Hermitian positive definite matrices, as in LAPACK's potrf.
 #include <cmath>
 
 #include "matrices.h"
@@ -6,9 +6,9 @@
 namespace opbridge::op {
 namespace {
 
-// The order of the first leading minor that is not positive, 0 where there is none. `a`, of which the lower
-// triangle is read, becomes the factor up to there. Eigen's own divides complex vectors, which squares the
-// divisor.
+// Replaces `a`, of which the lower triangle is read, by its factor. Returns the order of the first leading
+// minor that is not positive, where factoring stops, or 0. Eigen's own factorization divides complex vectors,
+// which squares the divisor.
 template <class S>
 std::int32_t factor(Matrix<S>& a) {
   constexpr Eigen::Index kPanel = 32;
@@ -52,7 +52,7 @@ OPBRIDGE_OPERATOR(
           info[i] = factor(lower);
           if (check_errors && info[i] > 0) {
             matrix_fails(i, from.size(), info[i], "leading minor of order",
-                         "is not positive definite, so that it has no Cholesky factor");
+                         "is not positive definite and has no Cholesky factor");
           }
           lower.template triangularView<Eigen::StrictlyUpper>().setZero();
           if (upper) lower.adjointInPlace();

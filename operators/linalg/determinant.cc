@@ -1,5 +1,5 @@
 // Determinants by LU factorization, and the sign and logarithm of torch.linalg.slogdet. Singular matrices are
-// no errors.
+// allowed.
 #include <cmath>
 
 #include "lu.h"
@@ -7,11 +7,11 @@
 namespace opbridge::op {
 namespace {
 
-// torch.sgn: of infinities too, and 0 of a real NaN.
+// torch.sgn: also for infinities; 0 for a real NaN.
 double sign_of(double x) { return x > 0 ? 1 : x < 0 ? -1 : 0; }
 std::complex<double> sign_of(std::complex<double> x) { return x == 0.0 ? x : x / std::abs(x); }
 
-// x, x / |x|, and log |x|, the latter without overflow of the determinant itself.
+// x, x / |x|, and log |x|, which does not overflow even if x does.
 template <class S>
 struct Determinant {
   S value = S(1), sign = S(1);

@@ -1,5 +1,5 @@
-// Eigenvalues and eigenvectors of any square matrix, as LAPACK's geev. NaN, infinities and an iteration that
-// does not converge are errors.
+// Eigenvalues and eigenvectors of any square matrix, as by LAPACK's geev. NaN, infinities and failure to
+// converge are errors.
 #include "eigensystem.h"
 
 namespace opbridge::op {
@@ -20,7 +20,7 @@ OPBRIDGE_OPERATOR(
         const auto values = op::vectors<C>(eigenvalues);
         for_each_matrix(context, from.size(), 10 * cube(from.rows()), [&](std::int64_t i) {
           const Matrix<S> matrix = from[i];
-          require(matrix.allFinite(), "the matrix has NaN or infinities in it");
+          require(matrix.allFinite(), "the matrix contains NaN or infinities");
           const Eigensystem<T> result = eigensystem<S>(matrix, vectors);
           values.write(i, result.values);
           if (vectors) matrices<C>(eigenvectors).write(i, result.vectors);

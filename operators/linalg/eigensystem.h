@@ -1,5 +1,5 @@
-// Eigenvalues and eigenvectors of any square matrix in the steps of LAPACK's geev, so that their order and
-// the factors of the vectors are PyTorch's.
+// Eigenvalues and eigenvectors of any square matrix, by the steps of LAPACK's geev, so that the order and the
+// scaling of the vectors are PyTorch's.
 #pragma once
 
 #include "balance.h"
@@ -16,8 +16,8 @@ struct Eigensystem {
   Matrix<std::complex<R>> vectors;
 };
 
-// Length one, and the largest component real. Of a pair of a real matrix it may be negative: there LAPACK
-// turns the two parts of the vector like the two components of a plane.
+// Scales vectors to length one and makes the largest component real. In the complex pair of a real matrix it
+// may be negative: LAPACK rotates the real and imaginary parts like the components of a plane.
 template <class R>
 void normalize(Matrix<std::complex<R>>& vectors, const Vector<std::complex<R>>& values, bool real) {
   using C = std::complex<R>;
@@ -25,7 +25,7 @@ void normalize(Matrix<std::complex<R>>& vectors, const Vector<std::complex<R>>& 
     auto v = vectors.col(k);
     v *= 1 / v.stableNorm();
     if (real && values[k].imag() == 0) continue;
-    // The second of a pair is the conjugate of the first.
+    // The second vector of a pair is the conjugate of the first.
     if (real && values[k].imag() < 0) {
       v = vectors.col(k - 1).conjugate();
       continue;
@@ -51,7 +51,7 @@ Eigensystem<RealOf<S>> eigensystem(Matrix<S> a, bool with_vectors) {
   const Eigen::Index n = a.rows();
   Eigensystem<R> result{Vector<std::complex<R>>(n), {}};
   if (n == 0) return result;
-  // Squares neither overflow nor vanish between `low` and its inverse.
+  // Between `low` and its inverse, squares neither overflow nor underflow.
   const R low = std::sqrt(std::numeric_limits<R>::min()) / std::numeric_limits<R>::epsilon();
   const R greatest = greatest_size(a);
   const R goal = greatest > 0 && greatest < low ? low : greatest > 1 / low ? 1 / low : greatest;

@@ -1,5 +1,5 @@
-// Eigenvalues and eigenvectors in the steps of LAPACK's heevd for small matrices, so that the factors of the
-// vectors are PyTorch's.
+// Eigenvalues and eigenvectors of Hermitian matrices, by the steps of LAPACK's heevd for small matrices, so
+// that the scaling of the vectors is PyTorch's.
 #include "tridiagonal.h"
 #include "tridiagonal_iteration.h"
 
@@ -17,7 +17,7 @@ HermitianEigensystem<S> hermitian_eigensystem(Matrix<S> a, bool upper) {
   using R = RealOf<S>;
   const Eigen::Index n = a.rows();
   if (n == 0) return {Vector<R>(0), a};
-  // Squares neither overflow nor vanish between `low` and its inverse.
+  // Between `low` and its inverse, squares neither overflow nor underflow.
   const R low = std::sqrt(std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon());
   const R greatest = greatest_size(a);
   const R unit = greatest > 0 && greatest < low ? low / greatest
@@ -55,7 +55,7 @@ OPBRIDGE_OPERATOR(
           } else {
             matrix.template triangularView<Eigen::StrictlyUpper>().setZero();
           }
-          require(matrix.allFinite(), "the matrix has NaN or infinities in it");
+          require(matrix.allFinite(), "the matrix contains NaN or infinities");
           const HermitianEigensystem<S> result = hermitian_eigensystem<S>(std::move(matrix), upper);
           values.write(i, result.values);
           to.write(i, result.vectors);

@@ -1,12 +1,12 @@
-// A = Q H Q^H with H zero below its first subdiagonal, by reflections as LAPACK's gehd2 and unghr.
+// A = Q H Q^H with H zero below its first subdiagonal, by reflections as in LAPACK's gehd2 and unghr.
 #pragma once
 
 #include "reflection.h"
 
 namespace opbridge::op {
 
-// `a`, of which rows and columns first to last are not triangular yet, becomes H; returns Q, or with
-// `vectors` false nothing.
+// Replaces `a`, which is not yet triangular in rows and columns first to last, by H. Returns Q, or nothing if
+// `vectors` is false.
 template <class S>
 Matrix<S> reduce_to_hessenberg(Matrix<S>& a, Eigen::Index first, Eigen::Index last, bool vectors) {
   const Eigen::Index n = a.rows();

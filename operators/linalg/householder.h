@@ -1,5 +1,5 @@
-// A = Q R by Householder reflections, as LAPACK's geqrf has it: Q is the product of I - tau[k] v v^H, where v
-// is zero above row k, one in it, and column k of the factors below.
+// A = Q R by Householder reflections, as in LAPACK's geqrf. Q is the product of I - tau[k] v v^H. v is zero
+// above row k, one in row k, and column k of the factors below it.
 #pragma once
 
 #include <Eigen/Householder>
@@ -10,11 +10,11 @@ namespace opbridge::op {
 
 template <class S>
 struct Reflections {
-  Matrix<S> factors;  // R, and below its diagonal the v
+  Matrix<S> factors;  // R, and the vectors v below its diagonal
   Vector<S> tau;
 };
 
-// Q b, or Q^H b.
+// Replaces b by Q b or Q^H b.
 template <class V, class S, class B>
 void apply_q(const V& factors, const Vector<S>& tau, B&& b, bool adjoint) {
   if (tau.size() == 0 || b.size() == 0) return;
@@ -31,10 +31,10 @@ void apply_q(const Reflections<S>& r, B&& b, bool adjoint) {
   apply_q(r.factors, r.tau, b, adjoint);
 }
 
-// Eigen's own factorization squares the elements, which may overflow or vanish.
+// Eigen's own factorization squares the elements, which may overflow or underflow.
 template <class S>
 Reflections<S> factor_qr(Matrix<S> a) {
-  constexpr Eigen::Index kPanel = 48;  // from as many on Eigen applies reflections as a block
+  constexpr Eigen::Index kPanel = 48;  // from this number on, Eigen applies reflections as a block
   const Eigen::Index rows = a.rows(), columns = a.cols(), count = std::min(rows, columns);
   Vector<S> tau(count), workspace(columns);
   for (Eigen::Index start = 0; start < count; start += kPanel) {

@@ -1,18 +1,18 @@
-// Products of the reflections that geqrf gives, as LAPACK's orgqr, and those times a matrix, as ormqr. The
+// The product of geqrf's reflections, as by LAPACK's orgqr, and its product with a matrix, as by ormqr. The
 // arguments are those of torch.linalg.householder_product and torch.ormqr.
 #include "householder.h"
 
 namespace opbridge::op {
 namespace {
 
-// a holds reflections in its columns, tau their factors.
+// Requires reflections in the columns of `a` and their factors in `tau`.
 void require_reflections(const MatrixShape& a, const Shape& tau, bool complex) {
   const Shape numbers = without_pairs(tau, complex, 1, "tau");
   require(numbers.size() == a.batch.size() + 1, "tau must have one dim less than a");
   for (std::size_t i = 0; i < a.batch.size(); ++i)
-    require(numbers[i] == a.batch[i], "tau and a must be of one batch");
-  require(numbers.back() <= a.columns, "tau must not be longer than a has columns");
-  require(numbers.back() <= a.rows, "tau must not be longer than a has rows");
+    require(numbers[i] == a.batch[i], "tau and a must have the same batch");
+  require(numbers.back() <= a.columns, "tau must not be longer than the number of columns of a");
+  require(numbers.back() <= a.rows, "tau must not be longer than the number of rows of a");
 }
 
 template <class S, class T>
@@ -48,7 +48,7 @@ OPBRIDGE_OPERATOR(
       require_reflections(m, tau, complex);
       require_same_shape(other.batch, m.batch, "the batches of C and a");
       require((left ? other.rows : other.columns) == m.rows,
-              "C must have as many rows as a, or columns where left is false");
+              "C must have as many rows as a, or columns if left is false");
       return c;
     })
     .cpu(floating_types,

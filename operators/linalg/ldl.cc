@@ -1,5 +1,5 @@
-// A = L D L^T, or L D L^H, with D of blocks of one or two, by diagonal pivoting (Bunch and Kaufman, "Some
-// stable methods for calculating inertia and solving symmetric linear systems", 1977), in the format of
+// A = L D L^T or A = L D L^H, where D has blocks of size one or two, by diagonal pivoting (Bunch and Kaufman,
+// "Some stable methods for calculating inertia and solving symmetric linear systems", 1977), in the format of
 // LAPACK's sytrf and hetrf.
 #include <cmath>
 
@@ -10,10 +10,10 @@ namespace {
 
 template <class S>
 struct Ldl {
-  Matrix<S> factors;  // D, and L without its ones
+  Matrix<S> factors;  // D, and L without its unit diagonal
   std::vector<std::int32_t>
-      pivots;             // the row, from 1, that row k was swapped with; negative for a block of two
-  std::int32_t zero = 0;  // which pivot is the first that is zero, from 1; 0 where none is
+      pivots;             // the 1-based row that row k was swapped with; negative for a block of two
+  std::int32_t zero = 0;  // the 1-based index of the first zero pivot; 0 if there is none
 };
 
 template <class S, class M>
@@ -25,31 +25,31 @@ struct Pivot {
   Eigen::Index row, size;
 };
 
-// Of what is left, a whole symmetric matrix: the block of D that comes next.
+// Chooses the next block of D, given the remaining matrix, all of whose elements are stored.
 template <class M>
 Pivot choose_pivot(const M& left) {
   const double alpha = (1 + std::sqrt(17.0)) / 8;
   const Eigen::Index n = left.rows();
   const double own = taxicab(left(0, 0));
-  Eigen::Index place = 0;
+  Eigen::Index largest = 0;
   double column = 0;
   for (Eigen::Index i = 1; i < n; ++i) {
     if (taxicab(left(i, 0)) > column) {
       column = taxicab(left(i, 0));
-      place = i;
+      largest = i;
     }
   }
-  if (place == 0 || own >= alpha * column) return {0, 1};
+  if (largest == 0 || own >= alpha * column) return {0, 1};
   double row = 0;
   for (Eigen::Index i = 0; i < n; ++i) {
-    if (i != place) row = std::max(row, taxicab(left(i, place)));
+    if (i != largest) row = std::max(row, taxicab(left(i, largest)));
   }
   if (own >= alpha * column * (column / row)) return {0, 1};
-  return {place, taxicab(left(place, place)) >= alpha * row ? 1 : 2};
+  return {largest, taxicab(left(largest, largest)) >= alpha * row ? 1 : 2};
 }
 
-// `b` becomes the X of D X = B for a block D, of which the lower triangle is read. In quotients, as LAPACK's
-// sytrs: a determinant leaves the range of numbers before they do.
+// Solves D X = B in place for a block D, of which the lower triangle is read. Computes with quotients, as
+// LAPACK's sytrs does: a determinant would overflow earlier.
 template <class S, class D, class B>
 void solve_block(const D& block, B&& b, bool hermitian) {
   if (block.rows() == 1) {
@@ -65,7 +65,7 @@ void solve_block(const D& block, B&& b, bool hermitian) {
   }
 }
 
-// Reads the lower triangle.
+// Reads only the lower triangle.
 template <class S>
 Ldl<S> factor_ldl(Matrix<S> a, bool hermitian) {
   const Eigen::Index n = a.rows();
@@ -105,7 +105,7 @@ Ldl<S> factor_ldl(Matrix<S> a, bool hermitian) {
   return ldl;
 }
 
-// `b` becomes the X of A X = B.
+// Solves A X = B in place.
 template <class S>
 void solve_in_place(const Ldl<S>& ldl, Matrix<S>& b, bool hermitian) {
   const Matrix<S>& f = ldl.factors;
@@ -149,7 +149,7 @@ OPBRIDGE_OPERATOR(
              for_each_matrix(context, from.size(), cube(n), [&](std::int64_t i) {
                const Ldl<S> ldl = factor_ldl<S>(from[i], hermitian);
                if (check_errors && ldl.zero > 0)
-                 matrix_fails(i, from.size(), ldl.zero, "zero pivot is that of column", "is singular");
+                 matrix_fails(i, from.size(), ldl.zero, "zero pivot is in column", "is singular");
                to.write(i, ldl.factors);
                std::copy(ldl.pivots.begin(), ldl.pivots.end(), pivots.data() + i * n);
                info[i] = ldl.zero;
@@ -157,14 +157,14 @@ OPBRIDGE_OPERATOR(
            });
          });
 
-// A block of two is two equal pivots below zero.
+// Two equal negative pivots denote a block of two.
 std::vector<std::int32_t> checked(std::span<const std::int32_t> pivots) {
   const auto n = static_cast<std::int64_t>(pivots.size());
   for (std::size_t k = 0; k < pivots.size(); ++k) {
     const std::int64_t row = std::abs(static_cast<std::int64_t>(pivots[k]));
-    require(row >= 1 && row <= n, "pivots must be rows of the matrix, counted from 1");
+    require(row >= 1 && row <= n, "pivots must be 1-based rows of the matrix");
     if (pivots[k] > 0) continue;
-    require(k + 1 < pivots.size() && pivots[k + 1] == pivots[k], "pivots below zero must come in pairs");
+    require(k + 1 < pivots.size() && pivots[k + 1] == pivots[k], "negative pivots must come in pairs");
     ++k;
   }
   return {pivots.begin(), pivots.end()};

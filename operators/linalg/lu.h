@@ -1,4 +1,4 @@
-// P A = L U with partial pivoting, as LAPACK's getrf has it.
+// P A = L U with partial pivoting, as in LAPACK's getrf.
 #pragma once
 
 #include "matrices.h"
@@ -7,9 +7,9 @@ namespace opbridge::op {
 
 template <class S>
 struct Lu {
-  Matrix<S> factors;                 // U, and below its diagonal L without its ones
+  Matrix<S> factors;                 // U, and L without its unit diagonal below
   std::vector<Eigen::Index> pivots;  // row k was swapped with pivots[k]
-  std::int32_t zero = 0;             // which pivot is the first that is zero, from 1; 0 where none is
+  std::int32_t zero = 0;             // the 1-based index of the first zero pivot; 0 if there is none
 
   bool is_odd() const {
     bool odd = false;
@@ -38,7 +38,7 @@ Lu<S> factor_lu(Matrix<S> a) {
       } else if (lu.zero == 0) {
         lu.zero = static_cast<std::int32_t>(k + 1);
       }
-      // Below a zero pivot there is nothing but zeros or NaN, which goes on to the rest.
+      // Below a zero pivot, the column contains only zeros or NaN; the update spreads NaN.
       a.block(k + 1, k + 1, below, right).noalias() -= a.col(k).tail(below) * a.row(k).segment(k + 1, right);
     }
     const Eigen::Index width = end - start, right = columns - end, below = rows - end;
@@ -59,19 +59,19 @@ void swap_rows(Matrix<S>& b, const std::vector<Eigen::Index>& pivots) {
   }
 }
 
-// The rows of LAPACK's pivots, which count from 1, of the i-th matrix.
+// Converts the 1-based pivots of LAPACK to 0-based rows, for the i-th matrix.
 inline std::vector<Eigen::Index> read_pivots(TensorView<const std::int32_t> pivots, std::int64_t i,
                                              std::int64_t count, std::int64_t rows) {
   std::vector<Eigen::Index> result;
   for (std::int64_t k = 0; k < count; ++k) {
     const std::int64_t row = pivots[i * count + k];
-    require(row >= 1 && row <= rows, "pivots must be rows of the matrix, counted from 1");
+    require(row >= 1 && row <= rows, "pivots must be 1-based rows of the matrix");
     result.push_back(row - 1);
   }
   return result;
 }
 
-// `b` becomes the X of A X = B, or with `adjoint` of A^H X = B.
+// Solves A X = B in place, or A^H X = B if `adjoint`.
 template <class S>
 void solve_in_place(const Lu<S>& lu, Matrix<S>& b, bool adjoint = false) {
   const auto lower = lu.factors.template triangularView<Eigen::UnitLower>();

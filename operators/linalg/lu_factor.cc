@@ -1,5 +1,5 @@
-// P A = L U with partial pivoting, in the format of LAPACK's getrf. A pivot of zero is an error with
-// check_errors only; info tells which.
+// P A = L U with partial pivoting, in the format of LAPACK's getrf. A zero pivot is an error only with
+// check_errors; info contains its index.
 #include "lu.h"
 
 namespace opbridge::op {
@@ -23,7 +23,7 @@ OPBRIDGE_OPERATOR(
         for_each_matrix(context, from.size(), cube(count), [&](std::int64_t i) {
           const Lu<S> lu = factor_lu<S>(from[i]);
           if (check_errors && lu.zero > 0)
-            matrix_fails(i, from.size(), lu.zero, "zero pivot is that of column", "is singular");
+            matrix_fails(i, from.size(), lu.zero, "zero pivot is in column", "is singular");
           to.write(i, lu.factors);
           for (std::int64_t k = 0; k < count; ++k)
             pivots[i * count + k] = static_cast<std::int32_t>(lu.pivots[static_cast<std::size_t>(k)] + 1);

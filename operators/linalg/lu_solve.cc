@@ -1,5 +1,5 @@
-// A X = B from the factors of A, as LAPACK's getrs. Pivots that are no rows of the matrix are errors; a zero
-// in U is none, and gives infinities or NaN.
+// Solves A X = B from the factors of A, as LAPACK's getrs does. Invalid pivots are errors; a zero in U is
+// not, and gives infinities or NaN.
 #include "lu.h"
 
 namespace opbridge::op {
@@ -23,7 +23,7 @@ OPBRIDGE_OPERATOR(
              for_each_matrix(context, all.size(), cube(n), [&](std::int64_t i) {
                const Lu<S> lu{all[i], read_pivots(pivots, i, n, n), 0};
                Matrix<S> solution = right[i];
-               // X A = B is A^H X^H = B^H.
+               // X A = B is equivalent to A^H X^H = B^H.
                if (!left) solution.adjointInPlace();
                solve_in_place(lu, solution, adjoint == left);
                if (!left) solution.adjointInPlace();

@@ -1,4 +1,4 @@
-// P, L and U from the format of LAPACK's getrf. Pivots that are no rows of the matrix are errors.
+// P, L and U from the format of LAPACK's getrf. Invalid pivots are errors.
 #include "lu.h"
 
 namespace opbridge::op {
@@ -28,7 +28,7 @@ OPBRIDGE_OPERATOR(
                lower.diagonal().setOnes();
                lowers.write(i, lower);
                uppers.write(i, Matrix<S>(lu.topRows(count).template triangularView<Eigen::Upper>()));
-               // A = P L U, and the swaps make P^T A.
+               // A = P L U; applying the swaps to the identity gives P^T.
                Matrix<S> permutation = Matrix<S>::Identity(rows, rows);
                swap_rows(permutation, read_pivots(pivots, i, count, rows));
                permutations.write(i, permutation.transpose());

@@ -1,6 +1,6 @@
-// Batches of matrices, as the operators of linear algebra take them: (…, rows, columns), and with `complex`
-// (…, rows, columns, 2), real and imaginary part of each number side by side. What does not iterate is
-// computed in float64: of float32 only the input and the result are rounded, not what lies between.
+// Batches of matrices, (…, rows, columns). With `complex` they are (…, rows, columns, 2): real and imaginary
+// parts are stored as pairs. Algorithms that do not iterate compute in float64: for float32, only inputs and
+// results are rounded, not intermediate values.
 #pragma once
 
 #include <Eigen/Core>
@@ -14,7 +14,7 @@
 
 namespace opbridge::op {
 
-// Columns lie in memory one after the other.
+// Column-major.
 template <class S>
 using Matrix = Eigen::Matrix<S, Eigen::Dynamic, Eigen::Dynamic>;
 template <class S>
@@ -32,7 +32,7 @@ RealOf<S> taxicab(S x) {
   }
 }
 
-// Calls f<S>() with the type to compute in.
+// Calls f<S>() with the type S to compute in.
 template <class F>
 void with_scalar(bool complex, F&& f) {
   if (complex) {
@@ -42,7 +42,7 @@ void with_scalar(bool complex, F&& f) {
   }
 }
 
-// The same, of what is computed as PyTorch does, in the type T of the elements.
+// Like with_scalar, but computes in T, the element type, as PyTorch does.
 template <class T, class F>
 void with_element(bool complex, F&& f) {
   if (complex) {
@@ -52,7 +52,7 @@ void with_element(bool complex, F&& f) {
   }
 }
 
-// The matrices of a tensor, or its vectors as matrices of one column, to compute with in S.
+// The matrices of a tensor (or vectors, as matrices of one column), to compute with in S.
 template <class S, class T>
 class Batch {
   static constexpr bool is_complex = Eigen::NumTraits<S>::IsComplex;
@@ -86,7 +86,7 @@ class Batch {
   }
 
   Map map(std::int64_t i) const {
-    // A pair of numbers is laid out as std::complex, by its definition.
+    // std::complex is laid out as a pair of numbers, by definition.
     using Pointer = std::conditional_t<std::is_const_v<T>, const Element*, Element*>;
     T* start = data_ + i * rows_ * columns_ * (is_complex ? 2 : 1);
     return Map(reinterpret_cast<Pointer>(start), rows_, columns_);
@@ -105,8 +105,8 @@ Batch<S, T> vectors(TensorView<T> tensor) {
   return Batch<S, T>::vectors(tensor);
 }
 
-// `x` becomes x / divisor. Eigen's division of complex vectors squares the divisor, which may overflow or
-// vanish.
+// Divides `x` by the divisor. Eigen's division of complex vectors squares the divisor, which may overflow or
+// underflow.
 template <class X, class S>
 void divide(X&& x, S divisor) {
   if (x.size() == 0) return;
@@ -119,7 +119,7 @@ void divide(X&& x, S divisor) {
   }
 }
 
-// `b` becomes the X of T X = B for a view T of a triangle.
+// Solves T X = B in place for a triangular view T.
 template <class T, class S>
 void solve_triangle(const T& triangle, Matrix<S>& b) {
   using R = RealOf<S>;
@@ -130,14 +130,14 @@ void solve_triangle(const T& triangle, Matrix<S>& b) {
     triangle.solveInPlace(b);
     return;
   }
-  // Of several columns at once Eigen multiplies by inverses, which overflow here.
+  // For several columns at once, Eigen multiplies by inverses, which may overflow.
   for (Eigen::Index j = 0; j < b.cols(); ++j) {
     auto column = b.col(j);
     triangle.solveInPlace(column);
   }
 }
 
-// f(i) for each matrix of a batch; `work` is about the number of operations for one.
+// Calls f(i) for each matrix of a batch; `work` is the approximate number of operations for each.
 template <class F>
 void for_each_matrix(Context& context, std::int64_t count, std::int64_t work, F&& f) {
   const std::int64_t grain = std::max<std::int64_t>(1, 65536 / std::max<std::int64_t>(1, work));
@@ -147,7 +147,7 @@ void for_each_matrix(Context& context, std::int64_t count, std::int64_t work, F&
 }
 inline std::int64_t cube(std::int64_t n) { return n > 100000 ? n : n * n * n; }
 
-// Shape rules see a batch of matrices as its sizes.
+// The shape of a batch of matrices, for shape rules.
 struct MatrixShape {
   Shape batch;
   Dim rows, columns;
@@ -186,17 +186,17 @@ inline MatrixShape square_shape(const Shape& tensor, bool complex, const std::st
   return m;
 }
 
-// Of a system of equations with square matrices `m`: the solution has the shape of the right-hand sides.
+// The shape of the solution of a system of equations with square matrices `m`: that of the right-hand sides.
 inline Shape solution_shape(const Shape& b, const MatrixShape& m, bool left, bool complex,
                             const std::string& name) {
   const MatrixShape right = matrix_shape(b, complex, "B");
   require_same_shape(right.batch, m.batch, "the batches of B and " + name);
   require((left ? right.rows : right.columns) == m.rows,
-          "B must have as many rows as " + name + ", or columns where left is false");
+          "B must have as many rows as " + name + ", or columns if left is false");
   return b;
 }
 
-// Ends the operator for the `order`-th minor, diagonal element or the like of a matrix, counted from 1.
+// Reports an element of a matrix (a minor, a diagonal element, …) by its 1-based index `order`.
 [[noreturn]] inline void matrix_fails(std::int64_t i, std::int64_t count, std::int64_t order,
                                       const std::string& element, const std::string& what) {
   const std::string which = count > 1 ? "matrix " + std::to_string(i) + " of the batch" : "the matrix";

@@ -10,8 +10,7 @@
 namespace opbridge::op {
 namespace {
 
-// The coefficients of the Padé approximant of degree 13, whose numerator p and denominator q are p(x) =
-// q(-x).
+// The coefficients of p in the Padé approximant p(x) / q(x) of degree 13, where q(x) = p(-x).
 constexpr std::array<double, 14> kPade = {64764752532480000.,
                                           32382376266240000.,
                                           7771770303897600.,
@@ -26,9 +25,9 @@ constexpr std::array<double, 14> kPade = {64764752532480000.,
                                           16380.,
                                           182.,
                                           1.};
-constexpr double kNormLimit = 5.371920351148152;  // up to which it is exact to rounding
+constexpr double kNormLimit = 5.371920351148152;  // the approximant is exact to rounding up to this norm
 
-// The greatest sum of sizes in a column, in units of 2^64, as it may overflow itself.
+// The 1-norm in units of 2^64, because the norm itself may overflow.
 template <class S>
 double norm_in_units(const Matrix<S>& a) {
   return a.unaryExpr([](S x) { return std::abs(x * 0x1p-64); }).colwise().sum().maxCoeff();

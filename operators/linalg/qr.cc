@@ -1,4 +1,4 @@
-// A = Q R by Householder reflections, as LAPACK's geqrf and orgqr, with their signs. The modes are those of
+// A = Q R by Householder reflections, with the signs of LAPACK's geqrf and orgqr. The modes are those of
 // torch.linalg.qr.
 #include "householder.h"
 

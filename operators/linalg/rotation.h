@@ -1,5 +1,5 @@
-// Plane rotations [c s; -s c] with the signs of LAPACK's lartg, which became others in LAPACK 3.10 (Anderson,
-// "Safe scaling in the level 1 BLAS", 2017). PyTorch's CPU build, of MKL 2024.2, has both.
+// Plane rotations [c s; -s c] with the signs of LAPACK's lartg, which changed in LAPACK 3.10 (Anderson, "Safe
+// scaling in the level 1 BLAS", 2017). PyTorch's CPU build, with MKL 2024.2, uses both conventions.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ struct Rotation {
   R c, s;
 };
 
-// The rotation that takes (f, g) to (r, 0).
+// The rotation that maps (f, g) to (r, 0).
 template <class R>
 Rotation<R> make_rotation(R f, R g, R& r) {
   if (g == 0) {
@@ -29,7 +29,7 @@ Rotation<R> make_rotation(R f, R g, R& r) {
   return {std::abs(f) / size, g / r};
 }
 
-// The same before LAPACK 3.10: r has the sign of f only where f is the larger.
+// The convention before LAPACK 3.10: r has the sign of f only if f is the larger.
 template <class R>
 Rotation<R> make_older_rotation(R f, R g, R& r) {
   if (f == 0 && g != 0) {
@@ -42,7 +42,7 @@ Rotation<R> make_older_rotation(R f, R g, R& r) {
   return {-q.c, -q.s};
 }
 
-// (x, y) becomes (c x + s y, c y - s x), element by element.
+// Replaces (x, y) by (c x + s y, c y - s x), element by element.
 template <class R, class X, class Y>
 void rotate(X&& x, Y&& y, Rotation<R> q) {
   for (Eigen::Index k = 0; k < x.size(); ++k) {

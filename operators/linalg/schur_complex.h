@@ -1,6 +1,6 @@
-// H = Z T Z^H of a complex Hessenberg matrix, T triangular, by QR iteration with one shift, in the steps of
-// LAPACK's zlahqr: the elements below the diagonal stay real, and when they count as zero is decided as Ahues
-// and Tisseur do ("A new deflation criterion for the QR algorithm", 1997).
+// H = Z T Z^H of a complex Hessenberg matrix, T triangular, by single-shift QR iteration, with the steps of
+// LAPACK's zlahqr. The subdiagonal stays real. The deflation criterion is that of Ahues and Tisseur ("A new
+// deflation criterion for the QR algorithm", 1997).
 #pragma once
 
 #include <limits>
@@ -15,12 +15,12 @@ class ComplexSchur {
   using C = std::complex<R>;
 
  public:
-  // Rows and columns first to last of `h` are not triangular yet. `z`, or null where T is not asked for
-  // either, is multiplied by Z from the right.
+  // Rows and columns first to last of `h` are not triangular yet. `z` is multiplied by Z from the right; it
+  // is null if T is not wanted either.
   ComplexSchur(Matrix<C>& h, Index first, Index last, Matrix<C>* z, Vector<C>& values)
       : h_(h), z_(z), values_(values), first_(first), last_(last) {}
 
-  // False where it does not converge.
+  // Returns false if the iteration does not converge.
   bool run() {
     from_ = z_ ? 0 : first_;
     to_ = z_ ? h_.rows() - 1 : last_;
@@ -38,7 +38,7 @@ class ComplexSchur {
  private:
   static constexpr R kPrecision = std::numeric_limits<R>::epsilon();
 
-  // A similarity that makes h(i, i-1) real, of a unit in place i.
+  // Makes h(i, i-1) real by a similarity with a unit at index i.
   void make_real(Index i) {
     const C below = h_(i, i - 1);
     if (below.imag() == 0) return;
@@ -50,8 +50,8 @@ class ComplexSchur {
     if (z_) z_->col(i) *= phase;
   }
 
-  // Iterates on what ends at `end` until its last row is apart from the rest, and returns that; below zero
-  // where it takes too long.
+  // Iterates on the block that ends at `end` until its last row decouples, and returns that row; negative if
+  // it takes too many steps.
   Index isolate(Index end) {
     const Index limit = 30 * std::max<Index>(10, last_ - first_ + 1);
     for (Index count = 1; count <= limit + 1; ++count) {
@@ -68,7 +68,7 @@ class ComplexSchur {
     return -1;
   }
 
-  // h(k, k-1), against what is around it.
+  // Whether h(k, k-1) is negligible compared with its neighbours.
   bool is_negligible(Index k) const {
     const R below = taxicab(h_(k, k - 1));
     if (below <= least_) return true;
@@ -86,8 +86,8 @@ class ComplexSchur {
     return ba * (ab / sum) <= std::max(least_, kPrecision * (bb * (aa / sum)));
   }
 
-  // Wilkinson's: the eigenvalue of the last two rows that is closer to the last diagonal element. Every tenth
-  // time another, in case that leads around in circles.
+  // Wilkinson's shift: the eigenvalue of the last two rows that is closer to the last diagonal element. Every
+  // tenth shift is exceptional, to break cycles.
   C choose_shift(Index begin, Index end, Index count) const {
     if (count % 20 == 0) return R(0.75) * std::abs(h_(end, end - 1).real()) + h_(end, end);
     if (count % 10 == 0) return R(0.75) * std::abs(h_(begin + 1, begin).real()) + h_(begin, begin);
@@ -107,7 +107,7 @@ class ComplexSchur {
     return corner - product * (product / (x + y));
   }
 
-  // One step on rows begin to end. The rows from_ and above and the columns up to to_ follow.
+  // One step on rows begin to end. Updates the rows from from_ on and the columns up to to_.
   void sweep(Index begin, Index end, C shift) {
     Vector<C> v(2);
     const Index start = first_column(begin, end, shift, v);
@@ -139,8 +139,8 @@ class ComplexSchur {
     make_last_real(end);
   }
 
-  // Where two small elements below the diagonal let the step begin, and there the first column of H - shift,
-  // but for its length.
+  // Finds a row where two small subdiagonal elements let the step begin. Sets `v` to the first column of H -
+  // shift there, up to scaling.
   Index first_column(Index begin, Index end, C shift, Vector<C>& v) const {
     for (Index m = end - 1;; --m) {
       C corner = h_(m, m) - shift;
@@ -156,8 +156,8 @@ class ComplexSchur {
     }
   }
 
-  // A step that begins inside the block multiplies h(start, start-1), which is negligible, by `factor`: units
-  // in other places make it and what follows real again.
+  // A step that begins inside the block multiplies the negligible h(start, start-1) by `factor`. Multiplying
+  // other rows by units makes the subdiagonal real again.
   void keep_real(Index start, Index end, C factor) {
     const C phase = factor / std::abs(factor);
     h_(start + 1, start) *= std::conj(phase);

@@ -1,5 +1,5 @@
-// The Schur form of a real matrix of two rows, as LAPACK's lanv2: either triangular, or with equal diagonal
-// elements and elements beside it of opposite signs, a pair of complex eigenvalues.
+// The Schur form of a real 2x2 matrix, as by LAPACK's lanv2. It is either triangular, or has equal diagonal
+// elements and off-diagonal elements of opposite signs: a complex pair of eigenvalues.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace opbridge::op {
 
-// [a b; c d] becomes q [a b; c d] q^T for the rotation that is returned.
+// Replaces [a b; c d] by q [a b; c d] q^T, where q is the returned rotation.
 template <class R>
 Rotation<R> make_schur_pair(R& a, R& b, R& c, R& d) {
   constexpr R kEpsilon = std::numeric_limits<R>::epsilon();
@@ -41,7 +41,7 @@ Rotation<R> make_schur_pair(R& a, R& b, R& c, R& d) {
     return q;
   }
 
-  // Complex eigenvalues, or real ones that are nearly equal: the diagonal elements are made equal.
+  // For complex or nearly equal eigenvalues, makes the diagonal elements equal.
   const R sum = b + c, difference = a - d, length = std::hypot(sum, difference);
   Rotation<R> q;
   q.c = std::sqrt((1 + std::abs(sum) / length) / 2);
@@ -67,7 +67,7 @@ Rotation<R> make_schur_pair(R& a, R& b, R& c, R& d) {
   return {q.c * further.c - q.s * further.s, q.c * further.s + q.s * further.c};
 }
 
-// The eigenvalues of such a matrix; the first of a pair is the one above the real axis.
+// The eigenvalues of such a matrix; in a complex pair, the one with positive imaginary part comes first.
 template <class R>
 std::pair<std::complex<R>, std::complex<R>> eigenvalues_of_pair(R a, R b, R c, R d) {
   const R imaginary = c == 0 ? R(0) : std::sqrt(std::abs(b)) * std::sqrt(std::abs(c));

@@ -1,7 +1,6 @@
-// H = Z T Z^T of a real Hessenberg matrix, T quasi-triangular, by the QR iteration of Francis with two shifts
-// at once, in the steps of LAPACK's lahqr: when an element below the diagonal counts as zero is decided as
-// Ahues and Tisseur do ("A new deflation criterion for the QR algorithm", 1997). The eigenvalues come in the
-// order in which they stand on the diagonal.
+// H = Z T Z^T of a real Hessenberg matrix, T quasi-triangular, by Francis' double-shift QR iteration, with
+// the steps of LAPACK's lahqr. The deflation criterion is that of Ahues and Tisseur ("A new deflation
+// criterion for the QR algorithm", 1997). Eigenvalues are in diagonal order.
 #pragma once
 
 #include "reflection.h"
@@ -14,12 +13,12 @@ class RealSchur {
   using Index = Eigen::Index;
 
  public:
-  // Rows and columns first to last of `h` are not triangular yet. `z`, or null where T is not asked for
-  // either, is multiplied by Z from the right.
+  // Rows and columns first to last of `h` are not triangular yet. `z` is multiplied by Z from the right; it
+  // is null if T is not wanted either.
   RealSchur(Matrix<R>& h, Index first, Index last, Matrix<R>* z, Vector<std::complex<R>>& values)
       : h_(h), z_(z), values_(values), first_(first), last_(last) {}
 
-  // False where it does not converge.
+  // Returns false if the iteration does not converge.
   bool run() {
     for (Index i = 0; i < h_.rows(); ++i) {
       if (i < first_ || i > last_) values_[i] = h_(i, i);
@@ -41,8 +40,8 @@ class RealSchur {
  private:
   static constexpr R kPrecision = std::numeric_limits<R>::epsilon();
 
-  // Iterates on what ends at `end` until its last one or two rows are apart from the rest, and returns the
-  // first of those; below zero where that takes too long.
+  // Iterates on the block that ends at `end` until its last one or two rows decouple, and returns the first
+  // of these; negative if it takes too many steps.
   Index isolate(Index end) {
     const Index limit = 30 * std::max<Index>(10, last_ - first_ + 1);
     for (Index count = 1; count <= limit + 1; ++count) {
@@ -62,7 +61,7 @@ class RealSchur {
     return k;
   }
 
-  // h(k, k-1), against what is around it.
+  // Whether h(k, k-1) is negligible compared with its neighbours.
   bool is_negligible(Index k) const {
     const R below = std::abs(h_(k, k - 1));
     if (below <= least_) return true;
@@ -84,7 +83,7 @@ class RealSchur {
     R real1, imaginary1, real2, imaginary2;
   };
 
-  // The eigenvalues of the last two rows; every tenth time others, in case those lead around in circles.
+  // The eigenvalues of the last two rows. Every tenth pair of shifts is exceptional, to break cycles.
   Shifts choose_shifts(Index begin, Index end, Index count) const {
     R a, b, c, d;
     if (count % 10 == 0) {
@@ -108,8 +107,7 @@ class RealSchur {
     return {shift, 0, shift, 0};
   }
 
-  // One step with both shifts on rows begin to end. The rows `from` and above and the columns up to `to`
-  // follow.
+  // One double-shift step on rows begin to end. Updates the rows from `from` on and the columns up to `to`.
   void sweep(Index begin, Index end, Index from, Index to, const Shifts& shift) {
     Vector<R> v(3);
     const Index start = first_column(begin, end, shift, v);
@@ -121,7 +119,7 @@ class RealSchur {
         h_(k, k - 1) = v[0];
         h_.col(k - 1).segment(k + 1, size - 1).setZero();
       } else if (start > begin) {
-        h_(k, k - 1) *= 1 - tau;  // not -1, as tau is zero where the rest of v underflows
+        h_(k, k - 1) *= 1 - tau;  // not -1: tau is zero if the rest of v underflows
       }
       v[0] = 1;
       apply(h_.block(k, k, size, to - k + 1).transpose(), v, tau);
@@ -130,8 +128,8 @@ class RealSchur {
     }
   }
 
-  // Where two small elements below the diagonal let the step begin, and there the first column of
-  // (H - shift1) (H - shift2), but for its length.
+  // Finds a row where two small subdiagonal elements let the step begin. Sets `v` to the first column of (H -
+  // shift1) (H - shift2) there, up to scaling.
   Index first_column(Index begin, Index end, const Shifts& shift, Vector<R>& v) const {
     for (Index m = end - 2;; --m) {
       const R corner = h_(m, m), below = h_(m + 1, m);
@@ -149,7 +147,7 @@ class RealSchur {
     }
   }
 
-  // The reflection of two or three columns.
+  // Applies a reflection to two or three rows.
   template <class A>
   static void apply(A&& a, const Vector<R>& v, R tau) {
     const bool three = a.cols() == 3;

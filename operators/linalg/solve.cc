@@ -1,5 +1,5 @@
-// A X = B by LU factorization, as LAPACK's gesv; without B the inverse. A pivot of zero is an error unless
-// check_errors is false, when info tells which.
+// Solves A X = B by LU factorization, as LAPACK's gesv does; without B, computes the inverse. A zero pivot is
+// an error unless check_errors is false; info contains its index.
 #include "lu.h"
 
 namespace opbridge::op {
@@ -23,11 +23,11 @@ OPBRIDGE_OPERATOR(
                const Lu<S> lu = factor_lu<S>(from[i]);
                info[i] = lu.zero;
                if (check_errors && lu.zero > 0) {
-                 matrix_fails(i, from.size(), lu.zero, "zero pivot is that of column",
-                              "is singular, so that it has no inverse");
+                 matrix_fails(i, from.size(), lu.zero, "zero pivot is in column",
+                              "is singular and has no inverse");
                }
                Matrix<S> solution = b ? right[i] : Matrix<S>::Identity(from.rows(), from.rows());
-               // X A = B is A^H X^H = B^H.
+               // X A = B is equivalent to A^H X^H = B^H.
                if (!left) solution.adjointInPlace();
                solve_in_place(lu, solution, !left);
                if (!left) solution.adjointInPlace();

@@ -1,5 +1,5 @@
-// A X = B or X A = B of triangular A, as the BLAS' trsm. A zero on the diagonal is no error, and gives
-// infinities or NaN.
+// Solves A X = B or X A = B with triangular A, as the BLAS' trsm does. A zero on the diagonal is not an error
+// and gives infinities or NaN.
 #include "matrices.h"
 
 namespace opbridge::op {
@@ -11,7 +11,7 @@ void solve(const Matrix<S>& a, Matrix<S>& b, bool left) {
   if (left) {
     solve_triangle(triangle, b);
   } else {
-    // X A = B is A^T X^T = B^T.
+    // X A = B is equivalent to A^T X^T = B^T.
     b.transposeInPlace();
     solve_triangle(triangle.transpose(), b);
     b.transposeInPlace();

@@ -1,5 +1,5 @@
-// A = U diag(S) Vh, in the steps of LAPACK's gesdd for small matrices: a QR factorization first where A is
-// long, then reflections that make it bidiagonal, then iteration.
+// A = U diag(S) Vh, by the steps of LAPACK's gesdd for small matrices: a QR factorization first if A is tall,
+// then reduction to bidiagonal form, then iteration.
 #include "bidiagonal_svd.h"
 #include "householder.h"
 
@@ -13,8 +13,8 @@ struct Svd {
   Matrix<S> v;
 };
 
-// a = left B right^H of a matrix with no fewer rows than columns, B upper bidiagonal. `right` leaves the
-// first of the rows alone.
+// a = left B right^H of a matrix with no fewer rows than columns, where B is upper bidiagonal. `right` leaves
+// the first row unchanged.
 template <class S>
 struct Bidiagonal {
   Reflections<S> left, right;
@@ -49,8 +49,8 @@ Bidiagonal<S> make_bidiagonal(Matrix<S> a) {
   return b;
 }
 
-// Whether a QR or LQ factorization comes first. The limits are LAPACK's for complex matrices, and for real
-// ones those of MKL 2024.2, which PyTorch's CPU build calls.
+// Whether to start with a QR or LQ factorization. The limits are LAPACK's for complex matrices. For real ones
+// they are those of MKL 2024.2, which PyTorch's CPU build calls.
 template <class S>
 bool begins_with_qr(Eigen::Index rows, Eigen::Index columns) {
   if (rows == columns) return false;
@@ -76,7 +76,7 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
     const Eigen::Index u = full ? rows : 0, v = full ? columns : 0;
     return {Matrix<S>::Identity(rows, u), {}, Matrix<S>::Identity(columns, v)};
   }
-  // Neither squares overflow nor do they vanish, nor does the inverse of the unit.
+  // Scales `a` so that squares neither overflow nor underflow; the inverse of the unit does not either.
   constexpr int kLimit = std::numeric_limits<R>::max_exponent - 3;
   const R greatest = greatest_size(a);
   const R unit = greatest > 0 ? std::ldexp(R(1), std::clamp(std::ilogb(greatest), -kLimit, kLimit)) : 1;
@@ -135,7 +135,7 @@ OPBRIDGE_OPERATOR(
         const auto values = op::vectors<T>(s);
         for_each_matrix(context, from.size(), 10 * cube(from.rows()), [&](std::int64_t i) {
           const Matrix<S> matrix = from[i];
-          require(matrix.allFinite(), "the matrix has NaN or infinities in it");
+          require(matrix.allFinite(), "the matrix contains NaN or infinities");
           const Svd<S> result = decompose<S>(matrix, full, vectors);
           values.write(i, result.values);
           if (!vectors) return;

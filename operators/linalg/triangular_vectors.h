@@ -1,5 +1,5 @@
-// Eigenvectors of a triangular matrix, or of a quasi-triangular real one, by back substitution, as LAPACK's
-// trevc: where a difference of eigenvalues vanishes, a tiny one stands for it.
+// Eigenvectors of a triangular matrix, or of a quasi-triangular real one, by back substitution, as by
+// LAPACK's trevc. A vanishing difference of eigenvalues is replaced by a tiny one.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace opbridge::op {
 
-// S is T's element type; F, that of the vector: complex for a pair of a real T.
+// S is the element type of T, F that of the vector: complex for a complex pair of a real T.
 template <class S, class F>
 class BackSubstitution {
   using R = RealOf<S>;
@@ -24,8 +24,8 @@ class BackSubstitution {
     huge_ = (1 - kPrecision) / least;
   }
 
-  // Finds the components of `x` above row `end` of (T - eigenvalue) x = 0, from those below and the sums
-  // -T(k, end:) x(end:) that are in their places.
+  // Solves (T - eigenvalue) x = 0 for the components of `x` above row `end`. The components below are given;
+  // the others contain the sums -T(k, end:) x(end:).
   void run(Vector<F>& x, Index end) {
     for (Index j = end - 1; j >= 0; --j) {
       if (!Eigen::NumTraits<S>::IsComplex && j > 0 && t_(j, j - 1) != S(0)) {
@@ -45,14 +45,14 @@ class BackSubstitution {
  private:
   static constexpr R kPrecision = std::numeric_limits<R>::epsilon();
 
-  // Writes what was found, with all of x smaller where the sums that come next would overflow.
+  // Stores the components found. Scales all of x down if the next sums would overflow.
   template <std::size_t count>
   void bound(Vector<F>& x, R size, R column, const std::array<F, count>& found, Index j) const {
     for (std::size_t i = 0; i < count; ++i) x[j + static_cast<Index>(i)] = found[i];
     if (size > 1 && column > huge_ / size) x *= 1 / size;
   }
 
-  // Keeps b / divisor from overflow.
+  // Scales x down if b / divisor would overflow.
   void shrink(Vector<F>& x, R b, R divisor) const {
     if (divisor < 1 && b > 1 && b >= huge_ * divisor) x *= 1 / b;
   }
@@ -64,7 +64,7 @@ class BackSubstitution {
     return x[j] / divisor;
   }
 
-  // Two equations by elimination; the pivot is the greatest of the four.
+  // Solves two equations by elimination; the pivot is the greatest of the four elements.
   std::array<F, 2> solve_two(Vector<F>& x, Index j) const {
     F a[2][2] = {{t_(j, j) - eigenvalue_, t_(j, j + 1)}, {t_(j + 1, j), t_(j + 1, j + 1) - eigenvalue_}};
     R greatest = 0;

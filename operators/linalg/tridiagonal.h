@@ -1,5 +1,5 @@
-// A = Q T Q^H of a Hermitian matrix, T real and tridiagonal, by reflections as LAPACK's hetd2: from the first
-// column down for the lower triangle, from the last one up for the upper.
+// A = Q T Q^H of a Hermitian matrix, where T is real and tridiagonal, by reflections as in LAPACK's hetd2:
+// from the first column on for the lower triangle, from the last one back for the upper.
 #pragma once
 
 #include "householder.h"
@@ -14,7 +14,7 @@ struct Tridiagonal {
       q;  // leaves alone the first row, or of the upper triangle the last, and counts from the other end
   bool upper;
 
-  // Q b
+  // Replaces b by Q b.
   void apply(Matrix<S>& b) const {
     if (b.rows() < 2) return;
     if (upper) b = b.colwise().reverse().eval();
@@ -23,12 +23,12 @@ struct Tridiagonal {
   }
 };
 
-// Reads one triangle only.
+// Reads only one triangle.
 template <class S>
 Tridiagonal<S> make_tridiagonal(Matrix<S> a, bool upper) {
   using R = RealOf<S>;
   const Eigen::Index n = a.rows(), others = std::max<Eigen::Index>(n - 1, 0);
-  // The upper triangle is the lower one of the matrix with rows and columns in reverse.
+  // Reversing rows and columns turns the upper triangle into the lower one.
   if (upper) a = a.reverse().eval();
   a.diagonal() = a.diagonal().real().template cast<S>().eval();
   Tridiagonal<S> t{

@@ -1,6 +1,6 @@
 // Eigenvalues and eigenvectors of a real symmetric tridiagonal matrix by implicit QL or QR iteration,
-// whichever begins at the smaller end (Dubrulle, Martin and Wilkinson, "The implicit QL algorithm", 1968), in
-// the steps of LAPACK's steqr, so that the vectors have its signs.
+// starting at the smaller end (Dubrulle, Martin and Wilkinson, "The implicit QL algorithm", 1968). The steps
+// are those of LAPACK's steqr, so that the vectors have its signs.
 #pragma once
 
 #include <limits>
@@ -14,10 +14,10 @@ class TridiagonalIteration {
   using Index = Eigen::Index;
 
  public:
-  // The diagonal and what is beside it. `z` is multiplied by the eigenvectors from the right.
+  // Takes the diagonal and the subdiagonal. `z` is multiplied by the eigenvectors from the right.
   TridiagonalIteration(Vector<R>& d, Vector<R>& e, Matrix<R>& z) : d_(d), e_(e), z_(z), n_(d.size()) {}
 
-  // `d` becomes the eigenvalues, the least first. False where it does not converge.
+  // `d` becomes the eigenvalues, the least first. Returns false if the iteration does not converge.
   bool run() {
     left_ = 30 * n_;
     for (Index begin = 0; begin < n_;) {
@@ -39,7 +39,7 @@ class TridiagonalIteration {
     return size == 0 || size <= std::sqrt(std::abs(d_[i])) * std::sqrt(std::abs(d_[i + 1])) * kEpsilon;
   }
 
-  // Rows begin to end, to where no square vanishes or overflows.
+  // Solves rows begin to end, scaled so that squares neither overflow nor underflow.
   bool solve_block(Index begin, Index end) {
     const R least = std::sqrt(std::numeric_limits<R>::min()) / (kEpsilon * kEpsilon);
     const R greatest = std::sqrt(1 / std::numeric_limits<R>::min()) / 3;
@@ -61,10 +61,10 @@ class TridiagonalIteration {
     return converges;
   }
 
-  // What lies between i and the next one in the direction of `step`.
+  // The off-diagonal element between i and its neighbour in the direction of `step`.
   R& beside(Index i, Index step) { return e_[step > 0 ? i : i - 1]; }
 
-  // From `first`, where eigenvalues are found one after the other, to `last`.
+  // Finds eigenvalues one after the other, from `first` to `last`.
   bool iterate(Index first, Index last, Index step) {
     while ((last - first) * step >= 0) {
       Index end = first;
@@ -112,7 +112,7 @@ class TridiagonalIteration {
     beside(first, step) = g;
   }
 
-  // Rows i and i+1, as LAPACK's laev2: the eigenvalue that is greater in size comes first.
+  // Solves rows i and i+1, as LAPACK's laev2 does: the eigenvalue of greater magnitude comes first.
   void solve_pair(Index i) {
     const R a = d_[i], b = e_[i], c = d_[i + 1];
     const R sum = a + c, difference = a - c, twice = std::abs(2 * b), distance = std::abs(difference);
@@ -143,7 +143,7 @@ class TridiagonalIteration {
     rotate(z_.col(i), z_.col(i + 1), q);
   }
 
-  // By selection, as LAPACK does: of equal values the order matters to their vectors.
+  // Selection sort, as in LAPACK: it determines the order of the vectors of equal values.
   void sort() {
     for (Index i = 0; i + 1 < n_; ++i) {
       Index least = i;

@@ -1,4 +1,4 @@
-// The element that occurs most often in each row.
+// The most frequent element of each row.
 #include <algorithm>
 #include <span>
 
@@ -12,9 +12,10 @@ bool is_nan(T value) {
   return value != value;
 }
 
-// The place of the last occurrence, found in `order`, which is scratch memory for the places of the row.
+// The index of the last occurrence of the mode, found by sorting `order`, scratch memory for indices of the
+// row.
 template <class T>
-std::int64_t place_of_mode(std::span<const T> row, std::span<std::int64_t> order) {
+std::int64_t index_of_mode(std::span<const T> row, std::span<std::int64_t> order) {
   for (std::size_t i = 0; i < row.size(); ++i) order[i] = static_cast<std::int64_t>(i);
   std::ranges::sort(order, [&](std::int64_t i, std::int64_t j) {
     const T a = row[static_cast<std::size_t>(i)], b = row[static_cast<std::size_t>(j)];
@@ -22,7 +23,7 @@ std::int64_t place_of_mode(std::span<const T> row, std::span<std::int64_t> order
     return a < b || (!(b < a) && i < j);
   });
   std::size_t most = 0, run = 0;
-  std::int64_t place = 0;
+  std::int64_t last = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
     ++run;
     if (i + 1 < order.size() &&
@@ -30,11 +31,11 @@ std::int64_t place_of_mode(std::span<const T> row, std::span<std::int64_t> order
       continue;
     if (run > most) {
       most = run;
-      place = order[i];
+      last = order[i];
     }
     run = 0;
   }
-  return place;
+  return last;
 }
 
 OPBRIDGE_OPERATOR("opbridge::mode(Tensor self) -> (Tensor values, Tensor indices)")
@@ -52,7 +53,7 @@ OPBRIDGE_OPERATOR("opbridge::mode(Tensor self) -> (Tensor values, Tensor indices
              const std::span<std::int64_t> order = context.scratch<std::int64_t>(width);
              for (std::int64_t i = begin; i < end; ++i) {
                const std::span<const T> row(self.data() + i * width, order.size());
-               indices[i] = place_of_mode(row, order);
+               indices[i] = index_of_mode(row, order);
                values[i] = row[static_cast<std::size_t>(indices[i])];
              }
            });

@@ -7,10 +7,10 @@
 namespace opbridge::op {
 namespace {
 
-// value is [image][place][head][channel], locations [image][query][head][level][point](x, y), weights the
-// same without the pair.
+// value is [image][position][head][channel], locations [image][query][head][level][point](x, y); weights are
+// laid out as locations without (x, y).
 struct Sizes {
-  std::int64_t images, places, heads, channels, queries, points;
+  std::int64_t images, positions, heads, channels, queries, points;
 
   std::int64_t row() const { return heads * channels; }
 };
@@ -19,23 +19,23 @@ struct Level {
   std::int64_t height, width, start;
 };
 
-// Checked: what the levels say lies in `places`.
+// Checks that the levels lie within `positions`.
 std::vector<Level> levels_of(TensorView<const std::int64_t> shapes, TensorView<const std::int64_t> starts,
-                             std::int64_t places) {
+                             std::int64_t positions) {
   std::vector<Level> levels;
   for (std::int64_t i = 0; i < starts.size(); ++i) {
     const Level level{shapes(i, 0), shapes(i, 1), starts[i]};
     const bool possible = level.height >= 0 && level.width >= 0 && level.start >= 0 &&
-                          level.start <= places &&
-                          (level.width == 0 || level.height <= (places - level.start) / level.width);
-    require(possible, [&] { return "level " + std::to_string(i) + " lies outside of value"; });
+                          level.start <= positions &&
+                          (level.width == 0 || level.height <= (positions - level.start) / level.width);
+    require(possible, [&] { return "level " + std::to_string(i) + " lies outside value"; });
     levels.push_back(level);
   }
   return levels;
 }
 
-// Visits the neighbours of each point of one query and head: visit(index of the point, place, weight, along
-// y, along x).
+// Visits the neighbours of each point of one query and head: visit(index of the point, position, weight, d
+// weight / dy, d weight / dx).
 template <class T, class Visit>
 OPBRIDGE_INLINE void visit_points(std::span<const Level> levels, std::int64_t points, const T* locations,
                                   const Visit& visit) {
@@ -65,11 +65,11 @@ void forward(Context& context, const Sizes& s, std::span<const Level> levels, co
         std::size_t count = 0;
         visit_points(
             levels, s.points, locations + 2 * i * points,
-            [&](std::int64_t point, std::int64_t place, T weight, T, T) __attribute__((always_inline)) {
-              runs[count++] = {place * s.row(), weight * weights[point]};
+            [&](std::int64_t point, std::int64_t position, T weight, T, T) __attribute__((always_inline)) {
+              runs[count++] = {position * s.row(), weight * weights[point]};
             });
         const std::int64_t image = i / s.heads / s.queries, head = i % s.heads;
-        sum_runs<T>(value + image * s.places * s.row() + head * s.channels, std::span(runs).first(count),
+        sum_runs<T>(value + image * s.positions * s.row() + head * s.channels, std::span(runs).first(count),
                     s.channels, out + i * s.channels);
       }
     });
@@ -78,26 +78,26 @@ void forward(Context& context, const Sizes& s, std::span<const Level> levels, co
 
 template <class T>
 struct Gradients {
-  T *value, *locations, *attention;  // null where unwanted
+  T *value, *locations, *attention;  // null if not requested
 };
 
-// No two heads of two images share any gradient.
+// Different heads and images share no gradients.
 template <class T>
 void backward(Context& context, const Sizes& s, std::span<const Level> levels, const T* grad, const T* value,
               const T* locations, const T* attention, const Gradients<T>& gradients) {
   const std::int64_t points = static_cast<std::int64_t>(levels.size()) * s.points;
-  if (gradients.value != nullptr) std::fill_n(gradients.value, s.images * s.places * s.row(), T(0));
+  if (gradients.value != nullptr) std::fill_n(gradients.value, s.images * s.positions * s.row(), T(0));
   const auto of_query = [&](std::int64_t image, std::int64_t head, std::int64_t query) {
     const std::int64_t i = (image * s.queries + query) * s.heads + head;
-    const std::int64_t base = image * s.places * s.row() + head * s.channels;
+    const std::int64_t base = image * s.positions * s.row() + head * s.channels;
     T* const grad_locations = gradients.locations == nullptr ? nullptr : gradients.locations + 2 * i * points;
     T* const grad_attention = gradients.attention == nullptr ? nullptr : gradients.attention + i * points;
     if (grad_locations != nullptr) std::fill_n(grad_locations, 2 * points, T(0));
     if (grad_attention != nullptr) std::fill_n(grad_attention, points, T(0));
     visit_points(levels, s.points, locations + 2 * i * points,
-                 [&](std::int64_t point, std::int64_t place, T weight, T along_y, T along_x) {
+                 [&](std::int64_t point, std::int64_t position, T weight, T along_y, T along_x) {
                    const T share = attention[i * points + point];
-                   const T* const from = value + base + place * s.row();
+                   const T* const from = value + base + position * s.row();
                    T product = 0;
                    for (std::int64_t c = 0; c < s.channels; ++c)
                      product += grad[i * s.channels + c] * from[c];
@@ -107,7 +107,7 @@ void backward(Context& context, const Sizes& s, std::span<const Level> levels, c
                      grad_locations[2 * point + 1] += share * along_y * product;
                    }
                    if (gradients.value == nullptr) return;
-                   T* const to = gradients.value + base + place * s.row();
+                   T* const to = gradients.value + base + position * s.row();
                    for (std::int64_t c = 0; c < s.channels; ++c) {
                      to[c] += share * weight * grad[i * s.channels + c];
                    }
@@ -170,7 +170,7 @@ OPBRIDGE_OPERATOR(
                             {data(grad_value), data(grad_locations), data(grad_attention)});
               });
 
-// The name that mmdeploy gives it in ONNX.
+// The name that mmdeploy uses in ONNX.
 OPBRIDGE_OPERATOR(
     "mmdeploy::MMCVMultiScaleDeformableAttention(Tensor value, Tensor value_spatial_shapes, "
     "Tensor value_level_start_index, Tensor sampling_locations, Tensor attention_weights, int "

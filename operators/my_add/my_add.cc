@@ -1,4 +1,4 @@
-// 2 a + b, element by element: the operator to copy.
+// Computes 2 a + b element by element: an operator to start from.
 #include "opbridge/operator.h"
 
 using namespace opbridge::op;

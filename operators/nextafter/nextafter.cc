@@ -1,4 +1,4 @@
-// The neighbour of a number towards another one. The arguments are those of torch.nextafter.
+// The next representable number after self towards other. The arguments are those of torch.nextafter.
 #include <bit>
 #include <limits>
 
@@ -7,7 +7,7 @@
 namespace opbridge::op {
 namespace {
 
-// Numbers of one sign are ordered as their bits are.
+// Numbers of equal sign are ordered like their bit patterns.
 template <class T, class Bits>
 T next(T from, T towards) {
   if (from != from) return from;

@@ -1,11 +1,11 @@
-// Groups of boxes: each that non-maximum suppression keeps, with those that it suppresses. The arguments are
-// those of mmcv.ops.nms_match and of mmdeploy's NMSMatch.
+// The boxes that non-maximum suppression keeps, each grouped with the boxes that it suppresses. The arguments
+// are those of mmcv.ops.nms_match and of mmdeploy's NMSMatch.
 #include "../common/boxes.h"
 
 namespace opbridge::op {
 namespace {
 
-// visit(kept, suppressed) for each kept box, in `order`. Boxes overlap from the threshold on.
+// Calls visit(kept, suppressed) for each kept box, in `order`. Boxes overlap if the threshold is reached.
 template <class T, class Visit>
 void match(TensorView<const T> boxes, std::vector<std::int64_t> order, T threshold, const Visit& visit) {
   while (!order.empty()) {
@@ -43,7 +43,7 @@ OPBRIDGE_OPERATOR("opbridge::nms_match(Tensor dets, float iou_threshold) -> (Ten
       write(sizes, counts);
     });
 
-// The operator of mmdeploy: boxes (image, box, 4), scores (image, class, box); rows (image, class, kept,
+// mmdeploy's operator: from boxes (image, box, 4) and scores (image, class, box) to rows (image, class, kept,
 // suppressed).
 OPBRIDGE_OPERATOR(
     "mmdeploy::NMSMatch(Tensor boxes, Tensor scores, Tensor iou_threshold, Tensor score_threshold) -> Tensor")
@@ -54,7 +54,7 @@ OPBRIDGE_OPERATOR(
       require_shape(boxes, {boxes[0], boxes[1], 4}, "boxes");
       require_shape(scores, {boxes[0], scores[1], boxes[1]}, "scores");
       for (const Shape& threshold : {iou_threshold, score_threshold}) {
-        for (const Dim& size : threshold) require(size == 1, "a threshold must be one number");
+        for (const Dim& size : threshold) require(size == 1, "a threshold must be a single number");
       }
       return Shape{Dim::from_data(), 4};
     })

@@ -5,19 +5,18 @@
 namespace opbridge::op {
 namespace {
 
-// Boxes that were kept, and circles around them: most pairs are far apart, and many circles are compared at
-// once.
+// Kept boxes with circles around them. Most pairs are far apart, and many circles are compared at once.
 class KeptRotatedBoxes {
  public:
-  // Two boxes overlap where their intersection over union exceeds the threshold, and their labels are the
-  // same; without `labels`, all are.
+  // Two boxes overlap if their intersection over union exceeds the threshold and they have the same label, or
+  // if `labels` is null.
   KeptRotatedBoxes(const std::vector<RotatedBox>& boxes, const std::int64_t* labels, double iou_threshold)
       : boxes_(boxes), labels_(labels), threshold_(iou_threshold) {}
 
   std::size_t size() const { return kept_.size(); }
 
-  // Whether the box at `index` overlaps one that was kept, from the `first`th to before the `last`th; those
-  // before the first may count.
+  // Whether the box at `index` overlaps a kept box in [first, last). Kept boxes before `first` may be tested
+  // as well.
   OPBRIDGE_INLINE bool overlaps(std::int64_t index, std::size_t first, std::size_t last) const {
     const RotatedBox& box = boxes_[static_cast<std::size_t>(index)];
     const auto x = static_cast<float>(box.x), y = static_cast<float>(box.y);
@@ -28,7 +27,7 @@ class KeptRotatedBoxes {
       int near[kBlock], any = 0;
       for (std::size_t i = 0; i < kBlock; ++i) {
         const float dx = block.x[i] - x, dy = block.y[i] - y, reach = block.radius[i] + radius;
-        // A little more than the reach, for what float rounds away; what it cannot tell may be near.
+        // A margin beyond the reach covers rounding in float. Boxes with NaN count as near.
         near[i] = !(dx * dx + dy * dy > reach * reach * 1.001f + 1e-30f);
         any |= near[i];
       }
@@ -37,7 +36,7 @@ class KeptRotatedBoxes {
         const std::int64_t other = kept_[begin + i];
         if (near[i] == 0 || (labels_ && labels_[other] != labels_[index])) continue;
         const RotatedBox& kept = boxes_[static_cast<std::size_t>(other)];
-        // The common area is at most the smaller one.
+        // The intersection is at most as large as the smaller box.
         if (std::min(area, kept.area()) <= threshold_ * std::max(area, kept.area())) continue;
         if (overlap(box, kept, true) > threshold_) return true;
       }
@@ -61,7 +60,7 @@ class KeptRotatedBoxes {
     float x[kBlock] = {}, y[kBlock] = {}, radius[kBlock] = {};
   };
 
-  // Of a circle around the box, wherever float may round its center to.
+  // The radius of a circle around the box that covers rounding of its center to float.
   static float radius_of(const RotatedBox& box) {
     return static_cast<float>(box.radius() + (std::abs(box.x) + std::abs(box.y)) * 0x1p-23);
   }
@@ -104,8 +103,8 @@ OPBRIDGE_OPERATOR(
            write(kept, out);
          });
 
-// The operator of mmdeploy: boxes (image, box, 5), scores (image, class, box); rows (image, class, box),
-// those that are kept.
+// mmdeploy's operator: from boxes (image, box, 5) and scores (image, class, box) to rows (image, class, box)
+// of kept boxes.
 OPBRIDGE_OPERATOR(
     "mmdeploy::NMSRotated(Tensor boxes, Tensor scores, float iou_threshold, float score_threshold) -> Tensor")
     .shape([](const Shape& boxes, const Shape& scores, double, double) {

@@ -1,4 +1,4 @@
-// Which points lie in which boxes in space. The arguments are those of mmcv.ops.points_in_boxes_part and
+// Finds the points in 3-d boxes. The arguments are those of mmcv.ops.points_in_boxes_part and
 // points_in_boxes_all.
 #include <cmath>
 
@@ -7,7 +7,7 @@
 namespace opbridge::op {
 namespace {
 
-// Box (x, y, z, x_size, y_size, z_size, angle about z), where (x, y, z) is the center of the bottom.
+// A box (x, y, z, x_size, y_size, z_size, angle about z), where (x, y, z) is the center of the bottom.
 template <class T>
 struct Box {
   T x, y, z, half_x, half_y, height, cos, sin;
@@ -22,7 +22,7 @@ struct Box {
         cos(std::cos(row[6])),
         sin(std::sin(row[6])) {}
 
-  // The top and the bottom belong to the box, its other sides do not.
+  // The top and the bottom belong to the box; the other sides do not.
   bool contains(const T* point) const {
     const T dx = point[0] - x, dy = point[1] - y, dz = point[2] - z;
     const T along = dx * cos + dy * sin, across = dy * cos - dx * sin;

@@ -29,8 +29,8 @@ OPBRIDGE_OPERATOR(
           context, input, rois, spatial_scale, out, channel_mapping, [&](TensorView<const T> box) {
             const Bins<T> y_bins = bins(box[2], box[4], spatial_scale, out.dim(2), sampling_ratio);
             const Bins<T> x_bins = bins(box[1], box[3], spatial_scale, out.dim(3), sampling_ratio);
-            // torchvision divides by the number of samples, which is 0 in a region without height or width;
-            // one that is turned over has a negative number, and is 0.
+            // torchvision divides by the number of samples. It is 0 for a region without height or width, and
+            // negative for an inverted one, whose result is 0.
             const bool none = sampling_ratio <= 0 && std::ceil(y_bins.size) * std::ceil(x_bins.size) == 0;
             const T start = none ? std::numeric_limits<T>::quiet_NaN() : T(0);
             return [start, width, rows = Taps<T>(y_bins, height), columns = Taps<T>(x_bins, width)](

@@ -5,7 +5,7 @@
 namespace opbridge::op {
 namespace {
 
-// The mean of rows and columns of a plane; 0 where there are none.
+// The mean of rows and columns of a plane; 0 if there are none.
 template <class T>
 T mean(const T* plane, std::int64_t width, PixelRange rows, PixelRange columns) {
   if (rows.empty() || columns.empty()) return 0;

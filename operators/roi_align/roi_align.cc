@@ -73,7 +73,7 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> ro
   ScratchPool<T> room(context, padded);
   for (std::int64_t image = 0; image < input.dim(0); ++image) {
     const auto& here = regions[static_cast<std::size_t>(image)];
-    // Only the rows that are read are laid out anew.
+    // Only the rows that are read are converted to channels-last.
     std::int64_t first = height, last = 0;
     for (const std::int64_t roi : here) {
       if (!is_finite(rois.slice(roi), options.spatial_scale)) continue;
@@ -103,7 +103,7 @@ void backward(Context& context, TensorView<const T> grad, TensorView<const T> in
   const std::int64_t channels = input.dim(1), height = input.dim(2), width = input.dim(3);
   const std::int64_t bins = options.height * options.width;
   const auto regions = by_image(rois, input.dim(0));
-  // Empty where the result is NaN whatever the image holds: its gradient is 0.
+  // Empty if the result is NaN for any image; its gradient is 0.
   std::vector<std::optional<Region<T>>> areas(static_cast<std::size_t>(rois.dim(0)));
   for (std::int64_t roi = 0; roi < rois.dim(0); ++roi) {
     if (!is_finite(rois.slice(roi), options.spatial_scale)) continue;

@@ -1,5 +1,5 @@
 // RoIAlign of rotated regions (Ma et al., "Arbitrary-Oriented Scene Text Detection via Rotation Proposals",
-// 2018, with the samples of RoIAlign). The arguments are those of mmcv.ops.roi_align_rotated.
+// 2018, with RoIAlign's samples). The arguments are those of mmcv.ops.roi_align_rotated.
 #include "../common/bilinear.h"
 #include "../common/channels_last.h"
 #include "../common/roi.h"
@@ -16,13 +16,13 @@ struct Options {
   bool aligned, clockwise;
 };
 
-// The bins lie around the center, before they are turned.
+// The bins, relative to the center and before rotation.
 template <class T>
 struct Region {
   T center_y, center_x, cos, sin;
   Bins<T> rows, columns;
 
-  // Row (image, center x, center y, width, height, angle).
+  // Takes a row (image, center x, center y, width, height, angle).
   Region(TensorView<const T> row, const Options& options) {
     const auto scale = static_cast<T>(options.spatial_scale);
     const T half = options.aligned ? T(0.5) : T(0), angle = options.clockwise ? -row[5] : row[5];
@@ -35,13 +35,13 @@ struct Region {
     require(static_cast<double>(rows.samples) * static_cast<double>(columns.samples) *
                     static_cast<double>(rows.count * columns.count) <=
                 (1 << 26),
-            "a region has more than 2^26 samples: give a sampling_ratio");
+            "a region has more than 2^26 samples; set sampling_ratio");
   }
 
-  std::int64_t samples() const { return rows.samples * columns.samples; }  // of a bin
+  std::int64_t samples() const { return rows.samples * columns.samples; }  // per bin
 
-  // Calls visit(pixel, weight) for the neighbours of the samples [begin, end) of a bin; the weights are those
-  // of the mean of all.
+  // Calls visit(pixel, weight) for the neighbours of the samples [begin, end) of a bin. The weights are those
+  // of the mean over all samples.
   template <class Visit>
   OPBRIDGE_INLINE void visit_samples(std::int64_t bin, std::int64_t begin, std::int64_t end,
                                      std::int64_t height, std::int64_t width, const Visit& visit) const {
@@ -79,7 +79,7 @@ void pool(const T* pixels, std::int64_t padded, TensorView<const T> image, Tenso
   }
   const Region<T> region(row, options);
   const std::int64_t bins = options.height * options.width;
-  // A bin may have millions of samples: they are summed a few at a time.
+  // A bin may have millions of samples, so they are summed a few at a time.
   constexpr std::int64_t kSamples = 256;
   WeightedRun<T> runs[4 * kSamples];
   on_best_cpu([&]() __attribute__((always_inline)) {
@@ -126,7 +126,7 @@ void forward(Context& context, TensorView<const T> input, TensorView<const T> ro
   }
 }
 
-// Each part writes the gradients of a few channels.
+// Each part computes the gradients of a few channels.
 template <class T>
 void backward(Context& context, TensorView<const T> grad, TensorView<const T> rois, const Options& options,
               TensorView<T> grad_input) {
@@ -138,7 +138,7 @@ void backward(Context& context, TensorView<const T> grad, TensorView<const T> ro
     T* const planes = grad_input.slice(image).data();
     context.parallel_for(channels, 16, [&](std::int64_t begin, std::int64_t end) {
       for (const std::int64_t roi : regions[static_cast<std::size_t>(image)]) {
-        // Its result is NaN whatever the image holds: the gradient is 0.
+        // The result is NaN for any image, so the gradient is 0.
         if (!is_finite(rois.slice(roi), options.spatial_scale)) continue;
         const Region<T> region(rois.slice(roi), options);
         const T* const from = grad.slice(roi).data();
@@ -186,7 +186,7 @@ OPBRIDGE_OPERATOR(
                {grad.dim(2), grad.dim(3), spatial_scale, sampling_ratio, aligned, clockwise}, *grad_input);
     });
 
-// The name that mmdeploy gives it in ONNX.
+// The name that mmdeploy uses in ONNX.
 OPBRIDGE_OPERATOR(
     "mmdeploy::MMCVRoIAlignRotated(Tensor input, Tensor rois, SymInt output_height, SymInt output_width, "
     "float spatial_scale, int sampling_ratio, bool aligned, bool clockwise) -> Tensor")

@@ -4,8 +4,8 @@
 namespace opbridge::op {
 namespace {
 
-// The largest element of rows and columns of a plane, and where it is; where there are none, 0 at -1. A NaN
-// is no maximum.
+// The maximum over rows and columns of a plane and its index; 0 at -1 if there are none. NaN is never the
+// maximum.
 template <class T>
 std::pair<T, std::int32_t> largest(const T* plane, std::int64_t width, PixelRange rows, PixelRange columns) {
   if (rows.empty() || columns.empty()) return {T(0), -1};

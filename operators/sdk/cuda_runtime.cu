@@ -1,5 +1,6 @@
-// What CudaContext asks of the CUDA runtime (opbridge/operator/context.h declares it). Part of libraries with
-// CUDA kernels only; plain CUDA, so that any C++ standard that nvcc is asked for will do.
+// The functions of the CUDA runtime that CudaContext needs (declared in opbridge/operator/context.h). Linked
+// only into libraries with CUDA kernels. Plain CUDA, so that it compiles under any C++ standard that nvcc
+// supports.
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -12,8 +13,7 @@ void check_cuda() {
     throw std::runtime_error(std::string("CUDA reports: ") + cudaGetErrorString(error));
 }
 
-// Memory in the order of a stream: hosts run kernels on several, which their allocators do not all tell
-// apart.
+// Stream-ordered memory: hosts run kernels on several streams, which not all of their allocators distinguish.
 void* allocate_on(cudaStream_t stream, std::size_t bytes) {
   if (bytes == 0) return nullptr;
   void* memory = nullptr;

@@ -1,4 +1,4 @@
-// The default values that schema lines write.
+// Parses the default values in schema lines.
 #include <charconv>
 
 #include "library.h"

@@ -1,4 +1,4 @@
-// Kernels of float16 and bfloat16 made of those of float32.
+// Derives kernels for float16 and bfloat16 from those for float32.
 #include <algorithm>
 
 #include "library.h"
@@ -6,21 +6,21 @@
 namespace opbridge::op::detail {
 namespace {
 
-// What `wide` is with float64 in the place of float32: the places where they differ.
-std::vector<bool> places_of_type(std::span<const ElementType> narrow, std::span<const ElementType> wide) {
-  std::vector<bool> places;
+// The positions at which two lists of types, for float32 (`narrow`) and float64 (`wide`), differ.
+std::vector<bool> positions_of_type(std::span<const ElementType> narrow, std::span<const ElementType> wide) {
+  std::vector<bool> positions;
   for (std::size_t i = 0; i < narrow.size(); ++i) {
     if (narrow[i] != wide[i] && (narrow[i] != ElementType::float32 || wide[i] != ElementType::float64))
       return {};
-    places.push_back(narrow[i] != wide[i]);
+    positions.push_back(narrow[i] != wide[i]);
   }
-  return places;
+  return positions;
 }
 
-std::vector<ElementType> replaced(std::vector<ElementType> types, const std::vector<bool>& places,
+std::vector<ElementType> replaced(std::vector<ElementType> types, const std::vector<bool>& positions,
                                   ElementType type) {
   for (std::size_t i = 0; i < types.size(); ++i) {
-    if (places[i]) types[i] = type;
+    if (positions[i]) types[i] = type;
   }
   return types;
 }
@@ -42,7 +42,7 @@ void with_type(ElementType half, F f) {
   }
 }
 
-// The call of a kernel of float32 with tensors of a half type.
+// Calls a float32 kernel with tensors of a half type.
 class WideContext final : public Context {
  public:
   WideContext(Context& host, const LibraryKernel& kernel) : host_(host), kernel_(kernel) {}
@@ -77,7 +77,7 @@ class WideContext final : public Context {
     return host_.scratch<float>(TensorView<char>(nullptr, tensor.dims).size());
   }
 
-  // What the kernel is given instead of `tensor` to read, and to write.
+  // What the kernel gets instead of `tensor`, to read and to write.
   TensorRef read(const TensorRef& tensor) {
     if (tensor.type != kernel_.half) return tensor;
     const std::span<float> wide = room_for(tensor);
@@ -101,7 +101,8 @@ class WideContext final : public Context {
 
   Context& host_;
   const LibraryKernel& kernel_;
-  std::vector<std::pair<std::span<float>, TensorRef>> rounded_;  // in the end, from the one to the other
+  std::vector<std::pair<std::span<float>, TensorRef>>
+      rounded_;  // rounded to the second when the kernel has run
 };
 
 }  // namespace
@@ -112,8 +113,8 @@ std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given) {
   for (const Kernel& kernel : given) {
     for (const Kernel& twin : given) {
       if (kernel.device != Device::cpu || twin.device != Device::cpu) continue;
-      const std::vector<bool> inputs = places_of_type(kernel.inputs, twin.inputs);
-      const std::vector<bool> outputs = places_of_type(kernel.outputs, twin.outputs);
+      const std::vector<bool> inputs = positions_of_type(kernel.inputs, twin.inputs);
+      const std::vector<bool> outputs = positions_of_type(kernel.outputs, twin.outputs);
       if (std::ranges::find(inputs, true) == inputs.end() || outputs.size() != kernel.outputs.size())
         continue;
       for (const ElementType half : {ElementType::float16, ElementType::bfloat16}) {

@@ -1,5 +1,5 @@
-// The operators that a library registers, and what both adapters do with a call: shapes, the choice of a
-// kernel, its lowering to ONNX, and the table that the core reads.
+// The operators that a library registers, and the parts of a call that both adapters share: shapes, the
+// choice of a kernel, lowering to ONNX, and the table that the core reads.
 #include "library.h"
 
 #include <cstring>
@@ -9,7 +9,7 @@ namespace {
 
 struct Library {
   std::deque<LibraryOperator> operators;
-  std::deque<std::string> texts;  // what schemas made at run time refer to
+  std::deque<std::string> texts;  // owns the text of schemas made at run time
   std::string error;
 };
 
@@ -111,7 +111,7 @@ Error caught_error(const LibraryOperator& op) {
   } catch (const std::string& text) {
     return named(text);
   } catch (...) {
-    return named("an exception that is no std::exception");
+    return named("an exception that is not a std::exception");
   }
 }
 
@@ -139,7 +139,7 @@ void DataSizedOutputs::allocate(int output, std::span<const std::int64_t> dims) 
     throw Error(ErrorCode::invalid_argument, "the kernel allocates its output " + std::to_string(output) +
                                                  " in the shape " +
                                                  to_string(Shape(dims.begin(), dims.end())) +
-                                                 ", where its shape rule says " + to_string(*found->rule));
+                                                 "; its shape rule says " + to_string(*found->rule));
   }
   found->made = true;
 }
@@ -155,8 +155,8 @@ void DataSizedOutputs::require_all() const {
 
 namespace {
 
-// A gradient takes the arguments of its operator, whose rule holds for them, and the gradients of what that
-// returns. A size that only the data decide is left to the kernel.
+// A gradient takes the arguments of its operator, to which the operator's shape rule applies, and the
+// gradients of its results. Sizes that depend on data are left to the kernel.
 void check_gradient(const LibraryOperator& gradient, std::span<const Value> arguments) {
   const LibraryOperator& op = operators()[static_cast<std::size_t>(gradient.backward_of)];
   const std::size_t returns = op.schema.return_count;
@@ -164,8 +164,8 @@ void check_gradient(const LibraryOperator& gradient, std::span<const Value> argu
   for (std::size_t i = 0; i < returns; ++i) {
     const Shape &given = std::get<Shape>(arguments[i]), &rule = outputs[i].front();
     const auto message = [&] {
-      return std::string(gradient.schema.arguments[i].name) + " must have the shape of what " + op.name +
-             " returns, " + to_string(rule) + ", not " + to_string(given);
+      return std::string(gradient.schema.arguments[i].name) + " must have the shape of the result of " +
+             op.name + ", " + to_string(rule) + ", not " + to_string(given);
     };
     require(given.size() == rule.size(), message);
     for (std::size_t d = 0; d < rule.size(); ++d) {
@@ -210,7 +210,7 @@ const LibraryKernel& select_kernel(const std::vector<LibraryKernel>& kernels,
     known += (known.empty() ? "" : ", ") + join(kernel.inputs);
   }
   throw Error(ErrorCode::unsupported, "no kernel takes tensors of " + join(types) +
-                                          "; those there are take " + (known.empty() ? "nothing" : known));
+                                          "; the existing ones take " + (known.empty() ? "nothing" : known));
 }
 
 std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments) {
@@ -255,10 +255,9 @@ std::vector<std::int64_t> numbers(const Shape& shape) {
   std::vector<std::int64_t> result;
   for (const Dim& dim : shape) {
     if (dim.is_from_data()) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          "only the data decide the size of an output that the kernel takes as TensorView<T>; it takes "
-          "such an output as Output<T>");
+      throw Error(ErrorCode::invalid_argument,
+                  "the kernel takes an output of data-dependent size as TensorView<T>; it must take "
+                  "it as Output<T>");
     }
     result.push_back(dim.number());
   }
@@ -318,7 +317,7 @@ Value value_of(const opbridge_argument& a, const SchemaArgument& argument, const
   throw Error(ErrorCode::invalid_argument, "the argument " + std::string(argument.name) + " is missing");
 }
 
-// Whether the kind that a caller passed is the one the schema asks for.
+// Whether the kind that a caller passed matches the schema.
 bool kind_fits(std::int32_t kind, SchemaType type) {
   if (kind == OPBRIDGE_NONE) return type.optional;
   switch (type.kind) {
@@ -407,12 +406,12 @@ std::int32_t lowered_since(const LibraryOperator& op) {
   return lowest == op.lowerings.end() ? 0 : std::max(lowest->since, 1);
 }
 
-// Runs `f` on the operator; what it throws becomes the `error`, with the operator's name before it. Returns
-// whether it threw nothing.
+// Runs `f` on the operator. An exception becomes the `error`, prefixed with the operator's name. Returns
+// whether there was none.
 template <class F>
 bool run_on_operator(std::int32_t index, char* error, std::size_t capacity, const F& f) {
   const auto& operators = library().operators;
-  std::string message = "there is no operator of this number";
+  std::string message = "there is no operator with this number";
   if (index >= 0 && static_cast<std::size_t>(index) < operators.size()) {
     const LibraryOperator& op = operators[static_cast<std::size_t>(index)];
     try {
@@ -443,7 +442,7 @@ __attribute__((visibility("default"))) const opbridge_operator_table* opbridge_o
   static const std::vector<opbridge_operator> rows = [] {
     std::vector<opbridge_operator> result;
     for (const LibraryOperator& op : library().operators) {
-      // A schema line ends its string literal, so its data ends in 0.
+      // A schema line is the end of its string literal, so it is null-terminated.
       result.push_back({op.schema.line.data(), op.version, op.backward_of, lowered_since(op)});
     }
     return result;

@@ -1,4 +1,4 @@
-// The operators of one library, as its adapter to a host sees them.
+// The operators of a library, as seen by its adapter to a host.
 #pragma once
 
 #include <deque>
@@ -11,8 +11,8 @@
 
 namespace opbridge::op::detail {
 
-// Of the author, or made of one of float32 for a half type, which `half` then is: `Kernel::run` knows float32
-// in its place.
+// A kernel of the author, or one derived for a half type from a float32 kernel. `half` is then that type, and
+// `Kernel::run` is given float32 instead.
 struct LibraryKernel : Kernel {
   ElementType half = ElementType::undefined;
 };
@@ -27,33 +27,33 @@ struct LibraryOperator {
   std::vector<LibraryKernel> kernels;
 };
 
-// All operators in the order of their registration; addresses stay.
+// All operators in order of registration; their addresses are stable.
 const std::deque<LibraryOperator>& operators();
 
-// Defined by each adapter: called once for each operator while the library is being loaded. What it throws
-// becomes the `error` of the table.
+// Defined by each adapter; called once for each operator while the library is loaded. An exception becomes
+// the `error` of the table.
 void register_with_host(std::size_t index);
 
-// The shapes of all outputs, checked: no negative sizes. What it and the rule throw is without the operator's
-// name, which caught_error adds.
+// The shapes of all outputs, with sizes checked not to be negative. Exceptions lack the operator's name,
+// which caught_error adds.
 std::vector<std::vector<Shape>> infer_shapes(const LibraryOperator& op, std::span<const Value> arguments);
 
-// The kernel for these arguments' element types (`types` has one for each tensor argument, undefined where it
-// is absent), on one device, or on any. Throws an error that lists the element types there are.
+// The kernel for these element types on one device, or on any. `types` has an entry for each tensor argument,
+// undefined if it is absent. Throws an error that lists the supported element types.
 const LibraryKernel& select_kernel(const std::vector<LibraryKernel>& kernels,
                                    std::span<const ElementType> types,
                                    std::optional<Device> device = std::nullopt);
 
-// The author's kernels, and after them those of half types made of those of float32 on the CPU: they convert
-// the tensors that kernels of float64 show to be of the operator's element type. None where the author has
-// given one.
+// The author's kernels, followed by those for half types derived from float32 kernels on the CPU. A derived
+// kernel converts the tensors of the operator's element type; kernels for float64 show which these are. An
+// author's own kernel for a half type has precedence.
 std::vector<LibraryKernel> with_half_types(const std::vector<Kernel>& given);
 
-// `shapes` are those that the rule has given. Throws where an output that the kernel allocates is not so.
+// `shapes` are those from the shape rule. Throws if the kernel allocates an output of another shape.
 void run(const LibraryKernel& kernel, Host& host, std::span<const std::vector<Shape>> shapes,
          std::span<const Value> arguments, std::span<const Result> results);
 
-// The outputs that the kernel of a call allocates, against their shape rule.
+// Checks the outputs that a kernel allocates against their shape rule.
 class DataSizedOutputs {
  public:
   DataSizedOutputs(const LibraryKernel& kernel, std::span<const std::vector<Shape>> shapes);
@@ -71,19 +71,19 @@ class DataSizedOutputs {
   std::vector<Expected> outputs_;
 };
 
-// The element type of each tensor argument, undefined where absent; throws where a list mixes types.
+// The element type of each tensor argument, undefined if absent. Throws if a list mixes types.
 std::vector<ElementType> element_types(const LibraryOperator& op, std::span<const Value> arguments);
 
-// The arguments with shapes in the place of tensors, as shape rules take them.
+// Replaces tensors by their shapes, as shape rules take them.
 std::vector<Value> with_shapes(std::span<const Value> arguments);
 
-// The sizes of a shape that has numbers only.
+// The sizes of a shape without symbols.
 std::vector<std::int64_t> numbers(const Shape& shape);
 
-// The value of a default as the schema line writes it.
+// The value of a default in a schema line.
 Value default_value(const SchemaArgument& argument);
 
-// "custom::my_add: message", of what a catch (...) has caught.
+// Converts the exception in flight to an error "custom::my_add: message"; call it in a catch (...).
 Error caught_error(const LibraryOperator& op);
 
 }  // namespace opbridge::op::detail

@@ -1,11 +1,12 @@
-// Exports RegisterCustomOps, through which an ONNX Runtime session takes the operators of a library
-// (SessionOptions.register_custom_ops_library). Asks for version 17 of the C API, the first with a
-// parallel_for, whatever the header it was compiled with: so one binary serves every runtime from 1.17 on.
+// Exports RegisterCustomOps, which an ONNX Runtime session calls to register the operators of a library
+// (SessionOptions.register_custom_ops_library). Requests version 17 of the C API, the first one with a
+// parallel_for, whichever header it was compiled with. One binary therefore serves every runtime from 1.17
+// on.
 //
-// Each kernel is an OrtCustomOp of its own, since ONNX Runtime infers the element types of outputs from the
-// operators that share a name; a session passes over those of a provider that it does not have. Shapes are
-// left to the run: its shape inference hands over an unknown shape as that of a scalar, and fails on absent
-// optional inputs.
+// Each kernel is a separate OrtCustomOp, because ONNX Runtime infers the element types of outputs from the
+// operators that share a name. A session ignores operators of a provider that it lacks. Shapes are computed
+// at run time only: ONNX Runtime's shape inference passes an unknown shape as that of a scalar, and fails on
+// absent optional inputs.
 #include <onnxruntime_c_api.h>
 
 #include <algorithm>
@@ -43,7 +44,7 @@ void check(const OrtApi& api, OrtStatus* status) {
   if (!owned.ok()) throw Error(ErrorCode::internal, owned.message());
 }
 
-// Runs f; what it throws becomes a status.
+// Runs f; turns an exception into a status.
 template <class F>
 OrtStatus* guarded(const OrtApi& api, const LibraryOperator& op, F&& f) noexcept {
   try {
@@ -64,7 +65,7 @@ class Attributes {
     const std::string name(argument.name);
     if (std::optional<Value> value = read_as(name, argument.type)) return *std::move(value);
     if (present(name)) {
-      throw Error(ErrorCode::invalid_argument, "the attribute " + name + " is not of the kind of " +
+      throw Error(ErrorCode::invalid_argument, "the attribute " + name + " is not of the kind " +
                                                    std::string(argument.type.list ? "a list of " : "") +
                                                    kind_name(argument.type.kind));
     }
@@ -77,7 +78,8 @@ class Attributes {
     return kind == Kind::string ? "STRING" : "INT";
   }
 
-  // ONNX Runtime's API says "absent" and "of another kind" alike, so the other kinds are tried.
+  // ONNX Runtime's API does not distinguish absent attributes from those of another kind, so this tries the
+  // other kinds.
   bool present(const std::string& name) const {
     for (const Kind kind : {Kind::integer, Kind::floating, Kind::string}) {
       for (const bool list : {false, true}) {
@@ -123,7 +125,7 @@ class Attributes {
     return std::nullopt;
   }
 
-  // Every string of the list ends in 0.
+  // Each string of the list is null-terminated.
   static std::vector<std::string> split(std::string_view text) {
     std::vector<std::string> strings;
     while (!text.empty()) {
@@ -146,7 +148,7 @@ class Attributes {
   }
 
   std::optional<std::string> string(const std::string& name) const {
-    std::size_t size = 0;  // with the ending 0
+    std::size_t size = 0;  // includes the terminating null
     if (!ok(api_.KernelInfoGetAttribute_string(info_, name.c_str(), nullptr, &size))) return std::nullopt;
     std::string text(size, '\0');
     check(api_, api_.KernelInfoGetAttribute_string(info_, name.c_str(), text.data(), &size));
@@ -160,7 +162,7 @@ class Attributes {
 
 // --- One run of a node. ---
 
-// The memory of outputs, and their shapes.
+// Allocates the memory of outputs and records their shapes.
 class Outputs {
  public:
   Outputs(const OrtApi& api, OrtKernelContext* context) : api_(api), context_(context) {}
@@ -170,7 +172,7 @@ class Outputs {
     OrtValue* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, static_cast<std::size_t>(output), kept.data(),
                                              kept.size(), &value));
-    if (value == nullptr) throw Error(ErrorCode::internal, "ONNX Runtime gives no memory for an output");
+    if (value == nullptr) throw Error(ErrorCode::internal, "ONNX Runtime allocates no memory for an output");
     void* data = nullptr;
     check(api_, api_.GetTensorMutableData(value, &data));
     return {type, data, kept};
@@ -200,8 +202,8 @@ class OrtContext final : public Context {
 
  private:
   void run_parts(std::int64_t count, std::int64_t grain, Part part, void* user) override {
-    // The API does not tell how many threads the session has: parts enough for an even load on all there can
-    // be.
+    // The API does not report the number of threads of the session. Makes enough parts to balance the load on
+    // all processors.
     const std::int64_t most = 4 * std::max<std::int64_t>(std::thread::hardware_concurrency(), 1);
     const std::int64_t parts = std::clamp<std::int64_t>(count / std::max<std::int64_t>(grain, 1), 1, most);
     struct Call {
@@ -245,7 +247,7 @@ class OrtContext final : public Context {
   std::vector<void*> scratch_;
 };
 
-// The CUDA provider makes its device the current one before it runs a kernel.
+// The CUDA provider makes its device current before it runs a kernel.
 class OrtCudaHost final : public CudaHost {
  public:
   OrtCudaHost(const OrtApi& api, OrtKernelContext* context)
@@ -265,7 +267,7 @@ class OrtCudaHost final : public CudaHost {
   Outputs outputs_;
 };
 
-// A node of a session: its attributes are read once, its inputs at each run.
+// A node of a session. Its attributes are read once, its inputs at each run.
 class Node {
  public:
   Node(const OrtApi& api, const OrtKernelInfo* info, const LibraryOperator& op, const LibraryKernel& kernel)
@@ -356,7 +358,7 @@ class Node {
   const OrtApi& api_;
   const LibraryOperator& op_;
   const LibraryKernel& kernel_;
-  std::vector<Value> template_;  // all arguments; attributes are filled in
+  std::vector<Value> template_;  // all arguments, with the attributes filled in
 };
 
 // --- What ONNX Runtime asks of an operator. ---
@@ -386,7 +388,7 @@ CustomOp::CustomOp(const LibraryOperator& library_operator, const LibraryKernel&
   GetName = [](const OrtCustomOp* self) { return of(self).name.c_str(); };
   GetExecutionProviderType = [](const OrtCustomOp* self) -> const char* {
     return of(self).kernel.device == Device::cuda ? "CUDAExecutionProvider"
-                                                  : nullptr;  // else that of the CPU
+                                                  : nullptr;  // the CPU provider otherwise
   };
   GetInputTypeCount = [](const OrtCustomOp* self) { return of(self).inputs.size(); };
   GetInputType = [](const OrtCustomOp* self, std::size_t i) {
@@ -427,7 +429,7 @@ bool takes_complex(const LibraryKernel& kernel) {
   return std::ranges::any_of(kernel.inputs, is_one) || std::ranges::any_of(kernel.outputs, is_one);
 }
 
-// Of all kernels of this library. Sessions keep pointers to them, so they last as long as the process.
+// The kernels of this library. Sessions keep pointers to them, so they live as long as the process.
 const std::deque<CustomOp>& custom_ops() {
   static const auto* all = [] {
     auto* made = new std::deque<CustomOp>;
@@ -442,7 +444,7 @@ const std::deque<CustomOp>& custom_ops() {
   return *all;
 }
 
-// Entries of the session's configuration, by which this library and others like it know what the session has.
+// Entries of the session's configuration. They tell this library and similar ones what is registered already.
 class SessionEntries {
  public:
   SessionEntries(const OrtApi& api, OrtSessionOptions* options) : api_(api), options_(options) {}
@@ -469,9 +471,9 @@ class SessionEntries {
   OrtSessionOptions* options_;
 };
 
-// A session refuses two domains of one name, and two libraries may well have operators in the same one:
-// whoever comes first makes it and leaves it in the session's configuration. ONNX Runtime does not say when a
-// session ends, so domains, a few words each, last as long as the process.
+// A session refuses two domains of the same name, but two libraries may have operators in the same domain.
+// The first one creates the domain and stores it in the session's configuration. ONNX Runtime does not report
+// the end of a session, so domains, which are small, live as long as the process.
 OrtCustomOpDomain* find_or_add_domain(const OrtApi& api, OrtSessionOptions* options,
                                       const std::string& name) {
   SessionEntries entries(api, options);
@@ -507,7 +509,7 @@ extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(O
   using namespace opbridge::op::detail;
   const OrtApi* api = base->GetApi(kApiVersion);
   if (api == nullptr) {
-    // An older runtime: version 1 has the one function that can say so.
+    // An older runtime: version 1 of the API can report that.
     const OrtApi* oldest = base->GetApi(1);
     return oldest->CreateStatus(ORT_NOT_IMPLEMENTED,
                                 "operators made with opbridge need ONNX Runtime 1.17 or newer");

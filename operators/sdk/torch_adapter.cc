@@ -1,6 +1,6 @@
-// Registers the operators of a library with PyTorch's dispatcher by LibTorch's stable ABI: kernels for the
-// CPU and for CUDA, and one for Meta where all sizes are numbers. What needs symbolic sizes or autograd is
-// added by opbridge.load_operators, since the stable ABI has neither.
+// Registers the operators of a library with PyTorch's dispatcher through LibTorch's stable ABI: kernels for
+// CPU and CUDA, and one for Meta if all sizes are numbers. opbridge.load_operators adds symbolic sizes and
+// autograd, which the stable ABI lacks.
 #include <dlfcn.h>
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
@@ -53,7 +53,7 @@ ElementType element_type_of(const Tensor& tensor) {
   for (const auto& row : element_type_table()) {
     if (row.torch == dtype) return row.onnx;
   }
-  throw Error(ErrorCode::unsupported, "a tensor has an element type that operators do not know");
+  throw Error(ErrorCode::unsupported, "a tensor has an element type that operators do not support");
 }
 
 std::int32_t torch_dtype(ElementType type) {
@@ -63,20 +63,20 @@ std::int32_t torch_dtype(ElementType type) {
   throw Error(ErrorCode::unsupported, "PyTorch has no element type " + std::string(opbridge::name(type)));
 }
 
-struct Place {
+struct TorchDevice {
   std::int32_t type = 0;
   std::int32_t index = 0;
-  bool operator==(const Place&) const = default;
+  bool operator==(const TorchDevice&) const = default;
 };
 
-Place place_of(const Tensor& tensor) {
-  Place place;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &place.type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &place.index));
-  return place;
+TorchDevice device_of(const Tensor& tensor) {
+  TorchDevice device;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &device.type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor.get(), &device.index));
+  return device;
 }
 
-Tensor empty(std::span<const std::int64_t> dims, ElementType type, Place place) {
+Tensor empty(std::span<const std::int64_t> dims, ElementType type, TorchDevice device) {
   std::vector<std::int64_t> strides(dims.size());
   std::int64_t stride = 1;
   for (std::size_t i = dims.size(); i-- > 0;) {
@@ -87,8 +87,8 @@ Tensor empty(std::span<const std::int64_t> dims, ElementType type, Place place) 
   }
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(dims.size()), dims.data(),
-                                                         strides.data(), torch_dtype(type), place.type,
-                                                         place.index, &handle));
+                                                         strides.data(), torch_dtype(type), device.type,
+                                                         device.index, &handle));
   return Tensor(handle);
 }
 
@@ -97,17 +97,17 @@ TensorRef reference(const Tensor& tensor, ElementType type, bool has_data) {
   return {type, has_data ? tensor.mutable_data_ptr() : nullptr, {sizes.data(), sizes.size()}};
 }
 
-TensorRef allocate(Tensor& output, ElementType type, std::span<const std::int64_t> dims, Place place) {
-  output = empty(dims, type, place);
+TensorRef allocate(Tensor& output, ElementType type, std::span<const std::int64_t> dims, TorchDevice device) {
+  output = empty(dims, type, device);
   return reference(output, type, true);
 }
 
 class TorchContext final : public Context {
  public:
-  TorchContext(Place place, std::vector<Tensor>& outputs) : place_(place), outputs_(outputs) {}
+  TorchContext(TorchDevice device, std::vector<Tensor>& outputs) : device_(device), outputs_(outputs) {}
 
   TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
-    return allocate(outputs_[static_cast<std::size_t>(output)], type, dims, place_);
+    return allocate(outputs_[static_cast<std::size_t>(output)], type, dims, device_);
   }
 
  private:
@@ -126,21 +126,21 @@ class TorchContext final : public Context {
 
   void* scratch_bytes(std::size_t bytes) override {
     const auto size = static_cast<std::int64_t>(bytes);
-    Tensor memory = empty({&size, 1}, ElementType::uint8, place_);
+    Tensor memory = empty({&size, 1}, ElementType::uint8, device_);
     void* data = memory.mutable_data_ptr();
     const std::lock_guard lock(mutex_);
     scratch_.push_back(std::move(memory));
     return data;
   }
 
-  Place place_;
+  TorchDevice device_;
   std::vector<Tensor>& outputs_;
   std::mutex mutex_;
   std::vector<Tensor> scratch_;
 };
 
-// PyTorch's current stream of a GPU. libtorch_cuda is not linked, so that this library loads without it;
-// where there is a tensor on a GPU, it is in the process.
+// PyTorch's current stream of a GPU. libtorch_cuda is not linked, so that this library loads without it; if
+// there is a tensor on a GPU, the process has loaded it.
 CudaStream current_stream(std::int32_t device) {
   using Function = AOTITorchError (*)(std::int32_t, void**);
   static const auto function = [] {
@@ -156,24 +156,24 @@ CudaStream current_stream(std::int32_t device) {
 
 class TorchCudaHost final : public CudaHost {
  public:
-  TorchCudaHost(Place place, std::vector<Tensor>& outputs)
-      : CudaHost(current_stream(place.index)), place_(place), outputs_(outputs), guard_(place.index) {}
+  TorchCudaHost(TorchDevice device, std::vector<Tensor>& outputs)
+      : CudaHost(current_stream(device.index)), device_(device), outputs_(outputs), guard_(device.index) {}
 
   TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) override {
-    return allocate(outputs_[static_cast<std::size_t>(output)], type, dims, place_);
+    return allocate(outputs_[static_cast<std::size_t>(output)], type, dims, device_);
   }
 
  private:
-  Place place_;
+  TorchDevice device_;
   std::vector<Tensor>& outputs_;
   torch::stable::accelerator::DeviceGuard guard_;
 };
 
-// The arguments of a call, taken from the dispatcher's stack, and the tensors that keep their memory.
+// The arguments of a call, taken from the dispatcher's stack, and the tensors that own their memory.
 class Call {
  public:
   Call(const LibraryOperator& op, StableIValue* stack, bool has_data) : op_(op), has_data_(has_data) {
-    // Everything leaves the stack before anything can throw: what stays there is never freed.
+    // Takes everything off the stack before anything can throw: what stays there is never freed.
     std::vector<Taken> taken;
     for (std::size_t i = 0; i < op.schema.argument_count; ++i) {
       taken.push_back(take(op.schema.arguments[i].type, stack[i]));
@@ -182,7 +182,7 @@ class Call {
   }
 
   void run(StableIValue* stack) {
-    const Device device = place_.type == aoti_torch_device_type_cuda() ? Device::cuda : Device::cpu;
+    const Device device = device_.type == aoti_torch_device_type_cuda() ? Device::cuda : Device::cpu;
     const std::vector<ElementType> types = element_types(op_, values_);
     const LibraryKernel& kernel =
         has_data_ ? select_kernel(op_.kernels, types, device) : select_kernel(op_.kernels, types);
@@ -195,16 +195,16 @@ class Call {
         if (kernel.data_sized[i] && has_data_) {
           outputs.emplace_back();
         } else {
-          outputs.push_back(empty(numbers(shape), kernel.outputs[i], place_));
+          outputs.push_back(empty(numbers(shape), kernel.outputs[i], device_));
           results[i].push_back(reference(outputs.back(), kernel.outputs[i], has_data_));
         }
       }
     }
     if (has_data_ && device == Device::cuda) {
-      TorchCudaHost host(place_, outputs);
+      TorchCudaHost host(device_, outputs);
       detail::run(kernel, host, shapes, values_, results);
     } else if (has_data_) {
-      TorchContext context(place_, outputs);
+      TorchContext context(device_, outputs);
       detail::run(kernel, context, shapes, values_, results);
     }
     give(stack, outputs);
@@ -271,9 +271,9 @@ class Call {
   }
 
   TensorRef keep(const SchemaArgument& argument, Tensor tensor) {
-    const Place place = place_of(tensor);
-    if (tensors_.empty()) place_ = place;
-    if (place != place_) {
+    const TorchDevice device = device_of(tensor);
+    if (tensors_.empty()) device_ = device;
+    if (device != device_) {
       throw Error(ErrorCode::invalid_argument,
                   "all tensors must be on one device; " + std::string(argument.name) + " is on another");
     }
@@ -292,7 +292,7 @@ class Call {
 
   const LibraryOperator& op_;
   bool has_data_;
-  Place place_{aoti_torch_device_type_cpu(), 0};
+  TorchDevice device_{aoti_torch_device_type_cpu(), 0};
   std::deque<Tensor> tensors_;
   std::vector<Value> values_;
 };
@@ -306,7 +306,8 @@ void run(std::size_t index, bool has_data, StableIValue* stack) {
   }
 }
 
-// The dispatcher calls a function without telling it for which operator, so each operator needs its own.
+// The dispatcher does not tell a function for which operator it is called, so each operator needs its own
+// function.
 constexpr std::size_t kMaxOperators = 512;
 using Boxed = void (*)(StableIValue*, std::uint64_t, std::uint64_t);
 
@@ -318,7 +319,7 @@ template <bool has_data>
 constexpr std::array<Boxed, kMaxOperators> kBoxed =
     boxed_functions<has_data>(std::make_index_sequence<kMaxOperators>{});
 
-// Registrations end with the object that made them; these last as long as the process.
+// A registration ends with the object that made it; these objects live as long as the process.
 void implement(const std::string& domain, const std::string& name, const char* key, Boxed function) {
   auto* library = new StableLibrary(StableLibrary::Kind::IMPL, domain.c_str(), key, __FILE__, __LINE__);
   library->impl(name.c_str(), function);

@@ -1,4 +1,4 @@
-// Places among sorted numbers.
+// Insertion indices in sorted sequences.
 #include <algorithm>
 
 #include "opbridge/operator.h"
@@ -20,11 +20,12 @@ OPBRIDGE_OPERATOR("opbridge::searchsorted(Tensor sorted_sequence, Tensor self, b
          []<class T>(Context& context, TensorView<const T> sorted, TensorView<const T> self, bool right,
                      TensorView<std::int64_t> out) {
            const std::int64_t length = sorted.dim(-1);
-           const std::int64_t row = sorted.rank() > 1 ? self.dim(-1) : out.size();  // what shares a sequence
+           const std::int64_t row =
+               sorted.rank() > 1 ? self.dim(-1) : out.size();  // the elements that share a sequence
            context.parallel_for(out.size(), 1024, [&](std::int64_t begin, std::int64_t end) {
              for (std::int64_t i = begin; i < end; ++i) {
                const T* const first = sorted.data() + i / row * length;
-               // Of NaN neither is true: it comes after all.
+               // Both comparisons are false for NaN, which sorts last.
                out[i] =
                    std::partition_point(first, first + length,
                                         [&](T edge) { return !(right ? edge > self[i] : edge >= self[i]); }) -

@@ -48,7 +48,7 @@ T combined(Reduction reduction, T a, T b) {
   }
 }
 
-// `count` elements, `stride` apart.
+// Reduces `count` elements, `stride` apart.
 template <class T>
 T reduced(Reduction reduction, const T* data, std::int64_t count, std::int64_t stride,
           std::optional<T> initial) {
@@ -63,10 +63,10 @@ OPBRIDGE_OPERATOR(
     .shape([](const Shape& data, const Shape& offsets, const std::optional<Shape>& initial,
               std::string_view reduce) {
       reduction_of(reduce);
-      require(!initial || initial->empty(), "initial must be a number, without dimensions");
+      require(!initial || initial->empty(), "initial must be a scalar");
       require(!offsets.empty() && offsets.size() <= data.size(),
-              "offsets must have a dimension, and no more of them than data");
-      require(offsets.back() >= 1, "offsets must hold where the last segment ends");
+              "offsets must have at least one dimension, and at most those of data");
+      require(offsets.back() >= 1, "offsets must hold the end of the last segment");
       Shape result = data;
       const std::size_t axis = offsets.size() - 1;
       for (std::size_t i = 0; i < axis; ++i)

@@ -1,4 +1,4 @@
-// Whether a number has the sign bit, NaN too. The argument is that of torch.signbit.
+// Whether a number, or NaN, has its sign bit set. The argument is that of torch.signbit.
 #include <cmath>
 
 #include "opbridge/operator.h"

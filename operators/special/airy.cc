@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kPi = 3.14159265358979323846;
 
-// The power series (DLMF 9.4.1). For negative x its terms cancel; long double bears that down to -8.
+// The power series (DLMF 9.4.1). For negative x its terms cancel; long double tolerates that down to -8.
 double airy_series(long double x) {
   constexpr long double kValue = 0.355028053887817239260L, kSlope = 0.258819403792806798405L;
   const long double cube = x * x * x;
@@ -23,8 +23,8 @@ double airy_series(long double x) {
   return static_cast<double>(sum);
 }
 
-// For x < -8 (DLMF 9.7.9). The phase is rounded as PyTorch rounds it: from about -1e9 on that decides the
-// value.
+// The asymptotic series for x < -8 (DLMF 9.7.9). The phase is rounded as in PyTorch; from about -1e9 on, this
+// rounding determines the value.
 double airy_asymptotic(double x) {
   const double z = -2 * x * std::sqrt(-x) / 3;
   double sums[2] = {}, term = 1;

@@ -14,7 +14,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kEuler = 0.57721566490153286061;
 constexpr double kTwoPi = 6.28318530717958647693;
 
-// PyTorch's functions of the first and second kind end at infinity.
+// PyTorch's functions of the first and second kind are NaN at infinity.
 template <double (*function)(double)>
 double finite(double x) {
   return std::isinf(x) ? kNan : function(x);
@@ -25,7 +25,7 @@ double spherical_j0(double x) {
   return x == 0 ? 1 : std::sin(x) / x;
 }
 
-// I(x), for x >= 0: by the power series (DLMF 10.25.2), all terms of which are positive.
+// I(x) for x >= 0, by the power series (DLMF 10.25.2), whose terms are all positive.
 double bessel_i_series(int order, double x) {
   double term = order == 0 ? 1 : x / 2, sum = term;
   for (int k = 1; term > kEpsilon * sum; ++k) {
@@ -35,7 +35,7 @@ double bessel_i_series(int order, double x) {
   return sum;
 }
 
-// exp(-x) I(x), for x >= 20: the asymptotic series (DLMF 10.40.1).
+// exp(-x) I(x) for x >= 20, by the asymptotic series (DLMF 10.40.1).
 double scaled_bessel_i_asymptotic(int order, double x) {
   double term = 1, sum = 1;
   for (int k = 1; k < 40 && std::abs(term) > kEpsilon; ++k) {
@@ -54,14 +54,15 @@ double bessel_i(double x) {
   return order == 1 ? std::copysign(value, x) : value;
 }
 
-// K(x), for 0 < x <= 1 (DLMF 10.31.1 and 10.31.2, with psi(k + 1) as a harmonic number less Euler's
+// K(x) for 0 < x <= 1 (DLMF 10.31.1 and 10.31.2, with psi(k + 1) as a harmonic number minus Euler's
 // constant).
 template <int order>
 double bessel_k_series(double x) {
   const double log = std::log(x / 2);
   double term = order == 0 ? 1 : x / 2, harmonic = -kEuler, sum = 0;
   for (int k = 0; k == 0 || (k < 20 && term != 0); ++k) {
-    const double psi = order == 0 ? harmonic : harmonic + 0.5 / (k + 1);  // the mean of two
+    const double psi =
+        order == 0 ? harmonic : harmonic + 0.5 / (k + 1);  // the mean of psi(k + 1) and psi(k + 2)
     sum += (psi - log) * term;
     harmonic += 1.0 / (k + 1);
     term *= x * x / 4 / ((k + 1) * (k + 1 + order));

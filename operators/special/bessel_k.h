@@ -7,10 +7,10 @@
 
 namespace opbridge::op {
 
-// exp(x) K(x) of any order, for x > 0.5, by the trapezoidal rule on the integral over t of
-// exp(x - x cosh t) cosh(order t) from 0 on (DLMF 10.32.9). The rule converges geometrically (Trefethen and
-// Weideman 2014, SIAM Review 56, 385); with these steps it is exact to rounding. From step to step the
-// hyperbolic functions follow from the two values before.
+// exp(x) K(x) of any order, for x > 0.5. Integrates exp(x - x cosh t) cosh(order t) over t >= 0 (DLMF
+// 10.32.9) by the trapezoidal rule, which converges geometrically (Trefethen and Weideman 2014, SIAM Review
+// 56, 385). With these steps it is exact to rounding. Each step computes the hyperbolic functions from their
+// two previous values.
 inline double scaled_bessel_k_integral(double order, double x) {
   if (std::isinf(x)) return 0;
   const double step = std::min(0.2, 0.6 / std::sqrt(x)), scale = std::sqrt(2 * x);

@@ -1,4 +1,4 @@
-// A line for each operator that is a function of numbers: its name and the function.
+// Registers elementwise operators with one line each: a name and a function of numbers.
 #pragma once
 
 #include "../common/broadcast.h"
@@ -18,7 +18,7 @@ constexpr auto line() {
 
 inline constexpr std::int64_t kElementsPerPart = 1024;
 
-// Functions are evaluated in float64, and rounded to float32 once.
+// Functions are evaluated in float64; float32 results are rounded once.
 template <detail::FixedString name, double (*function)(double)>
 Registration unary() {
   return Operator<line<name, "(Tensor self)">()>()
@@ -38,8 +38,7 @@ struct InFloat64 {
   }
 };
 
-// The two arguments broadcast to each other. Function::of(a, b) takes and returns numbers of the tensors'
-// type.
+// Broadcasts the two arguments. Function::of(a, b) takes and returns numbers of the element type.
 template <detail::FixedString name, class Function>
 Registration binary_by() {
   return Operator<line<name, "(Tensor self, Tensor other)">()>()

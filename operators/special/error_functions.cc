@@ -14,7 +14,7 @@ constexpr double kSqrtPi = 1.77245385090551602730;
 
 double erfc(double x) { return std::erfc(x); }
 
-// exp(x^2) erfc(x); from 25 on, where erfc vanishes, by its asymptotic series (DLMF 7.12.1).
+// exp(x^2) erfc(x). From 25 on, where erfc underflows, by its asymptotic series (DLMF 7.12.1).
 double erfcx(double x) {
   if (x < -27) return kInfinity;
   if (x < 25 || std::isnan(x)) {
@@ -39,7 +39,7 @@ double log_ndtr(double x) {
 // A step of Halley's method towards a root of erf(x) - y, where `excess` is (erf(x) - y) / erf'(x).
 double halley(double x, double excess) { return x - excess / (1 + x * excess); }
 
-// The inverse of erf at y, over y, to 7 digits, of w = -log(1 - y^2) up to 16 (Giles 2010, "Approximating the
+// erfinv(y) / y to 7 digits, as a function of w = -log(1 - y^2) up to 16 (Giles 2010, "Approximating the
 // erfinv function", table 5).
 double erfinv_estimate(double w) {
   constexpr double kLow[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
@@ -59,7 +59,7 @@ double erfinv_of_small(double y) {
   return halley(x, (std::erf(x) - y) * kSqrtPi / 2 * std::exp(x * x));
 }
 
-// The inverse of erfc for 0 < y <= 1/2, where small from Hastings' approximation (Abramowitz &
+// The inverse of erfc for 0 < y <= 1/2; for small y it starts from Hastings' approximation (Abramowitz &
 // Stegun 26.2.23).
 double erfcinv_of_small(double y) {
   const double log = std::log(y);

@@ -11,17 +11,18 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = 3.14159265358979323846;
 
-// B(2), B(4), … (DLMF 24.2)
+// The Bernoulli numbers B(2), B(4), … (DLMF 24.2).
 constexpr double kBernoulli[] = {1. / 6,       -1. / 30, 1. / 42,       -1. / 30,      5. / 66,
                                  -691. / 2730, 7. / 6,   -3617. / 510., 43867. / 798., -174611. / 330.};
 
-// std::lgamma would also write the sign, for all threads.
+// Unlike std::lgamma, does not write the sign to a global variable.
 double lgamma(double x) {
   int sign;
   return ::lgamma_r(x, &sign);
 }
 
-// Stirling's series from 10 on (DLMF 5.11.2), the recurrence (5.5.2) below, reflection (5.5.4) for x < 0.
+// Stirling's series from 10 on (DLMF 5.11.2), the recurrence (5.5.2) below 10, and reflection (5.5.4) for x <
+// 0.
 double digamma(double x) {
   if (x == 0) return std::copysign(kInfinity, -x);
   if (x < 0) {
@@ -39,8 +40,8 @@ double digamma(double x) {
   return result;
 }
 
-// Sum of (q + k)^-s over k = 0, 1, …, for s > 1: term by term up to s + 10, the rest by Euler-Maclaurin
-// (DLMF 25.11.5 with 25.11.7).
+// The sum of (q + k)^-s over k = 0, 1, … for s > 1: term by term up to s + 10, then by Euler-Maclaurin (DLMF
+// 25.11.5 with 25.11.7).
 double zeta_by_sum(double s, double q) {
   constexpr double kEpsilon = std::numeric_limits<double>::epsilon() / 4;
   double sum = 0;
@@ -62,7 +63,7 @@ double zeta_by_sum(double s, double q) {
   return sum;
 }
 
-// What PyTorch's algorithm gives where s or q is infinite or NaN, poles included.
+// If s or q is infinite or NaN, and at poles, returns the result of PyTorch's algorithm.
 double zeta(double s, double q) {
   if (s == 1) return kInfinity;
   if (s < 1) return kNan;
@@ -71,18 +72,19 @@ double zeta(double s, double q) {
   if (s == kInfinity) return q < 1 ? kInfinity : q == 1 ? 1 : kNan;
   if (q > 0) {
     const double sum = zeta_by_sum(s, q);
-    // PyTorch multiplies the vanished power by a product of 23 factors from s on, which may be infinite.
+    // PyTorch multiplies the power, which has underflowed, by a product of 23 factors from s on, which may be
+    // infinite.
     return sum == 0 && std::isinf(std::pow(s, 23)) ? kNan : sum;
   }
   if (s != std::floor(s)) return kNan;
   if (q > -1e4) return zeta_by_sum(s, q);
-  // The terms of negative base are, up to the sign, those of a sum from `part` up to 1 - q.
+  // The terms with a negative base are, up to sign, those of a sum from `part` to 1 - q.
   const double part = -q - std::floor(-q);
   const double below = zeta_by_sum(s, part) - zeta_by_sum(s, 1 - q);
   return zeta_by_sum(s, 1 - part) + (std::fmod(s, 2) == 0 ? below : -below);
 }
 
-// The reflection of the first derivative (DLMF 5.15.6) at its poles. As in PyTorch, rounding makes them
+// The reflection of the first derivative (DLMF 5.15.6) at its poles. As in PyTorch, rounding makes the result
 // finite.
 template <class T>
 T trigamma_at_pole(T x) {

@@ -29,7 +29,7 @@ double lgamma1p(double a) {
   return ::lgamma_r(1 + a, &sign);
 }
 
-// x^a exp(-x) / gamma(a + 1); for large a with Stirling's series (DLMF 5.11.1), so that nothing cancels.
+// x^a exp(-x) / gamma(a + 1). For large a it uses Stirling's series (DLMF 5.11.1) to avoid cancellation.
 double density(double a, double x) {
   if (a < 20) return std::exp(a * std::log(x) - x - lgamma1p(a));
   const double stirling = (1 - (1 - 2 / (7 * a * a)) / (30 * a * a)) / (12 * a);
@@ -47,7 +47,7 @@ double lower_by_series(double a, double x) {
   return density(a, x) * sum;
 }
 
-// Q by its continued fraction (DLMF 8.9.2), evaluated as Lentz does.
+// Q by its continued fraction (DLMF 8.9.2), with Lentz's method.
 double upper_by_fraction(double a, double x) {
   double b = x + 1 - a, c = std::numeric_limits<double>::max(), d = 1 / b, value = d;
   for (int i = 1; i < 10000; ++i) {
@@ -72,8 +72,8 @@ double upper_of_small(double a, double x) {
   return -std::expm1(exponent) - std::exp(exponent) * a * sum;
 }
 
-// Temme's uniform expansion for large a, first two terms (DLMF 8.12.3, 8.12.4, 8.12.7 and 8.12.10): Q for
-// sign 1, P for sign -1.
+// The first two terms of Temme's uniform expansion for large a (DLMF 8.12.3, 8.12.4, 8.12.7 and 8.12.10): Q
+// for sign 1, P for sign -1.
 double temme(double a, double x, double sign) {
   const double u = (x - a) / a;
   const double eta = std::copysign(std::sqrt(2 * less_log1p(u)), u);
@@ -98,18 +98,18 @@ Parts incomplete_gamma(double a, double x) {
   constexpr Parts kNone{kNan, kNan}, kAll{1, 0}, kNothing{0, 1};
   if (a < 0 || x < 0) return kNone;
   if (a == 0) return x > 0 ? kAll : kNone;
-  // As in PyTorch, of NaN too.
+  // As in PyTorch, also if a is NaN.
   if (x == 0) return kNothing;
   if (std::isinf(a)) return std::isinf(x) ? kNone : kNothing;
   if (std::isinf(x)) return kAll;
   if (std::isnan(a) || std::isnan(x)) return kNone;
   if (a > 1e4 && std::abs(x - a) < 0.3 * a) return {temme(a, x, -1), temme(a, x, 1)};
-  // The exponent of PyTorch's common factor.
+  // The exponent of the prefactor that PyTorch uses.
   int sign;
   const double exponent = a * std::log(x) - x - ::lgamma_r(a, &sign);
   if (std::isnan(exponent)) return kNone;
   if (a < 1 && x <= 1) {
-    const bool vanishes = exponent < -709.78271289338399678;  // of subnormal a
+    const bool vanishes = exponent < -709.78271289338399678;  // if a is subnormal
     return {vanishes ? 0 : lower_by_series(a, x), upper_of_small(a, x)};
   }
   if (x < a + 1) {

@@ -1,4 +1,4 @@
-// Orthogonal polynomials of a degree that is itself an element.
+// Orthogonal polynomials whose degree is a tensor element.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -8,15 +8,15 @@
 namespace opbridge::op {
 namespace {
 
-// As PyTorch reads a degree: truncated; what is below zero or no number makes the polynomial 0.
+// PyTorch truncates a degree. For a negative degree or NaN, the polynomial is 0.
 bool is_degree(double n) { return n > -1 && n < 0x1p63; }
 
 double parity(double n) { return std::fmod(n, 2) == 0 ? 1 : -1; }
 
 enum class Kind { first, second, third, fourth };
 
-// Chebyshev polynomials of four kinds, T, U, V and W (DLMF 18.5.1 to 18.5.4), by the recurrence 18.9.2 for
-// small degrees, by cosine and sine otherwise, hyperbolic ones where x > 1.
+// Chebyshev polynomials of the four kinds T, U, V and W (DLMF 18.5.1 to 18.5.4). Small degrees use the
+// recurrence 18.9.2, others cosine and sine, or hyperbolic functions for x > 1.
 template <Kind kind>
 double chebyshev(double x, double n) {
   if (!is_degree(n)) return 0;
@@ -51,7 +51,7 @@ double chebyshev(double x, double n) {
         return std::sin((n + 0.5) * angle) / std::sin(angle / 2);
     }
   }
-  // The same of an imaginary angle, without what would overflow before the result does.
+  // The formulas for an imaginary angle, arranged so that nothing overflows before the result does.
   const double angle = std::acosh(x), growth = std::exp(n * angle);
   switch (kind) {
     case Kind::first:
@@ -65,8 +65,8 @@ double chebyshev(double x, double n) {
   }
 }
 
-// PyTorch goes from degree to degree where |x| > 1. A number that overflows is an infinity, and so is the
-// next, but the difference of the two is NaN.
+// For |x| > 1, PyTorch uses the recurrence. Once two successive values overflow to infinity, their difference
+// is NaN.
 template <class T, Kind kind>
 T chebyshev_or_nan(double x, T n) {
   const auto value = [&](double degree) { return static_cast<T>(chebyshev<kind>(x, degree)); };
@@ -91,7 +91,7 @@ struct ShiftedChebyshev {
   }
 };
 
-// Goes from degree to degree: next(k, p(k), p(k - 1)) is p(k + 1).
+// Iterates over degrees: next(k, p(k), p(k - 1)) returns p(k + 1).
 template <class T, class Next>
 T by_recurrence(T n, T p0, T p1, Next next) {
   T last = p0, value = p1;
@@ -104,14 +104,14 @@ T by_recurrence(T n, T p0, T p1, Next next) {
   return value;
 }
 
-// Degrees of PyTorch's Hermite polynomials end here.
+// The highest degree of PyTorch's Hermite polynomials.
 template <class T>
 constexpr T kMostHermite = std::is_same_v<T, float> ? 128 : 512;
 constexpr double kMostSteps = 1'000'000;
 
 void require_feasible(double n) { require(n <= kMostSteps, "a degree exceeds 1000000"); }
 
-// DLMF 18.9.1 with table 18.9.1, all of these.
+// The recurrences below are DLMF 18.9.1 with table 18.9.1.
 struct HermiteH {
   template <class T>
   static T value(T x, T n) {
@@ -154,7 +154,7 @@ struct LegendreP {
   }
 };
 
-// The type of the tensors decides, as in PyTorch, where a number on the way overflows.
+// Computes in the element type, as PyTorch does: it determines where an intermediate value overflows.
 template <class Polynomial, bool is_hermite = false>
 struct ByRecurrence {
   template <class T>

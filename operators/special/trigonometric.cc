@@ -1,4 +1,5 @@
-// The trigonometric and hyperbolic functions that ONNX Runtime has in float32 alone, from the C library.
+// Trigonometric and hyperbolic functions from the C library, for types other than float32, which ONNX Runtime
+// lacks.
 #include <cmath>
 
 #include "elementwise.h"

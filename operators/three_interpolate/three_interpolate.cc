@@ -1,4 +1,4 @@
-// Features between three points (Qi et al., "PointNet++", 2017). The arguments are those of
+// Interpolates features between three points (Qi et al., "PointNet++", 2017). The arguments are those of
 // mmcv.ops.three_interpolate.
 #include "../common/gather.h"
 

@@ -1,5 +1,5 @@
-// Upsampling, a filter, and downsampling in one (Karras et al., "Analyzing and Improving the Image Quality of
-// StyleGAN", 2020). The arguments are those of mmcv.ops.upfirdn2d, lists written out.
+// Upsampling, filtering and downsampling in one (Karras et al., "Analyzing and Improving the Image Quality of
+// StyleGAN", 2020). The arguments are those of mmcv.ops.upfirdn2d, with lists spelled out.
 #include "../common/shapes.h"
 
 namespace opbridge::op {
@@ -34,11 +34,11 @@ OPBRIDGE_OPERATOR(
                                      TensorView<T> out) {
       const std::int64_t height = input.dim(2), width = input.dim(3);
       const std::int64_t taps_y = filter.dim(0), taps_x = filter.dim(1);
-      // A convolution turns the filter over.
+      // A convolution flips the filter.
       const auto tap = [&](std::int64_t y, std::int64_t x) {
         return flip_filter ? filter(y, x) : filter(taps_y - 1 - y, taps_x - 1 - x);
       };
-      // Between the pixels there are up - 1 zeros: only every up-th tap meets a pixel.
+      // Upsampling inserts up - 1 zeros between pixels, so only every up-th tap meets a pixel.
       const auto first = [](std::int64_t at, std::int64_t step) { return ((-at) % step + step) % step; };
       context.parallel_for(out.dim(0) * out.dim(1), 1, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t plane = begin; plane < end; ++plane) {

@@ -1,4 +1,4 @@
-// Points in space, sorted into a grid of voxels. The arguments are those of mmcv.ops.voxelization.
+// Assigns 3-d points to a grid of voxels. The arguments are those of mmcv.ops.voxelization.
 #include <array>
 #include <cmath>
 #include <unordered_map>
@@ -19,14 +19,13 @@ class Grid {
     }
   }
 
-  // The voxel of a point, in the order z, y, x; false where it is outside, or at NaN. Computed in T, as mmcv
-  // does.
+  // The voxel of a point, in the order z, y, x; false if it is outside or NaN. Computed in T, as in mmcv.
   template <class T>
   bool locate(const T* point, std::int32_t* voxel) const {
     for (std::size_t axis = 0; axis < 3; ++axis) {
-      const T place = std::floor((point[axis] - static_cast<T>(low_[axis])) / static_cast<T>(size_[axis]));
-      if (!(place >= 0 && place < static_cast<T>(count_[axis]))) return false;
-      voxel[2 - axis] = static_cast<std::int32_t>(place);
+      const T index = std::floor((point[axis] - static_cast<T>(low_[axis])) / static_cast<T>(size_[axis]));
+      if (!(index >= 0 && index < static_cast<T>(count_[axis]))) return false;
+      voxel[2 - axis] = static_cast<std::int32_t>(index);
     }
     return true;
   }
@@ -46,7 +45,7 @@ void require_grid(const Shape& points, std::span<const double> voxel_size,
   require(points[1] >= 3, "points must have columns x, y and z");
   require(voxel_size.size() == 3, "voxel_size must have three numbers");
   require(coors_range.size() == 6, "coors_range must have six numbers, the lower three first");
-  Dim voxels = 1;  // computed to throw where it overflows, as a Dim does: voxels are numbered
+  Dim voxels = 1;  // throws if the number of voxels overflows, as Dim arithmetic does
   for (std::size_t axis = 0; axis < 3; ++axis) {
     constexpr auto kMessage = "voxel_size must be positive, coors_range ascending, and not too large for it";
     require(voxel_size[axis] > 0, kMessage);
@@ -75,7 +74,7 @@ OPBRIDGE_OPERATOR(
          });
 
 struct Voxel {
-  std::array<std::int32_t, 3> place;
+  std::array<std::int32_t, 3> position;
   std::vector<std::int64_t> points;
 };
 
@@ -97,14 +96,14 @@ OPBRIDGE_OPERATOR(
       std::vector<Voxel> found;
       std::unordered_map<std::int64_t, std::size_t> known;
       for (std::int64_t i = 0; i < points.dim(0); ++i) {
-        std::array<std::int32_t, 3> place;
-        if (!grid.locate(points.slice(i).data(), place.data())) continue;
-        const std::int64_t number = grid.number(place.data());
+        std::array<std::int32_t, 3> position;
+        if (!grid.locate(points.slice(i).data(), position.data())) continue;
+        const std::int64_t number = grid.number(position.data());
         auto entry = known.find(number);
         if (entry == known.end()) {
           if (static_cast<std::int64_t>(found.size()) == max_voxels) continue;
           entry = known.emplace(number, found.size()).first;
-          found.push_back({place, {}});
+          found.push_back({position, {}});
         }
         std::vector<std::int64_t>& members = found[entry->second].points;
         if (static_cast<std::int64_t>(members.size()) < max_points) members.push_back(i);
@@ -112,11 +111,11 @@ OPBRIDGE_OPERATOR(
       const auto count = static_cast<std::int64_t>(found.size());
       const std::int64_t features = points.dim(1);
       const TensorView<T> rows = voxels.allocate({count, max_points, features});
-      const TensorView<std::int32_t> places = coors.allocate({count, 3}), sizes = counts.allocate({count});
+      const TensorView<std::int32_t> positions = coors.allocate({count, 3}), sizes = counts.allocate({count});
       std::fill(rows.begin(), rows.end(), T(0));
       for (std::int64_t v = 0; v < count; ++v) {
         const Voxel& voxel = found[static_cast<std::size_t>(v)];
-        std::copy(voxel.place.begin(), voxel.place.end(), places.slice(v).data());
+        std::copy(voxel.position.begin(), voxel.position.end(), positions.slice(v).data());
         sizes[v] = static_cast<std::int32_t>(voxel.points.size());
         T* to = rows.slice(v).data();
         for (const std::int64_t i : voxel.points) to = std::copy_n(points.slice(i).data(), features, to);

@@ -46,10 +46,10 @@ def check_that_bad_regions_are_refused(op: str, **options: Any) -> None:
     refused("rois must have .* columns", rois=rois[:, :3])
     refused("pooled height must be positive", pooled_height=0)
     refused("pooled width must be positive", pooled_width=-3)
-    refused("lies in an image that the input does not have", rois=np.float32([[2, 0, 0, 1, 1]]))
-    refused("lies in an image that the input does not have", rois=np.float32([[-1, 0, 0, 1, 1]]))
-    refused("lies in an image that the input does not have", rois=np.float32([[np.nan, 0, 0, 1, 1]]))
-    refused("lies in an image that the input does not have", input=x[:0])
+    refused("is in an image that the input does not have", rois=np.float32([[2, 0, 0, 1, 1]]))
+    refused("is in an image that the input does not have", rois=np.float32([[-1, 0, 0, 1, 1]]))
+    refused("is in an image that the input does not have", rois=np.float32([[np.nan, 0, 0, 1, 1]]))
+    refused("is in an image that the input does not have", input=x[:0])
     refused("more elements than memory can hold|a size overflows|multiple of", pooled_height=2**40, pooled_width=2**40)
 
 

@@ -78,7 +78,7 @@ def test_hostile_arguments() -> None:
     x = np.zeros((2, 3))
     refused_by_both_hosts("p must not be negative", "cdist", {"x1": x, "x2": x}, p=-1.0)
     refused_by_both_hosts("p must not be negative", "pdist", {"self": x}, p=math.nan)
-    refused_by_both_hosts("must be of one length", "cdist", {"x1": x, "x2": np.zeros((2, 4))})
+    refused_by_both_hosts("must have the same length", "cdist", {"x1": x, "x2": np.zeros((2, 4))})
     refused_by_both_hosts("two dimensions or more", "cdist", {"x1": x, "x2": np.zeros(3)})
     refused_by_both_hosts("do not broadcast", "cdist", {"x1": np.zeros((2, 1, 3)), "x2": np.zeros((3, 1, 3))})
     refused_by_both_hosts("must have two dimensions", "pdist", {"self": np.zeros(3)})

@@ -140,7 +140,7 @@ def test_without_nvcc_the_cpu_kernel_remains(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("NVCC", "")
     source = tmp_path / "scaled_add.cc"
     source.write_text((EXAMPLE / "scaled_add.cc").read_text().replace("example::", "without_nvcc::"))
-    with pytest.warns(UserWarning, match="CUDA kernels are left out, as there is no nvcc"):
+    with pytest.warns(UserWarning, match="CUDA kernels are skipped because nvcc was not found"):
         made = build([source, EXAMPLE / "scaled_add.cu"])
     operators.load_operators(made)
     assert has_kernel("without_nvcc::scaled_add", "CPU")

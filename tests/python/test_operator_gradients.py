@@ -172,6 +172,6 @@ def test_the_gradient_of_what_is_not_given() -> None:
 
 def test_what_crashed() -> None:
     with pytest.raises(
-        RuntimeError, match=r"grad_output0 must have the shape of what custom::my_add returns, \(1\), not"
+        RuntimeError, match=r"grad_output0 must have the shape of the result of custom::my_add, \(1\), not"
     ):
         torch.ops.custom.my_add_backward(torch.ones(10**7), torch.ones(1), torch.ones(1), [True, True])

@@ -120,7 +120,7 @@ def test_hostile_arguments_are_errors_in_both_hosts() -> None:
         ("input must have 4 or 5 dimensions", {"input": good["input"][0]}, {}),
         ("grid must have 4 dimensions", {"grid": good["grid"][0]}, {}),
         ("as many images", {"grid": good["grid"][:1]}, {}),
-        ("coordinates of a place", {"grid": good["grid"][..., :1]}, {}),
+        ("must hold coordinates", {"grid": good["grid"][..., :1]}, {}),
         ("input has no pixels", {"input": good["input"][:, :, :0]}, {}),
         ("interpolation_mode must be", {}, {"interpolation_mode": 3}),
         ("interpolation_mode must be", {}, {"interpolation_mode": -(2**63)}),

@@ -518,7 +518,7 @@ def test_what_does_not_fit_is_refused() -> None:
     )
     pivots = np.array([1, 9, 3], np.int32)
     inputs = {"LU": a, "pivots": pivots, "B": a}
-    refused_by_both_hosts("pivots must be rows", "lu_solve", inputs)
+    refused_by_both_hosts("pivots must be 1-based rows", "lu_solve", inputs)
     inputs = {"LD": a, "pivots": np.array([1, 2, -1], np.int32), "B": a}
     refused_by_both_hosts("must come in pairs", "ldl_solve", inputs)
     inputs = {"a": np.zeros((3, 2)), "tau": np.zeros(3)}

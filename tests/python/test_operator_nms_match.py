@@ -100,7 +100,7 @@ def test_hostile_shapes_are_errors_in_both_hosts() -> None:
     inputs = {"boxes": np.zeros((1, 2, 4), np.float32), "scores": np.zeros((1, 1, 2), np.float32)}
     thresholds = {"iou_threshold": np.zeros(2, np.float32), "score_threshold": np.zeros(1, np.float32)}
     refused_by_both_hosts(
-        "a threshold must be one number", "NMSMatch", inputs | thresholds, domain="mmdeploy", outputs=(np.int64,)
+        "a threshold must be a single number", "NMSMatch", inputs | thresholds, domain="mmdeploy", outputs=(np.int64,)
     )
 
 

@@ -69,9 +69,9 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "must ascend from 0 to 3": ({"offsets": np.array([0, 4])}, "sum"),
     "must ascend from 0": ({"offsets": np.array([2, 1])}, "sum"),
     "must ascend": ({"offsets": np.array([-1, 3])}, "sum"),
-    "where the last segment ends": ({"offsets": np.zeros(0, np.int64)}, "sum"),
-    "no more of them than data": ({"offsets": np.zeros((3, 1), np.int64)}, "sum"),
-    "must be a number": ({"initial": np.zeros(2)}, "sum"),
+    "must hold the end of the last segment": ({"offsets": np.zeros(0, np.int64)}, "sum"),
+    "at most those of data": ({"offsets": np.zeros((3, 1), np.int64)}, "sum"),
+    "must be a scalar": ({"initial": np.zeros(2)}, "sum"),
 }
 
 
