@@ -327,7 +327,8 @@ class Parser {
                                  : converted(single, argument.type.kind);
     }
     if (!value) {
-      fail_at(position, fmt::format("the default of {} is not a {}", argument.name, argument.type.str()));
+      fail_at(position,
+              fmt::format("the default of {} is not of type {}", argument.name, argument.type.str()));
     }
     return *std::move(value);
   }

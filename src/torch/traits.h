@@ -1,5 +1,5 @@
-// What PyTorch does in each operator that later stages must know of: with memory, with element types and with
-// complex numbers. The table is traits_table.inc.
+// The traits of PyTorch's operators that later stages need: their effect on memory, their element types, and
+// their lowering for complex numbers. The table is traits_table.inc.
 #pragma once
 
 #include <cstdint>
@@ -8,33 +8,33 @@
 
 namespace opbridge::torch {
 
-// What an operator does with memory.
+// The effect of an operator on memory.
 enum class Effect : uint8_t {
-  pure,           // results in new memory, or an in-place or `out=` operator by its name (mutations.h)
+  pure,           // new memory, or in-place or `out=` as its name tells (mutations.h)
   same,           // the tensor itself
   alias,          // another tensor over the same elements
   copy,           // the same elements in new memory
   view,           // some or all elements of the same memory in another arrangement
-  view_or_copy,   // a view where the strides allow one, otherwise new memory
-  contiguous,     // the tensor itself where it is contiguous, otherwise a copy
-  convert,        // the tensor itself, or nearly, where the element type stays; otherwise new memory
-  dropout,        // the tensor itself where nothing is dropped, otherwise as its name says
-  complex_view,   // the tensor itself where it is real, otherwise a view
+  view_or_copy,   // a view if the strides allow one, otherwise new memory
+  contiguous,     // the tensor itself if it is contiguous, otherwise a copy
+  convert,        // the tensor or an alias if the element type stays, otherwise new memory
+  dropout,        // the tensor itself if nothing is dropped, otherwise as its name tells
+  complex_view,   // the tensor itself if it is real, otherwise a view
   unclear,        // results may share memory with any tensor argument
-  unclear_alone,  // the same where there is one tensor argument; new memory where there are more
-  reads_sizes,    // new memory; of its arguments only sizes and element types matter
-  rearrange,      // gives the tensor itself another arrangement: `transpose_`
-  reassign,       // gives the tensor itself another memory, that of its second argument: `set_`
-  observes,       // new memory; where its observer is on, changes what it has observed
+  unclear_alone,  // as `unclear` for one tensor argument; new memory for several
+  reads_sizes,    // new memory; reads only sizes and element types of its arguments
+  rearrange,      // changes the tensor's own sizes or strides: `transpose_`
+  reassign,       // makes the tensor share the memory of its second argument: `set_`
+  observes,       // new memory; updates its observer's state if the observer is on
   refused,        // changes memory in a way that a graph cannot express
 };
 
-// How a view picks its elements.
+// How a view selects its elements.
 enum class ViewKind : uint8_t {
   none,
-  reshape,  // all of them, in the same order
+  reshape,  // all elements in the same order
   permute,
-  adjoint,  // permuted, and conjugated where complex
+  adjoint,  // permuted, and conjugated if complex
   select,
   slice,
   narrow,
@@ -53,35 +53,35 @@ enum class ViewKind : uint8_t {
   negative,
 };
 
-// Where the result comes from. All but `other` make a contiguous result if all their tensors are contiguous.
+// How the result is computed. For all kinds but `other`, it is contiguous if all tensors are.
 enum class Kind : uint8_t {
   other,
-  elementwise,  // each element from those at the same index of the broadcast arguments
-  factory,      // from sizes and numbers; an argument `dtype` tells its element type
+  elementwise,  // each element depends on those at the same index of the broadcast arguments
+  factory,      // from sizes and numbers; an argument `dtype` sets the element type
   contiguous,
 };
 
-// The element type in which the result is computed, before an in-place or `out=` operator converts it to the
+// The element type in which the result is computed. An in-place or `out=` operator then converts it to the
 // type of the tensor that it writes.
 enum class Result : uint8_t {
-  other,           // that of the tensor that is written, or by a rule of its own
+  other,           // that of the tensor that is written, or by a special rule
   same,            // that of the first tensor
-  promoted,        // the one to which the tensors and numbers are promoted
-  promoted_float,  // the same; float32 where that is integral
+  promoted,        // the promoted type of the tensors and numbers
+  promoted_float,  // the promoted type; float32 if that is integral
   boolean,
 };
 
-// The call of the mapping for real tensors that lowers the operator for complex ones.
+// How the lowering for complex tensors calls the one for real tensors.
 enum class ComplexRule : uint8_t {
-  none,              // no such call: code in lowering/complex, or refused
-  parts,             // one for each part: the operator is linear, or moves elements alone
-  conjugated_parts,  // the same, with the imaginary part negated
-  pairs,             // one with pairs of real and imaginary part in a last dim
-  truth,             // one with whether the numbers are zero
-  magnitude,         // one with their absolute values
-  real_part,         // one with their real parts, where an argument `dtype` makes the result real
-  real_result,       // one whose result has an imaginary part of zero
-  deviation,         // one for each part: the variance is the sum of theirs
+  none,              // it does not: there is code in lowering/complex, or it is refused
+  parts,             // once for each part: the operator is linear, or only moves elements
+  conjugated_parts,  // once for each part, with the imaginary part negated
+  pairs,             // once on pairs of real and imaginary part in a last dim
+  truth,             // once on whether the numbers are nonzero
+  magnitude,         // once on the absolute values
+  real_part,         // once on the real parts, if an argument `dtype` makes the result real
+  real_result,       // once; the imaginary part of the result is zero
+  deviation,         // once for each part; their variances are added
 };
 
 struct Traits {
@@ -92,7 +92,7 @@ struct Traits {
   ComplexRule complex = ComplexRule::none;
 };
 
-// Looks for "aten::name.overload", then for "aten::name"; Traits{} where neither has a row.
+// Looks up "aten::name.overload", then "aten::name"; Traits{} if neither has a row.
 const Traits& traits_of(std::string_view op);
 
 // "aten::add.Tensor" without its overload: "aten::add".

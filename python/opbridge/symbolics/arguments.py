@@ -13,7 +13,7 @@ from opbridge.torch_compat import FunctionSchema, find_schema
 
 @functools.cache
 def _schema_of(op: str) -> FunctionSchema | None:
-    """The schema of ``namespace::name.overload``; None for what is no registered operator."""
+    """The schema of ``namespace::name.overload``; None if the operator is not registered."""
     name, _, overload = op.partition(".")
     try:
         return find_schema(name, overload)
