@@ -142,6 +142,15 @@ Value softplus(GraphBuilder& g, Value x) {
   return g.op("Add", g.op("Max", x, g.scalar_like(x, 0)), small);
 }
 
+Value log_softmax(GraphBuilder& g, Value x, int64_t axis) {
+  Value result = g.op("LogSoftmax", x, attr("axis", axis));
+  if (x.element_type() != ElementType::float64) return result;
+  // In float64 ONNX Runtime bounds the sum of exponentials from below, which makes a number of NaN. Its
+  // Softmax does not.
+  Value undefined = g.op("IsNaN", g.op("Softmax", x, attr("axis", axis)));
+  return g.op("Where", undefined, g.scalar_like(x, NAN), result);
+}
+
 Value logaddexp(GraphBuilder& g, Value a, Value b) {
   Value distance = g.op("Abs", g.op("Sub", a, b));
   Value sum = g.op("Add", g.op("Max", a, b), softplus(g, g.op("Neg", distance)));

@@ -59,6 +59,9 @@ Value is_negative(GraphBuilder& g, Value value);
 
 double greatest_finite(ElementType type);
 
+// `x` in a kernel type.
+Value log_softmax(GraphBuilder& g, Value x, int64_t axis);
+
 // log(exp(a) + exp(b)). Both in one kernel type of floating point.
 Value logaddexp(GraphBuilder& g, Value a, Value b);
 

@@ -163,7 +163,11 @@ def _compare(
     ]
     stage("referee")
     verdict = judge(
-        actual, wanted, Referee(case, which, [name for name in written if name in expected.after]), expected.random
+        actual,
+        wanted,
+        Referee(case, which, [name for name in written if name in expected.after]),
+        expected.random,
+        expected.complex_leaves,
     )
     if not verdict.kind:
         if wrong := _undeclared(running, actual, sizes):

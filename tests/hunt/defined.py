@@ -88,7 +88,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "NaN and infinities, of which ONNX Runtime's LSTM and GRU make numbers (README.md says so)"
     if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
-    if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": arguments["n"]})):
+    degree = arguments.get("n", arguments.get("other"))
+    if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": degree})):
         return "a degree that keeps PyTorch busy for minutes"
     if base in _WAVES and any(abs(value) > _NO_PHASE for value in _numbers(arguments)):
         return "a wave at a number of which float32 has no digit of the phase"
@@ -124,6 +125,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
 
 # Operators inside of PyTorch that take it for granted that their arguments fit, where public ones ask.
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+# They write to a copy that has the strides of the original, where none is 0.
+_KEEPING_STRIDES = ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter")
 _VECTORS = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -138,8 +141,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "statistics of another number of channels"
     if base == "_weight_norm":
         v, g = arguments["v"], arguments["g"]
-        if len(v.size) != len(g.size) or any(n not in (1, m) for n, m in zip(g.size, v.size, strict=True)):
-            return "magnitudes that fit no dim"
+        dim = arguments.get("dim", 0)
+        if list(g.size) != [m if axis == dim else 1 for axis, m in enumerate(v.size)]:
+            return "magnitudes that fit no dim, which are read beyond their end"
     if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
         return "targets of another number of dims"
     if base == "cholesky_inverse" and arguments["self"].dtype.is_complex:
@@ -149,6 +153,14 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     batch_sizes = arguments.get("batch_sizes")
     if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
         return "packed sequences that do not become fewer, which PyTorch makes of its own results"
+    if base == "embedding_renorm" and arguments["max_norm"] < 0 and min(arguments["indices"].values, default=0) < 0:
+        return "rows named twice, from both ends, which PyTorch turns round twice"
+    if base == "max_pool2d_with_indices_backward":
+        count = math.prod(arguments["self"].size[-2:])
+        if any(not 0 <= place < count for place in arguments["indices"].values):
+            return "places beyond the image, to which PyTorch writes"
+    if base in _KEEPING_STRIDES and _overlaps(arguments["self"]) and 0 not in arguments["self"].stride:
+        return "elements that share memory are written to"
     if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
         return "keys and values of other lengths, which are read beyond their end"
     sequences = arguments.get("sequences")
@@ -184,7 +196,10 @@ def _has_zero(scale: Any) -> bool:
 
 def _is_column(arguments: dict[str, Any]) -> bool:
     """Whether an image is resized to one column of several pixels."""
-    height, width = arguments[next(iter(arguments))].size[-2:]
+    image = arguments[next(iter(arguments))].size
+    if len(image) < 2:
+        return False
+    height, width = image[-2:]
     size = arguments.get("output_size")
     scales = arguments.get("scale_factors")
     if size is None and scales is not None:

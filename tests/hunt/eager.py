@@ -32,6 +32,7 @@ class Results:
     leaves: list[torch.Tensor]
     after: dict[str, torch.Tensor]
     random: bool = False  # random numbers were drawn: the values say nothing
+    complex_leaves: frozenset[int] = frozenset()  # those of `leaves` that are pairs of real and imaginary parts
 
 
 def in_eager(case: Case, run: int) -> Results:
@@ -101,6 +102,7 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
         [real(leaf).detach().clone() for leaf in leaves],
         {name: real(tensor).detach().clone() for name, tensor in after.items()},
         draws,
+        frozenset(i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor) and leaf.is_complex()),
     )
 
 

@@ -8,6 +8,7 @@ compared with its own limit, is found by runs that round at random.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -53,15 +54,24 @@ class Referee:
         return results.leaves + [results.after[name] for name in self.names]
 
 
-def judge(actual: list[torch.Tensor], expected: list[torch.Tensor], referee: Referee, random: bool) -> Verdict:
-    """Where numbers are ``random``, element types and shapes are compared."""
+def judge(
+    actual: list[torch.Tensor],
+    expected: list[torch.Tensor],
+    referee: Referee,
+    random: bool,
+    complex_places: Collection[int] = (),
+) -> Verdict:
+    """Where numbers are ``random``, element types and shapes are compared.
+
+    ``complex_places`` are the outputs that hold complex numbers as pairs.
+    """
     if len(actual) != len(expected):
         return Verdict("count of outputs", f"{len(actual)} outputs, PyTorch returns {len(expected)}")
     verdict = Verdict()
     for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
         if random and a.dtype == e.dtype and a.shape == e.shape:
             continue
-        one = _judge_output(place, a, e, referee)
+        one = _judge_output(place, a, e, referee, place in complex_places)
         if one.kind:
             return dataclasses.replace(one, detail=f"output {place}: {one.detail}")
         verdict.undetermined |= one.undetermined
@@ -69,7 +79,7 @@ def judge(actual: list[torch.Tensor], expected: list[torch.Tensor], referee: Ref
     return verdict
 
 
-def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee) -> Verdict:
+def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee, is_complex: bool) -> Verdict:
     if a.dtype != e.dtype:
         return Verdict("element type", f"{a.dtype}, PyTorch gives {e.dtype}")
     if a.shape != e.shape:
@@ -80,6 +90,8 @@ def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee
             else Verdict("shape", f"{tuple(a.shape)}, PyTorch gives {tuple(e.shape)}")
         )
     near = _near(a, e)
+    if is_complex:
+        near |= _near_as_complex(a, e)
     if bool(near.all()):
         return Verdict()
     exact = referee.exact()
@@ -111,6 +123,14 @@ def _near(a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
     x, y = a.double(), e.double()
     close = ((x - y).abs() <= atol + rtol * y.abs()) & y.isfinite()
     return same | close | (a.isnan() & e.isnan())
+
+
+def _near_as_complex(a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+    """By the length of the difference, as torch.testing compares complex numbers."""
+    rtol, atol = default_tolerances(e.dtype)
+    x, y = a.double(), e.double()
+    close = (x - y).norm(dim=-1, keepdim=True) <= atol + rtol * y.norm(dim=-1, keepdim=True)
+    return close.expand(e.shape) & y.isfinite().all(-1, keepdim=True)
 
 
 def _no_farther_at_worst(a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor) -> bool:

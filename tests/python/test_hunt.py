@@ -6,6 +6,12 @@ import os
 import pathlib
 import subprocess
 import sys
+import types
+from typing import Any
+
+import torch
+
+from hunt.judge import judge
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -26,3 +32,12 @@ def test_a_pattern_that_matches_nothing_is_an_error(tmp_path: pathlib.Path) -> N
     result = hunt(tmp_path, "--ops", "aten::no_such_operator")
     assert result.returncode == 1
     assert "no operator" in result.stderr
+
+
+def test_complex_numbers_are_compared_by_the_length_of_their_difference() -> None:
+    expected = torch.tensor([[1e18, 0.0]])
+    rounded, wrong = torch.tensor([[1e18, 1e3]]), torch.tensor([[1e18, 1e15]])
+    referee: Any = types.SimpleNamespace(exact=lambda: None, samples=list)
+    assert not judge([rounded], [expected], referee, False, {0}).kind
+    assert judge([wrong], [expected], referee, False, {0}).kind == "values"
+    assert judge([rounded], [expected], referee, False).kind == "values"

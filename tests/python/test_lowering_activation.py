@@ -136,3 +136,15 @@ def test_no_number_overflows_that_does_not_in_pytorch():
 def test_softmax_of_no_integers():
     functions = {"softmax": lambda x: x.softmax(-1), "log_softmax": lambda x: x.log_softmax(-1)}
     check(functions, torch.zeros((1, 0, 3), dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softmax_of_nan_and_infinities(dtype):
+    nan, inf = math.nan, math.inf
+    x = torch.tensor([[0, nan], [nan, 0], [0, inf], [-inf, -inf], [0, -inf], [1, 2]], dtype=dtype)
+    functions = {
+        "softmax": lambda x: x.softmax(-1),
+        "log_softmax": lambda x: (x.log_softmax(-1), x.log_softmax(0), x[1, 0].log_softmax(0)),
+        "loss": lambda x: F.cross_entropy(x, torch.tensor([0, 1, 0, 0, 0, 1]), reduction="none"),
+    }
+    check(functions, x)

@@ -5,6 +5,8 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_embedding_bag(mode):
@@ -52,6 +54,16 @@ def test_all_results_of_embedding_bag(operator, mode):
     bags_to_last, padded_to_last = bags(-1, True), bags(4, True)
     last = {"bags": lambda *args: bags_to_last(*args)[0], "padding": lambda *args: padded_to_last(*args)[0]}
     check(last, table, indices, torch.tensor([0, 3, 3, 8]))
+
+
+def test_bags_that_pytorch_leaves_out_against_its_own_shapes():
+    def bags(table, indices, offsets):
+        return torch.ops.aten._embedding_bag_forward_only(table, indices, offsets)
+
+    args = torch.ones(6, 3, dtype=torch.bfloat16), torch.tensor([1, 2, 4]), torch.tensor([0, 1])
+    check(lambda *args: bags(*args)[0], *args)
+    with pytest.raises(opbridge.UnsupportedError, match="result 2 of 4 is used"):
+        check(lambda *args: bags(*args)[:2], *args)
 
 
 UNIQUE = {

@@ -5,6 +5,8 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+
 CONVOLUTIONS = {
     "plain": lambda x, w, b: F.conv2d(x, w, b),
     "strided": lambda x, w, b: F.conv2d(x, w, b, (2, 1), (1, 2), (1, 2)),
@@ -52,3 +54,13 @@ def test_output_padding_beyond_the_stride(stride, added, dilation, padding, dtyp
         dynamic=dynamic,
         also=[(smaller, weight, bias)],
     )
+
+
+def test_transposed_to_nothing(tmp_path):
+    class Transposed(torch.nn.Module):
+        def forward(self, x, weight):
+            return F.conv_transpose3d(x, weight, stride=2, padding=1, output_padding=1)
+
+    args = torch.ones(1, 5, 1, 1, 1).half(), torch.ones(5, 1, 1, 1, 1).half()
+    opbridge.export(Transposed(), args, tmp_path / "m.onnx", capture="trace")  # torch.export takes it for an error
+    opbridge.verify(tmp_path / "m.onnx", Transposed(), args)

@@ -234,3 +234,8 @@ def test_vander_of_integers_wraps_around(dtype):
     )
     if dtype != torch.bool:
         check(lambda x: torch.linalg.vander(x, N=5), x)
+
+
+def test_what_is_not_looked_at():
+    check(lambda lu, pivots: torch.lu_unpack(lu, pivots, unpack_pivots=False), torch.eye(2), torch.zeros(3))
+    check(lambda a, limits: torch.ops.aten.linalg_pinv(a, limits), torch.ones(1, 3, 0, 1, 1), torch.ones(1, 1, 1, 2, 1))

@@ -132,3 +132,9 @@ def test_half_inputs_with_float32_weights(dtype, opset):
     step = 2**-9 if dtype == torch.float16 else 2**-6
     check(functions, x, w, opset=opset, rtol=step, atol=step)
     check(lambda x, w: F.rms_norm(x, (6,), w), x, w, opset=opset, rtol=step, atol=step)
+
+
+def test_weight_norm_of_lengths_along_another_dim():
+    check(torch._weight_norm, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[2.0], [3.0]]))
+    with pytest.raises(opbridge.UnsupportedError, match="lengths along another dim"):
+        check(torch._weight_norm, torch.ones(1, 3), torch.ones(1, 3))

@@ -54,6 +54,14 @@ def test_infinity_stays_in_its_window():
     check(ADAPTIVE, x)
 
 
+def test_no_channels():
+    functions = {name: f for name, f in ADAPTIVE.items() if name.startswith("mean") and name != "mean along one dim"}
+    functions["mean of all"] = lambda x: F.adaptive_avg_pool2d(x, 1)
+    empty = torch.zeros(2, 0, 7, 9)
+    check(functions, empty)
+    check(functions, image(), dynamic=[{1: torch.export.Dim.DYNAMIC}], also=[(empty,)])
+
+
 def test_volumes():
     torch.manual_seed(0)
     functions = {

@@ -221,3 +221,11 @@ def test_integers_that_float64_cannot_hold():
     check({"sum": lambda x: x.sum(1), "prod": lambda x: x[:, :1].prod(1)}, x)
     empty = torch.zeros(0, 3, dtype=torch.int64)
     check({"sum": lambda x: x.sum(0), "prod": lambda x: x.prod(0), "all": lambda x: x.sum()}, empty)
+
+
+def test_norm_of_one_number_takes_no_power():
+    functions = {
+        f"norm {order}": lambda x, order=order: torch.linalg.vector_norm(x, order, 1) for order in (0, 0.5, 1, 2, 3)
+    }
+    functions["cosine"] = lambda x: torch.cosine_similarity(x, x, eps=0.0)
+    check(functions, torch.tensor([[1e30], [-1e-30], [2.5]]), rtol=1e-6, atol=0)

@@ -77,3 +77,11 @@ def test_nan_is_the_greatest():
 
 def test_one_node():
     assert operators(check(lambda x: tuple(x.topk(2)), numbers(6).long())) == ["TopK"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
+def test_median_of_nothing(dtype):
+    functions = {"median": torch.median, "nanmedian": torch.nanmedian}
+    check(functions, torch.zeros(1, 0, 3, dtype=dtype))
+    masked = {name: lambda x, f=f: f(x[x > 2]) for name, f in functions.items()}
+    check(masked, torch.tensor([5, 1, 3], dtype=dtype), also=[(torch.ones(3, dtype=dtype),)])

@@ -110,13 +110,19 @@ Value mish(GraphBuilder& g, Value x) {
   return g.op("Mul", x, g.op("Tanh", softplus(g, x)));
 }
 
-Value softmax(GraphBuilder& g, std::string_view op, Value self, int64_t dim) {
+using Softmax = Value (*)(GraphBuilder&, Value, int64_t axis);
+
+Value softmax_of_kernel_type(GraphBuilder& g, Value x, int64_t axis) {
+  return g.op("Softmax", x, attr("axis", axis));
+}
+
+Value softmax(GraphBuilder& g, Softmax function, Value self, int64_t dim) {
   // PyTorch takes integers where there are none.
   if (!is_floating_point(g.result().element_type))
     return filled(g, *g.result().dims, 0, g.result().element_type);
   return in_kernel_type(g, self, [&](Value x) {
-    if (x.rank() == 0) return g.squeeze(g.op(op, g.unsqueeze(x, {0}), attr("axis", 0)), {0});
-    return g.op(op, x, attr("axis", dim));
+    if (x.rank() == 0) return g.squeeze(function(g, g.unsqueeze(x, {0}), 0), {0});
+    return function(g, x, dim);
   });
 }
 
@@ -126,7 +132,7 @@ Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
   Value x = operand(g, self, type);
   Value greatest = g.reduce("ReduceMax", x, {dim}, true);
   Value hidden = g.op("Equal", greatest, g.scalar_like(x, -INFINITY));
-  Value soft = operand(g, softmax(g, "Softmax", self, dim), type);
+  Value soft = operand(g, softmax(g, softmax_of_kernel_type, self, dim), type);
   return g.cast(g.op("Where", hidden, g.scalar_like(x, 0), soft), type);
 }
 
@@ -226,15 +232,16 @@ void register_activation(SymbolicRegistry& registry) {
   for (const char* line : {"aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
                            "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
                            "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
-    on(line, Since{13},
-       [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, "Softmax", self, dim); });
+    on(line, Since{13}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) {
+      return softmax(g, softmax_of_kernel_type, self, dim);
+    });
   }
   for (const char* line :
        {"aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
         "aten::special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
     on(line, Since{13},
-       [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, "LogSoftmax", self, dim); });
+       [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, log_softmax, self, dim); });
   }
   on("aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Since{13}, safe_softmax);
 

@@ -104,8 +104,7 @@ void register_sorting(SymbolicRegistry& registry) {
        return results(g, self, kth(g, self, k, dim, keepdim));
      });
   on("aten::median(Tensor self) -> Tensor", Since{12}, [](GraphBuilder& g, Value self) {
-    if (self.rank() != 1) self = g.reshape(self, std::vector{element_count(self)});
-    return results(g, self, median(g, self, 0, false))[0];
+    return results(g, self, median(g, elements_of_median(g, self), 0, false))[0];
   });
   on("aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
      Since{12}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {

@@ -193,11 +193,16 @@ void register_factors(SymbolicRegistry& registry) {
   on("aten::lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> "
      "(Tensor P, Tensor L, Tensor U)",
      Since{9}, [](GraphBuilder& g, Value lu, Value pivots, bool unpack_data, bool unpack_pivots) {
-       if (!unpack_data || !unpack_pivots) {
-         if (matrices(g, lu, "LU_data").complex)
-           g.refuse("parts of a complex factorization; unpack all of it");
+       const Matrices factors = matrices(g, lu, "LU_data");
+       if ((!unpack_data || !unpack_pivots) && factors.complex) {
+         g.refuse("parts of a complex factorization; unpack all of it");
        }
-       auto result = unpack_lu(g, matrices(g, lu, "LU_data"), pivots);
+       if (!unpack_pivots) {  // PyTorch does not look at them
+         const std::vector<Dim> dims =
+             shape(factors.batch(), {min(factors.rows(), factors.columns())}, false);
+         pivots = filled(g, dims, 1, ElementType::int32);
+       }
+       auto result = unpack_lu(g, factors, pivots);
        if (!unpack_pivots) result[0] = empty(g, 0);
        if (!unpack_data) result[1] = empty(g, 1), result[2] = empty(g, 2);
        return result;

@@ -156,6 +156,7 @@ template <class Absolute, class Relative>
 Value pinv_within(GraphBuilder& g, Value self, const Absolute& atol, const Relative& rtol, bool hermitian) {
   // A tensor of tolerances may have batch dims that the matrices lack.
   const std::vector<Dim>& dims = *g.result().dims;
+  if (element_count(dims).is(0)) return filled(g, dims, 0, g.result().element_type);
   const std::vector<Dim> batch = first_dims(dims, static_cast<int64_t>(dims.size()) - 2);
   const Matrices a = expanded(g, matrices(g, self, "self"), batch);
   return pinv(g, a, tolerance(g, a, atol, rtol), hermitian);

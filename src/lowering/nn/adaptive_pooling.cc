@@ -51,8 +51,14 @@ bool is_to_one(std::span<const Dim> output) {
   return std::ranges::all_of(output, [](const Dim& size) { return size.is(1); });
 }
 
-bool is_empty(std::span<const Dim> output) {
-  return std::ranges::any_of(output, [](const Dim& size) { return size.is(0); });
+bool is_empty(std::span<const Dim> dims) {
+  return std::ranges::any_of(dims, [](const Dim& size) { return size.is(0); });
+}
+
+// ONNX Runtime's pools take no image without channels, which PyTorch's adaptive ones do.
+bool has_channels(Value self, size_t axes) {
+  const Dim& channels = self.dim(self.rank() - static_cast<int64_t>(axes) - 1);
+  return channels.is_static() && channels.value() > 0;
 }
 
 // The side of equal windows side by side; none where an output does not divide its input.
@@ -90,14 +96,15 @@ Value mean_along(GraphBuilder& g, Value x, int64_t axis, const Dim& count) {
 
 Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const size_t axes = output.size();
-  if (is_empty(output)) return filled(g, *g.result().dims, 0, self.element_type());
+  if (is_empty(*g.result().dims)) return filled(g, *g.result().dims, 0, self.element_type());
+  const bool is_pool = has_channels(self, axes) && !needs_gathered_windows(self.element_type());
   if (is_to_one(output)) {
     const bool has_batch = self.rank() == static_cast<int64_t>(axes) + 2;
-    if (has_batch && !needs_gathered_windows(self.element_type())) return g.op("GlobalAveragePool", self);
+    if (has_batch && is_pool) return g.op("GlobalAveragePool", self);
     return g.reduce("ReduceMean", self, spatial_axes(axes), true);
   }
   const std::optional<std::vector<int64_t>> kernel = equal_windows(self, output);
-  if (!kernel || needs_gathered_windows(self.element_type())) {
+  if (!kernel || !is_pool) {
     Value x = g.cast(self, kernel_type(self.element_type()));
     for (size_t i = 0; i < axes; ++i) {
       const int64_t axis = x.rank() - static_cast<int64_t>(axes - i);
@@ -149,7 +156,7 @@ AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& outp
 std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const ElementType type = self.element_type();
   const std::vector<Dim>& result = *g.result().dims;
-  if (is_empty(output)) return {filled(g, result, 0, type), filled(g, result, 0, ElementType::int64)};
+  if (is_empty(result)) return {filled(g, result, 0, type), filled(g, result, 0, ElementType::int64)};
   Value elements, places;
   if (is_to_one(output)) {
     const auto axes = static_cast<int64_t>(output.size());

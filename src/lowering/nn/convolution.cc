@@ -121,6 +121,11 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                   const Convolution& given) {
   const size_t axes = spatial_axes(g, weight);
   const Convolution c = given.of_axes(g, axes);
+  // ONNX Runtime's ConvTranspose makes no empty result.
+  const std::vector<Dim>& result = *g.result().dims;
+  if (std::ranges::any_of(result, [](const Dim& size) { return size.is(0); })) {
+    return filled(g, result, 0, g.result().element_type);
+  }
   std::vector<int64_t> pads = c.padding;
   pads.insert(pads.end(), c.padding.begin(), c.padding.end());
   return on_batch(g, input, axes,

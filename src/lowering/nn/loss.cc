@@ -214,7 +214,7 @@ Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value>
                     Dim ignore_index, double smoothing) {
   const ElementType type = g.result().element_type;
   const int64_t axis = class_axis(x);
-  Value log = g.op("LogSoftmax", x, attr("axis", axis));
+  Value log = log_softmax(g, x, axis);
   const Dim classes = x.dim(axis);
   Value weighted = log;
   if (weight) {

@@ -116,6 +116,9 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   auto over = [&](const char* op, Value value) {
     return g.cast(g.reduce(op, widened_for_sum(g, value, axes), axes_of(axes, x), keepdim), x.element_type());
   };
+  if (order != 0 && x.rank() > 0 && count_of(x, axes).is(1)) {  // PyTorch takes no power, which may overflow
+    return over("ReduceSum", g.op("Abs", x));
+  }
   if (order == 1) return over("ReduceL1", x);
   if (order == 2) return over("ReduceL2", x);
   if (order == 0) {
@@ -130,12 +133,30 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
 
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const std::vector<int64_t> all = axes_of(axes, x);
-  if (may_be_zero(count_of(x, axes))) {  // of nothing there is no maximum
+  const Dim count = count_of(x, axes);
+  if (count.is(0) || may_be_zero(count)) {  // of nothing there is no maximum
     return g.cast(g.reduce("ReduceSum", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
   }
   if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
   // Before, it had no booleans.
   return g.cast(g.reduce("ReduceMax", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
+}
+
+Value elements_of_median(GraphBuilder& g, Value x) {
+  const ElementType type = x.element_type();
+  const Dim count = element_count(x);
+  if (x.rank() != 1) x = g.reshape(x, std::vector{count});
+  if (!count.is(0) && !may_be_zero(count)) return x;
+  Scalar none(NAN);
+  if (!is_floating_point(type)) {
+    const auto unused_bits = 64 - 8 * static_cast<int>(size_of(type));
+    none =
+        Scalar(type == ElementType::uint8 ? int64_t{0} : std::numeric_limits<int64_t>::min() >> unused_bits);
+  }
+  const Dim at_least_one = max(count, Dim(1));
+  x = g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
+  x.get()->type = ir::TensorType{type, std::vector{at_least_one}};
+  return x;
 }
 
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {

@@ -38,6 +38,9 @@ Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 // The p-norm of order `order`: also 0 (how many are not 0) and the infinities (greatest and least size).
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim);
 
+// All elements, in one axis. Where there are none, the median of none: NaN, or the least integer.
+Value elements_of_median(GraphBuilder& g, Value x);
+
 // By what renorm multiplies that whose norm is `norm`, so that it comes to be at most `most`.
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most);
 

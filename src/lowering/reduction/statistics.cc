@@ -222,7 +222,7 @@ void register_statistics(SymbolicRegistry& registry) {
   on("aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
      Since{13}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return nanmedian(g, self, dim); });
   on("aten::nanmedian(Tensor self) -> Tensor", Since{13},
-     [](GraphBuilder& g, Value self) { return nanmedian(g, flat(g, self), 0)[0]; });
+     [](GraphBuilder& g, Value self) { return nanmedian(g, elements_of_median(g, self), 0)[0]; });
   on("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Since{13}, bincount);
   on("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Since{13}, histc);
   on("aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Since{9},
