@@ -2,9 +2,10 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "ir/dead_code.h"
+#include "ir/uses.h"
 #include "simplify/folded_weights.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 #include "tensor/evaluate.h"
 
 namespace opbridge {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {

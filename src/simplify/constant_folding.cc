@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 #include "tensor/evaluate.h"
 
 namespace opbridge {

@@ -1,8 +1,8 @@
 // Nodes that give one of their inputs back.
 #include <algorithm>
 
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 #include "tensor/constants.h"
 
 namespace opbridge {

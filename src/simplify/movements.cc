@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <ranges>
 
+#include "ir/dead_code.h"
+#include "ir/uses.h"
 #include "simplify/passes.h"
 #include "simplify/transpose.h"
-#include "simplify/uses.h"
 #include "tensor/constants.h"
 
 namespace opbridge {

@@ -8,9 +8,6 @@
 
 namespace opbridge {
 
-// Removes nodes and initializers that no output depends on.
-bool remove_dead_code(ir::Graph& graph);
-
 // Nodes whose inputs are all small constants become constants; so does the Shape of what has known sizes.
 bool fold_constants(ir::Graph& graph);
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {

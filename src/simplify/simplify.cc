@@ -1,3 +1,4 @@
+#include "ir/dead_code.h"
 #include "opbridge/convert.h"
 #include "simplify/passes.h"
 

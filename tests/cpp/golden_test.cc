@@ -11,6 +11,7 @@
 #include <map>
 #include <sstream>
 
+#include "ir/dead_code.h"
 #include "ir/parse.h"
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"

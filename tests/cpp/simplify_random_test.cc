@@ -6,6 +6,7 @@
 #include <random>
 
 #include "graph_evaluator.h"
+#include "ir/dead_code.h"
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"
 #include "simplify/passes.h"

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "graph_evaluator.h"
+#include "ir/dead_code.h"
 #include "model_samples.h"
 #include "opbridge/symbolic.h"
 #include "simplify/passes.h"

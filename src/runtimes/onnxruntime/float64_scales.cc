@@ -5,8 +5,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/dead_code.h"
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {

@@ -3,8 +3,8 @@
 // It leaves alone a Pad that names its axes, which opset 18 brought, and does not look behind a Reshape.
 #include <numeric>
 
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {

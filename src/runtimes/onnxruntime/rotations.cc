@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ir/dead_code.h"
+#include "ir/uses.h"
 #include "simplify/passes.h"
-#include "simplify/uses.h"
 
 namespace opbridge {
 namespace {

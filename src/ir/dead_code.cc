@@ -1,7 +1,7 @@
+#include "ir/dead_code.h"
+
 #include <algorithm>
 #include <unordered_set>
-
-#include "simplify/passes.h"
 
 namespace opbridge {
 namespace {

@@ -1,4 +1,4 @@
-#include "simplify/uses.h"
+#include "ir/uses.h"
 
 #include <algorithm>
 

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "opbridge/ir.h"
+
+namespace opbridge {
+
+// Removes nodes and initializers that no output depends on. Returns whether there were any.
+bool remove_dead_code(ir::Graph& graph);
+
+}  // namespace opbridge
