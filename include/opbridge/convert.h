@@ -101,7 +101,7 @@ struct Diagnosis {
 // functionalize → what lower() would do, operator by operator. Throws where a mutation could not be kept.
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
-// functionalize → lower → simplify.
+// functionalize → lower → simplify (optional) → legalize for ONNX Runtime.
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
 // `.pt2` → `.onnx`, with the bundled mappings or the given ones.

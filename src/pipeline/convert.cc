@@ -7,7 +7,7 @@
 
 #include "lowering/diagnosis.h"
 #include "opbridge/frontend.h"
-#include "simplify/passes.h"
+#include "runtimes/onnxruntime/legalize.h"
 
 namespace opbridge {
 
@@ -59,9 +59,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
   if (options.simplify) simplify(model.graph, options.opset);
-  spread_float64_scales(model.graph);
-  cast_before_rotations(model.graph);
-  keep_pads_before_pools(model.graph, options.opset);
+  onnxruntime::legalize(model.graph, options.opset);
   return model;
 }
 

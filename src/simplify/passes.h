@@ -23,15 +23,6 @@ bool shorten_movements(ir::Graph& graph);
 // x * (1 / y) becomes x / y, as the runtime wants to see it where it fuses an RMS normalization.
 bool divide_by_reciprocals(ir::Graph& graph);
 
-// A scalar of float64 by which a MatMul is scaled becomes a vector, lest the runtime round it.
-bool spread_float64_scales(ir::Graph& graph);
-
-// A Cast of a Transpose comes before it where the runtime would not survive their order.
-bool cast_before_rotations(ir::Graph& graph);
-
-// A Pad is told from the padding of the pool behind it, where the runtime would take the one for the other.
-void keep_pads_before_pools(ir::Graph& graph, int opset);
-
 // A normalization with constant statistics goes into the weights of the convolution before it, which become
 // copies: up to a limit.
 bool fold_batch_normalization(ir::Graph& graph);

@@ -15,6 +15,7 @@
 #include "ir/parse.h"
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"
+#include "runtimes/onnxruntime/faults.h"
 #include "simplify/passes.h"
 
 namespace opbridge {
@@ -26,19 +27,20 @@ using Pass = std::function<void(ir::Graph&)>;
 
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
-      {"cast_before_rotations", [](ir::Graph& graph) { cast_before_rotations(graph); }},
+      {"cast_before_rotations", [](ir::Graph& graph) { onnxruntime::cast_before_rotations(graph); }},
       {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
       {"fold_batch_normalization", [](ir::Graph& graph) { fold_batch_normalization(graph); }},
       {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
       {"fold_constants", [](ir::Graph& graph) { fold_constants(graph); }},
       {"functionalize", [](ir::Graph& graph) { graph = functionalize(std::move(graph)); }},
-      {"keep_pads_before_pools", [](ir::Graph& graph) { keep_pads_before_pools(graph, default_opset); }},
+      {"keep_pads_before_pools",
+       [](ir::Graph& graph) { onnxruntime::keep_pads_before_pools(graph, default_opset); }},
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
       {"remove_dead_code", [](ir::Graph& graph) { remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
       {"shorten_movements", [](ir::Graph& graph) { shorten_movements(graph); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
-      {"spread_float64_scales", [](ir::Graph& graph) { spread_float64_scales(graph); }},
+      {"spread_float64_scales", [](ir::Graph& graph) { onnxruntime::spread_float64_scales(graph); }},
   };
   return table;
 }

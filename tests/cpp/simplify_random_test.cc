@@ -9,6 +9,7 @@
 #include "ir/dead_code.h"
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"
+#include "runtimes/onnxruntime/legalize.h"
 #include "simplify/passes.h"
 
 namespace opbridge {
@@ -31,7 +32,7 @@ const Pass passes[] = {
     {"fold_batch_normalization", [](ir::Graph& g) { fold_batch_normalization(g); }},
     {"fold_channel_scales", [](ir::Graph& g) { fold_channel_scales(g); }},
     {"merge_common_subexpressions", [](ir::Graph& g) { merge_common_subexpressions(g); }},
-    {"cast_before_rotations", [](ir::Graph& g) { cast_before_rotations(g); }},
+    {"legalize", [](ir::Graph& g) { onnxruntime::legalize(g, default_opset); }},
     {"simplify", [](ir::Graph& g) { simplify(g, default_opset); }},
     {"simplify twice",
      [](ir::Graph& g) {

@@ -8,6 +8,7 @@
 #include "ir/dead_code.h"
 #include "model_samples.h"
 #include "opbridge/symbolic.h"
+#include "runtimes/onnxruntime/legalize.h"
 #include "simplify/passes.h"
 #include "tensor/evaluate.h"
 
@@ -57,7 +58,7 @@ TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
     branch->outputs = {call(*branch, "MaxPool", {padded}, "pooled", {1, 1, 5, 5},
                             {{"kernel_shape", std::vector<int64_t>{2, 2}}})};
     g.outputs = {call(g, "If", {condition}, "y", {1, 1, 5, 5}, {{"then_branch", branch}})};
-    keep_pads_before_pools(g, opset);
+    onnxruntime::legalize(g, opset);
     EXPECT_NO_THROW(ir::verify(g)) << opset;
     EXPECT_EQ(padded->producer->inputs.size() == 4, opset >= 18);
   }
@@ -68,9 +69,7 @@ TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
 
 void run_all(ir::Graph& graph) {
   simplify(graph, default_opset);
-  spread_float64_scales(graph);
-  cast_before_rotations(graph);
-  keep_pads_before_pools(graph, default_opset);
+  onnxruntime::legalize(graph, default_opset);
   ir::verify(graph);
 }
 
@@ -107,7 +106,7 @@ TEST(Simplify, TakesDeepDiamonds) {
       test::add(g, "Transpose", {x}, "turned", half, {{"perm", std::vector<int64_t>{1, 2, 0}}});
   turned->type = ir::TensorType{ElementType::float16, std::vector<Dim>{2, 4, 2}};
   g.outputs = {test::add(g, "MatMul", {turned, sum}, "y", half)};
-  cast_before_rotations(g);
+  onnxruntime::legalize(g, default_opset);
   ir::verify(g);
   EXPECT_EQ(count(g, "Cast"), 3u);
 }

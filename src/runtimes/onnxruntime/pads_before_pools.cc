@@ -1,12 +1,17 @@
-// ONNX Runtime (1.20 and 1.31) draws a Pad of zeros into the pool behind it. A MaxPool's own padding is less
-// than any number, an AveragePool's may not count, and the kernels refuse what is not less than the window.
-// It leaves alone a Pad that names its axes, which opset 18 brought, and does not look behind a Reshape.
+// Versions: 1.20 and 1.31; later ones were not examined.
+// Model: a Pad of zeros in front of a MaxPool or an AveragePool. Not every such model shows it: one of four
+// pixels does not in 1.20.1 and 1.32.0.
+// Fault: the Pad becomes the pool's own padding, whose elements are less than any number in a MaxPool, and
+// may not count in an AveragePool. The kernels also reject padding that is not smaller than the window.
+// Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to the same shape stands behind it.
+// Neither form is fused into the pool. Tests: test_lowering_pooling.py, and
+// APadOutsideABodyIsKeptFromThePoolInside.
 #include <numeric>
 
 #include "ir/uses.h"
-#include "simplify/passes.h"
+#include "runtimes/onnxruntime/faults.h"
 
-namespace opbridge {
+namespace opbridge::onnxruntime {
 namespace {
 
 // Whether ONNX Runtime may draw it into what follows.
@@ -74,4 +79,4 @@ void keep_pads_before_pools(ir::Graph& graph, int opset) {
   for (ir::Graph* each : all_graphs(graph)) Rewriter(graph, *each, names, opset).run();
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::onnxruntime

@@ -1,14 +1,18 @@
-// ONNX Runtime (1.20 and 1.31) crashes as it loads a MatMul of a Cast of a Transpose by which the first axis
-// comes behind the other batch axes: [1, 0, 2], [1, 2, 0], [1, 2, 0, 3], …. Between a Transpose and a MatMul
-// of float16 by a constant it puts the Cast itself.
+// Versions: 1.20, 1.31 and 1.32.
+// Model: y = MatMul(Cast(Transpose(x, perm=[1, 0, 2])), w), with x of int32 and w a constant of float32.
+// Fault: the process crashes while it loads the model, for a perm that moves the first axis behind the other
+// batch axes: [1, 0, 2], [1, 2, 0], [1, 2, 0, 3], …. The runtime itself inserts such a Cast between a
+// Transpose and a MatMul of float16 by a constant.
+// Rewrite: the Cast comes before the Transpose; that MatMul of float16 is computed in float32.
+// Tests: test_runtime_faults.py, and test_casts_come_before_rotations.
 #include <algorithm>
 #include <unordered_set>
 
 #include "ir/dead_code.h"
 #include "ir/uses.h"
-#include "simplify/passes.h"
+#include "runtimes/onnxruntime/faults.h"
 
-namespace opbridge {
+namespace opbridge::onnxruntime {
 namespace {
 
 bool rotates(const std::vector<int64_t>& perm) {
@@ -132,4 +136,4 @@ bool cast_before_rotations(ir::Graph& graph) {
   return changed && remove_dead_code(graph);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::onnxruntime

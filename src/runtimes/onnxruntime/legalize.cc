@@ -1,0 +1,13 @@
+#include "runtimes/onnxruntime/legalize.h"
+
+#include "runtimes/onnxruntime/faults.h"
+
+namespace opbridge::onnxruntime {
+
+void legalize(ir::Graph& graph, int opset) {
+  spread_float64_scales(graph);
+  cast_before_rotations(graph);
+  keep_pads_before_pools(graph, opset);
+}
+
+}  // namespace opbridge::onnxruntime
