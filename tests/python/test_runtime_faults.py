@@ -1,0 +1,53 @@
+"""The faults of ONNX Runtime that opbridge rewrites models for, each as the smallest model that shows it.
+
+A test that fails because the runtime no longer shows its fault means that only older versions need the rewrite.
+"""
+
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+
+def _save(nodes: list[onnx.NodeProto], path: pathlib.Path) -> pathlib.Path:
+    """A model of ``x``, int32, and the constant ``w``, which gives ``y``."""
+    graph = helper.make_graph(
+        nodes,
+        "fault",
+        [helper.make_tensor_value_info("x", TensorProto.INT32, [3, 4, 5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3, 2])],
+        [numpy_helper.from_array(np.ones((5, 2), np.float32), "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+def test_a_cast_of_a_transpose_crashes_in_front_of_a_product(tmp_path: pathlib.Path) -> None:
+    """rotations.cc"""
+    faulty = _save(
+        [
+            helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0, 2]),
+            helper.make_node("Cast", ["turned"], ["wide"], to=TensorProto.FLOAT),
+            helper.make_node("MatMul", ["wide", "w"], ["y"]),
+        ],
+        tmp_path / "faulty.onnx",
+    )
+    load = f"import onnxruntime; onnxruntime.InferenceSession({str(faulty)!r}, providers=['CPUExecutionProvider'])"
+    loading = subprocess.run([sys.executable, "-c", load], capture_output=True, check=False)
+    assert loading.returncode < 0, "ONNX Runtime loads the model: src/runtimes/onnxruntime/rotations.cc is obsolete"
+
+    rewritten = _save(
+        [
+            helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
+            helper.make_node("Transpose", ["wide"], ["turned"], perm=[1, 0, 2]),
+            helper.make_node("MatMul", ["turned", "w"], ["y"]),
+        ],
+        tmp_path / "rewritten.onnx",
+    )
+    session = onnxruntime.InferenceSession(rewritten, providers=["CPUExecutionProvider"])
+    x = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x.transpose(1, 0, 2) @ np.ones((5, 2), np.float32))
