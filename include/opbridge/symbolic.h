@@ -262,6 +262,16 @@ class GraphBuilder {
   // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset wants. Empty axes: all of them.
   Value reduce(std::string_view name, Value value, std::vector<int64_t> axes, bool keepdims);
 
+  // Declares the type of what `op` made, where it does not follow from the inputs: the outputs of Loop and of
+  // operators with a namespace, counts that only data tell. Returns `value`.
+  Value typed(Value value, ir::TensorType type) const {
+    value.get()->type = std::move(type);
+    return value;
+  }
+  Value typed(Value value, std::vector<Dim> dims) const {
+    return typed(value, ir::TensorType{value.element_type(), std::move(dims)});
+  }
+
   // The call that is being lowered: PyTorch's own types of its outputs, as captured.
   size_t result_count() const;
   const ir::TensorType& result(size_t index = 0) const;
@@ -309,6 +319,8 @@ class GraphBuilder {
   Value computed_1d(const Expr& expr);
   Value symbol_1d(const std::string& symbol);
   Value known_1d(const std::string& text) const;
+  // The elements of an int64 tensor that is constant or was made by `size` or `sizes`.
+  std::optional<std::vector<Dim>> known_sizes(Value value) const;
 
   ir::Graph* graph_;
   GraphBuilder* parent_ = nullptr;

@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "opbridge/symbolic.h"
 #include "support/unique_name.h"
@@ -19,6 +20,8 @@ struct GraphBuilder::State {
   std::unordered_set<const ir::Graph*> used_bodies;  // those that are a node's attribute
   // Of the expressions that were asked for, which are kept: long ones are not written again and again.
   std::unordered_map<ExprPtr, std::string> texts;
+  // What `size` and `sizes` have computed, and of which dims.
+  std::unordered_map<const ir::Value*, std::vector<Dim>> computed_sizes;
   // Constants that stand for a Python number: they take the element type of what they meet.
   std::unordered_set<const ir::Value*> numbers;
 };

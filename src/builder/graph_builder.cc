@@ -155,7 +155,7 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
   }
   try {
-    infer_dims(name, inputs, attributes, output_types);
+    infer_dims(name, inputs, attributes, output_types, [&](Value value) { return known_sizes(value); });
   } catch (const Error& error) {
     breaks(schema, error.message());
   }

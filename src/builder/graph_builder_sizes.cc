@@ -146,7 +146,10 @@ Value GraphBuilder::size_1d(const Dim& dim) {
 }
 
 Value GraphBuilder::size(const Dim& dim) {
-  return dim.is_static() ? scalar(dim.value(), ElementType::int64) : squeeze(size_1d(dim), {0});
+  if (dim.is_static()) return scalar(dim.value(), ElementType::int64);
+  Value computed = squeeze(size_1d(dim), {0});
+  state_->computed_sizes.insert_or_assign(computed.get(), std::vector{dim});
+  return computed;
 }
 
 Value GraphBuilder::sizes(std::span<const Dim> dims) {
@@ -166,7 +169,20 @@ Value GraphBuilder::sizes(std::span<const Dim> dims) {
   }
   if (pieces.empty()) return ints(constants);
   flush();
-  return concat(std::move(pieces), 0);
+  Value computed = concat(std::move(pieces), 0);
+  state_->computed_sizes.insert_or_assign(computed.get(), std::vector(dims.begin(), dims.end()));
+  return computed;
+}
+
+std::optional<std::vector<Dim>> GraphBuilder::known_sizes(Value value) const {
+  if (const ir::Weight* weight = value.weight()) {
+    if (weight->element_type != ElementType::int64 || weight->dims.size() > 1) return std::nullopt;
+    const std::span<const int64_t> numbers = weight->as<int64_t>();
+    return std::vector<Dim>(numbers.begin(), numbers.end());
+  }
+  const auto computed = state_->computed_sizes.find(value.get());
+  if (computed == state_->computed_sizes.end()) return std::nullopt;
+  return computed->second;
 }
 
 Value GraphBuilder::shape_of(Value value) {

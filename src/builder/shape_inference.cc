@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "ir/dim_expr.h"
 #include "tensor/constants.h"
@@ -37,9 +38,11 @@ constexpr std::array operators_like_first = {"Abs"sv,
                                              "Cos"sv,
                                              "Cosh"sv,
                                              "CumSum"sv,
+                                             "DequantizeLinear"sv,
                                              "Dropout"sv,
                                              "Elu"sv,
                                              "Erf"sv,
+                                             "EyeLike"sv,
                                              "Exp"sv,
                                              "Floor"sv,
                                              "Gelu"sv,
@@ -59,6 +62,7 @@ constexpr std::array operators_like_first = {"Abs"sv,
                                              "Mish"sv,
                                              "Neg"sv,
                                              "Not"sv,
+                                             "QuantizeLinear"sv,
                                              "RMSNormalization"sv,
                                              "Reciprocal"sv,
                                              "Relu"sv,
@@ -113,54 +117,251 @@ std::vector<Dim> matmul_dims(std::span<const Dim> a, std::span<const Dim> b) {
   return dims;
 }
 
-std::optional<std::vector<Dim>> dims_of(std::string_view op, std::span<const Value> inputs,
-                                        std::span<const ir::Attribute> attributes) {
-  const std::vector<Dim>& first = inputs[0].dims();
+std::optional<std::vector<int64_t>> all_static(const std::optional<std::vector<Dim>>& dims) {
+  if (!dims) return std::nullopt;
+  std::vector<int64_t> numbers;
+  for (const Dim& dim : *dims) {
+    if (!dim.is_static()) return std::nullopt;
+    numbers.push_back(dim.value());
+  }
+  return numbers;
+}
+
+// A node whose dims are asked for. Its inputs are ranked, and the first one is there.
+class Node {
+ public:
+  Node(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
+       const KnownSizes& known_sizes)
+      : op_(op), inputs_(inputs), attributes_(attributes), known_sizes_(known_sizes) {}
+
+  std::optional<std::vector<Dim>> dims() const;
+
+ private:
+  using Dims = std::optional<std::vector<Dim>>;
+  using Numbers = std::optional<std::vector<int64_t>>;
+
+  template <class T>
+  T attribute(std::string_view name, T fallback) const {
+    return attribute_or<T>(attributes_, name, std::move(fallback));
+  }
+  bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
+  // What later opsets have as an input and earlier ones as an attribute. Missing where it is neither.
+  Dims sizes(size_t input, std::string_view attribute_name) const {
+    if (has_input(input)) return known_sizes_(inputs_[input]);
+    const auto numbers = attribute<std::vector<int64_t>>(attribute_name, {});
+    return std::vector<Dim>(numbers.begin(), numbers.end());
+  }
+  Numbers numbers(size_t input, std::string_view attribute_name) const {
+    return all_static(sizes(input, attribute_name));
+  }
+
+  Dims transposed() const;
+  Dims concatenated() const;
+  Dims gathered() const;
+  Dims reduced(const Numbers& axes, bool all_where_empty) const;
+  Dims padded() const;
+  Dims sliced() const;
+  Dims reshaped() const;
+  Dims range() const;
+  Dims of_greatest() const;
+  Dims windows() const;
+
+  std::string_view op_;
+  std::span<const Value> inputs_;
+  std::span<const ir::Attribute> attributes_;
+  const KnownSizes& known_sizes_;
+};
+
+std::optional<std::vector<Dim>> Node::transposed() const {
+  const std::vector<Dim>& first = inputs_[0].dims();
+  const auto permutation = attribute<std::vector<int64_t>>("perm", {});
+  std::vector<Dim> dims(first.rbegin(), first.rend());
+  if (permutation.empty()) return dims;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto index = std::ranges::find(permutation, static_cast<int64_t>(i));
+    if (index == permutation.end() || permutation.size() != dims.size()) {
+      throw Error(ErrorCode::invalid_argument, fmt::format("perm [{}] is not a permutation of {} axes",
+                                                           fmt::join(permutation, ", "), dims.size()));
+    }
+    dims[static_cast<size_t>(index - permutation.begin())] = first[i];
+  }
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::concatenated() const {
+  std::vector<Dim> dims = inputs_[0].dims();
+  const int64_t axis = wrap_axis(attribute<int64_t>("axis", 0), inputs_[0].rank());
+  std::vector<Dim> sizes;
+  for (Value input : inputs_) sizes.push_back(input.dim(axis));
+  dims[axis] = sum_of(sizes);
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::gathered() const {
+  const std::vector<Dim>&first = inputs_[0].dims(), &indices = inputs_[1].dims();
+  const int64_t axis = wrap_axis(attribute<int64_t>("axis", 0), inputs_[0].rank());
+  std::vector<Dim> dims(first.begin(), first.begin() + axis);
+  dims.insert(dims.end(), indices.begin(), indices.end());
+  dims.insert(dims.end(), first.begin() + axis + 1, first.end());
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::reduced(const Numbers& axes, bool all_where_empty) const {
+  if (!axes) return std::nullopt;
+  const std::vector<Dim>& first = inputs_[0].dims();
+  const std::vector<int64_t> wrapped = wrap_axes(*axes, inputs_[0].rank());
+  const bool keeps = attribute<int64_t>("keepdims", 1) != 0, all = axes->empty() && all_where_empty;
+  std::vector<Dim> dims;
+  for (size_t i = 0; i < first.size(); ++i) {
+    if (!all && std::ranges::find(wrapped, static_cast<int64_t>(i)) == wrapped.end()) {
+      dims.push_back(first[i]);
+    } else if (keeps) {
+      dims.push_back(Dim(1));
+    }
+  }
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::padded() const {
+  std::vector<Dim> dims = inputs_[0].dims();
+  const Dims pads = sizes(1, "pads");
+  Numbers axes = numbers(3, "axes");
+  if (!pads || !axes) return std::nullopt;
+  if (!has_input(3)) {
+    axes->resize(dims.size());
+    std::iota(axes->begin(), axes->end(), 0);
+  }
+  if (pads->size() != 2 * axes->size()) return std::nullopt;
+  const std::vector<int64_t> wrapped = wrap_axes(*axes, inputs_[0].rank());
+  for (size_t i = 0; i < wrapped.size(); ++i) {
+    Dim& dim = dims[wrapped[i]];
+    dim = dim + (*pads)[i] + (*pads)[wrapped.size() + i];
+  }
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::sliced() const {
+  std::vector<Dim> dims = inputs_[0].dims();
+  const Numbers starts = numbers(1, "starts"), ends = numbers(2, "ends");
+  Numbers axes = numbers(3, "axes"), steps = numbers(4, "steps");
+  if (!starts || !ends || !axes || !steps || starts->size() != ends->size()) return std::nullopt;
+  if (axes->empty()) {
+    axes->resize(starts->size());
+    std::iota(axes->begin(), axes->end(), 0);
+  }
+  if (steps->empty()) steps->assign(starts->size(), 1);
+  if (axes->size() != starts->size() || steps->size() != starts->size()) return std::nullopt;
+  for (size_t i = 0; i < axes->size(); ++i) {
+    Dim& dim = dims.at(wrap_axis((*axes)[i], inputs_[0].rank()));
+    const int64_t step = (*steps)[i];
+    if (!dim.is_static() || step == 0) return std::nullopt;
+    // Bounds are clamped to where a first element may be, and one step beyond the last.
+    const int64_t size = dim.value(), lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
+    const auto bound = [&](int64_t given) {
+      return std::clamp(given < 0 ? given + size : given, lowest, highest);
+    };
+    const int64_t length = bound((*ends)[i]) - bound((*starts)[i]);
+    dim = Dim(std::max<int64_t>(0, (length + step - (step > 0 ? 1 : -1)) / step));
+  }
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::reshaped() const {
+  Dims dims = sizes(1, "shape");
+  if (!dims) return std::nullopt;
+  const bool copies = attribute<int64_t>("allowzero", 0) == 0;
+  for (size_t i = 0; i < dims->size(); ++i) {
+    if ((*dims)[i].is(-1)) return std::nullopt;
+    if (copies && (*dims)[i].is(0)) (*dims)[i] = inputs_[0].dim(static_cast<int64_t>(i));
+  }
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::range() const {
+  const Dims start = known_sizes_(inputs_[0]), limit = known_sizes_(inputs_[1]),
+             step = known_sizes_(inputs_[2]);
+  if (!start || !limit || !step || !step->front().is(1)) return std::nullopt;
+  const Dim count = limit->front() - start->front();
+  if (count.least().value_or(-1) < 0) return std::nullopt;
+  return std::vector{count};
+}
+
+std::optional<std::vector<Dim>> Node::of_greatest() const {
+  const Dims count = has_input(1) ? known_sizes_(inputs_[1]) : Dims({Dim(attribute<int64_t>("k", -1))});
+  if (!count || count->size() != 1) return std::nullopt;
+  std::vector<Dim> dims = inputs_[0].dims();
+  dims.at(wrap_axis(attribute<int64_t>("axis", -1), inputs_[0].rank())) = count->front();
+  return dims;
+}
+
+// (batch, channels, spatial…) of Conv, MaxPool and their like.
+std::optional<std::vector<Dim>> Node::windows() const {
+  std::vector<Dim> dims = inputs_[0].dims();
+  const bool is_convolution = op_ == "Conv";
+  std::vector<int64_t> kernel = attribute<std::vector<int64_t>>("kernel_shape", {});
+  if (kernel.empty() && is_convolution) {
+    const std::vector<Dim>& weight = inputs_[1].dims();
+    if (weight.size() < 2) return std::nullopt;
+    const Numbers sizes = all_static(std::vector<Dim>(weight.begin() + 2, weight.end()));
+    if (!sizes) return std::nullopt;
+    kernel = *sizes;
+  }
+  const size_t axes = kernel.size();
+  if (dims.size() != axes + 2 || attribute<int64_t>("ceil_mode", 0) != 0) return std::nullopt;
+  if (attribute<std::string>("auto_pad", "NOTSET") != "NOTSET") return std::nullopt;
+  const auto strides = attribute("strides", std::vector<int64_t>(axes, 1));
+  const auto dilations = attribute("dilations", std::vector<int64_t>(axes, 1));
+  const auto pads = attribute("pads", std::vector<int64_t>(2 * axes, 0));
+  if (strides.size() != axes || dilations.size() != axes || pads.size() != 2 * axes) return std::nullopt;
+  if (is_convolution) dims[1] = inputs_[1].dim(0);
+  for (size_t i = 0; i < axes; ++i) {
+    if (strides[i] < 1) return std::nullopt;
+    const Dim last = dims[i + 2] + Dim(pads[i] + pads[axes + i] - dilations[i] * (kernel[i] - 1) - 1);
+    dims[i + 2] = floor_div(last, Dim(strides[i])) + Dim(1);
+  }
+  return dims;
+}
+
+std::optional<std::vector<Dim>> Node::dims() const {
+  const std::string_view op = op_;
+  const std::vector<Dim>& first = inputs_[0].dims();
   const auto rank = static_cast<int64_t>(first.size());
   if (rank == 0 && (op == "Concat" || op == "Gather")) {
     throw Error(ErrorCode::invalid_argument, "a 0-d tensor has no axes");
   }
-  if (op == "MatMul") return matmul_dims(first, inputs[1].dims());
+  if (op == "MatMul" || op == "MatMulInteger") return matmul_dims(first, inputs_[1].dims());
   if (op == "Gemm") {
-    const bool trans_a = attribute_or<int64_t>(attributes, "transA", 0),
-               trans_b = attribute_or<int64_t>(attributes, "transB", 0);
-    return std::vector<Dim>{inputs[0].dim(trans_a ? 1 : 0), inputs[1].dim(trans_b ? 0 : 1)};
+    const bool trans_a = attribute<int64_t>("transA", 0) != 0, trans_b = attribute<int64_t>("transB", 0) != 0;
+    return std::vector<Dim>{inputs_[0].dim(trans_a ? 1 : 0), inputs_[1].dim(trans_b ? 0 : 1)};
   }
   if (op == "Shape") {
-    const int64_t start = std::clamp<int64_t>(attribute_or<int64_t>(attributes, "start", 0), 0, rank);
-    const int64_t end = std::clamp<int64_t>(attribute_or<int64_t>(attributes, "end", rank), start, rank);
+    const int64_t start = std::clamp<int64_t>(attribute<int64_t>("start", 0), 0, rank);
+    const int64_t end = std::clamp<int64_t>(attribute<int64_t>("end", rank), start, rank);
     return std::vector<Dim>{Dim(end - start)};
   }
-  if (op == "Transpose") {
-    const auto permutation = attribute_or<std::vector<int64_t>>(attributes, "perm", {});
-    std::vector<Dim> dims(first.rbegin(), first.rend());
-    if (permutation.empty()) return dims;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      const auto place = std::ranges::find(permutation, static_cast<int64_t>(i));
-      if (place == permutation.end() || permutation.size() != dims.size()) {
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("perm [{}] is no order of {} axes", fmt::join(permutation, ", "), rank));
-      }
-      dims[static_cast<size_t>(place - permutation.begin())] = first[i];
-    }
+  if (op == "Transpose") return transposed();
+  if (op == "Concat") return concatenated();
+  if (op == "Gather") return gathered();
+  if (op == "GatherElements") return inputs_[1].dims();
+  if (op == "Pad") return padded();
+  if (op == "Slice") return sliced();
+  if (op == "Reshape") return reshaped();
+  if (op == "Range") return range();
+  if (op == "TopK") return of_greatest();
+  if (op == "ConstantOfShape") return known_sizes_(inputs_[0]);
+  if (op == "Expand") {
+    const Dims target = known_sizes_(inputs_[1]);
+    return target ? Dims(broadcast_dims(first, *target)) : std::nullopt;
+  }
+  if (op == "ArgMax" || op == "ArgMin") return reduced(std::vector{attribute<int64_t>("axis", 0)}, false);
+  if (op.starts_with("Reduce"))
+    return reduced(numbers(1, "axes"), attribute<int64_t>("noop_with_empty_axes", 0) == 0);
+  if (op == "Conv" || op == "MaxPool" || op == "AveragePool" || op == "LpPool") return windows();
+  if (op.starts_with("Global") && rank > 2) {
+    std::vector<Dim> dims(first.begin(), first.begin() + 2);
+    dims.resize(rank, Dim(1));
     return dims;
   }
-  if (op == "Concat") {
-    const int64_t axis = wrap_axis(attribute_or<int64_t>(attributes, "axis", 0), rank);
-    std::vector<Dim> dims = first;
-    std::vector<Dim> sizes;
-    for (Value input : inputs) sizes.push_back(input.dim(axis));
-    dims[axis] = sum_of(sizes);
-    return dims;
-  }
-  if (op == "Gather") {
-    const int64_t axis = wrap_axis(attribute_or<int64_t>(attributes, "axis", 0), rank);
-    std::vector<Dim> dims(first.begin(), first.begin() + axis);
-    dims.insert(dims.end(), inputs[1].dims().begin(), inputs[1].dims().end());
-    dims.insert(dims.end(), first.begin() + axis + 1, first.end());
-    return dims;
-  }
-  if (op == "GatherElements") return inputs[1].dims();
   return std::nullopt;
 }
 
@@ -187,7 +388,7 @@ std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b) 
 }
 
 void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
-                std::span<ir::TensorType> outputs) {
+                std::span<ir::TensorType> outputs, const KnownSizes& known_sizes) {
   if (inputs.empty() || outputs.empty()) return;
   const bool all_ranked = std::ranges::all_of(inputs, [](Value input) { return !input || input.ranked(); });
   if (std::ranges::find(operators_like_first, op) != operators_like_first.end()) {
@@ -197,7 +398,8 @@ void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<co
     for (Value input : inputs.subspan(1)) dims = broadcast_dims(dims, input.dims());
     outputs[0].dims = std::move(dims);
   } else if (all_ranked && inputs[0]) {
-    outputs[0].dims = dims_of(op, inputs, attributes);
+    outputs[0].dims = Node(op, inputs, attributes, known_sizes).dims();
+    if (outputs.size() > 1 && (op == "TopK" || op == "MaxPool")) outputs[1].dims = outputs[0].dims;
   }
 }
 

@@ -241,9 +241,7 @@ Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, El
   if (!value.is_static()) return g.expand(g.scalar(value, type), dims);
   ir::Weight element = scalar_weight(value, type);
   element.dims = {1};
-  Value result = g.op("ConstantOfShape", g.sizes(dims), attr("value", std::move(element)));
-  result.get()->type = ir::TensorType{type, std::vector<Dim>(dims.begin(), dims.end())};
-  return result;
+  return g.op("ConstantOfShape", g.sizes(dims), attr("value", std::move(element)));
 }
 
 Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count) {
@@ -256,7 +254,7 @@ Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& 
   }
   Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
   Value range = g.op("Range", zero, g.size(count), one);
-  range.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{count}};
+  g.typed(range, std::vector{count});
   if (!step.is(1)) range = g.op("Mul", range, g.size(step));
   if (!start.is(0)) range = g.op("Add", range, g.size(start));
   return range;

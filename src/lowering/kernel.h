@@ -8,9 +8,7 @@ namespace opbridge::lowering {
 // The operator `op` ("opbridge::name") with one output, of a type that only the caller knows.
 inline Value kernel(GraphBuilder& g, std::string_view op, std::vector<Operand> operands,
                     const ir::TensorType& type) {
-  Value made = g.op_list(op, 1, std::move(operands)).front();
-  made.get()->type = type;
-  return made;
+  return g.typed(g.op_list(op, 1, std::move(operands)).front(), type);
 }
 
 // The same for an operator of floating-point numbers that has kernels for float32 and float64, and gives the

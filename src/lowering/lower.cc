@@ -293,9 +293,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       const ir::Value* source = source_.outputs[i];
       Value value = is_complex_tensor(*source) ? complex_.pairs(source) : (*this)[source];
       if (!value.get()->producer || returned.contains(value.get())) {
-        const ir::Type type = value.get()->type;
-        value = g_.op("Identity", value);
-        value.get()->type = type;
+        value = g_.typed(g_.op("Identity", value), value.type());
       }
       // A value that is returned twice has the name of one output.
       const bool is_named = !names.insert(output_names_[i]).second;

@@ -16,8 +16,7 @@ Term Term::size(GraphBuilder& g, const Dim& dim) {
 Term Term::range(GraphBuilder& g, const Term& count, const Dim& dim) {
   const auto scalar = [&](int64_t value) { return g.scalar(value, ElementType::int64); };
   Value range = g.op("Range", scalar(0), g.cast(count.value(g), ElementType::int64), scalar(1));
-  range.get()->type = ir::TensorType{ElementType::int64, std::vector{dim}};
-  return {g, range};
+  return {g, g.typed(range, std::vector{dim})};
 }
 
 Value Term::value(GraphBuilder& g) const { return is_number() ? g.scalar(number_, wide) : tensor_; }

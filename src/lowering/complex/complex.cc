@@ -101,10 +101,8 @@ bool ComplexLowering::concerns(const ir::Node& node) {
 
 Complex ComplexLowering::from_pairs(Value pairs, const ir::Value* value) {
   auto part = [&](int64_t i) {
-    Value result = g_.gather(pairs, g_.scalar(i, ElementType::int64), -1);
-    result.get()->type =
-        ir::TensorType{part_type(value->tensor_type().element_type), value->tensor_type().dims};
-    return result;
+    const auto& [type, dims] = value->tensor_type();
+    return g_.typed(g_.gather(pairs, g_.scalar(i, ElementType::int64), -1), {part_type(type), dims});
   };
   return {part(0), part(1)};
 }

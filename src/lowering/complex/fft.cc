@@ -31,11 +31,6 @@ Value as_signal(GraphBuilder& g, Value self, std::string_view argument) {
   return is_in_pairs(g, argument) ? wide : g.unsqueeze(wide, {-1});
 }
 
-Value typed(Value value, std::vector<Dim> dims) {
-  value.get()->type = ir::TensorType{value.element_type(), std::move(dims)};
-  return value;
-}
-
 // Cut, or filled up with zeros.
 Value resize(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   if (x.dim(axis) == size) return x;
@@ -46,11 +41,11 @@ Value resize(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
     std::vector<Dim> pads(2 * rank, Dim(0));
     pads[rank + place] = missing;
     dims[place] = dims[place] + missing;
-    x = typed(g.op("Pad", x, g.sizes(pads)), dims);
+    x = g.typed(g.op("Pad", x, g.sizes(pads)), dims);
   }
   if (dims[place] == size) return x;
   dims[place] = size;
-  return typed(g.slice(x, axis, g.ints({0}), g.size(size)), dims);
+  return g.typed(g.slice(x, axis, g.ints({0}), g.size(size)), dims);
 }
 
 Value dft(GraphBuilder& g, Value x, int64_t axis, bool inverse, bool onesided) {
@@ -60,8 +55,9 @@ Value dft(GraphBuilder& g, Value x, int64_t axis, bool inverse, bool onesided) {
   dims.back() = Dim(2);
   if (onesided) dims.at(axis) = floor_div(dims.at(axis), Dim(2)) + Dim(1);
   const Attr way = attr("inverse", inverse), half = attr("onesided", onesided);
-  if (g.opset() < 20) return typed(g.op("DFT", x, way, half, attr("axis", axis)), std::move(dims));
-  return typed(g.op("DFT", x, std::nullopt, g.scalar(axis, ElementType::int64), way, half), std::move(dims));
+  if (g.opset() < 20) return g.typed(g.op("DFT", x, way, half, attr("axis", axis)), std::move(dims));
+  return g.typed(g.op("DFT", x, std::nullopt, g.scalar(axis, ElementType::int64), way, half),
+                 std::move(dims));
 }
 
 Value conjugate(GraphBuilder& g, Value x) {
@@ -75,9 +71,9 @@ Value whole_spectrum(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   const Dim rest = size - x.dim(axis);
   std::vector<Dim> dims = x.dims();
   dims.at(axis) = rest;
-  Value mirrored = typed(g.slice(x, axis, g.size(rest), g.scalar(0, ElementType::int64), -1), dims);
+  Value mirrored = g.typed(g.slice(x, axis, g.size(rest), g.scalar(0, ElementType::int64), -1), dims);
   dims.at(axis) = size;
-  return typed(g.concat({x, conjugate(g, mirrored)}, axis), dims);
+  return g.typed(g.concat({x, conjugate(g, mirrored)}, axis), dims);
 }
 
 Value times(GraphBuilder& g, Value x, const Dim& factor) {
@@ -157,7 +153,7 @@ Value shifted(GraphBuilder& g, Value self, const Axes& dims, bool inverse) {
     const std::vector<Dim> all = self.dims();
     Value head = g.slice(self, axis, g.scalar(0, ElementType::int64), cut);
     Value tail = g.slice(self, axis, cut, g.size(size));
-    self = typed(g.concat({tail, head}, axis), all);
+    self = g.typed(g.concat({tail, head}, axis), all);
   }
   return self;
 }
@@ -165,7 +161,7 @@ Value shifted(GraphBuilder& g, Value self, const Axes& dims, bool inverse) {
 // The place in the signal of each element of each frame, (frames, length).
 Value frame_places(GraphBuilder& g, const Dim& frames, int64_t hop, int64_t length) {
   Value starts = g.unsqueeze(arithmetic(g, 0, hop, frames), {1});
-  return typed(g.op("Add", starts, arithmetic(g, 0, 1, length)), {frames, Dim(length)});
+  return g.typed(g.op("Add", starts, arithmetic(g, 0, 1, length)), {frames, Dim(length)});
 }
 
 struct Frames {
@@ -184,7 +180,7 @@ struct Frames {
     if (!given && size == n_fft) return;
     window = given ? g.cast(*given, wide_type) : filled(g, std::vector{Dim(size)}, 1, wide_type);
     if (size == n_fft) return;
-    window = typed(g.op("Pad", window, g.ints({left, n_fft - size - left})), {Dim(n_fft)});
+    window = g.typed(g.op("Pad", window, g.ints({left, n_fft - size - left})), {Dim(n_fft)});
   }
 };
 
@@ -197,10 +193,10 @@ Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> ho
   const bool is_batch = x.rank() == 3;
   if (!is_batch) x = g.unsqueeze(x, {0});
   const Dim count = floor_div(x.dim(1) - Dim(n_fft), Dim(frames.hop)) + Dim(1);
-  x = typed(g.gather(x, frame_places(g, count, frames.hop, n_fft), 1),
-            {x.dim(0), count, Dim(n_fft), x.dim(-1)});
+  x = g.typed(g.gather(x, frame_places(g, count, frames.hop, n_fft), 1),
+              {x.dim(0), count, Dim(n_fft), x.dim(-1)});
   const std::vector<Dim> dims = x.dims();
-  if (frames.window) x = typed(g.op("Mul", x, g.unsqueeze(frames.window, {-1})), dims);
+  if (frames.window) x = g.typed(g.op("Mul", x, g.unsqueeze(frames.window, {-1})), dims);
   const bool is_real = x.dim(-1).is(1);
   x = dft(g, x, 2, false, is_real && onesided.value_or(true));
   if (normalized) x = g.op("Div", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), wide_type));
@@ -216,7 +212,7 @@ Value overlap(GraphBuilder& g, Value values, int64_t hop, const Dim& total) {
   places = g.expand(g.reshape(places, {Dim(1), elements}), std::vector{batch, elements});
   Value sum = g.op("ScatterElements", filled(g, std::vector{batch, total}, 0, wide_type), places,
                    g.reshape(values, {batch, elements}), attr("axis", 1), attr("reduction", "add"));
-  return typed(sum, {batch, total});
+  return g.typed(sum, {batch, total});
 }
 
 Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> hop_length,
@@ -241,17 +237,17 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
   auto cut = [&](Value signal) {
     const Dim kept = min(end, total);
     Value part = g.slice(signal, 1, g.scalar(start, ElementType::int64), g.size(kept));
-    return typed(part, {signal.dim(0), kept - Dim(start)});
+    return g.typed(part, {signal.dim(0), kept - Dim(start)});
   };
   auto ones = [&] { return filled(g, std::vector{size}, 1, wide_type); };
   Value square = frames.window ? g.op("Mul", frames.window, frames.window) : ones();
   Value envelope = cut(overlap(g, g.expand(square, std::vector{Dim(1), count, size}), frames.hop, total));
   auto part = [&](int64_t i) {
-    Value values = typed(g.gather(x, g.scalar(i, ElementType::int64), -1), {batch, count, size});
-    if (frames.window) values = typed(g.op("Mul", values, frames.window), {batch, count, size});
+    Value values = g.typed(g.gather(x, g.scalar(i, ElementType::int64), -1), {batch, count, size});
+    if (frames.window) values = g.typed(g.op("Mul", values, frames.window), {batch, count, size});
     Value sum = cut(overlap(g, values, frames.hop, total));
     const std::vector<Dim> dims = sum.dims();
-    return resize(g, typed(g.op("Div", sum, envelope), dims), 1, end - Dim(start));
+    return resize(g, g.typed(g.op("Div", sum, envelope), dims), 1, end - Dim(start));
   };
   Value result = part(0);
   if (return_complex) result = g.concat({g.unsqueeze(result, {-1}), g.unsqueeze(part(1), {-1})}, -1);

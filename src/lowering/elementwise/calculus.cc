@@ -19,8 +19,7 @@ Neighbours neighbours(GraphBuilder& g, Value x, int64_t axis) {
   Neighbours result{g.slice(x, axis, 1, end_of_axis), g.slice(x, axis, 0, -1)};
   std::vector<Dim> dims = x.dims();
   if (!dims.at(axis).is(0)) dims.at(axis) = dims.at(axis) - Dim(1);
-  for (Value value : {result.later, result.earlier})
-    value.get()->type = ir::TensorType{x.element_type(), dims};
+  for (Value value : {result.later, result.earlier}) g.typed(value, dims);
   return result;
 }
 

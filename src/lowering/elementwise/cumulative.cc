@@ -67,7 +67,7 @@ std::vector<Value> scan(
   std::vector<Value> results = g.op_list("Scan", states.size() + kept, std::move(operands));
   results.erase(results.begin(), results.end() - static_cast<std::ptrdiff_t>(kept));
   for (size_t i = 0; i < kept; ++i) {
-    results[i].get()->type = ir::TensorType{states[i].type, x.dims()};
+    g.typed(results[i], {states[i].type, x.dims()});
     if (extended) results[i] = g.slice(results[i], axis, 0, -1);
     if (in_front) results[i] = move_axis(g, results[i], 0, source_axis);
   }

@@ -98,7 +98,7 @@ Value any_nonzero(GraphBuilder& g, Value x) {
   // One that is not beside it, for a tensor without elements.
   Value flat =
       g.concat({g.reshape(there, {Dim(-1)}), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
-  flat.get()->type = ir::TensorType{ElementType::boolean, std::vector<Dim>{g.unknown_size("flat", 1)}};
+  g.typed(flat, std::vector{g.unknown_size("flat", 1)});
   return any_along(g, flat, std::vector<int64_t>{0}, false);
 }
 
@@ -120,12 +120,10 @@ Value gcd(GraphBuilder& g, Value a, Value b) {
         Value done = on.op("Equal", in[3], on.scalar_like(in[3], 0));
         Value divisor = on.op("Where", done, on.scalar_like(in[3], 1), in[3]);
         Value rest = on.op("Where", done, in[3], on.op("Mod", in[2], divisor, attr("fmod", 1)));
-        rest.get()->type = number;
+        on.typed(rest, number);
         return std::vector{any_nonzero(on, rest), on.op("Where", done, in[2], in[3]), rest};
       });
-  Value result = g.ops<2>("Loop", Value(), any_nonzero(g, a), b, a, attr("body", body))[0];
-  result.get()->type = number;
-  return result;
+  return g.typed(g.ops<2>("Loop", Value(), any_nonzero(g, a), b, a, attr("body", body))[0], number);
 }
 
 Value lcm(GraphBuilder& g, Value a, Value b) {
@@ -143,8 +141,8 @@ Value nextafter(GraphBuilder& g, Value self, Value other) {
 std::array<Value, 2> frexp(GraphBuilder& g, Value self) {
   Value x = operand(g, self, self.element_type());
   auto [mantissa, exponent] = g.ops<2>("opbridge::frexp", x);
-  mantissa.get()->type = ir::TensorType{x.element_type(), x.dims()};
-  exponent.get()->type = ir::TensorType{ElementType::int32, x.dims()};
+  g.typed(mantissa, x.type());
+  g.typed(exponent, {ElementType::int32, x.dims()});
   return {g.cast(mantissa, self.element_type()), exponent};
 }
 
@@ -207,7 +205,7 @@ Value power_of_integers(GraphBuilder& g, Value base, Value exponent, const std::
         return std::vector{any_nonzero(on, rest), product, on.op("Mul", in[3], in[3]), rest};
       });
   Value power = g.ops<3>("Loop", Value(), any_nonzero(g, left), one, base, left, attr("body", body))[0];
-  power.get()->type = numbers;
+  g.typed(power, numbers);
   Value is_unit = g.op("Equal", g.op("Abs", base), number(g, base, 1));
   return g.op("Where", g.op("And", inverse, g.op("Not", is_unit)), number(g, base, 0), power);
 }

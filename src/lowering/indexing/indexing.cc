@@ -12,10 +12,10 @@ bool is_mask(Value index) {
 }
 
 Value places_of(GraphBuilder& g, Value mask) {
-  Value nonzero = g.op("NonZero", g.cast(mask, ElementType::boolean));  // (rank, count)
   // The count is only known when the model runs, and has a name of its own until PyTorch gives it one.
   const Dim count = g.unknown_size("count");
-  nonzero.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{mask.rank(), count}};
+  Value nonzero =
+      g.typed(g.op("NonZero", g.cast(mask, ElementType::boolean)), std::vector{Dim(mask.rank()), count});
   Value rows = g.transpose(nonzero, {1, 0});
   g.bind_dims(rows);
   return rows;
@@ -117,7 +117,7 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
                         : axis < position + index_rank ? axis - position
                                                        : axis;
   }
-  gathered.get()->type = ir::TensorType{self.element_type(), std::nullopt};
+  g.typed(gathered, {self.element_type(), std::nullopt});
   return g.transpose(gathered, std::move(permutation));
 }
 

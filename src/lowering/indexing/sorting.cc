@@ -27,10 +27,6 @@ Sorted first(GraphBuilder& g, Value self, const Dim& count, int64_t dim, bool de
   const bool has_nan = is_floating_point(x.element_type());
   auto [values, places] = g.ops<2>("TopK", has_nan ? with_nan_greatest(g, x) : x, g.sizes({count}),
                                    attr("axis", axis), attr("largest", descending));
-  std::vector<Dim> dims = x.dims();
-  dims.at(axis) = count;
-  values.get()->type = ir::TensorType{x.element_type(), dims};
-  places.get()->type = ir::TensorType{ElementType::int64, dims};
   if (has_nan) values = g.op("GatherElements", x, places, attr("axis", axis));
   return {values, places};
 }

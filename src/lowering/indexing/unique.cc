@@ -76,8 +76,7 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
   Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
   if (!dim) inverse = g.reshape(inverse, self.dims());
-  Value places = g.op("NonZero", begins);
-  places.get()->type = ir::TensorType{integer, std::vector{Dim(1), g.unknown_size("runs")}};
+  Value places = g.typed(g.op("NonZero", begins), std::vector{Dim(1), g.unknown_size("runs")});
   Value starts = g.squeeze(places, {0});
   Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({size})}, 0);
   return {values, wants_inverse || of_slices ? inverse : nothing,

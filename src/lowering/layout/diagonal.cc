@@ -19,7 +19,7 @@ Value diag_embed(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int6
   }
   std::vector<Dim> dims = self.dims();
   dims.back() = size;
-  padded.get()->type = ir::TensorType{type, dims};
+  g.typed(padded, dims);
   Value square = filled(g, std::vector{size, size}, 0, ElementType::int32);
   Value places = g.cast(g.op("EyeLike", square, attr("k", offset)), ElementType::boolean);
   Value matrices = g.op("Where", places, g.unsqueeze(padded, {offset >= 0 ? -1 : -2}), g.scalar(0, type));
@@ -35,10 +35,9 @@ Value diag_embed(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int6
 Value diagonal(GraphBuilder& g, Value self, int64_t offset, const Dim& length) {
   const Dim &rows = self.dim(0), &columns = self.dim(1);
   const Dim first = offset >= 0 ? Dim(offset) : Dim(-offset) * columns, step = columns + Dim(1);
-  Value result = g.op("Slice", g.reshape(self, {rows * columns}), g.sizes({first}),
-                      g.sizes({first + length * step}), g.ints({0}), g.sizes({step}));
-  result.get()->type = ir::TensorType{self.element_type(), std::vector{length}};
-  return result;
+  return g.typed(g.op("Slice", g.reshape(self, {rows * columns}), g.sizes({first}),
+                      g.sizes({first + length * step}), g.ints({0}), g.sizes({step})),
+                 std::vector{length});
 }
 
 Value block_diagonal(GraphBuilder& g, std::vector<Value> blocks) {

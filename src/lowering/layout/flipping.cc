@@ -11,8 +11,7 @@ Value flip(GraphBuilder& g, Value self, std::vector<int64_t> dims) {
   if (self.rank() == 0) return self;
   for (int64_t axis : wrap_axes(dims, self.rank())) {
     const ir::TensorType type = self.type();
-    self = g.slice(self, axis, -1, std::numeric_limits<int64_t>::min(), -1);
-    self.get()->type = type;
+    self = g.typed(g.slice(self, axis, -1, std::numeric_limits<int64_t>::min(), -1), type);
   }
   return self;
 }

@@ -6,7 +6,7 @@ namespace opbridge::lowering {
 namespace {
 
 Value of_one_axis(GraphBuilder& g, Value value, const Dim& size) {
-  value.get()->type = ir::TensorType{ElementType::int64, std::vector<Dim>{size}};
+  g.typed(value, std::vector{size});
   g.bind_dims(value);
   return value;
 }

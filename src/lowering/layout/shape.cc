@@ -112,9 +112,7 @@ Value shortened(GraphBuilder& g, Value self, const Padding& amounts) {
   if (start.is(0) && end == self.dim(amounts.axis)) return self;
   std::vector<Dim> dims = self.dims();
   dims[amounts.axis] = end - start;
-  self = g.slice(self, amounts.axis, g.sizes({start}), g.sizes({end}));
-  self.get()->type = ir::TensorType{self.element_type(), std::move(dims)};
-  return self;
+  return g.typed(g.slice(self, amounts.axis, g.sizes({start}), g.sizes({end})), std::move(dims));
 }
 
 // The end in front of the beginning, and the beginning after the end. ONNX Runtime's Pad has no such mode
@@ -129,9 +127,7 @@ Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
   if (!amounts.after.is(0)) parts.push_back(g.slice(self, axis, g.ints({0}), g.sizes({amounts.after})));
   std::vector<Dim> dims = self.dims();
   dims.at(axis) = amounts.before + size + amounts.after;
-  self = g.concat(std::move(parts), axis);
-  self.get()->type = ir::TensorType{self.element_type(), std::move(dims)};
-  return self;
+  return g.typed(g.concat(std::move(parts), axis), std::move(dims));
 }
 
 // torch.nn.functional.pad: `pad` holds (before, after) from the last dim backwards.
@@ -139,7 +135,7 @@ Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::s
   if (g.opset() < 11) g.refuse("padding needs opset 11");
   const int64_t rank = self.rank();
   if (static_cast<int64_t>(pad.size()) > 2 * rank) g.refuse("more dims are padded than there are");
-  std::vector<Dim> pads(2 * rank, Dim(0)), dims = self.dims();
+  std::vector<Dim> pads(2 * rank, Dim(0));
   std::vector<Padding> shortenings;
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {
     Padding amounts{rank - 1 - static_cast<int64_t>(i / 2), pad[i], pad[i + 1]};
@@ -149,7 +145,6 @@ Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::s
     } else {
       pads.at(amounts.axis) = amounts.before;
       pads.at(rank + amounts.axis) = amounts.after;
-      dims.at(amounts.axis) = dims[amounts.axis] + amounts.before + amounts.after;
     }
   }
   if (mode == "circular") return self;
@@ -157,7 +152,6 @@ Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::s
   if (std::ranges::any_of(pads, [](const Dim& amount) { return !amount.is(0); })) {
     const Value number = mode == "constant" ? g.scalar_like(self, value) : Value();
     self = g.op("Pad", self, g.sizes(pads), number, attr("mode", mode == "replicate" ? "edge" : mode));
-    self.get()->type = ir::TensorType{self.element_type(), dims};
   }
   for (const Padding& amounts : shortenings) self = shortened(g, self, amounts);
   return self;

@@ -42,13 +42,10 @@ Value column_stack(GraphBuilder& g, std::vector<Value> tensors) {
 Value lengthened(GraphBuilder& g, Value tensor, int64_t axis, const Dim& before, const Dim& after,
                  double value) {
   if (before.is(0) && after.is(0)) return tensor;
-  std::vector<Dim> pads(2 * tensor.rank(), Dim(0)), dims = tensor.dims();
-  pads[axis] = before;
+  std::vector<Dim> pads(2 * tensor.rank(), Dim(0));
+  pads.at(axis) = before;
   pads[tensor.rank() + axis] = after;
-  dims.at(axis) = dims[axis] + before + after;
-  Value result = g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, value));
-  result.get()->type = ir::TensorType{tensor.element_type(), std::move(dims)};
-  return result;
+  return g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, value));
 }
 
 // Sequences, whose first dims differ, as one batch.

@@ -45,9 +45,11 @@ Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const s
     Value rows =
         g.slice(all, 0, g.sizes({start.value_or(Dim(0))}), g.sizes({end.value_or(Dim(end_of_axis))}), step);
     const bool whole = src.rank() == self.rank() && !src.dim(axis).is(1);
-    rows.get()->type =
-        ir::TensorType{ElementType::int64, std::vector<Dim>{whole ? src.dim(axis) : rows.dim(0)}};
-    if (!whole) g.bind_dims(rows);
+    if (whole) {
+      g.typed(rows, std::vector{src.dim(axis)});
+    } else {
+      g.bind_dims(rows);
+    }
     return scatter_rows(g, self, axis, rows, src);
   }
   if (range->start.is_static() && range->end.is_static() && range->end.value() <= range->start.value())
@@ -59,9 +61,7 @@ Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const s
   parts.push_back(g.expand(src, shape));
   if (!(range->end == size))
     parts.push_back(g.slice(self, axis, g.sizes({range->end}), g.ints({end_of_axis})));
-  Value result = g.concat(std::move(parts), axis);
-  result.get()->type = self.type();
-  return result;
+  return g.typed(g.concat(std::move(parts), axis), self.type());
 }
 
 Value select_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const Dim& index) {

@@ -45,8 +45,8 @@ std::array<Value, 2> solve(GraphBuilder& g, Value a_value, Value b_value, bool l
   b = expanded(g, b, batch);
   auto [x, info] = g.ops<2>("opbridge::solve", a.value, b.value, attr("left", left),
                             attr("check_errors", check_errors), attr("complex", a.complex));
-  typed(x, b.type(), b.value.dims());
-  typed(info, ElementType::int32, batch);
+  g.typed(x, {b.type(), b.value.dims()});
+  g.typed(info, {ElementType::int32, batch});
   if (vector) x = g.squeeze(x, {b.rank() - 1});
   return {x, info};
 }
@@ -63,9 +63,9 @@ Value lu_solve(GraphBuilder& g, Matrices lu, Value pivots, Matrices b, bool left
 std::array<Value, 3> factor_lu(GraphBuilder& g, const Matrices& a, bool pivot, bool check_errors) {
   if (!pivot) g.refuse("without pivoting; PyTorch has no kernel for the CPU either");
   auto result = kernel<3>(g, "lu_factor", a, attr("check_errors", check_errors));
-  typed(result[0], a.type(), a.value.dims());
-  typed(result[1], ElementType::int32, shape(a.batch(), {min(a.rows(), a.columns())}, false));
-  typed(result[2], ElementType::int32, a.batch());
+  g.typed(result[0], {a.type(), a.value.dims()});
+  g.typed(result[1], {ElementType::int32, shape(a.batch(), {min(a.rows(), a.columns())}, false)});
+  g.typed(result[2], {ElementType::int32, a.batch()});
   return result;
 }
 

@@ -22,8 +22,7 @@ Value grouped_product(GraphBuilder& g, Value input, Value weight, Value ends) {
     Value group = on.op("Slice", input, in[2], end, on.ints({0}));
     Value product = on.op("MatMul", group, on.gather(weight, in[0], 0));
     Value joined = on.op("Concat", in[3], product, attr("axis", 0));
-    joined.get()->type = rows;
-    return std::vector{in[1], end, joined};
+    return std::vector{in[1], end, on.typed(joined, rows)};
   };
   ir::GraphPtr body = g.subgraph("group", {number, flag, place, rows}, next);
   Value start = g.op("Expand", none, g.sizes({Dim(0), width}));

@@ -13,10 +13,8 @@ namespace {
 Value identity(GraphBuilder& g, std::vector<Dim> dims, ElementType type) {
   const Dim n = last_dims(dims, 1)[0];
   Value places = g.op("Range", g.scalar(0, ElementType::int64), g.size(n), g.scalar(1, ElementType::int64));
-  places.get()->type = ir::TensorType{ElementType::int64, std::vector{n}};
   Value matrix = g.cast(g.op("Equal", g.unsqueeze(places, {1}), places), type);
-  matrix.get()->type = ir::TensorType{type, std::vector{n, n}};
-  return g.expand(matrix, dims);
+  return g.expand(g.typed(matrix, std::vector{n, n}), dims);
 }
 
 Value matrix_power(GraphBuilder& g, Value self, int64_t n) {

@@ -11,7 +11,7 @@ Value part(GraphBuilder& g, const Matrices& a, int64_t i) {
   Value result = g.gather(a.value, g.scalar(i, ElementType::int64), -1);
   std::vector<Dim> dims = a.value.dims();
   dims.pop_back();
-  return typed(result, a.type(), std::move(dims));
+  return g.typed(result, {a.type(), std::move(dims)});
 }
 
 Value pairs(GraphBuilder& g, Value re, Value im) {
@@ -22,7 +22,7 @@ Value pairs(GraphBuilder& g, Value re, Value im) {
 Value multiply(GraphBuilder& g, Value a, Value b) {
   std::vector<Dim> dims = a.dims();
   dims.back() = b.dim(-1);
-  return typed(g.op("MatMul", a, b), a.element_type(), std::move(dims));
+  return g.typed(g.op("MatMul", a, b), {a.element_type(), std::move(dims)});
 }
 
 }  // namespace
@@ -39,11 +39,6 @@ std::vector<Dim> shape(std::vector<Dim> batch, std::initializer_list<Dim> dims, 
   return batch;
 }
 
-Value typed(Value value, ElementType type, std::vector<Dim> dims) {
-  value.get()->type = ir::TensorType{type, std::move(dims)};
-  return value;
-}
-
 Matrices expanded(GraphBuilder& g, const Matrices& a, const std::vector<Dim>& batch) {
   return {g.expand(a.value, shape(batch, {a.rows(), a.columns()}, a.complex)), a.complex};
 }
@@ -53,7 +48,7 @@ Matrices transposed(GraphBuilder& g, const Matrices& a) {
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<size_t>(a.rank() - 1)], order[static_cast<size_t>(a.rank() - 2)]);
   const std::vector<Dim> dims = shape(a.batch(), {a.columns(), a.rows()}, a.complex);
-  return {typed(g.transpose(a.value, order), a.type(), dims), a.complex};
+  return {g.typed(g.transpose(a.value, order), {a.type(), dims}), a.complex};
 }
 
 Matrices adjoint(GraphBuilder& g, const Matrices& a) {
@@ -74,39 +69,40 @@ Matrices product(GraphBuilder& g, const Matrices& a, const Matrices& b) {
 Matrices scaled_columns(GraphBuilder& g, const Matrices& a, Value factors) {
   Value row = g.unsqueeze(factors, {-2});
   const std::vector<Dim> dims = a.value.dims();
-  return {typed(g.op("Mul", a.value, a.complex ? g.unsqueeze(row, {-1}) : row), a.type(), dims), a.complex};
+  return {g.typed(g.op("Mul", a.value, a.complex ? g.unsqueeze(row, {-1}) : row), {a.type(), dims}),
+          a.complex};
 }
 
 Svd svd(GraphBuilder& g, const Matrices& a, bool full) {
   const Dim count = min(a.rows(), a.columns());
   auto [u, s, vh] =
       g.ops<3>("opbridge::svd", a.value, attr("full_matrices", full), attr("complex", a.complex));
-  typed(u, a.type(), shape(a.batch(), {a.rows(), full ? a.rows() : count}, a.complex));
-  typed(s, a.type(), shape(a.batch(), {count}, false));
-  typed(vh, a.type(), shape(a.batch(), {full ? a.columns() : count, a.columns()}, a.complex));
+  g.typed(u, {a.type(), shape(a.batch(), {a.rows(), full ? a.rows() : count}, a.complex)});
+  g.typed(s, {a.type(), shape(a.batch(), {count}, false)});
+  g.typed(vh, {a.type(), shape(a.batch(), {full ? a.columns() : count, a.columns()}, a.complex)});
   return {{u, a.complex}, s, {vh, a.complex}};
 }
 
 Value singular_values(GraphBuilder& g, const Matrices& a) {
   auto [u, s, vh] = g.ops<3>("opbridge::svd", a.value, attr("full_matrices", false), attr("vectors", false),
                              attr("complex", a.complex));
-  for (Value none : {u, vh}) typed(none, a.type(), {Dim(0)});
-  return typed(s, a.type(), shape(a.batch(), {min(a.rows(), a.columns())}, false));
+  for (Value none : {u, vh}) g.typed(none, {a.type(), std::vector<Dim>{Dim(0)}});
+  return g.typed(s, {a.type(), shape(a.batch(), {min(a.rows(), a.columns())}, false)});
 }
 
 Eigh eigh(GraphBuilder& g, const Matrices& a, bool upper) {
   auto [values, vectors] =
       g.ops<2>("opbridge::eigh", a.value, attr("upper", upper), attr("complex", a.complex));
-  typed(values, a.type(), shape(a.batch(), {a.rows()}, false));
-  typed(vectors, a.type(), a.value.dims());
+  g.typed(values, {a.type(), shape(a.batch(), {a.rows()}, false)});
+  g.typed(vectors, {a.type(), a.value.dims()});
   return {values, {vectors, a.complex}};
 }
 
 Inverse inverse(GraphBuilder& g, const Matrices& a, bool check_errors) {
   auto [x, info] =
       g.ops<2>("opbridge::solve", a.value, attr("check_errors", check_errors), attr("complex", a.complex));
-  typed(x, a.type(), a.value.dims());
-  return {{x, a.complex}, typed(info, ElementType::int32, a.batch())};
+  g.typed(x, {a.type(), a.value.dims()});
+  return {{x, a.complex}, g.typed(info, {ElementType::int32, a.batch()})};
 }
 
 }  // namespace opbridge::lowering

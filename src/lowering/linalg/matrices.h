@@ -30,8 +30,6 @@ Matrices matrices(const GraphBuilder& g, Value value, std::string_view argument)
 // dims of a tensor of such numbers.
 std::vector<Dim> shape(std::vector<Dim> batch, std::initializer_list<Dim> dims, bool complex);
 
-Value typed(Value value, ElementType type, std::vector<Dim> dims);
-
 Matrices expanded(GraphBuilder& g, const Matrices& a, const std::vector<Dim>& batch);
 Matrices transposed(GraphBuilder& g, const Matrices& a);
 Matrices adjoint(GraphBuilder& g, const Matrices& a);

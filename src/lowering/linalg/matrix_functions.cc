@@ -17,9 +17,9 @@ using Order = std::variant<double, std::string>;
 
 std::array<Value, 3> determinant(GraphBuilder& g, const Matrices& a) {
   auto result = g.ops<3>("opbridge::determinant", a.value, attr("complex", a.complex));
-  typed(result[0], a.type(), shape(a.batch(), {}, a.complex));
-  typed(result[1], a.type(), shape(a.batch(), {}, a.complex));
-  typed(result[2], a.type(), a.batch());
+  g.typed(result[0], {a.type(), shape(a.batch(), {}, a.complex)});
+  g.typed(result[1], {a.type(), shape(a.batch(), {}, a.complex)});
+  g.typed(result[2], {a.type(), a.batch()});
   return result;
 }
 
@@ -37,7 +37,7 @@ Value extreme(GraphBuilder& g, bool greatest, Value values) {
     dims.back() = Dim(1);
     Value zero = g.expand(g.scalar(0, values.element_type()), dims);
     dims.back() = last + Dim(1);
-    values = typed(g.concat({values, zero}, -1), values.element_type(), dims);
+    values = g.typed(g.concat({values, zero}, -1), {values.element_type(), dims});
   }
   return Extremum(g, greatest, values).value(std::vector<int64_t>{-1}, false);
 }
@@ -75,7 +75,7 @@ Value norm_of_dims(GraphBuilder& g, const Matrices& a, const Order& order, std::
   permutation.insert(permutation.end(), dims.begin(), dims.end());
   if (a.complex) permutation.push_back(a.rank());
   for (int64_t axis : permutation) sizes.push_back(a.value.dim(axis));
-  const Matrices moved{typed(g.transpose(a.value, permutation), a.type(), sizes), a.complex};
+  const Matrices moved{g.typed(g.transpose(a.value, permutation), {a.type(), sizes}), a.complex};
   Value norm = matrix_norm(g, moved, order);
   return g.cast(keepdim ? g.unsqueeze(norm, dims) : norm, g.result().element_type);
 }
@@ -133,7 +133,7 @@ Value pinv(GraphBuilder& g, const Matrices& a, const Tolerance& t, bool hermitia
   Value zero = g.scalar(0, a.type());
   auto inverted = [&](Value values, Value sizes) {
     Value inverses = g.op("Where", counts(g, sizes, t), g.op("Reciprocal", values), zero);
-    return typed(inverses, a.type(), values.dims());
+    return g.typed(inverses, {a.type(), values.dims()});
   };
   if (hermitian) {
     const Eigh e = eigh(g, a, false);
@@ -185,7 +185,7 @@ Value condition(GraphBuilder& g, Value self, const Order& order) {
   Value usable = g.unsqueeze(g.op("Not", singular),
                              a.complex ? std::vector<int64_t>{-3, -2, -1} : std::vector<int64_t>{-2, -1});
   Value finite = g.op("Where", usable, inverted.inverse.value, a.value);
-  const Matrices other{typed(finite, a.type(), a.value.dims()), a.complex};
+  const Matrices other{g.typed(finite, {a.type(), a.value.dims()}), a.complex};
   Value norms = g.op("Mul", matrix_norm(g, a, order), matrix_norm(g, other, order));
   return g.op("Where", singular, g.scalar(std::numeric_limits<double>::infinity(), a.type()), norms);
 }
@@ -303,8 +303,8 @@ void register_inverses(SymbolicRegistry& registry) {
        const std::vector<Dim> column = shape({}, {count, Dim(1)}, a.complex);
        auto [x, info] = g.ops<2>("opbridge::solve", g.reshape(self, shape({}, {count, count}, a.complex)),
                                  g.reshape(other, column), attr("complex", a.complex));
-       typed(info, ElementType::int32, {});
-       return g.reshape(typed(x, other.element_type(), column), shape(*g.result().dims, {}, a.complex));
+       g.typed(info, {ElementType::int32, std::vector<Dim>{}});
+       return g.reshape(g.typed(x, {other.element_type(), column}), shape(*g.result().dims, {}, a.complex));
      });
 }
 

@@ -133,11 +133,9 @@ Value attention_operator(GraphBuilder& g, Value query, Value key, Value value, s
   }
   if (is_causal) operands.push_back(attr("is_causal", 1));
   if (scale) operands.push_back(attr("scale", *scale));
-  Value result = g.op_list("Attention", 1, std::move(operands)).front();
   std::vector<Dim> dims = query.dims();
   dims.back() = value.dim(-1);
-  result.get()->type = ir::TensorType{query.element_type(), std::move(dims)};
-  return result;
+  return g.typed(g.op_list("Attention", 1, std::move(operands)).front(), std::move(dims));
 }
 
 // softmax(scores) @ value.

@@ -19,7 +19,7 @@ Value indices_of_greatest(GraphBuilder& g, Value rows, Value indices, Value bag,
   constexpr ElementType integer = ElementType::int64;
   Value none = g.op("Shape", indices);  // the place of one index more, which is 0
   Value places = g.op("Range", g.scalar(0, integer), g.squeeze(none, {0}), g.scalar(1, integer));
-  places.get()->type = ir::TensorType{integer, indices.dims()};
+  g.typed(places, indices.dims());
   Value is_greatest = g.op("Equal", rows, g.gather(greatest, bag, 0));
   Value candidates = g.op("Where", is_greatest, g.unsqueeze(places, {1}), none);
   Value start = g.op("Expand", none, g.op("Shape", greatest));
@@ -58,15 +58,12 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   if (is_padded) {
     Value counted = g.op("Not", g.op("Equal", indices, g.scalar(*padding_idx, ElementType::int64)));
     const Dim count = g.unknown_size("kept");
-    Value places = g.op("NonZero", counted);
-    places.get()->type = ir::TensorType{ElementType::int64, std::vector{Dim(1), count}};
+    Value places = g.typed(g.op("NonZero", counted), std::vector{Dim(1), count});
     Value kept = g.squeeze(places, {0});
     auto keep = [&](Value value) {
       std::vector<Dim> kept_dims = value.dims();
-      Value result = g.gather(value, kept, 0);
       kept_dims[0] = count;
-      result.get()->type = ir::TensorType{value.element_type(), kept_dims};
-      return result;
+      return g.typed(g.gather(value, kept, 0), std::move(kept_dims));
     };
     bag = keep(bag);
     indices = keep(indices);

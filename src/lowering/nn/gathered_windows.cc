@@ -41,23 +41,18 @@ Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t 
 Value without_batch(GraphBuilder& g, Value result) {
   std::vector<Dim> dims = *g.result().dims;
   dims.insert(dims.begin(), Dim(1));
-  result.get()->type = ir::TensorType{result.element_type(), std::move(dims)};
-  return g.squeeze(result, {0});
+  return g.squeeze(g.typed(result, std::move(dims)), {0});
 }
 
 Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value) {
   if (std::ranges::all_of(pads, [](int64_t pad) { return pad == 0; })) return x;
   const size_t axes = pads.size() / 2;
   std::vector<int64_t> all(2 * (axes + 2), 0);
-  std::vector<Dim> dims = x.dims();
   for (size_t i = 0; i < axes; ++i) {
     all[i + 2] = pads[i];
     all[axes + i + 4] = pads[axes + i];
-    dims.at(i + 2) = dims.at(i + 2) + pads[i] + pads[axes + i];
   }
-  Value result = g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
-  result.get()->type = ir::TensorType{x.element_type(), std::move(dims)};
-  return result;
+  return g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
 }
 
 Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
@@ -89,10 +84,6 @@ std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, con
     Value parts = windows(g, x, i, window, counts[i]);
     auto [greatest, at] = g.ops<2>("TopK", parts, g.ints({1}), attr("axis", axis));
     places = g.op("GatherElements", windows(g, places, i, window, counts[i]), at, attr("axis", axis));
-    std::vector<Dim> one_of_each = parts.dims();
-    one_of_each[axis] = Dim(1);
-    for (Value value : {greatest, places})
-      value.get()->type = ir::TensorType{value.element_type(), one_of_each};
     places = g.squeeze(places, {axis});
     x = g.squeeze(greatest, {axis});
   }

@@ -92,9 +92,7 @@ Value linear(GraphBuilder& g, const char* op, Value x, ElementType type, const S
              ElementType result) {
   std::vector<Operand> operands{x, scheme.scale, g.cast(scheme.zero_point, type)};
   if (scheme.axis) operands.push_back(attr("axis", *scheme.axis));
-  Value made = g.op_list(op, 1, std::move(operands)).front();
-  made.get()->type = ir::TensorType{result, x.dims()};
-  return made;
+  return g.typed(g.op_list(op, 1, std::move(operands)).front(), {result, x.dims()});
 }
 
 // A parameter of the scheme as float32, to be broadcast with `x`.
@@ -210,11 +208,7 @@ auto first_of(std::array<Value, 2> (*function)(GraphBuilder&, Arguments...)) {
   return [function](GraphBuilder& g, Arguments... arguments) { return function(g, arguments...)[0]; };
 }
 
-Value int_mm(GraphBuilder& g, Value self, Value mat2) {
-  Value product = g.op("MatMulInteger", self, mat2);
-  product.get()->type = g.result();
-  return product;
-}
+Value int_mm(GraphBuilder& g, Value self, Value mat2) { return g.op("MatMulInteger", self, mat2); }
 
 }  // namespace
 

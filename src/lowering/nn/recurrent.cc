@@ -79,8 +79,8 @@ std::vector<Value> of_packed_sequence(GraphBuilder& g, Cell cell, Value data, Va
   std::vector<Value> results = recurrent(g, cell, g.gather(data, rows, 0), lengths, states, params, o);
   const Dim width = results.front().dim(2);
   Value padded = g.reshape(results.front(), {length * batch, width});
-  results.front() = g.op("Compress", padded, flat(g, runs), attr("axis", 0));
-  results.front().get()->type = ir::TensorType{data.element_type(), std::vector<Dim>{data.dim(0), width}};
+  results.front() =
+      g.typed(g.op("Compress", padded, flat(g, runs), attr("axis", 0)), std::vector{data.dim(0), width});
   return results;
 }
 

@@ -61,11 +61,8 @@ std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const st
     operands.push_back(attr("activations", std::vector<std::string>(directions.size(), op.activation)));
 
   std::vector<Value> made = g.op_list(op.name, 1 + states.size(), std::move(operands));
-  const auto set_dims = [&](Value value, std::vector<Dim> dims) {
-    value.get()->type = ir::TensorType{input.element_type(), std::move(dims)};
-  };
-  set_dims(made[0], {length, both, batch, hidden});
-  for (size_t i = 1; i < made.size(); ++i) set_dims(made[i], {both, batch, hidden});
+  g.typed(made[0], {length, both, batch, hidden});
+  for (size_t i = 1; i < made.size(); ++i) g.typed(made[i], {both, batch, hidden});
   made[0] = directions.size() == 1
                 ? g.squeeze(made[0], {1})
                 : g.reshape(g.transpose(made[0], {0, 2, 1, 3}), {length, batch, Dim(2 * hidden)});
@@ -136,9 +133,8 @@ std::vector<Value> by_steps(GraphBuilder& g, Cell cell, Value input, const std::
     operands.push_back(attr("scan_output_directions", std::vector<int64_t>{1}));
   }
   std::vector<Value> made = g.op_list("Scan", states.size() + 1, std::move(operands));
-  for (size_t i = 0; i < states.size(); ++i) made[i].get()->type = types[i];
-  made.back().get()->type =
-      ir::TensorType{type, std::vector<Dim>{input.dim(0), input.dim(1), states[0].dim(-1)}};
+  for (size_t i = 0; i < states.size(); ++i) g.typed(made[i], types[i]);
+  g.typed(made.back(), {type, std::vector{input.dim(0), input.dim(1), states[0].dim(-1)}});
   std::ranges::rotate(made, made.end() - 1);
   return made;
 }

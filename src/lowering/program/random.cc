@@ -24,10 +24,9 @@ Value draw(GraphBuilder& g, const std::string& op, const std::vector<Dim>& dims,
     g.refuse(
         "random numbers: ONNX Runtime has no kernel for them from opset 22 on; export with opset_version=21");
   const Attr of_type = attr("dtype", type);
-  Value result = shape.size() == dims.size() ? g.op(op, attr("shape", shape), of_type)
-                                             : g.op(op + "Like", filled(g, dims, 0, type), of_type);
-  result.get()->type = ir::TensorType{type, dims};
-  return result;
+  return g.typed(shape.size() == dims.size() ? g.op(op, attr("shape", shape), of_type)
+                                             : g.op(op + "Like", filled(g, dims, 0, type), of_type),
+                 dims);
 }
 
 ElementType drawn_type(ElementType type) {

@@ -27,7 +27,6 @@ Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
       g.ops<2>("TopK", counted, g.sizes({x.dim(-1)}), attr("axis", -1), attr("largest", 0));
   rows.sorted = values;
   rows.places = places;
-  for (Value value : {values, places}) value.get()->type = ir::TensorType{value.element_type(), x.dims()};
   Value numbers = g.cast(g.op("Not", nan), ElementType::int64);
   rows.numbers = g.reduce("ReduceSum", numbers, {-1}, true);
   rows.has_nan = g.op("Less", rows.numbers, g.dim_of(x, -1));
@@ -78,8 +77,7 @@ Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
   }
   Value undefined = ignore_nan ? g.op("Equal", rows.numbers, zero) : rows.has_nan;
   result = g.op("Where", undefined, g.scalar_like(x, NAN), result);
-  result.get()->type = ir::TensorType{x.element_type(), dims};
-  result = move_axis(g, result, result.rank() - 1, 0);
+  result = move_axis(g, g.typed(result, dims), static_cast<int64_t>(dims.size()) - 1, 0);
   return g.cast(g.reshape(result, *g.result().dims), type);
 }
 
@@ -102,12 +100,11 @@ std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
 Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
   const std::vector<Dim> bins{g.result().dims->at(0)};
   if (g.opset() >= 16) {
-    Value zeros = g.op("Expand", g.scalar_like(weights, 0), g.unsqueeze(count, {0}));
-    zeros.get()->type = ir::TensorType{weights.element_type(), bins};
+    Value zeros = g.typed(g.op("Expand", g.scalar_like(weights, 0), g.unsqueeze(count, {0})), bins);
     return g.op("ScatterElements", zeros, places, weights, attr("axis", 0), attr("reduction", "add"));
   }
   Value each = g.op("Range", g.scalar(0, ElementType::int64), count, g.scalar(1, ElementType::int64));
-  each.get()->type = ir::TensorType{ElementType::int64, bins};
+  g.typed(each, bins);
   Value in_bin = g.op("Equal", g.unsqueeze(each, {1}), g.unsqueeze(places, {0}));
   Value counted = g.op("Where", in_bin, weights, g.scalar_like(weights, 0));
   return g.reduce("ReduceSum", counted, {1}, false);
@@ -148,8 +145,8 @@ std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
   x = move_axis(g, x, wrap_axis(dim, x.rank()), x.rank() - 1);
   auto [values, places] = g.ops<2>("opbridge::mode", x);
   const std::vector<Dim> rows = first_dims(x.dims(), x.rank() - 1), &dims = *g.result().dims;
-  values.get()->type = ir::TensorType{x.element_type(), rows};
-  places.get()->type = ir::TensorType{ElementType::int64, rows};
+  g.typed(values, {x.element_type(), rows});
+  g.typed(places, {ElementType::int64, rows});
   return {g.cast(g.reshape(values, dims), type), g.reshape(places, dims)};
 }
 
@@ -166,8 +163,7 @@ std::vector<Value> histogram_edges(GraphBuilder& g, Value points, const std::vec
   }
   std::vector<Value> edges =
       g.op_list("opbridge::histogramdd_edges", bins.size(), {points, limits, attr("bins", bins)});
-  for (size_t i = 0; i < bins.size(); ++i)
-    edges[i].get()->type = ir::TensorType{type, std::vector{Dim(bins[i]) + Dim(1)}};
+  for (size_t i = 0; i < bins.size(); ++i) g.typed(edges[i], {type, std::vector{Dim(bins[i]) + Dim(1)}});
   return edges;
 }
 
