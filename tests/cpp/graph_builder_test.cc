@@ -121,7 +121,7 @@ TEST(GraphBuilder, AxesThatDoNotExistAreRefused) {
   EXPECT_TRUE(contains(refusal_of_ranks("Gather", {0, 1}, attr("axis", 0)), "a 0-d tensor has no axes"));
   EXPECT_TRUE(contains(refusal_of_ranks("Concat", {2, 2}, attr("axis", 2)), "axis 2"));
   for (const std::vector<int64_t>& perm : {std::vector<int64_t>{0, 5}, {0}, {0, 0}, {1, 0, 2}}) {
-    EXPECT_TRUE(contains(refusal_of_ranks("Transpose", {2}, attr("perm", perm)), "is no order of 2 axes"));
+    EXPECT_TRUE(contains(refusal_of_ranks("Transpose", {2}, attr("perm", perm)), "is not a permutation of 2 axes"));
   }
   EXPECT_EQ(refusal_of_ranks("Transpose", {2}, attr("perm", std::vector<int64_t>{1, 0})), "");
 }

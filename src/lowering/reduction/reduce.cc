@@ -155,8 +155,7 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   }
   const Dim at_least_one = max(count, Dim(1));
   x = g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
-  x.get()->type = ir::TensorType{type, std::vector{at_least_one}};
-  return x;
+  return g.typed(x, std::vector{at_least_one});
 }
 
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
