@@ -156,9 +156,11 @@ template <class Absolute, class Relative>
 Value pinv_within(GraphBuilder& g, Value self, const Absolute& atol, const Relative& rtol, bool hermitian) {
   // A tensor of tolerances may have batch dims that the matrices lack.
   const std::vector<Dim>& dims = *g.result().dims;
-  if (element_count(dims).is(0)) return filled(g, dims, 0, g.result().element_type);
   const std::vector<Dim> batch = first_dims(dims, static_cast<int64_t>(dims.size()) - 2);
-  const Matrices a = expanded(g, matrices(g, self, "self"), batch);
+  const Matrices given = matrices(g, self, "self");
+  if (element_count(dims).is(0))
+    return filled(g, shape(batch, {given.columns(), given.rows()}, given.complex), 0, given.type());
+  const Matrices a = expanded(g, given, batch);
   return pinv(g, a, tolerance(g, a, atol, rtol), hermitian);
 }
 

@@ -55,6 +55,12 @@ bool is_empty(std::span<const Dim> dims) {
   return std::ranges::any_of(dims, [](const Dim& size) { return size.is(0); });
 }
 
+std::vector<Dim> result_dims(Value self, const std::vector<Dim>& output) {
+  std::vector<Dim> dims = first_dims(self.dims(), self.rank() - static_cast<int64_t>(output.size()));
+  dims.insert(dims.end(), output.begin(), output.end());
+  return dims;
+}
+
 // ONNX Runtime's pools take no image without channels, which PyTorch's adaptive ones do.
 bool has_channels(Value self, size_t axes) {
   const Dim& channels = self.dim(self.rank() - static_cast<int64_t>(axes) - 1);
@@ -96,7 +102,8 @@ Value mean_along(GraphBuilder& g, Value x, int64_t axis, const Dim& count) {
 
 Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const size_t axes = output.size();
-  if (is_empty(*g.result().dims)) return filled(g, *g.result().dims, 0, self.element_type());
+  const std::vector<Dim> result = result_dims(self, output);
+  if (is_empty(result)) return filled(g, result, 0, self.element_type());
   const bool is_pool = has_channels(self, axes) && !needs_gathered_windows(self.element_type());
   if (is_to_one(output)) {
     const bool has_batch = self.rank() == static_cast<int64_t>(axes) + 2;
@@ -125,10 +132,9 @@ struct AllWindows {
 
 AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const auto axes = static_cast<int64_t>(output.size()), leading = self.rank() - axes;
-  std::vector<Dim> result_dims = first_dims(self.dims(), leading);
+  std::vector<Dim> dims_of_all = result_dims(self, output);
   std::vector<int64_t> order(leading);
   std::iota(order.begin(), order.end(), 0);
-  result_dims.insert(result_dims.end(), output.begin(), output.end());
   Value x = self, places;
   Dim length(1);
   for (int64_t i = 0; i < axes; ++i) {
@@ -147,15 +153,15 @@ AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& outp
   for (int64_t i = 0; i < axes; ++i) order.push_back(leading + 2 * i + 1);
   std::vector<Dim> place_dims = output;
   place_dims.push_back(length);
-  result_dims.push_back(length);
-  return {g.reshape(g.transpose(x, order), result_dims),
-          g.expand(g.reshape(places, place_dims), result_dims)};
+  dims_of_all.push_back(length);
+  return {g.reshape(g.transpose(x, order), dims_of_all),
+          g.expand(g.reshape(places, place_dims), dims_of_all)};
 }
 
 // Greatest elements, and their places, which count from 0 in each channel of each sample.
 std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const ElementType type = self.element_type();
-  const std::vector<Dim>& result = *g.result().dims;
+  const std::vector<Dim> result = result_dims(self, output);
   if (is_empty(result)) return {filled(g, result, 0, type), filled(g, result, 0, ElementType::int64)};
   Value elements, places;
   if (is_to_one(output)) {
