@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -407,3 +410,30 @@ def test_an_example_may_have_no_elements(function: Any, tmp_path: pathlib.Path) 
     opbridge.export(model, (torch.zeros(0, 2),), path, dynamic_shapes={"x": {0: "n"}}, capture="trace")
     for rows in (0, 1, 3):
         opbridge.verify(path, model, (torch.rand(rows, 2),))
+
+
+FIRST_EXPORT = """
+import sys, torch, opbridge
+assert "torch._dynamo" not in sys.modules
+opbridge.export(torch.nn.ReLU(), (torch.ones(2, 3),), sys.argv[1], capture="trace", dynamic_shapes={"input": {0: "n"}})
+"""
+
+
+def test_torch_dynamo_is_first_imported_during_a_capture(tmp_path: pathlib.Path) -> None:
+    """It reads attributes of functions that the capture replaces."""
+    command = [sys.executable, "-c", FIRST_EXPORT, str(tmp_path / "model.onnx")]
+    package = pathlib.Path(opbridge.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_example_without_elements_is_named_where_torch_cannot_follow_it(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="a dynamic size is 0 in the example"):
+        opbridge.export(
+            lambda x: torch.linalg.cholesky(x, upper=True),
+            (torch.ones(5, 5, 0, 0),),
+            tmp_path / "model.onnx",
+            capture="trace",
+            dynamic_shapes=({1: "m", 2: "n", 3: "n"},),
+        )

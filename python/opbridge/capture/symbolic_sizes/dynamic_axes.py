@@ -113,6 +113,11 @@ class DynamicSizes:
                 if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
                     raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
 
+    def any_is_zero(self) -> bool:
+        """Whether a dynamic size is 0 in the example."""
+        pairs = zip(self._inputs.leaves, self.leaves, strict=True)
+        return any(leaf.shape[axis] == 0 for leaf, axes in pairs for axis in axes)
+
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
         """What an expression of symbols is in the example itself, which has sizes of 1 where a capture has 2.
 

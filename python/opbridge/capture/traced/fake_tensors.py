@@ -49,6 +49,11 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, ch
         raise
     except Exception as error:
         check_that_it_runs(model, inputs)
+        if sizes.any_is_zero():
+            raise UnsupportedError(
+                "torch cannot follow the model where a dynamic size is 0 in the example: give an example that has "
+                f"elements ({first_lines(error)})"
+            ) from error
         raise UnsupportedError(f"the model does not run on sizes that are symbols: {first_lines(error)}") from error
 
 
