@@ -95,8 +95,9 @@ class Case:
         """The same in float64; call it inside ``in_float64``."""
         narrow = self.module()
         wide = _class_of(widened_source(self.source))()
-        state = {name: widened(tensor) for name, tensor in narrow.state_dict().items()}
-        wide.load_state_dict(state)
+        state = wide.state_dict()
+        for name, tensor in narrow.state_dict().items():
+            _memory_of(state[name]).copy_(widened(_memory_of(tensor)))
         return wide
 
     def inputs(self, run: int = 0) -> list[torch.Tensor]:
@@ -107,6 +108,11 @@ def wide_spec(spec: TensorSpec) -> TensorSpec:
     wide = torch.complex128 if spec.dtype.is_complex else torch.float64
     exact = spec.dtype.is_complex or spec.dtype.is_floating_point
     return dataclasses.replace(spec, dtype=wide) if exact else spec
+
+
+def _memory_of(tensor: torch.Tensor) -> torch.Tensor:
+    """All of it: two elements of a tensor may be one in memory, which cannot be written to as that tensor."""
+    return tensor.as_strided((tensor.untyped_storage().nbytes() // tensor.element_size(),), (1,), 0)
 
 
 def widened_case(case: Case) -> Case:

@@ -22,6 +22,9 @@ _FINITE_ONLY = re.compile(
 )
 # Of singular matrices rounding decides what comes out.
 _MATRICES = re.compile(".*(solve|inv|lu_|det|ldl_|cholesky|rank|cond|eig|lu$|determinant|matrix_power|qr|householder)")
+_LOSING_DIGITS = re.compile(
+    "_?(linalg_)?(l(dl|u)_factor|slogdet|logdet|tensorinv|inv|solve|lu_solve|ldl_solve|cholesky_inverse|cholesky_solve|cond|tensorsolve)"
+)
 # They convert numbers to integers inside, where those beyond the integers' range are undefined in C++.
 _TAME_ONLY = re.compile(
     "grid_sample|(ps_)?roi_|deform_conv|_?fake_quant|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
@@ -148,8 +151,10 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "targets of another number of dims"
     if base == "cholesky_inverse" and arguments["self"].dtype.is_complex:
         return "a factor whose diagonal is not real: LAPACK reads all of it in one step and its real part in another"
-    if "pinv" in base and any(arguments.get(limit) == 0 for limit in ("rcond", "rtol")):
+    if "pinv" in base and _is_nearly_singular(arguments["self"]) and _has_tiny_limit(arguments):
         return "singular values that rounding alone keeps from 0"
+    if _LOSING_DIGITS.match(base) and any(map(_is_square_and_singular, arguments.values())):
+        return "a nearly singular matrix, of whose inverse or logarithm rounding decides every digit"
     batch_sizes = arguments.get("batch_sizes")
     if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
         return "packed sequences that do not become fewer, which PyTorch makes of its own results"
@@ -188,6 +193,27 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
 def _quotient_overflows(numbers: list[float]) -> bool:
     logs = [math.log2(abs(value)) for value in numbers if value and math.isfinite(value)]
     return bool(logs) and max(logs) - min(logs) > 1022
+
+
+def _is_nearly_singular(spec: Any) -> bool:
+    """Whether rounding to float32 may take from the rank of a matrix, or of one of a batch."""
+    if not isinstance(spec, TensorSpec) or len(spec.size) < 2 or 0 in spec.size:
+        return False
+    matrix = spec.make().to(torch.complex128 if spec.dtype.is_complex else torch.float64)
+    if not bool(matrix.isfinite().all()):
+        return False
+    values = torch.linalg.svdvals(matrix)
+    return bool((values[..., -1] <= 1e-5 * values[..., 0]).any())
+
+
+def _is_square_and_singular(spec: Any) -> bool:
+    return isinstance(spec, TensorSpec) and spec.size[-1:] == spec.size[-2:-1] and _is_nearly_singular(spec)
+
+
+def _has_tiny_limit(arguments: dict[str, Any]) -> bool:
+    """Whether singular values of the size of their rounding are kept."""
+    limits = {name: arguments[name] for name in ("rcond", "rtol", "atol") if arguments.get(name) is not None}
+    return any(value < 1e-5 for value in _numbers(limits))
 
 
 def _has_zero(scale: Any) -> bool:
@@ -262,7 +288,7 @@ def _repeats_places(arguments: dict[str, Any]) -> bool:
 def _descends(arguments: dict[str, Any]) -> bool:
     for name in _ASCENDING.values():
         spec = arguments.get(name)
-        if isinstance(spec, TensorSpec) and spec.size and not arguments.get("sorter"):
+        if isinstance(spec, TensorSpec) and spec.size and not spec.dtype.is_complex and not arguments.get("sorter"):
             lines = spec.make().reshape(-1, spec.size[-1] or 1)
             if not bool((lines[:, 1:] >= lines[:, :-1]).all()):
                 return True

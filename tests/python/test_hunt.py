@@ -11,7 +11,10 @@ from typing import Any
 
 import torch
 
+from hunt.case import Case, Settings
+from hunt.eager import in_float64, rounded_at_random
 from hunt.judge import judge
+from hunt.tensors import TensorSpec
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -41,3 +44,22 @@ def test_complex_numbers_are_compared_by_the_length_of_their_difference() -> Non
     assert not judge([rounded], [expected], referee, False, {0}).kind
     assert judge([wrong], [expected], referee, False, {0}).kind == "values"
     assert judge([rounded], [expected], referee, False).kind == "values"
+
+
+def test_overlapping_memory_is_widened() -> None:
+    spec = TensorSpec(torch.bfloat16, (2, 2), (1, 1), 0, (1.0, 2.5, 3.0))
+    init = (f'self.register_buffer("w0", {spec.text()})',)
+    case = Case("call:0", "aten::add", init, ("return x0 + self.w0",), ((spec,),), Settings())
+    results = in_float64(case, 0)
+    assert results is not None
+    assert results.leaves[0].tolist() == [[2.0, 5.0], [5.0, 6.0]]
+
+
+def test_rounding_of_a_matrix_shows_what_it_leaves_open() -> None:
+    """A nearly singular one has inverses that differ in every digit."""
+    values = (1.0, 1.0, 1.0, 1.0000002384185791)
+    spec = TensorSpec(torch.float32, (2, 2), (2, 1), 0, values)
+    body = ("return torch.ops.aten.linalg_inv.default(x0)",)
+    case = Case("call:0", "aten::linalg_inv", (), body, ((spec,),), Settings())
+    inverses = torch.stack([results.leaves[0] for results in rounded_at_random(case, 0)])
+    assert inverses.std(0).min() > 1e5
