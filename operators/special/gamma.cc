@@ -95,10 +95,11 @@ T trigamma_at_pole(T x) {
 
 // The n-th derivative of digamma (DLMF 5.15.1, 25.11.12).
 template <class T>
-double polygamma(double n, T x) {
-  if (n == 0) return digamma(x);
-  if (n == 1 && x == static_cast<T>(kInfinity)) return 0;
-  if (n == 1 && x < 0 && x == std::floor(x)) return trigamma_at_pole(x);
+double polygamma(std::int64_t order, T x) {
+  if (order == 0) return digamma(x);
+  if (order == 1 && x == static_cast<T>(kInfinity)) return 0;
+  if (order == 1 && x < 0 && x == std::floor(x)) return trigamma_at_pole(x);
+  const double n = static_cast<std::int32_t>(order);  // as in PyTorch, whose kernel takes an int
   const double magnitude = std::tgamma(n + 1) * zeta(n + 1, x);
   return std::fmod(n, 2) == 0 ? -magnitude : magnitude;
 }
@@ -111,8 +112,7 @@ OPBRIDGE_OPERATOR("opbridge::polygamma(int n, Tensor self) -> Tensor")
     .cpu(floating_types,
          []<class T>(Context& context, std::int64_t n, TensorView<const T> self, TensorView<T> out) {
            context.parallel_for(out.size(), kElementsPerPart, [&](std::int64_t begin, std::int64_t end) {
-             for (std::int64_t i = begin; i < end; ++i)
-               out[i] = static_cast<T>(polygamma(static_cast<double>(n), self[i]));
+             for (std::int64_t i = begin; i < end; ++i) out[i] = static_cast<T>(polygamma(n, self[i]));
            });
          });
 

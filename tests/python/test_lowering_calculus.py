@@ -79,3 +79,14 @@ def test_trapezoid_between_infinite_ends():
 def test_gradient_between_equal_places():
     same = torch.zeros(2, dtype=torch.int64)
     check(lambda x: torch.gradient(x, spacing=(same,), dim=1), torch.tensor([[0, 0], [0, 1], [1, 0]]))
+
+
+def test_trapezoid_at_places_of_more_or_fewer_dims():
+    """PyTorch counts the dim of the samples among those of the places, from the first."""
+    more = {"more": lambda y, x: (torch.trapezoid(y, x), torch.cumulative_trapezoid(y, x, dim=0))}
+    check(more, torch.randn(2, 3), torch.randn(2, 3, 1))
+    fewer = {
+        "fewer": lambda y, x: (torch.trapezoid(y, x), torch.trapezoid(y, x, dim=1)),
+        "along a dim that the places lack": lambda y, x: torch.trapezoid(y, x, dim=0),
+    }
+    check(fewer, torch.randn(2, 2, 3), torch.randn(2, 3))

@@ -241,3 +241,14 @@ def test_inverse_and_solution_of_tensors():
         a,
         b,
     )
+
+
+def test_a_real_base_lies_above_the_cut():
+    """-1 has the imaginary part 0 and not -0."""
+    exponents = torch.tensor([1.25 - 3.5j, -2.0 - 2.75j, 0.5j])
+    functions = {
+        "pow": lambda a, b: torch.view_as_real(a**b),
+        "float_power": lambda a, b: torch.view_as_real(torch.float_power(a, b)),
+        "of a number": lambda a, b: torch.view_as_real(torch.float_power(-2.0, b)),
+    }
+    check(functions, torch.tensor([-1.0, -0.5, 2.0]), exponents)

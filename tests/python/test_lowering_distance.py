@@ -59,3 +59,7 @@ def test_batches():
 def test_float64():
     torch.manual_seed(0)
     check(SIMILARITIES | of_order(2.0), torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64))
+
+
+def test_no_pairs_of_integers() -> None:
+    check(torch.ops.aten._pdist_forward, torch.ones(1, 2, dtype=torch.int64), dynamic=[{1: torch.export.Dim.DYNAMIC}])

@@ -14,6 +14,7 @@ from torch import nn
 from torch.ao import quantization
 
 import opbridge
+from checking.runtime import newest_opset
 
 decomposed = torch.ops.quantized_decomposed
 
@@ -223,3 +224,25 @@ def test_the_first_element_is_the_scale_of_a_tensor() -> None:
     learned = torch.ops.aten._fake_quantize_learnable_per_tensor_affine
     scale, zero = torch.tensor([[0.25], [3.0]]), torch.tensor([[1.0], [-4.0]])
     check(lambda x, s, z: learned(x, s, z, -8, 9), X, scale, zero)
+
+
+@pytest.mark.parametrize("enabled", [-0.25, 0.5, 1.5])
+def test_the_switch_is_read_as_an_integer(enabled: float) -> None:
+    quantized = torch.ops.aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams
+    scale, zero = torch.tensor([0.25]), torch.tensor([1.75])
+    check(lambda x, on: quantized(x, scale, zero, on, -8, 9), X, torch.tensor([enabled]))
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.5])
+def test_nan_becomes_the_least_level(scale: float) -> None:
+    x = torch.cat([torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0]), torch.randn(30)])
+    functions = {
+        "numbers": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, scale, 1, -8, 9),
+        "wide": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, scale, 1, -(1 << 20), 9),
+        "tensors": lambda x, s, z: torch.fake_quantize_per_tensor_affine(x, s, z, -8, 9),
+    }
+    check(functions, x, torch.tensor(scale), torch.tensor(2))
+
+
+def test_opsets_without_kernels_for_quantization() -> None:
+    check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 255), X, opset=newest_opset())

@@ -104,6 +104,11 @@ def test_polygamma(dtype: torch.dtype) -> None:
     check({"2": functions["2"], "3": functions["3"]}, torch.linspace(-4.55, 0, 24, dtype=torch.float64))
 
 
+def test_polygamma_takes_its_order_for_an_int() -> None:
+    orders = ((1 << 63) - 1, 1 << 32, (1 << 32) + 2)
+    check({str(n): lambda x, n=n: torch.polygamma(n, x) for n in orders}, torch.tensor([0.5, 1.0, 2.5]))
+
+
 # Ends, poles, and numbers of which what is computed on the way overflows or vanishes.
 EDGES = {
     torch.float32: [3.4028234663852886e38, -3.4028234663852886e38, 1.2e-38, 20.0, 1e15, -9.2e18],

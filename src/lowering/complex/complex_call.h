@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lowering/common.h"
 #include "lowering/complex/complex.h"
 
 namespace opbridge::lowering {
@@ -79,7 +80,7 @@ class ComplexLowering::Call {
   // The same as [], its imaginary part never absent.
   Complex full(std::string_view argument) const {
     Complex z = (*this)[argument];
-    if (!z.im) z.im = g.op("Mul", z.re, g.scalar(0, type));
+    if (!z.im) z.im = filled(g, z.re.dims(), 0, z.re.element_type());
     return z;
   }
 

@@ -21,7 +21,7 @@ class Parts {
   Value number(double value) const { return g_.scalar(value, wide_type); }
   Value wide(Value x) const { return g_.cast(x, wide_type); }
   Complex wide(Complex z) const {
-    return {wide(z.re), z.im ? wide(z.im) : g_.op("Mul", wide(z.re), number(0))};
+    return {wide(z.re), z.im ? wide(z.im) : filled(g_, z.re.dims(), 0, wide_type)};
   }
 
   Value add(Value a, Value b) const { return g_.op("Add", a, b); }

@@ -53,7 +53,13 @@ Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis)
   Value heights = in_own_type(g, "Add", pair.later, pair.earlier);
   if (!x) return heights;
   const bool one_for_all = x->rank() == 1 && y.rank() != 1;
-  const Neighbours places = neighbours(g, *x, one_for_all ? 0 : axis - y.rank() + x->rank());
+  // PyTorch counts the axis from the first dim in places of more dims too.
+  if (!one_for_all && x->rank() < y.rank()) {
+    std::vector<int64_t> leading(y.rank() - x->rank());
+    std::iota(leading.begin(), leading.end(), 0);
+    x = g.unsqueeze(*x, leading);
+  }
+  const Neighbours places = neighbours(g, *x, one_for_all ? 0 : axis);
   Value widths = in_own_type(g, "Sub", places.later, places.earlier);
   if (one_for_all) {
     std::vector<Dim> dims(y.rank() - axis, Dim(1));
@@ -79,8 +85,8 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
     return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
   }
   Value areas = operand(g, trapezoids(g, y, x, axis), type);
-  Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis - y.rank(), ElementType::int64))
-                         : g.reduce("ReduceSum", areas, {axis - y.rank()}, false);
+  Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis, ElementType::int64))
+                         : g.reduce("ReduceSum", areas, {axis}, false);
   return g.cast(g.op("Mul", sum, g.scalar_like(sum, dx / 2)), type);
 }
 

@@ -45,7 +45,9 @@ Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
 
 // Of each two rows, the first before the second.
 Value pdist(GraphBuilder& g, Value self, double p) {
-  if (!is_feasible(self.dim(0) * self.dim(0) * self.dim(1)) && is_attribute(p))
+  // PyTorch takes integers where there are no pairs.
+  const bool is_real = is_floating_point(g.result().element_type);
+  if (is_real && !is_feasible(self.dim(0) * self.dim(0) * self.dim(1)) && is_attribute(p))
     return floating_kernel(g, "opbridge::pdist", {self}, {attr("p", p)});
   if (!self.dim(0).is_static()) g.refuse("the number of pairs needs a number of rows known at export");
   const int64_t rows = self.dim(0).value();

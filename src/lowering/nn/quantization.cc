@@ -73,8 +73,9 @@ Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t g
 bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
 
 // Whether QuantizeLinear and DequantizeLinear know the type and its zero points: theirs are of that type,
-// where PyTorch's may be any integers.
+// where PyTorch's may be any integers. Those of opset 28 have no kernels in ONNX Runtime.
 bool is_linear(GraphBuilder& g, ElementType type, const Scheme& scheme) {
+  if (g.opset() >= 28) return false;
   if (!scheme.known || !converts_exactly(*scheme.known, type)) return false;
   return is_byte(type) || (g.opset() >= 21 && (type == ElementType::int16 || type == ElementType::uint16));
 }
@@ -117,6 +118,13 @@ Value in_range(GraphBuilder& g, Value levels, const Scheme& scheme) {
   return g.op("Clip", levels, g.scalar_like(levels, scheme.least), g.scalar_like(levels, scheme.greatest));
 }
 
+// PyTorch's fake quantization takes NaN, also that of a scale of 0, to the least level, as QuantizeLinear
+// does.
+Value in_range_or_least(GraphBuilder& g, Value levels, const Scheme& scheme) {
+  return g.op("Where", g.op("IsNaN", levels), g.scalar_like(levels, scheme.least),
+              in_range(g, levels, scheme));
+}
+
 // What levels of float32 stand for.
 Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
   Value centered = g.op("Sub", levels, beside(g, levels, scheme.zero_point, scheme));
@@ -153,7 +161,7 @@ Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
     return g.cast(dequantize(g, made, scheme, ElementType::float32), result);
   }
   Value x = g.cast(self, ElementType::float32);
-  return g.cast(values_at(g, in_range(g, levels(g, x, scheme), scheme), scheme), result);
+  return g.cast(values_at(g, in_range_or_least(g, levels(g, x, scheme), scheme), scheme), result);
 }
 
 // The result, and where nothing was brought into range: what the gradient passes.
@@ -189,7 +197,10 @@ auto per_channel(GraphBuilder& g, Value x, Value scales, ZeroPoints zero_points,
 
 std::array<Value, 2> where_enabled(GraphBuilder& g, Value self, const Scheme& scheme, Value enabled) {
   const auto [result, mask] = fake_quantize_and_mask(g, self, scheme);
-  Value on = g.cast(g.reshape(enabled, std::span<const Dim>()), ElementType::boolean);
+  // PyTorch reads it as an integer: 0.5 is off.
+  Value on = g.reshape(enabled, std::span<const Dim>());
+  if (is_floating_point(on.element_type())) on = g.cast(on, ElementType::int64);
+  on = g.cast(on, ElementType::boolean);
   return {g.op("Where", on, result, self), g.op("Or", g.op("Not", on), mask)};
 }
 
