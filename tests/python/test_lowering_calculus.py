@@ -90,3 +90,15 @@ def test_trapezoid_at_places_of_more_or_fewer_dims():
         "along a dim that the places lack": lambda y, x: torch.trapezoid(y, x, dim=0),
     }
     check(fewer, torch.randn(2, 2, 3), torch.randn(2, 3))
+
+
+def test_gradient_and_integral_of_integers_that_wrap():
+    x = torch.tensor([[0, 2147483647, 0, 5], [-2147483647, 1, 7, 1]], dtype=torch.int32)
+    places = torch.tensor([0, 9223372036854775806, 1, 3])
+    functions = {
+        "ends": lambda x, at: torch.gradient(x, edge_order=2, dim=1),
+        "places": lambda x, at: torch.gradient(x, spacing=[at], dim=1),
+        "ends at places": lambda x, at: torch.gradient(x, spacing=[at], dim=1, edge_order=2),
+        "integral": lambda x, at: (torch.cumulative_trapezoid(x, at), torch.trapezoid(x, at)),
+    }
+    check(functions, x, places)

@@ -252,3 +252,16 @@ def test_a_real_base_lies_above_the_cut():
         "of a number": lambda a, b: torch.view_as_real(torch.float_power(-2.0, b)),
     }
     check(functions, torch.tensor([-1.0, -0.5, 2.0]), exponents)
+
+
+def test_division_by_zero():
+    """Part by part, whatever the signs of the zeros."""
+    a, zero = torch.tensor([0.5 - 2j, -1j, 0j, 1 + 0j]), torch.zeros(4)
+    functions = {
+        "of complex numbers": lambda a, z: torch.view_as_real(a / torch.complex(-z, z)),
+        "by real numbers": lambda a, z: torch.view_as_real(a / -z),
+        "of real numbers": lambda a, z: torch.view_as_real(a.real / torch.complex(-z, z)),
+        "by a number": lambda a, z: torch.view_as_real(a / -0.0),
+        "reciprocal": lambda a, z: torch.view_as_real(torch.complex(-z, z).reciprocal()),
+    }
+    check(functions, a, zero)

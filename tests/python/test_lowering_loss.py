@@ -204,3 +204,9 @@ def test_margins_that_are_not_a_number_do_not_count():
         "multilabel_margin": lambda x, t: F.multilabel_margin_loss(x, t, reduction="none"),
     }
     check(functions, x, torch.tensor([[3, 0, -1, 1], [1, -1, 0, 0], [0, 1, 2, -1]]))
+
+
+def test_cosine_embedding_loss_of_integers_that_wrap() -> None:
+    x, y = torch.tensor([[255, 3], [16, 1]], dtype=torch.uint8), torch.tensor([[1.0, 0.5], [2.0, -1.0]])
+    check(F.cosine_embedding_loss, x, y, torch.tensor([1, -1]))
+    check(F.cosine_embedding_loss, x, x.flip(0), torch.tensor([1, -1]))

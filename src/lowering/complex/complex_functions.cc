@@ -192,15 +192,23 @@ Complex multiply(GraphBuilder& g, Complex a, Complex b) {
           g.op("Add", g.op("Mul", a.re, b.im), g.op("Mul", a.im, b.re))};
 }
 
-// The larger part of the divisor is divided out first, so that no square overflows.
+// The larger part of the divisor is divided out first, so that no square overflows. By 0, PyTorch divides
+// part by part, whatever the signs of the zeros.
 Complex divide(GraphBuilder& g, Complex a, Complex b) {
   auto quotient = [&](Value x, Value y) { return g.op("Div", x, y); };
-  if (!b.im) return {quotient(a.re, b.re), a.im ? quotient(a.im, b.re) : Value()};
-  Value size = g.op("Max", g.op("Abs", b.re), g.op("Abs", b.im));
+  auto is_zero = [&](Value x) { return g.op("Equal", x, g.scalar_like(x, 0)); };
+  if (!b.im) {
+    if (static_number(g, b.re).value_or(0) == 0) b.re = g.op("Where", is_zero(b.re), g.op("Abs", b.re), b.re);
+    Value real = quotient(a.re, b.re);
+    return {real, a.im ? quotient(a.im, b.re) : Value()};
+  }
+  Value size = g.op("Max", g.op("Abs", b.re), g.op("Abs", b.im)), by_zero = is_zero(size);
   const Complex unit{quotient(b.re, size), quotient(b.im, size)};
   Value norm = g.op("Add", g.op("Mul", b.re, unit.re), g.op("Mul", b.im, unit.im));
   const Complex product = multiply(g, a, {unit.re, g.op("Neg", unit.im)});
-  return {quotient(product.re, norm), quotient(product.im, norm)};
+  Value imaginary = a.im ? a.im : g.scalar_like(a.re, 0);
+  return {g.op("Where", by_zero, quotient(a.re, size), quotient(product.re, norm)),
+          g.op("Where", by_zero, quotient(imaginary, size), quotient(product.im, norm))};
 }
 
 // Computed in float64, where the squares of float32 neither overflow nor vanish.

@@ -84,9 +84,13 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
     Value area = g.op("Sub", g.cast(sum, wide), g.op("Mul", ends, g.scalar(0.5, wide)));
     return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
   }
-  Value areas = operand(g, trapezoids(g, y, x, axis), type);
+  // Integers are added as integers, which may wrap around.
+  Value areas = trapezoids(g, y, x, axis);
+  const bool whole = is_integral(areas.element_type()) || areas.element_type() == ElementType::boolean;
+  areas = whole ? g.cast(areas, ElementType::int64) : operand(g, areas, type);
   Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis, ElementType::int64))
-                         : g.reduce("ReduceSum", areas, {axis}, false);
+                         : sum_of(g, areas, std::vector{axis}, false);
+  sum = operand(g, sum, type);
   return g.cast(g.op("Mul", sum, g.scalar_like(sum, dx / 2)), type);
 }
 
@@ -114,7 +118,6 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
     }
     return sum;
   };
-  const auto number = [&](double value) { return g.scalar_like(x, value / spacing.distance); };
   if (!spacing.places) {
     // Integers are subtracted as integers, which may wrap around.
     const auto difference = [&](int64_t later, int64_t later_end, int64_t earlier, int64_t earlier_end,
@@ -127,39 +130,55 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
     if (edge_order == 1) {
       return g.concat({difference(1, 2, 0, 1, 1), inside, difference(-1, end_of_axis, -2, -1, 1)}, axis);
     }
-    return g.concat({weighted({{0, 1, number(-1.5)}, {1, 2, number(2)}, {2, 3, number(-0.5)}}), inside,
-                     weighted({{-3, -2, number(0.5)}, {-2, -1, number(-2)}, {-1, end_of_axis, number(1.5)}})},
-                    axis);
+    const auto term = [&](double factor, int64_t begin, int64_t end) {
+      return g.op("Mul", g.slice(x, axis, begin, end), g.scalar_like(x, factor));
+    };
+    const auto twice = [&](int64_t begin, int64_t end) {
+      Value part = g.slice(self, axis, begin, end);
+      return g.cast(in_own_type(g, "Add", part, part), x.element_type());
+    };
+    const auto over_distance = [&](Value change) {
+      return g.op("Div", change, g.scalar_like(x, spacing.distance));
+    };
+    Value first = g.op("Sub", g.op("Add", term(-1.5, 0, 1), twice(1, 2)), term(0.5, 2, 3));
+    Value last = g.op("Add", g.op("Sub", term(0.5, -3, -2), twice(-2, -1)), term(1.5, -1, end_of_axis));
+    return g.concat({over_distance(first), inside, over_distance(last)}, axis);
   }
-  // Steps as wide as the axis is long, less one, which broadcast along the others. The weights have the type
-  // of the places, as in PyTorch.
+  // Steps as wide as the axis is long, less one, which broadcast along the others. Sums and products have the
+  // type of the places, in which integers may wrap around, as in PyTorch.
   const ElementType given = spacing.places->element_type();
-  const ElementType of_places = is_floating_point(given) ? kernel_type(given) : ElementType::float32;
+  const ElementType of_ratios = is_floating_point(given) ? kernel_type(given) : ElementType::float32;
   std::vector<int64_t> behind(x.rank() - axis - 1);
   std::iota(behind.begin(), behind.end(), 1);
-  Value steps = differences(g, g.cast(*spacing.places, of_places), 0);
+  const Neighbours ends = neighbours(g, *spacing.places, 0);
+  Value steps = in_own_type(g, "Sub", ends.later, ends.earlier);
   const auto step = [&](int64_t begin, int64_t end) {
     return g.unsqueeze(g.slice(steps, 0, begin, end), behind);
   };
+  const auto sum = [&](Value a, Value b) { return in_own_type(g, "Add", a, b); };
+  const auto product = [&](Value a, Value b) { return in_own_type(g, "Mul", a, b); };
+  const auto minus = [&](Value a, Value b) { return in_own_type(g, "Sub", a, b); };
+  const auto negative = [&](Value a) { return minus(g.scalar(0, a.element_type()), a); };
+  const auto ratio = [&](Value over, Value under) {
+    return g.op("Div", g.cast(over, of_ratios), g.cast(under, of_ratios));
+  };
   // The weights of three neighbours `a` and `b` apart in the slope at the first, second or third of them.
   const auto slope = [&](Value a, Value b, int at, std::array<std::pair<int64_t, int64_t>, 3> of) {
-    Value both = g.op("Add", a, b);
-    const auto ratio = [&](Value over, Value under) { return g.op("Div", over, under); };
-    const auto negative = [&](Value value) { return g.op("Neg", value); };
-    const auto product = [&](Value one, Value other) { return g.op("Mul", one, other); };
-    Value one = g.scalar(1, of_places), first, second, third;
+    Value both = sum(a, b), first, second, third;
     if (at == 0) {
-      first = negative(g.op("Add", ratio(one, a), ratio(one, both)));
+      Value real = g.cast(a, of_ratios);
+      first =
+          g.op("Neg", ratio(g.op("Add", g.op("Add", real, real), g.cast(b, of_ratios)), product(a, both)));
       second = ratio(both, product(a, b));
-      third = negative(ratio(a, product(b, both)));
+      third = ratio(negative(a), product(b, both));
     } else if (at == 1) {
-      first = negative(ratio(b, product(a, both)));
-      second = ratio(g.op("Sub", b, a), product(a, b));
+      first = ratio(negative(b), product(a, both));
+      second = ratio(minus(b, a), product(a, b));
       third = ratio(a, product(b, both));
     } else {
       first = ratio(b, product(a, both));
-      second = negative(ratio(both, product(a, b)));
-      third = g.op("Add", ratio(one, b), ratio(one, both));
+      second = ratio(negative(both), product(a, b));
+      third = ratio(sum(sum(b, b), a), product(b, both));
     }
     return weighted({{of[0].first, of[0].second, first},
                      {of[1].first, of[1].second, second},

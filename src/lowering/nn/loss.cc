@@ -127,13 +127,22 @@ Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, doubl
 Value cosine_embedding_loss(GraphBuilder& g, Value a, Value b, Value target, double margin,
                             int64_t reduction) {
   const ElementType type = g.result().element_type;
-  Value x = operand(g, a, type), y = operand(g, b, type), t = operand(g, target, type);
+  Value t = operand(g, target, type);
   const std::vector<int64_t> features{t.rank()};
-  auto product = [&](Value p, Value q) { return g.reduce("ReduceSum", g.op("Mul", p, q), features, false); };
-  auto square = [&](Value p) { return g.op("Add", product(p, p), constant(g, p, 1e-12)); };
-  Value cosine = g.op("Div", product(x, y), g.op("Sqrt", g.op("Mul", square(x), square(y))));
-  Value zero = constant(g, x, 0);
-  Value unlike = at_least(g, g.op("Sub", cosine, constant(g, x, margin)), 0);
+  // Integers are multiplied and added as integers, which may wrap around.
+  auto product = [&](Value p, Value q) {
+    Value products = in_own_type(g, "Mul", p, q);
+    const bool whole = is_integral(products.element_type());
+    products = whole ? g.cast(products, ElementType::int64) : operand(g, products, type);
+    return operand(g, sum_of(g, products, features, false), type);
+  };
+  auto square = [&](Value p) {
+    Value sum = product(p, p);
+    return g.op("Add", sum, constant(g, sum, 1e-12));
+  };
+  Value cosine = g.op("Div", product(a, b), g.op("Sqrt", g.op("Mul", square(a), square(b))));
+  Value zero = constant(g, cosine, 0);
+  Value unlike = at_least(g, g.op("Sub", cosine, constant(g, cosine, margin)), 0);
   Value of_unlike = g.op("Where", g.op("Equal", t, constant(g, t, -1)), unlike, zero);
   return reduced(g, g.op("Where", g.op("Equal", t, constant(g, t, 1)), one_minus(g, cosine), of_unlike),
                  reduction);
