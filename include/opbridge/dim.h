@@ -32,8 +32,8 @@ struct Expr {
 
   Kind kind;
   int64_t value = 0;                  // of an integer
-  std::string name;                   // of a symbol, which it is known by
-  std::optional<int64_t> least = {};  // a symbol is not below it; missing where nothing is known
+  std::string name;                   // of a symbol; two symbols with one name are the same
+  std::optional<int64_t> least = {};  // lower bound of a symbol; empty if unknown
   std::vector<std::shared_ptr<const Expr>> operands;
 };
 
@@ -45,10 +45,10 @@ class Dim {
   Dim(int64_t value) : value_(value) {}  // NOLINT: a Dim is an integer in the common case
   explicit Dim(ExprPtr expr);            // folds to an integer where the expression is one
 
-  // Symbols of one name are one symbol, and are given the same least value.
+  // Symbols with the same name are the same symbol and must have the same lower bound.
   static Dim symbol(std::string name, std::optional<int64_t> least = 0);
 
-  // What stands for a symbol of a text, given its name and the least value that the text itself tells of it.
+  // Returns the Dim for a symbol of a parsed text. `least` is the lower bound that the text states, if any.
   using SymbolOf = std::function<Dim(const std::string& name, std::optional<int64_t> least)>;
 
   // Reads the forms in which PyTorch writes its sizes: `12`, `s77`, `2*s77 + 1`, `(s0//2)`, `Max(1, u0)`,
@@ -61,13 +61,13 @@ class Dim {
   bool is(int64_t value) const { return is_static() && value_ == value; }
   const ExprPtr& expr() const { return expr_; }  // null where static
 
-  // The canonical text; equal expressions that are written alike have equal texts.
+  // The canonical text. Expressions with the same structure have the same text.
   std::string str() const;
 
-  // What the value is not below, as far as the structure and the least values of the symbols tell.
+  // A lower bound that follows from the structure and the lower bounds of the symbols; empty if none does.
   std::optional<int64_t> least() const;
 
-  // The value once each symbol has one.
+  // The value for the given values of the symbols.
   int64_t evaluate(const std::function<int64_t(const std::string&)>& value_of_symbol) const;
 
   // The names of all symbols, each once, in order of appearance.

@@ -153,8 +153,8 @@ constexpr ElementType element_type_of() {
   }
 }
 
-// Reads what name() or onnx_name() writes: "float32" and "float", "float8_e4m3fn" and "float8e4m3fn". Nothing
-// for any other text, "undefined" included.
+// The inverse of name() and onnx_name(): reads "float32" and "float", "float8_e4m3fn" and "float8e4m3fn".
+// Returns nothing for any other text, "undefined" included.
 constexpr std::optional<ElementType> parse_element_type(std::string_view text) {
   for (std::size_t i = 1; i < detail::element_type_count; ++i) {
     if (text == detail::element_type_rows[i].name || text == detail::element_type_rows[i].onnx_name) {
@@ -164,8 +164,8 @@ constexpr std::optional<ElementType> parse_element_type(std::string_view text) {
   return std::nullopt;
 }
 
-// From the ScalarType number in a torch.export archive (torch/_export/serde/schema.py, schema version 8; not
-// c10::ScalarType, whose numbers differ). Nothing for numbers that are unknown or that ONNX has no type for
+// Converts the ScalarType number in a torch.export archive (torch/_export/serde/schema.py, schema version 8;
+// c10::ScalarType has other numbers). Returns nothing for unknown numbers and for types that ONNX lacks
 // (complex32).
 constexpr std::optional<ElementType> element_type_from_torch_export(std::int64_t scalar_type) {
   switch (scalar_type) {

@@ -8,16 +8,16 @@
 namespace opbridge {
 
 enum class ErrorCode {
-  invalid_argument,  // the caller asked for something that cannot be (a bad option, a wrong opset)
-  invalid_file,      // a file is missing, truncated, or not what it should be
+  invalid_argument,  // the caller passed an invalid argument (a bad option, a wrong opset)
+  invalid_file,      // a file is missing, truncated, or of another format
   invalid_node,      // a symbolic function built a node that ONNX does not allow
   unsupported,       // correct input that opbridge cannot convert; the message says what would help
   io,                // the operating system refused to read or write
   internal,          // a broken invariant of opbridge itself
 };
 
-// Thrown by every function of opbridge that fails. `what()` is the whole text for a person: the message, then
-// where it happened (a file, a node, a line of the user's model) on a line of its own when that is known.
+// Thrown by every function of opbridge that fails. `what()` is the whole text to show: the message, and on a
+// second line, if it is known, where the error occurred (a file, a node, a line of the user's model).
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, std::string message, std::string where = {})

@@ -1,4 +1,4 @@
-// How a PyTorch program enters: from a `.pt2` file, or node by node from a running Python.
+// The two sources of a PyTorch program: a `.pt2` file, or calls that Python reports one by one.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,12 @@
 
 namespace opbridge {
 
-// Reads what torch.export.save wrote (schema versions 8.x). Weights are borrowed from the mapped file, which
-// the graph keeps alive; pickled entries are never opened. Throws Error(invalid_file) for a missing,
-// truncated, foreign or newer file.
+// Reads a file written by torch.export.save (schema versions 8.x). Weights are borrowed from the mapped file,
+// which the graph keeps alive; pickled entries are never opened. Throws Error(invalid_file) if the file is
+// missing, truncated, of another format, or of a newer schema version.
 ir::Graph load_exported_program(const std::filesystem::path& path);
 
-// Builds a torch-level graph call by call. Values are handed out as pointers that stay valid with the graph.
+// Builds a torch-level graph call by call. The returned pointers are valid as long as the graph.
 //
 //   ProgramBuilder b;
 //   ir::Value* x = b.input("x", type);
@@ -30,11 +30,12 @@ ir::Graph load_exported_program(const std::filesystem::path& path);
 class ProgramBuilder {
  public:
   ir::Value* input(std::string name, ir::Type type);
-  // Weights that share their bytes, dims and element type become one initializer, named by the first of them.
+  // Weights with the same bytes (by address), dims and element type become one initializer, with the name of
+  // the first.
   ir::Value* weight(std::string name, ir::Weight weight);
   ir::Node* call(std::string op, std::vector<ir::Attribute> arguments, ir::Source source = {});
   ir::Value* result(ir::Node* node, std::string name, ir::Type type);
-  // Renames the value where a node makes it and it is no output yet; inputs and weights keep their names.
+  // Renames the value if a node produces it and it is not an output yet; inputs and weights keep their names.
   void output(ir::Value* value, std::string name = {});
   // Checks the SSA invariants.
   ir::Graph finish() &&;

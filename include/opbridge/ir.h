@@ -2,14 +2,14 @@
 // (`Conv`).
 //
 // A graph is in static single assignment form: each value is a graph input, an initializer, or the output of
-// one node, and nodes stand in an order in which every value is made before it is used. A subgraph (the body
-// of an If or a Loop) may use the values of the graphs around it.
+// one node, and the nodes are ordered such that every value is produced before it is used. A subgraph (the
+// body of an If or a Loop) may use the values of the enclosing graphs.
 //
 // A torch-level node keeps all its arguments, tensors and others alike, as named `attributes`, named and
 // ordered as in the operator's schema; arguments left at their default may be missing. Its outputs are its
-// results in order; a result that is a `Tensor[]` yields several outputs, one for each element, and a result
-// that is None one of undefined type. An ONNX node keeps tensors in `inputs` (null for an omitted optional
-// input) and the rest in `attributes`.
+// results in order; a result that is a `Tensor[]` yields one output for each element, and a result that is
+// None yields one output of undefined type. An ONNX node keeps tensors in `inputs` (null for an omitted
+// optional input) and the rest in `attributes`.
 #pragma once
 
 #include <complex>
@@ -45,7 +45,7 @@ struct TensorType {
   friend bool operator==(const TensorType&, const TensorType&) = default;
 };
 
-// A list of tensors (`Tensor[]`): one value whose elements are made by the same node.
+// A list of tensors (`Tensor[]`): one value, whose elements the same node produces.
 struct ListType {
   std::vector<TensorType> elements;
   friend bool operator==(const ListType&, const ListType&) = default;
@@ -62,14 +62,14 @@ using Type = std::variant<TensorType, ListType, ScalarType>;
 
 // The bytes of a constant tensor: row-major, contiguous, little-endian. The bytes are borrowed; `owner` keeps
 // them alive (a mapped file, a Python tensor, a buffer). Element types under a byte are packed as ONNX's
-// raw_data is. A string is its length in bytes as a uint64, and its bytes.
+// raw_data is. A string is stored as its length in bytes (uint64) followed by its bytes.
 struct Weight {
   ElementType element_type = ElementType::undefined;
   std::vector<int64_t> dims;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
 
-  // Throws Error(invalid_argument) for a negative dim, and for more than 64 bits count.
+  // Throws Error(invalid_argument) if a dim is negative or the count exceeds 64 bits.
   int64_t element_count() const;
   // An owned copy of `values` with the given dims; T is a fixed-width arithmetic type.
   template <class T>
@@ -83,10 +83,10 @@ struct Weight {
 // A constant tensor of which only some elements are stored, all others being zero: onnx.SparseTensorProto.
 struct SparseTensor {
   Weight values;   // [n]
-  Weight indices;  // int64, where they stand, ascending: [n], counted row-major, or [n, rank]
+  Weight indices;  // int64, ascending: [n], row-major linear indices, or [n, rank], one index per axis
   std::vector<int64_t> dims;
 
-  void check() const;  // throws Error(invalid_argument) where the parts do not fit together
+  void check() const;  // throws Error(invalid_argument) if the members are inconsistent
 };
 
 struct Value {
@@ -129,7 +129,7 @@ struct Source {
 
 // The parts of an operator's name "domain::type". The domain of ONNX's own is empty.
 struct OpName {
-  explicit OpName(std::string_view op);  // which the parts point into
+  explicit OpName(std::string_view op);  // `op` must outlive the parts, which point into it
   std::string_view domain;
   std::string_view type;
 };
@@ -145,11 +145,11 @@ struct Node {
   const AttributeValue* find(std::string_view attribute) const;  // null where missing
   void set(std::string_view attribute, AttributeValue value);
 
-  // The graphs that are attributes, or lie in lists that are.
+  // The graphs among the attributes, those in lists included.
   std::vector<GraphPtr> bodies() const;
 
-  // Calls `visit` for each use of a value, in order; it may assign through the reference. Null entries are
-  // left out, and so are the uses inside subgraphs.
+  // Calls `visit` for each use of a value, in order; `visit` may assign to the reference. Skips null entries
+  // and the uses inside subgraphs.
   void for_each_use(const std::function<void(Value*&)>& visit);
 };
 
@@ -169,15 +169,15 @@ class Graph {
 
   Value* add_value(std::string name, Type type);
   Value* add_input(std::string name, Type type);
-  // `weight` becomes the graph's own (its bytes stay borrowed).
+  // The graph stores `weight`; the bytes stay borrowed.
   Value* add_initializer(std::string name, Weight weight);
-  // Makes a node without outputs; the caller appends it to `nodes`, here or in another order.
+  // Makes a node without outputs, which the caller inserts into `nodes`.
   Node* make_node(std::string op);
   Node* add_node(std::string op);  // makes and appends
   Value* add_output_of(Node* node, std::string name, Type type);
 
  private:
-  // Deques: addresses stay as they are while the graph grows.
+  // Deques, because their elements keep their addresses while the graph grows.
   std::deque<Value> values_;
   std::deque<Node> nodes_storage_;
   std::deque<Weight> weights_;
@@ -185,12 +185,12 @@ class Graph {
 
 // Readable text, one node a line.
 std::string print(const Graph& graph);
-// The same of one attribute: `None`, `True`, `1.0`, `"mean"`, `[1, 2*s0]`, `%x`.
+// The text of one attribute value: `None`, `True`, `1.0`, `"mean"`, `[1, 2*s0]`, `%x`.
 std::string str(const AttributeValue& value);
 // `float32[2, s0]`, `(float32[2], float32[3])`, `int64 2*s0`.
 std::string str(const Type& type);
 
-// Throws Error(internal) with the offending node where the SSA invariants of the head comment do not hold.
+// Checks the SSA invariants that stand at the top of this file. Throws Error(internal), which names the node.
 void verify(const Graph& graph);
 
 // Calls `visit` for the nodes of the graph and of all its subgraphs, outer before inner.

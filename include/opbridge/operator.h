@@ -19,20 +19,20 @@
 // libmy_ops_torch.so, where it is torch.ops.custom.my_add, and libmy_ops_ort.so, where it is the node my_add
 // of the domain custom. The mapping between them follows from the schema line (see opbridge/operator_abi.h).
 //
-// A kernel for NVIDIA GPUs stands beside that of the CPU. It is host code with tensors on the device, and
-// calls what a .cu file among the SOURCES defines, plain CUDA that needs nothing of this header
-// (examples/cuda_operator is a whole one):
+// A kernel for NVIDIA GPUs stands beside that of the CPU. It is host code whose tensors lie on the device,
+// and calls functions of a .cu file among the SOURCES. The .cu file is plain CUDA and does not need this
+// header. examples/cuda_operator is a complete example:
 //
 //       .cuda(types<float, double>, []<class T>(CudaContext& context, TensorView<const T> a,
 //                                               TensorView<const T> b, TensorView<T> out) {
 //         launch_my_add(context.stream(), a.data(), b.data(), out.data(), out.size());
 //       })
 //
-// Where there is no nvcc, .cu files are left out; a .cuda kernel is then checked, but no part of the library.
+// Without nvcc, .cu files are left out; .cuda kernels are then checked, but not part of the library.
 //
 // The schema line is PyTorch's, with the argument types Tensor, int, SymInt, float, bool, str, their
-// lists `T[]` and optionals `T?`, and defaults; it returns one or several Tensor, or Tensor[]. A kernel and a
-// shape rule are lambdas that capture nothing and take what the line says, checked when they are compiled:
+// lists `T[]` and optionals `T?`, and defaults; it returns one or several Tensor, or Tensor[]. Kernels and
+// shape rules are lambdas without captures. Their parameters follow from the line; the compiler checks them:
 //
 //   schema           kernel                               shape rule
 //   Tensor           TensorView<const T>                  const Shape&
@@ -44,19 +44,19 @@
 //   int[], …         std::span<const std::int64_t>, …     the same; const Shape& for SymInt[]
 //   int?, …          std::optional<std::int64_t>, …       the same
 //   -> Tensor        TensorView<T>, or Output<T>          returns Shape
-//                    where the data decides the size
+//                    if its size depends on the data
 //   -> (Tensor, …)   one for each                         returns std::tuple<Shape, …>
 //   -> Tensor[]      std::span<const TensorView<T>>       returns std::vector<Shape>
 //
-// A CUDA kernel takes CudaContext& first, then the same types. Half and BFloat16 are bit for bit CUDA's
-// __half and __nv_bfloat16. Where the CPU has kernels of float and double and none of Half or BFloat16, that
-// of float serves them too: it is given tensors of float, and what it writes is rounded.
-// An attribute of a node is a float32: in ONNX Runtime a `float` is what float32 holds of it.
-// Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. What a kernel or a shape
-// rule throws (`require` throws for you) becomes the host's error, with the name of the operator before it.
-// The shape rule runs before every kernel, so what it demands of shapes and arguments holds there.
+// A CUDA kernel takes CudaContext& first, then the same types. Half and BFloat16 have the memory layout of
+// CUDA's __half and __nv_bfloat16. If the CPU has kernels for float and double but none for Half or BFloat16,
+// the float kernel serves these too: inputs are converted to float, outputs are rounded.
+// ONNX stores a `float` argument as a float32 attribute, so in ONNX Runtime it has only float32's precision.
+// Inputs are contiguous. Outputs are uninitialized: a kernel writes every element. An exception of a kernel
+// or a shape rule (`require` throws one) becomes the host's error, prefixed with the name of the operator.
+// The shape rule runs before every kernel, so a kernel can rely on what the rule requires.
 //
-// Where standard ONNX can say what the operator does, `.onnx` says how, and models run without the library:
+// If standard ONNX can express the operator, `.onnx` says how, and models run without the library:
 //
 //       .onnx(Since{11}, [](GraphBuilder& g, Value x, double limit) {
 //         return g.op("Clip", x, g.scalar_like(x, -limit), g.scalar_like(x, limit));
@@ -85,30 +85,30 @@ inline constexpr Types<float, double, Half, BFloat16, std::int8_t, std::int16_t,
 
 namespace detail {
 
-// Whether the .cu files of this library are compiled, and with them its CUDA kernels.
+// Whether the .cu files and the CUDA kernels of this library are compiled.
 #ifdef OPBRIDGE_WITH_CUDA
 constexpr bool with_cuda = true;
 #else
 constexpr bool with_cuda = false;
 #endif
 
-// What adapters know of an operator.
+// An operator as the adapters for PyTorch and ONNX Runtime see it.
 struct Record {
   const Schema* schema = nullptr;
   int version = 1;
   ShapeFunction shape = nullptr;
   std::vector<Kernel> kernels;
-  // The gradient: an operator of its own, `name_backward`, on the gradients of all returns, then all
-  // arguments, then `bool[] wanted` with one flag for each return, which are the gradients of the tensors
-  // listed in `differentiable` (as indices of arguments). Empty where there is none.
+  // The gradient, a separate operator `name_backward`. It takes the gradients of all returns, then all
+  // arguments, then `bool[] wanted` with one flag for each of its returns. It returns the gradients of the
+  // arguments whose indices `differentiable` lists. Empty if the operator has no gradient.
   std::vector<Kernel> backward;
   ShapeFunction backward_shape = nullptr;
   std::vector<std::size_t> differentiable;
   std::vector<Lowering> lowerings;
-  std::string error;  // what is wrong with it, where only its registration can tell
+  std::string error;  // a mistake in the operator that is found only at registration
 };
 
-// Adds to the table of the library that this file is linked into.
+// Adds an operator to the table of the library that this file is linked into.
 void add_operator(Record record);
 
 // Calls f<T…> for each combination of the element types in the lists.
@@ -132,8 +132,8 @@ class ShapedOperator {
   }
 
   // A kernel for tensors in main memory, instantiated for each element type of `types`; with several lists,
-  // for each combination. Without any, the lambda names the types itself. Further calls add kernels; the
-  // first one whose element types are those of the call runs.
+  // for each combination. Without a list, the lambda's parameters name the element types. Several calls add
+  // several kernels; the first one whose element types match the call runs.
   template <class F>
   ShapedOperator&& cpu(F) && {
     return add<Context, F>();
@@ -147,8 +147,8 @@ class ShapedOperator {
     return add<Context, F>(types, more_types);
   }
 
-  // A kernel for tensors in the memory of a GPU, else as cpu(). It puts its work on context.stream() and need
-  // not wait for it.
+  // A kernel for tensors in GPU memory, with the parameters of cpu(). It launches its work on
+  // context.stream() and need not wait for it.
   template <class F>
   ShapedOperator&& cuda(F) && {
     return add<CudaContext, F>();
@@ -163,10 +163,10 @@ class ShapedOperator {
   }
 
   // The gradient, for training in PyTorch. Takes Context&, the gradient of each return (TensorView<const T>),
-  // each argument as a kernel does, then for each Tensor and Tensor? argument its gradient to write, of the
-  // same shape: std::optional<TensorView<T>>, empty where nobody asks for it, or NoGradient for an argument
-  // that has none. Before it the shape rule runs on the arguments, and the gradients of the returns are
-  // checked to have the shapes that it gives.
+  // each argument as a kernel does, then for each Tensor and Tensor? argument the gradient to write, of the
+  // argument's shape: std::optional<TensorView<T>>, empty if it is not requested, or NoGradient for an
+  // argument without a gradient. The shape rule runs first, and the gradients of the returns are checked
+  // against the shapes that it returns.
   template <class F>
   ShapedOperator&& backward(F) && {
     return add_backward<Context, F>(Types<>{});
@@ -188,17 +188,18 @@ class ShapedOperator {
     return std::move(*this);
   }
 
-  // Standard ONNX in the place of the operator's own node, from that opset on; of several, the one of the
-  // greatest opset up to the model's. Takes GraphBuilder&, then each argument: Tensor is Value, Tensor?
-  // std::optional<Value>, Tensor[] std::span<const Value>, the others as in a shape rule. Returns Value, a
-  // std::tuple or std::array of them, std::vector<Value> for Tensor[]. See opbridge/operator/lowering.h.
+  // A lowering to standard ONNX, which replaces the operator's own node from that opset on. Of several, the
+  // one with the highest opset not above the model's is used. Takes GraphBuilder&, then each argument: Tensor
+  // is Value, Tensor? std::optional<Value>, Tensor[] std::span<const Value>, the others as in a shape rule.
+  // Returns Value, a std::tuple or std::array of them, or std::vector<Value> for Tensor[]. See
+  // opbridge/operator/lowering.h.
   template <class F>
   ShapedOperator&& onnx(Since since, F) && {
     record_.lowerings.push_back({since.opset, &detail::LoweringBinding<schema, F>::run});
     return std::move(*this);
   }
 
-  // The version of the domain's opset from which this schema holds; 1 where it is not said.
+  // The first version of the domain's opset that has this schema; 1 by default.
   ShapedOperator&& version(int version) && {
     record_.version = version;
     return std::move(*this);
@@ -207,8 +208,8 @@ class ShapedOperator {
   detail::Record take() && { return std::move(record_); }
 
  private:
-  // A CUDA kernel that is no part of the library is checked like any other, but nothing refers to what it
-  // calls.
+  // A CUDA kernel that is not part of the library is checked like any other, but nothing references the
+  // functions that it calls, which need not be linked.
   template <class C>
   static constexpr bool included = C::device == detail::Device::cpu || detail::with_cuda;
 
@@ -242,7 +243,7 @@ class ShapedOperator {
   detail::Record record_;
 };
 
-// The end of an operator: puts it into the table of its library.
+// Adds a finished operator to the table of its library.
 class Registration {
  public:
   template <const detail::Schema& schema>
@@ -251,11 +252,11 @@ class Registration {
   }
 };
 
-// The start of every operator: its shape rule comes first.
+// An operator without a shape rule, which must be its first member.
 template <detail::FixedString line>
 class Operator {
  public:
-  // The shapes of the outputs; the place to check shapes and arguments, since it runs before every kernel.
+  // Returns the shapes of the outputs. It runs before every kernel, so it also checks shapes and arguments.
   template <class F>
   auto shape(F) && {
     return ShapedOperator<schema>(&detail::ShapeBinding<schema, F>::run);

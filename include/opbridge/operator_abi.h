@@ -1,15 +1,15 @@
-/* What an operator library tells whoever opens it, in plain C: the schema lines of its operators, their shape
- * rules, and their lowerings to standard ONNX. Both libraries of a set (libNAME_torch.so, libNAME_ort.so)
- * export the functions below; the second one needs neither PyTorch nor ONNX Runtime to be opened.
+/* The C interface of an operator library: the schema lines of its operators, their shape rules, and their
+ * lowerings to standard ONNX. Both libraries of a pair (libNAME_torch.so, libNAME_ort.so) export the
+ * functions below; the second one can be opened without PyTorch and ONNX Runtime.
  *
  * The mapping to ONNX follows from the schema line `namespace::name(arguments) -> returns`:
  *   - the node is `name` of the domain `namespace`, at opset `version`;
- *   - every Tensor, Tensor? and Tensor[] becomes an input, in the schema's order; None is an empty input, a
- *     Tensor[] is the last and takes all inputs that are left;
+ *   - every Tensor, Tensor? and Tensor[] becomes an input, in the schema's order; None is an empty input;
+ *     Tensor[] must be the last and takes all remaining inputs;
  *   - every other argument becomes an attribute of the argument's name: int, SymInt and bool are INT, float
- *     FLOAT, str STRING; int[], SymInt[] and bool[] INTS, float[] FLOATS; str[] is one STRING in
- *     which a 0 follows each element, since the C API of ONNX Runtime before 1.25 reads no lists of strings;
- *     None is no attribute;
+ *     FLOAT, str STRING; int[], SymInt[] and bool[] INTS, float[] FLOATS; str[] is one STRING in which each
+ *     element is followed by a zero byte, since the C API of ONNX Runtime before 1.25 cannot read lists of
+ *     strings; for None the attribute is omitted;
  *   - returns are outputs in order; a Tensor[] return is all outputs of the node.
  */
 #ifndef OPBRIDGE_OPERATOR_ABI_H
@@ -24,28 +24,28 @@ extern "C" {
 
 #define OPBRIDGE_OPERATOR_ABI 2
 
-/* An operator with a gradient is followed by `name_backward`, which has no node: it takes the gradients of
- * all returns, then all arguments, then `bool[] wanted` with a flag for each of its returns, named `grad_`
- * and the argument; a gradient that is not wanted comes back with no elements. */
+/* An operator with a gradient is followed by `name_backward`, which has no ONNX node. It takes the gradients
+ * of all returns, then all arguments, then `bool[] wanted` with a flag for each of its returns. A return is
+ * named `grad_` and the argument; a gradient that is not wanted is returned without elements. */
 
 typedef struct opbridge_operator {
   const char* schema;    /* "custom::my_add(Tensor a, Tensor b) -> Tensor" */
   int32_t version;       /* of its domain's opset, from 1 */
   int32_t backward_of;   /* index of the operator whose gradient this one computes, or -1 */
-  int32_t lowered_since; /* the lowest opset of ONNX at which it has a lowering; 0 where it has none */
+  int32_t lowered_since; /* the lowest opset of ONNX at which it has a lowering; 0 if it has none */
 } opbridge_operator;
 
 typedef struct opbridge_operator_table {
   int32_t abi; /* OPBRIDGE_OPERATOR_ABI of the library; the layout of what follows depends on it */
   int32_t count;
   const opbridge_operator* operators;
-  const char* error; /* why some operator could not be registered with the host; NULL where all are */
+  const char* error; /* why an operator could not be registered with the host; NULL if all were */
 } opbridge_operator_table;
 
 /* The operators of this library; the same pointer at each call, valid while the library is open. */
 const opbridge_operator_table* opbridge_operators(void);
 
-/* A size: the number itself, or the host's handle of a size that is not a number yet. */
+/* A size: an integer, or the host's handle of a symbolic size. */
 typedef struct opbridge_dim {
   int64_t value;
   int64_t symbolic; /* 0: `value` is the size. 1: `value` is the host's handle */
@@ -69,18 +69,19 @@ typedef struct opbridge_tensor_type {
   const opbridge_dim* dims;
 } opbridge_tensor_type;
 
-/* Who runs a shape rule on sizes that are not numbers. The functions return 0, or another number when they
- * fail, which ends the rule. */
+/* The host of a shape rule, which computes with symbolic sizes. The functions return 0, or another number on
+ * failure, which ends the rule. */
 typedef struct opbridge_shape_host {
   void* user;
   int (*arithmetic)(void* user, int32_t what, const opbridge_dim* a, const opbridge_dim* b,
                     opbridge_dim* result);
   int (*compare)(void* user, int32_t what, const opbridge_dim* a, const opbridge_dim* b, int32_t* result);
-  /* The rule demands that the comparison holds, else `message` is the error. */
+  /* The rule requires that the comparison holds; `message` is the error otherwise. */
   int (*require)(void* user, int32_t what, const opbridge_dim* a, const opbridge_dim* b, const char* message);
-  /* A size that the data decides. */
+  /* A size that depends on the data. */
   int (*data_size)(void* user, opbridge_dim* result);
-  /* Takes the result: called for each output tensor, in order; `output` counts returns. */
+  /* Receives the type of an output: called for each output tensor, in order. `output` is the index of the
+   * return that the tensor belongs to. */
   int (*output)(void* user, int32_t output, const opbridge_tensor_type* type);
 } opbridge_shape_host;
 
@@ -114,13 +115,13 @@ typedef struct opbridge_argument {
 int opbridge_infer(int32_t index, const opbridge_argument* arguments, int32_t count,
                    const opbridge_shape_host* host, char* error, size_t capacity);
 
-/* What is written differently from opset to opset, and what sizes become: the host knows how. `numbers` are
- * sizes, axes and the like. */
+/* Operations whose nodes differ between opsets, and symbolic sizes as tensors; the host makes the nodes. The
+ * comments say what `numbers` of `form` holds. */
 enum opbridge_form {
   OPBRIDGE_SIZE,      /* numbers: a size; 0-d int64 */
   OPBRIDGE_SIZES,     /* numbers: sizes; 1-d int64 */
   OPBRIDGE_SHAPE_OF,  /* 1-d int64 */
-  OPBRIDGE_SET_DIMS,  /* numbers: the dims of the value, which the host could not infer; the value itself */
+  OPBRIDGE_SET_DIMS,  /* numbers: the dims of the value, where the host cannot infer them; no new value */
   OPBRIDGE_CAST,      /* numbers: the element type */
   OPBRIDGE_RESHAPE,   /* numbers: the dims */
   OPBRIDGE_EXPAND,    /* numbers: the dims */
@@ -135,15 +136,15 @@ enum opbridge_form {
 
 typedef struct opbridge_attribute {
   const char* name;
-  opbridge_argument value; /* INT, INTS, FLOAT, FLOATS, STRING or STRINGS, and no size that is not a number */
+  opbridge_argument value; /* INT, INTS, FLOAT, FLOATS, STRING or STRINGS; without symbolic sizes */
 } opbridge_attribute;
 
-/* Who builds the ONNX graph of a lowering. The functions return 0, or another number when they fail, which
- * ends the lowering. */
+/* The host of a lowering, which builds the ONNX graph. The functions return 0, or another number on failure,
+ * which ends the lowering. */
 typedef struct opbridge_onnx_host {
   void* user;
   int32_t opset;
-  const opbridge_shape_host* sizes; /* computes with sizes that are not numbers */
+  const opbridge_shape_host* sizes; /* computes with symbolic sizes */
   /* A rank of -1 is unknown. The dims are valid until the lowering returns. */
   int (*type)(void* user, opbridge_value value, opbridge_tensor_type* result);
   int (*node)(void* user, const char* name, const opbridge_value* inputs, int32_t input_count,
@@ -152,22 +153,23 @@ typedef struct opbridge_onnx_host {
   int (*form)(void* user, int32_t form, const char* name, const opbridge_value* inputs, int32_t input_count,
               const opbridge_dim* numbers, int32_t number_count, opbridge_value* outputs,
               int32_t output_count);
-  /* A tensor whose elements are copied: row-major, as many as the dims say. */
+  /* A constant tensor. `elements` is row-major and is copied. */
   int (*constant)(void* user, int32_t element_type, const int64_t* dims, int32_t rank, const void* elements,
                   opbridge_value* result);
-  /* A 0-d tensor of an INT or a FLOAT; with element type 0 it takes that of the tensor it meets. */
+  /* A 0-d tensor from an INT or a FLOAT. With element type 0 it takes the type of the tensors that it is an
+   * operand with. */
   int (*scalar)(void* user, const opbridge_argument* number, int32_t element_type, opbridge_value* result);
-  /* Takes the result, all returns in order. */
+  /* Receives the results: all returns in order. */
   int (*results)(void* user, const opbridge_value* values, int32_t count);
 } opbridge_onnx_host;
 
 enum opbridge_lowering_status {
   OPBRIDGE_LOWERED,
   OPBRIDGE_LOWERING_FAILED, /* `error` says why, as with opbridge_infer */
-  OPBRIDGE_OWN_NODE         /* no lowering holds for these arguments: the operator's own node stands */
+  OPBRIDGE_OWN_NODE         /* no lowering applies to these arguments: use the operator's own node */
 };
 
-/* Runs the lowering of operator `index` that has the greatest opset up to the host's, on one argument per
+/* Runs the lowering of operator `index` with the highest opset not above the host's, on one argument per
  * schema argument. Returns an opbridge_lowering_status. */
 int opbridge_lower(int32_t index, const opbridge_argument* arguments, int32_t count,
                    const opbridge_onnx_host* host, char* error, size_t capacity);

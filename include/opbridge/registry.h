@@ -1,9 +1,9 @@
-// The symbolic registry: which function turns the calls of an operator into ONNX nodes, at which opset.
+// The symbolic registry: the functions that turn calls of an operator into ONNX nodes, by operator and opset.
 //
-// A key is `namespace::name` (all overloads; with a schema, the default one alone) or
-// `namespace::name.overload`. `Since{n}` holds for opset n and every later one until a later registration
-// replaces it; `Exactly{n}` for opset n alone. What a user registers wins over what is bundled; then the
-// exact overload over the bare name, then Exactly over Since, then the greatest opset; of equals, the last.
+// A key is `namespace::name` (all overloads; with a schema, only the default one) or
+// `namespace::name.overload`. `Since{n}` holds from opset n until the next registration of the key with a
+// higher one; `Exactly{n}` holds for opset n alone. find() prefers, in this order: a user's registration to a
+// bundled one, the overload to the bare name, Exactly to Since, the highest opset, the latest registration.
 #pragma once
 
 #include <array>
@@ -47,11 +47,11 @@ enum class Origin { bundled, user };
 struct Symbolic {
   std::string key;
   std::optional<OperatorSchema>
-      schema;  // missing where only a name was registered: the call's own schema decides
+      schema;  // missing if only a name was registered; the schema of the call is used then
   OpsetRule rule;
   Origin origin;
   SymbolicFunction function;
-  std::string label = {};  // what errors call the function; the key where empty
+  std::string label = {};  // the function's name in errors; if empty, the key
 };
 
 class SymbolicRegistry {
@@ -60,8 +60,8 @@ class SymbolicRegistry {
   static SymbolicRegistry with_bundled();
 
   // Registers a C++ function by its schema line. Its parameters after GraphBuilder& are the schema's
-  // arguments, one C++ type for each (see symbolic.h); throws Error(invalid_argument) where they do not fit
-  // each other.
+  // arguments, with the C++ types that symbolic.h lists. Throws Error(invalid_argument) if parameters and
+  // schema do not match.
   //   registry.add("aten::asinh(Tensor self) -> Tensor", Since{9},
   //                [](GraphBuilder& g, Value self) { return g.op("Asinh", self); });
   template <class F>
@@ -72,26 +72,25 @@ class SymbolicRegistry {
   }
   void add(Symbolic symbolic);
 
-  // The mapping of an operator written once (opbridge/operator.h), from its schema: a node of the same name
-  // in the domain that the namespace names, tensors as inputs, the other arguments as attributes.
+  // Registers an operator written with opbridge/operator.h, by its schema. Its mapping is a node of the same
+  // name in the domain named like the namespace, with tensors as inputs, other arguments as attributes.
   void add_operator(std::string_view schema_line);
 
-  // The same of every operator of a library, either of a set (libNAME_torch.so, libNAME_ort.so), with the
-  // lowerings to standard ONNX that it carries. The library stays open.
+  // Registers every operator of a library (libNAME_torch.so or libNAME_ort.so), with its lowerings to
+  // standard ONNX. The library stays open.
   void add_operators(const std::filesystem::path& library);
 
-  // The opset version of a custom domain that its operators written once need; 1 where none needs more.
+  // The opset version of a custom domain that its registered operators need; at least 1.
   int domain_version(std::string_view domain) const;
 
-  // Takes back what a user registered under the key at that opset rule's opset. Returns whether there was
-  // any.
+  // Removes the user's registrations of the key whose rule has this opset. Returns whether there were any.
   bool remove(std::string_view key, int opset);
 
-  // `key` names an overload ("aten::add.Tensor") or the default one ("aten::asinh"). Null where nothing holds
-  // at `opset`.
+  // `key` names an overload ("aten::add.Tensor") or the default one ("aten::asinh"). Null if no registration
+  // holds at `opset`.
   const Symbolic* find(std::string_view key, int opset) const;
 
-  // The lowest opset at which `key` has a mapping; for the error "an opset too low".
+  // The lowest opset at which `key` has a mapping, for the error about an opset that is too low.
   std::optional<int> first_opset(std::string_view key) const;
 
   // All registrations, ordered by key.

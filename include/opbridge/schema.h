@@ -61,14 +61,14 @@ struct OperatorSchema {
   std::string str() const;
 };
 
-// Defaults become values of the declared type: `float eps=1` is a double, `int[2] stride=1` a list of two,
-// and an unknown type's text an ir::Opaque. Throws Error(invalid_argument) that shows the line and the place
-// in it.
+// Defaults become values of the declared type: `float eps=1` a double, `int[2] stride=1` a list of two. The
+// default of an unknown type becomes its text, an ir::Opaque. Throws Error(invalid_argument), which shows the
+// line and the position in it.
 OperatorSchema parse_schema(std::string_view line);
 
-// The arguments of a torch-level node in schema order, defaults filled in. The pointers live as long as both
-// arguments. Throws Error(invalid_argument) for an unknown, a doubled or a missing argument, a list of
-// another size than declared, and another number of results.
+// The arguments of a torch-level node in schema order, defaults filled in. The pointers are valid as long as
+// `schema` and `node`. Throws Error(invalid_argument) for an unknown, a duplicate or a missing argument, and
+// for a list or results whose count is not the declared one.
 std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const ir::Node& node);
 
 }  // namespace opbridge

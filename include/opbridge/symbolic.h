@@ -1,4 +1,4 @@
-// What a symbolic function is written with: `GraphBuilder`, the `g` of `g.op`, and the C++ types of its
+// The interface of symbolic functions: `GraphBuilder`, the `g` of `g.op`, and the C++ types of their
 // parameters.
 //
 //   schema type            parameter type              remarks
@@ -15,7 +15,7 @@
 //   Device, Layout, …      Ignored                     any schema type can be taken as Ignored
 //
 // The function returns a Value, std::vector<Value>, or a std::array of Values: one for each return of the
-// schema; an absent Value for an output that ONNX cannot give.
+// schema. An empty Value stands for an output that ONNX cannot compute.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class Value {
   ir::Value* value_ = nullptr;
 };
 
-// A Python number: bool, int, float, complex, or an integer known only when the model runs.
+// A Python number: a bool, int, float or complex constant, or a number known only when the model runs.
 class Scalar {
  public:
   Scalar(bool v) : value_(v) {}  // NOLINT
@@ -140,8 +140,8 @@ inline Attr attr(std::string name, std::vector<ir::Type> value) {
   return {std::move(name), std::move(value)};
 }
 
-// What `g.op` takes after the operator's name, in any order of kinds: inputs by position, attributes by name.
-// An empty Value or std::nullopt is an omitted optional input; a vector is the run of a variadic input.
+// An argument of `g.op` after the operator's name: an input, by position, or an attribute, by name. An empty
+// Value or std::nullopt is an omitted optional input; a vector holds the values of a variadic input.
 class Operand {
  public:
   Operand(Value value) : item_(value) {}                                   // NOLINT
@@ -165,10 +165,10 @@ struct OnnxFunction {
 
 class SymbolicRegistry;
 
-// Builds the ONNX graph. `op` checks name, inputs, attributes and element types against the ONNX schema in
-// force at `opset()`; it cannot make a wrong node: it throws Error(invalid_node), which names the symbolic
-// function, the line of the user's model and what ONNX expects. An operator with a namespace
-// ("custom::deform_conv2d") is a custom operator and exempt.
+// Builds the ONNX graph. `op` checks name, inputs, attributes and element types against the ONNX schema that
+// holds at `opset()`. A mismatch throws Error(invalid_node), which names the symbolic function, the line of
+// the user's model and what ONNX expects. Operators with a namespace ("custom::deform_conv2d") are custom
+// operators and are not checked.
 class GraphBuilder {
  public:
   GraphBuilder(ir::Graph& graph, int opset);
@@ -193,34 +193,34 @@ class GraphBuilder {
   }
   std::vector<Value> op_list(std::string_view name, size_t outputs, std::vector<Operand> operands);
 
-  // A body for If, Loop or Scan. `build` makes its nodes with the builder it is given, and returns its
-  // outputs; it may use values from outside. `inputs` are the types of the body's own inputs, passed as
-  // `build`'s second argument.
+  // Makes a body for If, Loop or Scan. `inputs` are the types of the body's inputs. `build` gets a builder of
+  // the body and these inputs, makes the nodes and returns the body's outputs; it may use values of the
+  // enclosing graphs.
   ir::GraphPtr subgraph(std::string name, std::vector<ir::TensorType> inputs,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build);
 
-  // A builder of the same graph whose symbols and sizes are its own.
+  // A builder of the same graph that has symbols and sizes of its own.
   GraphBuilder scope() { return {*this, *graph_}; }
 
-  // Makes a function part of the model, once; nodes call it by `g.op("domain::name", …)`.
+  // Adds an ONNX function to the model, once; nodes call it by `g.op("domain::name", …)`.
   void add_function(OnnxFunction function);
   const std::vector<OnnxFunction>& functions() const;
 
-  // Makes the name known as taken, so that no node or value is given it.
+  // Reserves a name, so that no node or value gets it.
   void reserve_name(const std::string& name);
-  // `stem`, or something like it that is not taken yet.
+  // Returns `stem`, with a suffix if that name is taken.
   std::string unique_name(const std::string& stem);
-  // The same for the symbols of the program.
+  // Reserves the name of a symbol of the program.
   void reserve_symbol(const std::string& name);
-  // A dim that nothing tells before the model runs, and that equals no other.
+  // Makes a new symbol for a size that is known only when the model runs.
   Dim unknown_size(const std::string& stem, int64_t least = 0);
 
   // Constants.
   Value constant(ir::Weight weight);                    // an initializer
   Value scalar(const Scalar& value, ElementType type);  // 0-d
   Value scalar_like(Value like, const Scalar& value) { return scalar(value, like.element_type()); }
-  // A Python number among tensors: 0-d, of its own element type (bool, int64, float64, complex128) until it
-  // meets a tensor's in a type variable of ONNX's schema; then it takes that type where no value is lost.
+  // A Python number as an operand: 0-d, bool, int64, float64 or complex128. Where ONNX's schema requires the
+  // same element type of it and a tensor, it takes the tensor's type if that can hold its value.
   Value number(const Scalar& value);
   Value number(ir::Weight weight);
   bool is_number(Value value) const;
@@ -233,15 +233,15 @@ class GraphBuilder {
   Value sizes(std::initializer_list<Dim> dims) { return sizes(std::span(dims.begin(), dims.size())); }
   Value shape_of(Value value);              // 1-d int64; a constant where all dims are known
   Value dim_of(Value value, int64_t axis);  // 0-d int64
-  // Lets `size` compute `symbol` as the given 0-d int64 value from here on; the first binding of a symbol
-  // stays.
+  // From here on `size` computes `symbol` as the given 0-d int64 value. Further bindings of the same symbol
+  // are ignored.
   void bind_symbol(const std::string& symbol, Value value);
-  // The same for every symbol that is, alone or in a linear form such as `2*s + 1`, a dim of `value`;
-  // computed when first asked for.
+  // Binds each symbol that is a dim of `value`, or is in a dim of linear form such as `2*s + 1`; the nodes
+  // are made when the symbol is first used.
   void bind_dims(Value value);
 
-  // Operators whose form changed between opsets, and everyday ones; each adds no node where it would do
-  // nothing.
+  // Operators whose form changed between opsets, and other common ones. They return their input where they
+  // would not change it.
   Value cast(Value value, ElementType to);
   Value reshape(Value value, std::span<const Dim> dims);
   Value reshape(Value value, std::initializer_list<Dim> dims) {
@@ -259,11 +259,11 @@ class GraphBuilder {
     return op("Gather", value, indices, attr("axis", axis));
   }
   std::vector<Value> split(Value value, int64_t axis, std::span<const Dim> sizes);
-  // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset wants. Empty axes: all of them.
+  // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset requires. No axes means all axes.
   Value reduce(std::string_view name, Value value, std::vector<int64_t> axes, bool keepdims);
 
-  // Declares the type of what `op` made, where it does not follow from the inputs: the outputs of Loop and of
-  // operators with a namespace, counts that only data tell. Returns `value`.
+  // Declares the type of a value that `op` made, where the type does not follow from the inputs: outputs of
+  // Loop and of operators with a namespace, and sizes that depend on the data. Returns `value`.
   Value typed(Value value, ir::TensorType type) const {
     value.get()->type = std::move(type);
     return value;
@@ -272,7 +272,7 @@ class GraphBuilder {
     return typed(value, ir::TensorType{value.element_type(), std::move(dims)});
   }
 
-  // The call that is being lowered: PyTorch's own types of its outputs, as captured.
+  // The call that is being lowered, and the types of its outputs as PyTorch gave them during the capture.
   size_t result_count() const;
   const ir::TensorType& result(size_t index = 0) const;
   const ir::Node* call() const { return call_; }
@@ -280,9 +280,9 @@ class GraphBuilder {
   // Throws Error(unsupported): "aten::foo: REASON", with the line of the user's model.
   [[noreturn]] void refuse(const std::string& reason) const;
 
-  // For the lowering stage: nodes made from now on belong to `call` and to the symbolic function `symbolic`
-  // (names for errors). `for_runtime`: where ONNX Runtime lacks a kernel for an element type that ONNX
-  // allows, `op` computes in a wider one; where there is none, and for complex numbers, it refuses.
+  // For the lowering stage: nodes made from now on belong to `call`; `symbolic` names the symbolic function
+  // in errors. With `for_runtime`, `op` computes in a wider element type where ONNX Runtime lacks a kernel
+  // for a type that ONNX allows; it refuses if there is no wider type, and refuses complex numbers.
   void set_call(const ir::Node* call, std::string symbolic, bool for_runtime = false);
 
  private:
@@ -296,17 +296,17 @@ class GraphBuilder {
 
   std::vector<Value> append(std::string op, std::vector<Value> inputs, std::vector<ir::Attribute> attributes,
                             std::vector<ir::TensorType> outputs);
-  // Throws where ONNX has no such operator at this opset.
+  // Throws if ONNX has no such operator at this opset.
   const onnx::OpSchema& schema_of(std::string_view name) const;
-  // Throws where the node breaks its schema. Brings attributes into the kind that it asks for.
+  // Throws if the node violates its schema. Converts attributes to the kind that the schema declares.
   void fit_to(const onnx::OpSchema& schema, std::span<const Value> inputs, size_t outputs,
               std::span<ir::Attribute> attributes) const;
-  // Of the type variables. Inputs that are Python numbers take the type of the others where they keep their
-  // value.
+  // Resolves the schema's type variables. Inputs that are Python numbers take the type of the other inputs if
+  // that can hold their value.
   onnx::TypeResolution resolve_types(const onnx::OpSchema& schema, std::span<Value> inputs,
                                      std::span<const ir::Attribute> attributes);
-  // Casts inputs to what the runtime has kernels for, and gives the outputs' types accordingly. Returns what
-  // the outputs are to be cast back to; undefined where they are right.
+  // Casts inputs to element types for which the runtime has kernels, and sets the outputs' types accordingly.
+  // Returns for each output the type to cast it back to, or undefined if no cast is needed.
   std::vector<ElementType> cast_for_runtime(const onnx::OpSchema& schema,
                                             const onnx::TypeResolution& resolution,
                                             std::vector<Value>& inputs, std::vector<ir::TensorType>& outputs);
@@ -314,7 +314,7 @@ class GraphBuilder {
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
   [[noreturn]] void breaks(const onnx::OpSchema& schema, const std::string& what) const;
   std::string where() const;
-  // Sizes are computed as 1-d tensors of one element, the form in which shapes are concatenated.
+  // Compute sizes as 1-d tensors of one element, the form in which shapes are concatenated.
   Value size_1d(const Dim& dim);
   Value computed_1d(const Expr& expr);
   Value symbol_1d(const std::string& symbol);
@@ -334,8 +334,8 @@ class GraphBuilder {
   std::shared_ptr<State> state_;  // shared with the builders of subgraphs: names, constants, symbols
 };
 
-// `dim` in [-rank, rank) made non-negative; throws Error(invalid_argument) outside. A 0-d tensor counts as
-// rank 1, as in PyTorch.
+// Maps an axis in [-rank, rank) to [0, rank); throws Error(invalid_argument) for any other. A 0-d tensor
+// counts as rank 1, as in PyTorch.
 int64_t wrap_axis(int64_t axis, int64_t rank);
 std::vector<int64_t> wrap_axes(std::span<const int64_t> axes, int64_t rank);
 
@@ -348,19 +348,19 @@ ElementType promote(std::span<const PromotionOperand> operands,
                     ElementType default_float = ElementType::float32);
 
 using BoundArguments = std::span<const ir::AttributeValue* const>;
-// Values that the lowering stage has made for torch-level values; `arguments` hold torch-level ones.
+// The ONNX value that the lowering stage made for each torch-level value; `arguments` hold the latter.
 class ValueMap {
  public:
   virtual ~ValueMap() = default;
   virtual Value operator[](const ir::Value* torch_value) const = 0;
 };
 
-// For the operators of control flow, whose arguments are graphs.
+// Lowers the graphs that operators of control flow have as arguments.
 class BodyLowering {
  public:
   virtual ~BodyLowering() = default;
-  // Lets `g` make the nodes of `body`, with `inputs` in the place of its own; returns its outputs. A body may
-  // be lowered more than once.
+  // Makes the nodes of `body` with `g`, with `inputs` in place of the body's inputs; returns its outputs. A
+  // body may be lowered more than once.
   virtual std::vector<Value> lower_body(const ir::Graph& body, GraphBuilder& g,
                                         std::span<const Value> inputs) = 0;
 };

@@ -1,4 +1,4 @@
-// How the parameter types of a symbolic function decode the arguments of a call. Included by symbolic.h.
+// Decodes the arguments of a call by the parameter types of a symbolic function. Included by symbolic.h.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ struct Parameter {
   bool optional_elements = false;
 };
 
-// One decoder per kind, defined in symbolic_signature.cc. Each throws Error(unsupported) where the value
-// cannot be that type, such as a symbolic size for int64_t.
+// One decoder per kind, defined in symbolic_signature.cc. Each throws Error(unsupported) if the value is not
+// of that type, such as a symbolic size for int64_t.
 Value decode_value(const SymbolicCall& call, size_t index);  // empty for None
 std::vector<Value> decode_values(const SymbolicCall& call, size_t index);
 std::optional<Scalar> decode_scalar(const SymbolicCall& call, size_t index);

@@ -1,5 +1,5 @@
 // Binds the gradient of an operator, f(Context& or CudaContext&, gradients of returns…, arguments…, gradients
-// of tensors…), as an operator of its own. Included by opbridge/operator.h; operator authors need nothing
+// of tensors…), as a separate operator. Included by opbridge/operator.h; authors of operators need nothing
 // from it.
 #pragma once
 
@@ -63,9 +63,9 @@ class BackwardBinding {
     return (is_gradient<Outgoing<t>> || ...);
   }
   static_assert(writes_any(std::make_index_sequence<Tensors::count>{}),
-                "a backward without any gradient to write: leave it out");
+                "a backward that writes no gradient: leave it out");
 
-  // `wanted` and `results` hold the differentiable tensors only.
+  // `wanted` and `results` have one element for each differentiable tensor.
   template <std::size_t t>
   static auto outgoing(std::span<const bool> wanted, std::span<const Result> results) {
     if constexpr (is_gradient<Outgoing<t>>) {
@@ -118,12 +118,12 @@ class BackwardBinding {
             }};
   }
 
-  // The arguments whose gradients it writes.
+  // The indices of the arguments whose gradients the kernel writes.
   static std::vector<std::size_t> differentiable() {
     return differentiable(std::make_index_sequence<Tensors::count>{});
   }
 
-  // A gradient has the shape of its argument; one that nobody wants is empty.
+  // A gradient has the shape of its argument; one that is not wanted is empty.
   static std::vector<std::vector<Shape>> shape(std::span<const Value> values) {
     const Parameter<std::span<const bool>> wanted(values[kReturns + kArguments]);
     const std::vector<std::size_t> arguments = differentiable();

@@ -1,5 +1,5 @@
-// How the parameter types of a kernel or a shape rule decode the arguments of a call, and how they are
-// checked against the schema. Included by opbridge/operator.h; operator authors need nothing from it.
+// Decodes the arguments of a call by the parameter types of a kernel or a shape rule, and checks these types
+// against the schema. Included by opbridge/operator.h; authors of operators need nothing from it.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ namespace opbridge::op {
 template <class... T>
 struct Types {};
 
-// In the place of a gradient: this argument has none.
+// A parameter that stands for the gradient of an argument without one.
 struct NoGradient {};
 
 namespace detail {
@@ -37,7 +37,7 @@ using Value =
     std::variant<std::monostate, TensorRef, std::vector<TensorRef>, Dim, Shape, std::vector<Shape>, op::Value,
                  std::vector<op::Value>, double, std::vector<double>, std::string, std::vector<std::string>>;
 
-// A return of a call: one tensor, or those of a list. A gradient that nobody wants has none.
+// A return of a call: one tensor, or those of a list. Empty for a gradient that is not wanted.
 using Result = std::vector<TensorRef>;
 
 using KernelFunction = void (*)(Host&, std::span<const Value>, std::span<const Result>);
@@ -52,8 +52,8 @@ struct Kernel {
   KernelFunction run;
 };
 
-// --- Parameters that take an argument: `fits` a type of the schema, built from the Value, read by get(). ---
-
+// A parameter that takes an argument: `fits` checks it against the schema's type, the constructor reads the
+// Value, and get() returns what the kernel takes.
 template <class P>
 struct Parameter {
   static constexpr bool fits(SchemaType) { return false; }
@@ -219,8 +219,7 @@ concept TensorParameter = requires {
   Parameter<P>::element;
 };
 
-// --- Parameters that take a return. ---
-
+// A parameter that takes a return.
 template <class P>
 struct ResultParameter {
   static_assert(!sizeof(P), "a return is a TensorView<T>, an Output<T>, or a std::span<const TensorView<T>>");
@@ -269,8 +268,7 @@ struct ResultParameter<std::optional<TensorView<T>>> {
   std::optional<TensorView<T>> view;
 };
 
-// --- The call operator of a lambda, with its template arguments chosen. ---
-
+// The parameters and the result of a lambda's call operator, for given template arguments.
 template <class... P>
 struct ParameterList {
   static constexpr std::size_t size = sizeof...(P);
@@ -299,7 +297,7 @@ constexpr auto call_operator() {
 template <class F, class... T>
 using Traits = MemberTraits<decltype(call_operator<F, T...>())>;
 
-// The lambda itself: captures nothing, so that it can be called without being kept.
+// The lambda itself. It has no captures, so it can be called without being stored.
 template <class F, class... T, class... Args>
 decltype(auto) call(Args&&... args) {
   static_assert(std::is_empty_v<F>, "kernels, shape rules and lowerings are lambdas that capture nothing");
@@ -326,7 +324,7 @@ std::vector<T> vector_of(Rest... values) {
   return {values...};
 }
 
-// Checks argument parameters P[first…] against the schema; the caller has compared the numbers.
+// Checks argument parameters P[first…] against the schema; the caller has compared the counts.
 template <const Schema& schema, class P, std::size_t first, std::size_t... i>
 constexpr bool arguments_fit(std::index_sequence<i...>) {
   return (Parameter<typename P::template at<first + i>>::fits(schema.arguments[i].type) && ...);
@@ -343,7 +341,7 @@ std::vector<ElementType> input_elements(std::index_sequence<i...>) {
   return elements;
 }
 
-// --- Kernels: f(Context& or CudaContext&, arguments…, returns…). ---
+// A kernel: f(Context& or CudaContext&, arguments…, returns…).
 
 template <const Schema& schema, class C, class F, class... T>
 class KernelBinding {
@@ -391,7 +389,7 @@ class KernelBinding {
   static Kernel make() { return make(std::make_index_sequence<kReturns>{}); }
 };
 
-// --- Shape rules: f(arguments…) -> Shape, a std::tuple of them, or std::vector<Shape> for Tensor[]. ---
+// A shape rule: f(arguments…) -> Shape, a std::tuple of them, or std::vector<Shape> for Tensor[].
 
 inline std::vector<std::vector<Shape>> shapes_of(Shape shape) { return {{std::move(shape)}}; }
 inline std::vector<std::vector<Shape>> shapes_of(std::vector<Shape> shapes) { return {std::move(shapes)}; }

@@ -1,4 +1,4 @@
-// What the host lends to a running kernel. Included by opbridge/operator.h.
+// The threads, memory and streams that the host lends to a running kernel. Included by opbridge/operator.h.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +26,13 @@ enum class Device { cpu, cuda };
 
 class DataSizedOutputs;
 
-// What a host does for the call of a kernel on any device.
+// What a host provides for the call of a kernel on any device.
 class Host {
  public:
   // Makes an output and returns its memory.
   virtual TensorRef allocate_output(int output, ElementType type, std::span<const std::int64_t> dims) = 0;
 
-  // The same for Output<T>, of operators/sdk/library.cc: throws where `outputs` does not expect it.
+  // The same for Output<T>, defined in operators/sdk/library.cc: throws if `outputs` does not expect it.
   TensorRef allocate_data_sized(int output, ElementType type, std::span<const std::int64_t> dims);
   void expect(DataSizedOutputs* outputs) { expected_ = outputs; }
 
@@ -43,7 +43,7 @@ class Host {
   DataSizedOutputs* expected_ = nullptr;
 };
 
-// What a host does for the call of a CUDA kernel: it has made the device of the tensors the current one.
+// What a host provides for the call of a CUDA kernel. The tensors' device is CUDA's current device.
 class CudaHost : public Host {
  public:
   explicit CudaHost(CudaStream stream) : stream_(stream) {}
@@ -56,8 +56,8 @@ class CudaHost : public Host {
   CudaStream stream_;
 };
 
-// Of operators/sdk/cuda_runtime.cu, which is part of libraries with CUDA kernels. The first one throws the
-// error of the CUDA calls so far.
+// Defined in operators/sdk/cuda_runtime.cu, which is part of libraries with CUDA kernels. The first one
+// throws the pending error of earlier CUDA calls.
 void check_cuda();
 void* allocate_on(CudaStream stream, std::size_t bytes);
 void free_on(CudaStream stream, void* memory);
@@ -67,25 +67,25 @@ std::size_t scratch_size(std::int64_t count) {
   static_assert(std::is_trivially_destructible_v<T>);
   constexpr auto kMost = std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(sizeof(T)) / 2;
   if (count < 0 || count > kMost)
-    throw Error(ErrorCode::invalid_argument, "more memory is needed than there can be");
+    throw Error(ErrorCode::invalid_argument, "the requested memory exceeds the address space");
   return static_cast<std::size_t>(count);
 }
 
 }  // namespace detail
 
-// Of a kernel on the CPU.
+// The context of a kernel on the CPU.
 class Context : public detail::Host {
  public:
   static constexpr detail::Device device = detail::Device::cpu;
 
-  // Calls f(begin, end) for parts that together make [0, count), on the threads of the host (ATen's pool, or
-  // that of the ONNX Runtime session). A part holds at least `grain` items, but for the last one. What f
-  // throws is thrown here.
+  // Calls f(begin, end) for ranges that partition [0, count), on the threads of the host (ATen's pool, or
+  // that of the ONNX Runtime session). A range has at least `grain` items, except for the last one. An
+  // exception of f is rethrown here.
   template <class F>
   void parallel_for(std::int64_t count, std::int64_t grain, F&& f);
 
-  // Room for `count` elements, uninitialized, aligned to 64 bytes, from the host's allocator; gone when the
-  // kernel returns. Parts of a parallel_for may call it.
+  // Memory for `count` elements, uninitialized, aligned to 64 bytes, from the host's allocator; freed when
+  // the kernel returns. The function of a parallel_for may call it.
   template <class T>
   std::span<T> scratch(std::int64_t count) {
     const std::size_t size = detail::scratch_size<T>(count);
@@ -99,8 +99,8 @@ class Context : public detail::Host {
   virtual void* scratch_bytes(std::size_t bytes) = 0;
 };
 
-// Of a kernel on a GPU, which is CUDA's current device. When the kernel returns, the error of a launch or of
-// another CUDA call that it made becomes the host's error.
+// The context of a kernel on a GPU, which is CUDA's current device. An error of a launch or of another CUDA
+// call in the kernel becomes the host's error when the kernel returns.
 class CudaContext {
  public:
   static constexpr detail::Device device = detail::Device::cuda;
@@ -112,11 +112,11 @@ class CudaContext {
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
-  // The host's stream, on which all work of the kernel belongs.
+  // The host's stream, on which the kernel must launch all of its work.
   CudaStream stream() const { return stream_; }
 
-  // Room for `count` elements on the device, uninitialized, from cudaMallocAsync; gone when what the kernel
-  // has put on the stream is done.
+  // Memory for `count` elements on the device, uninitialized, from cudaMallocAsync; freed when the kernel's
+  // work on the stream is done.
   template <class T>
   std::span<T> scratch(std::int64_t count) {
     const std::size_t size = detail::scratch_size<T>(count);
@@ -130,14 +130,14 @@ class CudaContext {
   std::vector<void*> scratch_;
 };
 
-// An output whose shape the kernel finds out: its shape rule says Dim::from_data() somewhere.
+// An output whose shape the kernel determines: its shape rule returns Dim::from_data() for some dim.
 template <class T>
 class Output {
  public:
   Output(detail::Host& host, int index) : host_(&host), index_(index) {}
 
-  // Makes the output, uninitialized. Every kernel does so once for each Output, in a shape that its rule
-  // allows.
+  // Allocates the output, uninitialized. A kernel must call it once for each Output, with a shape that the
+  // shape rule allows.
   TensorView<T> allocate(std::span<const std::int64_t> dims) const {
     const TensorRef made = host_->allocate_data_sized(index_, element_type<T>(), dims);
     return {static_cast<T*>(made.data), made.dims};

@@ -1,10 +1,10 @@
-// What the lowering of an operator to standard ONNX is written with. Included by opbridge/operator.h.
+// The GraphBuilder of an operator's lowering to standard ONNX. Included by opbridge/operator.h.
 //
-// It reads as the mappings of opbridge itself do (opbridge/symbolic.h): `g.op` makes a node, which the
-// exporter checks against the schema of the model's opset. Sizes may be symbolic (Dim); the host computes
-// them from the inputs where a node needs one. Where standard ONNX cannot say it for some arguments,
-// g.use_own_node() leaves the call to the operator's own node; what the lowering throws becomes the error of
-// the export.
+// It has the interface of the GraphBuilder in opbridge/symbolic.h: `g.op` makes a node, which the exporter
+// checks against the schema of the model's opset. Sizes may be symbolic (Dim); the host computes them from
+// the inputs where a node needs one. If standard ONNX cannot express the operator for some arguments, call
+// g.use_own_node(): the model then holds the operator's own node. An exception of the lowering becomes the
+// error of the export.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Since {
   int opset;
 };
 
-// A number, or a size that becomes one when the model runs.
+// A number, or a symbolic size.
 class Scalar {
  public:
   template <std::integral T>
@@ -73,8 +73,8 @@ inline Attr attr(std::string name, ElementType value) {
   return attr(std::move(name), static_cast<std::int64_t>(value));
 }
 
-// What `g.op` takes after the operator's name: inputs by position, attributes by name. An empty Value or
-// std::nullopt is an omitted optional input; a list is the run of a variadic input.
+// An argument of `g.op` after the operator's name: an input, by position, or an attribute, by name. An empty
+// Value or std::nullopt is an omitted optional input; a list holds the values of a variadic input.
 class Operand {
  public:
   Operand(Value value) : item_(std::vector<Value>{value}) {}                                    // NOLINT
@@ -133,8 +133,8 @@ class GraphBuilder {
   }
   Value scalar(const Scalar& value, ElementType type);  // 0-d
   Value scalar_like(Value like, const Scalar& value) { return scalar(value, like.element_type()); }
-  // A number among tensors: 0-d, int64 or float64 until it meets a tensor of another element type, which it
-  // takes where no value is lost.
+  // A number as an operand: 0-d, int64 or float64. Where ONNX requires the same element type of it and a
+  // tensor, it takes the tensor's type if that can hold its value.
   Value number(const Scalar& value) { return scalar(value, ElementType::undefined); }
   Value ints(std::span<const std::int64_t> values) {  // 1-d int64
     return constant(values, {static_cast<std::int64_t>(values.size())});
@@ -148,11 +148,11 @@ class GraphBuilder {
   Value sizes(const Shape& dims) { return form(OPBRIDGE_SIZES, {}, dims); }  // 1-d int64
   Value shape_of(Value value) { return form(OPBRIDGE_SHAPE_OF, {value}, {}); }
   Value dim_of(Value value, std::int64_t axis) { return size(value.dim(axis)); }
-  // The same value, with the dims that it has, for a node whose dims are not inferred (TopK, …).
+  // Declares the dims of a value where they are not inferred; returns the value.
   Value set_dims(Value value, const Shape& dims) { return form(OPBRIDGE_SET_DIMS, {value}, dims); }
 
-  // Operators whose form changed between opsets, and everyday ones; each adds no node where it would do
-  // nothing.
+  // Operators whose form changed between opsets, and other common ones. They return their input where they
+  // would not change it.
   Value cast(Value value, ElementType to) {
     return form(OPBRIDGE_CAST, {value}, {static_cast<std::int64_t>(to)});
   }
@@ -181,14 +181,14 @@ class GraphBuilder {
     numbers.insert(numbers.end(), sizes.begin(), sizes.end());
     return forms(OPBRIDGE_SPLIT, "", {value}, numbers, sizes.size());
   }
-  // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset wants. Empty axes: all of them.
+  // "ReduceMean", "ReduceSum", …: axes as attribute or input, as the opset requires. No axes means all axes.
   Value reduce(const std::string& name, Value value, const std::vector<std::int64_t>& axes, bool keepdims) {
     Shape numbers = shape_of_numbers(axes);
     numbers.insert(numbers.begin(), Dim(keepdims));
     return forms(OPBRIDGE_REDUCE, name, {value}, numbers, 1).front();
   }
 
-  // Ends the lowering: for these arguments the operator's own node stands, as it does without a lowering.
+  // Ends the lowering: for these arguments the model gets the operator's own node, as without a lowering.
   [[noreturn]] void use_own_node() const { throw detail::OwnNode{}; }
 
  private:

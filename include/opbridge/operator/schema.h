@@ -1,6 +1,6 @@
-// Reads a schema line at compile time, so that a kernel whose parameters do not fit it does not compile.
-// Included by opbridge/operator.h. Libraries of operators stand alone, which is why they do not use the
-// parser of the core (opbridge/schema.h); a test compares the two.
+// Parses a schema line at compile time, so that a kernel whose parameters do not match it does not compile.
+// Included by opbridge/operator.h. Operator libraries do not link the core, so they cannot use its parser
+// (opbridge/schema.h); a test compares the two.
 #pragma once
 
 #include <algorithm>
@@ -78,7 +78,7 @@ class SchemaReader {
       if (schema.argument_count == Schema::kMaxArguments) throw "too many arguments";
       const SchemaArgument& added = schema.arguments[schema.argument_count++] = argument();
       if (by_position && default_seen && !added.has_default)
-        throw "an argument without a default stands behind one that has a default";
+        throw "an argument without a default follows one that has a default";
       default_seen = default_seen || added.has_default;
     }
     if (!take("->")) throw "'->' expected after the arguments";
@@ -105,14 +105,14 @@ class SchemaReader {
     for (const SchemaArgument& a : schema) {
       if (is_reserved(a.name)) throw "the name of an argument is a word that PyTorch's schemas reserve";
       if (std::count_if(schema.begin(), schema.end(), [&](const auto& b) { return b.name == a.name; }) > 1)
-        throw "two arguments have one name";
+        throw "two arguments have the same name";
       if (a.type.kind == Kind::string && a.type.list && a.has_default && !a.type.optional)
-        throw "PyTorch's schemas know no default of a str[]; str[]? may be None";
-      // An attribute that is absent is its default, and one that is None is absent.
+        throw "PyTorch's schemas allow no default for str[]; declare it str[]?=None";
+      // None is an absent attribute, and an absent attribute means the default: the default must be None.
       if (a.type.optional && a.has_default && a.default_text != "None")
         throw "the default of an optional is None";
       if (!a.type.is_tensor()) continue;
-      if (list_seen) throw "a Tensor[] must be the last of the tensors: it takes all inputs that are left";
+      if (list_seen) throw "a Tensor[] must be the last of the tensors: it takes all remaining inputs";
       list_seen = a.type.list;
     }
     for (std::size_t i = 0; i < schema.return_count; ++i) {
@@ -173,7 +173,7 @@ class SchemaReader {
     return t;
   }
 
-  // A default value as it is written, up to the ',' or ')' behind it.
+  // A default value as it is written, up to the ',' or ')' that follows it.
   constexpr std::string_view value() {
     skip_space();
     std::size_t end = 0;

@@ -12,17 +12,17 @@
 
 namespace opbridge::op {
 
-// A size: a number when the operator runs, a symbolic expression while a model is exported with dynamic
-// shapes. Arithmetic and comparison work on both. A comparison of symbolic sizes that decides a branch ties
-// the exported model to that branch, as it does in a Python function under torch.export.
+// A size: an integer when the operator runs, a symbolic expression while a model is exported with dynamic
+// shapes. Arithmetic and comparison work on both. A comparison of symbolic sizes that decides a branch
+// restricts the exported model to that branch, as in a Python function under torch.export.
 class Dim {
  public:
   template <std::integral T>
   Dim(T value) : handle_{static_cast<std::int64_t>(value), 0} {}  // NOLINT: a Dim is a number in most cases
   Dim(opbridge_dim handle, const opbridge_shape_host* host) : handle_(handle), host_(host) {}
 
-  // A size that only the data decides, such as the number of boxes that survive. It can stand in the shape of
-  // an output that the kernel takes as Output<T>, and in no arithmetic.
+  // A size that depends on the data, such as the number of boxes that survive. It can only be a dim of an
+  // output that the kernel takes as Output<T>; arithmetic on it is an error.
   static Dim from_data() { return Dim(opbridge_dim{0, kFromData}, nullptr); }
 
   bool is_number() const { return handle_.symbolic == 0; }
@@ -42,7 +42,7 @@ class Dim {
 
 using Shape = std::vector<Dim>;
 
-// What `a == b` gives: a bool as soon as one is asked for, a demand on the host inside require().
+// The result of `a == b`: it converts to bool, and require() passes it to the host as a condition.
 struct Comparison {
   opbridge_comparison what;
   Dim a, b;
@@ -55,13 +55,12 @@ namespace detail {
 inline const opbridge_shape_host& host_of(const Dim& a, const Dim& b) {
   const opbridge_shape_host* host = a.host() != nullptr ? a.host() : b.host();
   if (host == nullptr || a.is_from_data() || b.is_from_data()) {
-    throw Error(ErrorCode::invalid_argument,
-                "the shape rule computes with a size that only the data decides");
+    throw Error(ErrorCode::invalid_argument, "the shape rule computes with a size that depends on the data");
   }
   return *host;
 }
 
-// The host has its own account of what went wrong; this text shows where it has none.
+// The host reports its own error if it has one; otherwise this text is shown.
 inline void check_host(int status) {
   if (status != 0) throw Error(ErrorCode::invalid_argument, "the shape rule cannot be run on symbolic sizes");
 }
@@ -161,7 +160,7 @@ inline Comparison::operator bool() const {
 
 namespace detail {
 
-// The text of an error, or a function that makes it. It refers to what it is given.
+// The text of an error, or a function that makes it. Holds a reference to its argument.
 class Message {
  public:
   Message(const char* text)
@@ -182,9 +181,9 @@ class Message {
 
 }  // namespace detail
 
-// Ends the operator with `message` as the host's error unless the condition holds. On symbolic sizes it
-// becomes a condition of the exported model instead. The message is a text, or a function without arguments
-// that returns one: called only where the text is needed, it costs a loop nothing.
+// Ends the operator with `message` as the host's error unless the condition holds. A condition on symbolic
+// sizes becomes a condition of the exported model instead. `message` is a text, or a function without
+// arguments that returns one and is called only on failure, so that it costs nothing in a loop.
 inline void require(bool condition, detail::Message message) {
   if (!condition) throw Error(ErrorCode::invalid_argument, message.text());
 }
@@ -205,7 +204,7 @@ inline std::string to_string(const Shape& shape) {
   return text + ")";
 }
 
-// Demands that two tensors have the same shape; `what` names them: "a and b".
+// Requires that two tensors have the same shape; `what` names them: "a and b".
 inline void require_same_shape(const Shape& a, const Shape& b, const std::string& what) {
   const auto message = [&] {
     return what + " must have the same shape, not " + to_string(a) + " and " + to_string(b);

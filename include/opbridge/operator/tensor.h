@@ -25,7 +25,7 @@ class Half {
   std::uint16_t bits_;
 };
 
-// The upper half of a float: its range, and 8 bits of precision.
+// The upper 16 bits of a float: the same range, with 8 bits of precision.
 class BFloat16 {
  public:
   BFloat16() = default;
@@ -57,15 +57,15 @@ constexpr ElementType element_type() {
   }
 }
 
-// A tensor whose element type is known at run time only, as hosts pass it.
+// A tensor as hosts pass it; its element type is known only at run time.
 struct TensorRef {
   ElementType type = ElementType::undefined;
   void* data = nullptr;
   std::span<const std::int64_t> dims;
 };
 
-// A tensor in memory that the host owns: contiguous, last dimension fastest. TensorView<const T> is read,
-// TensorView<T> written. Copying it copies the view.
+// A tensor in memory that the host owns: contiguous and row-major. TensorView<const T> is read, TensorView<T>
+// written. Copying it copies the view.
 template <class T>
 class TensorView {
  public:
@@ -80,7 +80,7 @@ class TensorView {
   std::int64_t dim(int i) const { return dims_[static_cast<std::size_t>(i < 0 ? i + rank() : i)]; }
   std::span<const std::int64_t> dims() const { return dims_; }
 
-  // The i-th element in memory; the element at one index per dimension.
+  // Element `i` in memory, or the element at the given indices, one per dimension.
   T& operator[](std::int64_t i) const { return data_[i]; }
   template <std::integral... Index>
   T& operator()(Index... index) const {

@@ -12,14 +12,14 @@ namespace opbridge::op {
 
 namespace detail {
 
-// The host has its own account of what went wrong; this text shows where it has none.
+// The host reports its own error if it has one; otherwise this text is shown.
 inline void check_onnx_host(int status) {
   if (status != 0) throw Error(ErrorCode::invalid_argument, "the lowering cannot be built");
 }
 
 }  // namespace detail
 
-// Cheap to copy; empty where default-constructed. Gone when the lowering returns.
+// Cheap to copy; empty if default-constructed. Valid until the lowering returns.
 class Value {
  public:
   Value() = default;
@@ -27,7 +27,7 @@ class Value {
   explicit operator bool() const { return handle_ != 0; }
   opbridge_value handle() const { return handle_; }
 
-  // Undefined where unknown.
+  // ElementType::undefined if unknown.
   ElementType element_type() const { return static_cast<ElementType>(type().element_type); }
   bool ranked() const { return type().rank >= 0; }
   std::int64_t rank() const { return ranked_type().rank; }  // throws where unknown
