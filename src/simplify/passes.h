@@ -18,7 +18,7 @@ bool remove_identities(ir::Graph& graph);
 bool merge_common_subexpressions(ir::Graph& graph);
 
 // Reshape, Squeeze, Unsqueeze and Transpose after one another become fewer; those that do nothing disappear.
-bool shorten_movements(ir::Graph& graph);
+bool canonicalize_transposes(ir::Graph& graph);
 
 // x * (1 / y) becomes x / y, as the runtime wants to see it where it fuses an RMS normalization.
 bool divide_by_reciprocals(ir::Graph& graph);

@@ -8,7 +8,7 @@ void simplify(ir::Graph& graph, int) {
   remove_dead_code(graph);
   fold_constants(graph);
   remove_identities(graph);
-  shorten_movements(graph);
+  canonicalize_transposes(graph);
   divide_by_reciprocals(graph);
   fold_batch_normalization(graph);
   fold_channel_scales(graph);

@@ -38,7 +38,7 @@ const std::map<std::string, Pass>& passes() {
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
       {"remove_dead_code", [](ir::Graph& graph) { remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
-      {"shorten_movements", [](ir::Graph& graph) { shorten_movements(graph); }},
+      {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
       {"spread_float64_scales", [](ir::Graph& graph) { onnxruntime::spread_float64_scales(graph); }},
   };

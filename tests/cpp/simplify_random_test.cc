@@ -27,7 +27,7 @@ const Pass passes[] = {
     {"remove_dead_code", [](ir::Graph& g) { remove_dead_code(g); }},
     {"fold_constants", [](ir::Graph& g) { fold_constants(g); }},
     {"remove_identities", [](ir::Graph& g) { remove_identities(g); }},
-    {"shorten_movements", [](ir::Graph& g) { shorten_movements(g); }},
+    {"canonicalize_transposes", [](ir::Graph& g) { canonicalize_transposes(g); }},
     {"divide_by_reciprocals", [](ir::Graph& g) { divide_by_reciprocals(g); }},
     {"fold_batch_normalization", [](ir::Graph& g) { fold_batch_normalization(g); }},
     {"fold_channel_scales", [](ir::Graph& g) { fold_channel_scales(g); }},

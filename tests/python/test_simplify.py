@@ -207,7 +207,7 @@ def follow(steps: list[tuple[str, Any]], x: torch.Tensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_movements_keep_their_meaning(seed: int) -> None:
+def test_transposes_keep_their_meaning(seed: int) -> None:
     random = Random(seed)
     x, other = torch.rand(5, 1, 3, 2), torch.rand(7, 1, 3, 2)
     for reshapes in (True, False):
@@ -217,7 +217,7 @@ def test_movements_keep_their_meaning(seed: int) -> None:
     check(chains, x, dynamic=[{0: torch.export.Dim("batch")}], also=[(other,)])
 
 
-def test_movements_become_fewer(tmp_path: pathlib.Path) -> None:
+def test_transposes_become_fewer(tmp_path: pathlib.Path) -> None:
     class Chain(nn.Module):
         def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
             super().__init__()

@@ -208,6 +208,6 @@ class Chains {
 
 }  // namespace
 
-bool shorten_movements(ir::Graph& graph) { return Chains(graph).shorten(); }
+bool canonicalize_transposes(ir::Graph& graph) { return Chains(graph).shorten(); }
 
 }  // namespace opbridge
