@@ -33,7 +33,7 @@ void register_loss(SymbolicRegistry& registry);
 void register_matrix_functions(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
 void register_numbers(SymbolicRegistry& registry);
-void register_patches(SymbolicRegistry& registry);
+void register_im2col(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
 void register_quantization(SymbolicRegistry& registry);
 void register_random(SymbolicRegistry& registry);

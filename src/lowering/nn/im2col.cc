@@ -36,7 +36,7 @@ Value col2im(GraphBuilder& g, Value self, const std::vector<Dim>& size, Ints ker
 
 }  // namespace
 
-void register_patches(SymbolicRegistry& registry) {
+void register_im2col(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> "
