@@ -32,7 +32,7 @@ void register_linear(SymbolicRegistry& registry);
 void register_loss(SymbolicRegistry& registry);
 void register_matrix_functions(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
-void register_numbers(SymbolicRegistry& registry);
+void register_symbolic_scalars(SymbolicRegistry& registry);
 void register_im2col(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
 void register_quantization(SymbolicRegistry& registry);

@@ -31,7 +31,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_loss(registry);
   lowering::register_matrix_functions(registry);
   lowering::register_normalization(registry);
-  lowering::register_numbers(registry);
+  lowering::register_symbolic_scalars(registry);
   lowering::register_im2col(registry);
   lowering::register_pooling(registry);
   lowering::register_quantization(registry);

@@ -36,7 +36,7 @@ Value item(GraphBuilder& g, Value self) {
 
 }  // namespace
 
-void register_numbers(SymbolicRegistry& registry) {
+void register_symbolic_scalars(SymbolicRegistry& registry) {
   auto on = add(registry);
   on("aten::item(Tensor self) -> Scalar", Since{9}, item);
   on("aten::_local_scalar_dense(Tensor self) -> Scalar", Since{9}, item);
