@@ -1,4 +1,4 @@
-"""From a PyTorch model to a graph of PyTorch's operators."""
+"""Captures a PyTorch model as a graph of PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def capture(
 ) -> Program:
     """Captures ``model``, called with ``args`` and ``kwargs``.
 
-    ``how="export"`` takes what torch.export.export sees; ``model`` may be its ExportedProgram.
-    ``how="trace"`` follows one run of the model: branches in Python go the way that this run goes.
+    ``how="export"`` uses torch.export.export; ``model`` may also be an ExportedProgram.
+    ``how="trace"`` records one run of the model: Python branches are fixed to the way that this run takes.
 
-    ``dynamic_shapes`` is torch.export's, where a dim may also be a name; ``dynamic_axes`` is the older
-    form of torch.onnx, which goes by ``input_names``. A size that is called dynamic is never made a
-    constant in silence.
+    ``dynamic_shapes`` has torch.export's form, in which a dim may also be a name; ``dynamic_axes`` has the older
+    form of torch.onnx, with names from ``input_names``. A size that is declared dynamic never becomes a constant
+    without an error.
     """
     import torch
 
@@ -47,10 +47,10 @@ def capture(
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
     if how not in ("export", "trace"):
-        raise InvalidArgumentError(f"capture is 'export' or 'trace', not {how!r}")
+        raise InvalidArgumentError(f"capture must be 'export' or 'trace', not {how!r}")
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None or dynamic_axes:
-            raise InvalidArgumentError("an ExportedProgram has its dynamic sizes already: give them to torch.export")
+            raise InvalidArgumentError("an ExportedProgram has its dynamic sizes already: pass them to torch.export")
         from opbridge.capture.exported.bridge import bridge
 
         return Program(bridge(model))
@@ -67,7 +67,7 @@ def capture(
     if how == "export":
         importlib.import_module(
             "opbridge.capture.exported.torch_export"
-        )  # and the parts of torch that it uses, before they are locked
+        )  # imports the parts of torch that it uses before patch_torch takes torch.compile's lock
     with patch_torch(module):
         return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes))
 
@@ -95,7 +95,7 @@ def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: Dynam
 
 @contextlib.contextmanager
 def patch_torch(model: Any) -> Iterator[None]:
-    """All that both captures replace while they run ``model``."""
+    """Applies the replacements that both captures need while they run ``model``."""
     from opbridge.capture.environment import enter_capture
     from opbridge.capture.rewrites.detection import patch_detection
     from opbridge.capture.rewrites.flex_attention import patch_flex_attention

@@ -1,4 +1,4 @@
-"""The operators that a model calls, seen where torch.export sees them: before they are decomposed."""
+"""Intercepts the operators that a model calls, at the level of torch.export: before they are decomposed."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from opbridge.torch_compat import (
 
 
 class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
-    """Sees each operator at the dispatch key PreDispatch.
+    """Intercepts each operator at the dispatch key PreDispatch.
 
-    torch admits a few classes of modes there; of these, SchemaCheckMode has no meaning to the rest of torch.
+    torch allows only a few classes of modes there. SchemaCheckMode is the one that no other part of torch looks for.
     """
 
-    _dispatch_key = PRE_DISPATCH  # where torch puts it back, as when it prints a tensor
+    _dispatch_key = PRE_DISPATCH  # torch restores the mode there after it was disabled, as for printing a tensor
 
     def __init__(self, call: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()
-        # Not a method of the class, for torch would wrap it in a call of Dynamo.
+        # An attribute of the instance: torch would wrap a method of the class in a call of Dynamo.
         self.__dict__["__torch_dispatch__"] = lambda func, types, args, kwargs: call(func, args, kwargs or {})
 
 

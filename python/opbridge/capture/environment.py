@@ -1,4 +1,4 @@
-"""What holds while a model is captured, and while it is compared with what was made of it."""
+"""The state of torch while a model is captured or verified: evaluation mode, flags, locks."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from opbridge.torch_compat.patch_points import (
     PREDISPATCH_MODES,
 )
 
-# Attributes that are replaced by thread are nested in one another: a second thread waits until the first is done.
+# Replacements for one thread must be nested, so a second thread waits until the first has taken back its own.
 one_at_a_time = threading.RLock()
 
 
 @contextlib.contextmanager
 def enter_inference(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients, in this thread. Parts that are TorchScript have one mode for all threads."""
+    """Evaluation mode without gradients, in this thread. TorchScript modules have one mode for all threads."""
     with (
         one_at_a_time,
         _enter_evaluation(model),
@@ -40,22 +40,22 @@ def enter_inference(model: torch.nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _enter_compile_session() -> Iterator[None]:
-    """While torch.compile traces for this thread, as torch.cond has it do, no other one is told that it compiles."""
+    """While torch.compile traces for this thread, as in torch.cond, ``is_compiling`` stays false in other threads."""
     with patch(IS_COMPILING, True):
         yield
 
 
 @contextlib.contextmanager
 def enter_capture(model: torch.nn.Module) -> Iterator[None]:
-    """Inference, in which the model knows that it is exported."""
+    """Inference mode, in which torch's flags say that the model is being exported."""
     if torch.is_autocast_enabled("cpu"):
         raise UnsupportedError(
-            "the model is captured inside torch.autocast, whose casts no capture sees; "
-            "leave it, and convert the model itself (model.to(torch.bfloat16)) if that is wanted"
+            "the model is captured inside torch.autocast, whose casts a capture cannot see; "
+            "export outside of it, and convert the model itself (model.to(torch.bfloat16)) if you want its types"
         )
     from opbridge.torch_compat import onnx_exporter
 
-    # TorchScript calls the Python code that it was made from where it is exported, in vain.
+    # If the flags say that it is exported, TorchScript calls the Python code that it was made from, which fails.
     exporting = torchscript_in(model) is None
     with (
         _lock_compilation(),
@@ -84,7 +84,7 @@ def _without_effect(context_manager: PatchPoint) -> Any:
 
 @contextlib.contextmanager
 def _return_bool(*functions: Any) -> Iterator[None]:
-    """Has functions that return a flag return a bool, where the flag is an object that differs by thread."""
+    """Makes functions that return a flag return a bool, since a patched flag is an object that differs by thread."""
     with contextlib.ExitStack() as until_the_end:
         for function in functions:
             until_the_end.enter_context(patch_code(function, "bool(original())"))
@@ -92,15 +92,15 @@ def _return_bool(*functions: Any) -> Iterator[None]:
 
 
 def _own_modes() -> Any:
-    """Where torch keeps the modes of the dispatch key PreDispatch, which belong to no thread otherwise."""
+    """Storage for the modes of the dispatch key PreDispatch, which torch shares between all threads."""
     own = PredispatchModes()
     return lambda: own
 
 
 def _lock_compilation() -> Any:
-    """torch.compile in another thread waits, for it traces with the same global state of torch.fx as torch.export.
+    """Lets torch.compile in other threads wait, since it uses the same global state of torch.fx as torch.export.
 
-    The lock is torch's own, taken before opbridge's: a backend of torch.compile may itself call opbridge.
+    The lock is torch's own. It is taken before opbridge's, since a backend of torch.compile may call opbridge.
     """
     dynamo = dynamo_if_loaded()
     return contextlib.nullcontext() if dynamo is None else dynamo.COMPILE_LOCK
@@ -125,9 +125,9 @@ def _enter_evaluation(model: torch.nn.Module) -> Iterator[None]:
 
 
 class _Training:
-    """``training`` of every module: for those of ``model`` False in this thread, for all others what they hold.
+    """``training`` of every module: False for the modules of ``model`` in this thread, otherwise the module's value.
 
-    What the model assigns to it is forgotten.
+    Assignments by the model hold until the end of the capture.
     """
 
     def __init__(self, model: torch.nn.Module, outer: _Training | None) -> None:
@@ -148,7 +148,7 @@ class _Training:
         try:
             return bool(vars(module)["training"])
         except KeyError:
-            raise AttributeError("training") from None  # as of TorchScript, which keeps it elsewhere
+            raise AttributeError("training") from None  # TorchScript modules do not keep it in their __dict__
 
     def __set__(self, module: torch.nn.Module, value: bool) -> None:
         if self._is_here(module):

@@ -1,4 +1,4 @@
-"""What is said where torch cannot follow a model, and where the model itself fails."""
+"""Error messages for models that torch cannot capture or that fail themselves."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ T = TypeVar("T")
 
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
-    """Where a model itself fails, that is the news, not what torch.export makes of it."""
+    """Raises the model's own error if it fails in eager mode, which says more than torch.export's error."""
     given = inputs.example or inputs
     if (error := _failure(model, given)) is not None:
         raise failure_of(given, error) from error
     if inputs.example is not None and (error := _failure(model, inputs)) is not None:
         raise UnsupportedError(
-            "the model takes a dynamic size that is 1 in the example, and not other sizes there: with "
+            "a dynamic size is 1 in the example, and the model fails for other sizes: with "
             f"({_shapes(inputs)}), {first_lines(error)}"
         ) from error
 
 
 def failure_of(inputs: Inputs, error: Exception) -> InvalidArgumentError:
-    """``error`` is the model's own."""
+    """The error to raise for ``error``, which the model itself raised."""
     return InvalidArgumentError(f"the model itself fails on its inputs ({_shapes(inputs)}): {first_lines(error)}")
 
 
@@ -48,7 +48,7 @@ def _shapes(inputs: Inputs) -> str:
 
 
 def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
-    """``first()``, or ``second()`` where that refuses the model. Where both do, it says why the first did."""
+    """``first()``, or ``second()`` if the first refuses the model. If both refuse, raises the error of the first."""
     try:
         return first()
     except UnsupportedError as refusal:
@@ -59,11 +59,11 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
 
 
 def first_lines(error: Exception) -> str:
-    """What torch says, without its advice on its own logs."""
+    """The text of torch's error, without its advice on torch's logs."""
     text = without_advice(str(error))
     if isinstance(error, GuardOnDataDependentSymNode):
         text += (
-            "\nThe model branches on a number that only a run tells: give bounds of it by torch._check(…), or write "
-            "the branch as torch.cond(…)."
+            "\nThe model branches on a number that is known only when it runs: state its bounds with torch._check(…), "
+            "or write the branch as torch.cond(…)."
         )
     return "\n".join(text.splitlines()[:12]) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The example inputs of a model: how they bind to its parameters, and their tensors one by one."""
+"""The example inputs of a model: their binding to its parameters, and their tensors as leaves."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from opbridge.torch_compat import pytree
 
 @dataclasses.dataclass
 class Inputs:
-    """``args`` and ``kwargs`` as the model is called, keyword arguments in the order of its parameters.
+    """``args`` and ``kwargs`` of the call of the model, keyword arguments in the order of its parameters.
 
     ``parameters`` holds the same values by the names of the parameters; ``leaves`` are the tensors and
-    constants in them, in order, and ``names`` what torch.export calls them. ``are_ordered`` says of each leaf whether
-    its place follows from the parameters; that of an item of a dict, or of ``**kwargs``, follows from the call.
+    constants in them, in order, and ``names`` torch.export's names for these. ``are_ordered`` says for each leaf
+    whether its position follows from the parameters; that of an item of a dict or of ``**kwargs`` depends on the call.
     """
 
     args: tuple[Any, ...]
@@ -28,27 +28,27 @@ class Inputs:
     leaves: list[Any]
     names: list[str]
     are_ordered: list[bool]
-    example: Inputs | None = None  # the caller's, where these are of other sizes
+    example: Inputs | None = None  # the caller's inputs, if these have other sizes
 
     def with_leaves(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """``args`` and ``kwargs`` with other leaves in their places."""
+        """``args`` and ``kwargs`` with other leaves."""
         _, structure = pytree.tree_flatten((self.args, self.kwargs))
         args, kwargs = pytree.tree_unflatten(leaves, structure)
         return args, kwargs
 
     def map_leaves(self, change: Callable[[Any], Any]) -> Inputs:
-        """The same structure with other leaves."""
+        """The same structure with ``change`` applied to each leaf."""
         args, kwargs, parameters = pytree.tree_map(change, (self.args, self.kwargs, self.parameters))
         return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names, self.are_ordered)
 
     def copied(self) -> Inputs:
-        """With copies of the tensors, which a model may write to."""
+        """The same inputs with copies of the tensors, since a model may write to them."""
         copies = {id(tensor): tensor.clone() for tensor in self.tensors}
         return self.map_leaves(lambda leaf: copies.get(id(leaf), leaf))
 
     @property
     def others(self) -> list[Any]:
-        """The leaves that are no tensors."""
+        """The leaves that are not tensors."""
         return [leaf for leaf in self.leaves if not isinstance(leaf, torch.Tensor)]
 
     @property
@@ -91,7 +91,7 @@ def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | N
 
 
 def _check_leaf(name: str, leaf: Any) -> None:
-    """Refuses what would make constants of tensors that are inputs."""
+    """Refuses leaves that hold tensors, which would become constants instead of inputs."""
     if type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
         raise InvalidArgumentError(f"the input '{name}' is a NumPy array, which would be a constant; pass a tensor")
     if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)):
@@ -99,9 +99,9 @@ def _check_leaf(name: str, leaf: Any) -> None:
     held = leaf if isinstance(leaf, (set, frozenset)) else getattr(leaf, "__dict__", {}).values()
     if any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves([*held])):
         raise InvalidArgumentError(
-            f"the input '{name}' is a {type(leaf).__name__} that holds tensors, which would be constants; tell torch "
-            "of the type (torch.export.register_dataclass, or register_pytree_node of torch.utils._pytree), or pass "
-            "its tensors"
+            f"the input '{name}' is a {type(leaf).__name__} that holds tensors, which would be constants; register "
+            "the type with torch (torch.export.register_dataclass, or register_pytree_node of torch.utils._pytree), "
+            "or pass its tensors"
         )
 
 
@@ -128,7 +128,7 @@ def _text_of_key(key: Any) -> str:
 
 
 def as_module(model: Any) -> torch.nn.Module:
-    """A function becomes a module that calls it, and so does a program of torch.export."""
+    """The model as a module: wraps a function, and unwraps an ExportedProgram."""
     if isinstance(model, torch.export.ExportedProgram):
         return model.module()
     if isinstance(model, torch.nn.Module):
@@ -138,18 +138,18 @@ def as_module(model: Any) -> torch.nn.Module:
         if isinstance(model, torch.jit.ScriptFunction) or hasattr(model, "__code__"):
             return _FunctionModule(model)
         return _FunctionModule(_as_function(model))
-    raise InvalidArgumentError(f"a {type(model).__name__} is no model: give an nn.Module or an ExportedProgram")
+    raise InvalidArgumentError(f"a {type(model).__name__} is not a model: pass an nn.Module or an ExportedProgram")
 
 
 def _as_function(model: Callable[..., Any]) -> Callable[..., Any]:
-    """Of what has no code of its own, which torch.export asks for: an object that is called, a function of C."""
+    """Wraps a callable without Python code, which torch.export requires: a callable object, a C function."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
     try:
         function.__signature__ = inspect.signature(model)  # type: ignore[attr-defined]
-    except ValueError:  # one of C says no names of its parameters
+    except ValueError:  # a C function may not declare its parameters
         return lambda *args: model(*args)
     return function
 
@@ -165,7 +165,7 @@ def _check_materialized(model: torch.nn.Module) -> None:
 
 
 def torchscript_in(model: torch.nn.Module) -> str | None:
-    """The path of the first part of the model that is TorchScript; empty where it is the model itself."""
+    """The path of the first module that is TorchScript; empty for the model itself, None if there is none."""
     path: str
     for path, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule) or isinstance(module.forward, torch.jit.ScriptFunction):

@@ -1,4 +1,4 @@
-"""Names of PyTorch's operators and of their arguments, read once for each operator."""
+"""What a capture needs to know of PyTorch's operators, read once for each operator from its schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from opbridge.torch_compat import CHECK_OF_ASSIGNED_DATA, FakeTensorMode, OpOverload, pytree, schema_of
 from opbridge.torch_compat.symbols import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-# Sizes of their results depend on data too, though torch does not tag them so.
+# Operators whose result sizes depend on data, although torch does not tag them so.
 _UNTAGGED = frozenset(
     {
         "aten::where",
@@ -21,7 +21,7 @@ _UNTAGGED = frozenset(
     }
 )
 
-# They change their running statistics in training, though their schemas do not say so.
+# In training mode these change their running statistics, although their schemas do not say so.
 _STATISTICS = frozenset({"running_mean", "running_var"})
 _OF_STATISTICS = frozenset({"batch_norm", "native_batch_norm", "cudnn_batch_norm", "instance_norm"})
 
@@ -30,7 +30,7 @@ class Operator:
     """``key`` is ``aten::add.Tensor``; ``names`` are the arguments in the schema's order.
 
     ``written`` are the names of the arguments that a call changes; ``stem`` is ``add``. ``sizes_depend_on_data``
-    holds for ``nonzero`` and its like.
+    is true for ``nonzero`` and similar operators.
     """
 
     __slots__ = ("key", "names", "sizes_depend_on_data", "stem", "written")
@@ -64,9 +64,9 @@ _probed: dict[OpOverload, bool] = {}
 
 
 def custom_sizes_depend_on_data(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether an operator outside of ``aten`` returns, by its own fake implementation, sizes that only data tell.
+    """Whether the fake implementation of an operator outside of ``aten`` returns sizes that depend on data.
 
-    False where it has no fake implementation.
+    False if it has no fake implementation.
     """
     if overload.namespace == "aten":
         return False
@@ -94,11 +94,11 @@ def _has_new_symbols(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[s
 
 
 def is_assignment_of_data(node: torch.fx.Node) -> bool:
-    """Of ``tensor.data = other``, programs of torch have only what is checked before."""
+    """Whether the node is what torch records of ``tensor.data = other``: only the check before the assignment."""
     return node.target is CHECK_OF_ASSIGNED_DATA
 
 
-# They check what the capture already knows.
+# Operators that a graph leaves out: they check conditions that the capture already knows, or print or profile.
 ASSERTIONS = frozenset(
     {
         "aten::_assert_scalar",

@@ -1,4 +1,4 @@
-"""Attributes of torch, of classes and of modules that are others for a while, in one thread alone."""
+"""Replaces attributes of torch, of classes and of modules temporarily and for one thread only."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def current_thread() -> int:
     return get_ident()
 
 
-# torch.export traces the branches of torch.cond by Dynamo, which cannot call get_ident, but takes this for a constant.
+# torch.export traces the branches of torch.cond with Dynamo, which cannot call get_ident but treats this as a constant.
 setattr(current_thread, CONSTANT_TO_DYNAMO, True)
 
 
 class ByThread:
     """Stands for ``here`` in the thread that made it, and for ``elsewhere`` in all others.
 
-    Found in a class, it gives what ``here`` or ``elsewhere`` would give there: a bound method, the value of a property.
-    Anywhere else it can be called, asked for attributes, compared, and tested for truth.
+    As an attribute of a class, it binds like ``here`` or ``elsewhere``: to a bound method, or the value of a property.
+    Anywhere else it forwards calls, attribute access, comparison and truth.
     """
 
     def __init__(self, here: Any, elsewhere: Any, name: str = "") -> None:
@@ -68,10 +68,10 @@ def patch(point: PatchPoint, value: Any) -> contextlib.AbstractContextManager[No
 
 @contextlib.contextmanager
 def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
-    """Gives ``owner`` these attributes in this thread, and takes them back; what it inherited is not its own then.
+    """Gives ``owner`` these attributes in this thread, and restores the former ones; inherited ones are not copied.
 
-    The other threads see the attributes that ``owner`` has, and an attribute that it lacks is an error: the version of
-    torch is another than the replacement was written for.
+    Other threads see the former attributes. An attribute that ``owner`` lacks is an error, since the replacement was
+    written for another version of torch.
     """
     before = {name: find(owner, name) for name in attributes}
     own = {name: vars(owner)[name] for name in attributes if name in vars(owner)}
@@ -91,10 +91,10 @@ def patch_attributes(owner: Any, **attributes: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def patch_code(function: Any, result: str, **names: Any) -> Iterator[None]:
-    """Has a function without arguments return ``result`` in all threads, an expression of ``original()`` and ``names``.
+    """Makes a function without arguments return ``result``, an expression of ``original()`` and ``names``.
 
-    Its code is exchanged, for others have imported it by name. The names stay in its globals, for threads that are in
-    the midst of a call.
+    It exchanges the code in all threads, since others have imported the function by name. The names stay in its
+    globals, for threads that are executing it.
     """
     code, home = function.__code__, function.__globals__
     prefix = f"_{function.__name__}_"
@@ -113,7 +113,7 @@ def patch_code(function: Any, result: str, **names: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def patch_items(table: MutableMapping[Any, Any], items: Mapping[Any, Any]) -> Iterator[None]:
-    """The same for items that ``table`` has."""
+    """Replaces items of ``table`` in this thread."""
     before = {key: table[key] for key in items}
     by_thread = {key: ByThread(value, before[key], str(key)) for key, value in items.items()}
     try:

@@ -1,4 +1,4 @@
-"""The program that both captures build, and how torch's tensors and sizes enter it."""
+"""The program that both captures build, and the conversion of torch's tensors and sizes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Shape = Sequence["int | _core.Dim"]
 class Program:
     """A captured model: its graph, and the calls of autograd Functions in it.
 
-    ``calls`` holds what the attribute ``call`` of the nodes ``autograd_function::NAME`` counts.
+    The attribute ``call`` of a node ``autograd_function::NAME`` is an index in ``calls``.
     """
 
     graph: _core.Graph
@@ -31,7 +31,7 @@ class Program:
 
 
 class Sizes:
-    """Sizes of torch as sizes of the graph, with symbols renamed to the names that the user gave them."""
+    """Converts torch's sizes to sizes of the graph, and renames symbols to the user's names."""
 
     def __init__(self, names: dict[str, str] | None = None, example: DynamicSizes | None = None) -> None:
         self._names = names or {}
@@ -43,7 +43,7 @@ class Sizes:
         return self.dim_of(size.node.expr, size.node.shape_env)
 
     def dim_of(self, expr: Any, env: Any) -> _core.Dim:
-        """``expr`` is one of sympy's, ``env`` the ShapeEnv of its symbols."""
+        """``expr`` is a sympy expression, ``env`` the ShapeEnv of its symbols."""
         dim = self._dims.get(expr)
         if dim is None:
             for symbol in expr.free_symbols:
@@ -64,7 +64,7 @@ class Sizes:
             name += "_"
         lower: Any = env.var_to_range[symbol].lower if symbol in env.var_to_range else None
         least = int(lower) if getattr(lower, "is_Integer", False) else None
-        # Of an axis of an input torch says that it is 2 or more, and means that it does not tell 0 and 1 from others.
+        # The lower bound 2 of an input's axis only means that torch treats 0 and 1 like any other size.
         if symbol.is_positive and (least is None or least <= 2):
             least = 0 if env.backed_var_to_val.get(symbol) == 0 else 1
         return _core.Dim.symbol(name, least)
@@ -76,7 +76,7 @@ class Sizes:
         return cast(Shape, shape)
 
 
-NUMBER = _core.Dim.parse("0")  # the shape of a number that is no size
+NUMBER = _core.Dim.parse("0")  # stands for the shape of a number that is not a size
 Result = tuple[str, torch.dtype, "Shape | _core.Dim"]
 NUMBER_DTYPES = {
     torch.SymInt: torch.int64,
@@ -100,22 +100,22 @@ def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None
         for i, element in enumerate(value):
             describe(f"{name}.{i}", element, sizes, results)
     elif value is not None:
-        raise UnsupportedError(f"the node '{name}' makes a {type(value).__name__}, which no graph can hold")
+        raise UnsupportedError(f"the node '{name}' returns a {type(value).__name__}, which a graph cannot hold")
 
 
 def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) -> _core.ProgramValue:
-    """``value``, by which the graph knows ``result``, as a tensor: a number passes through ``aten::scalar_tensor``."""
+    """``value``, the graph's value for ``result``, as a tensor: a number passes through ``aten::scalar_tensor``."""
     if isinstance(result, torch.Tensor):
         return cast(_core.ProgramValue, value)
     dtype = torch.float32 if isinstance(result, torch.SymFloat) else NUMBER_DTYPES.get(type(result))
     if dtype is None:
-        raise UnsupportedError(f"the model returns '{result}', which is no tensor and no number")
+        raise UnsupportedError(f"the model returns '{result}', which is neither a tensor nor a number")
     names = ("s", "dtype")
     return builder.call("aten::scalar_tensor", names, (value, dtype), {}, [(name, dtype, ())], "", "")[0]
 
 
 def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any]:
-    """Where torch keeps the elements of what ``operator`` is called with, for one that reads by that."""
+    """Strides and offset of the argument of an operator like ``as_strided``, whose result depends on them."""
     if not operator.startswith("aten::as_strided") or not isinstance(tensor, torch.Tensor):
         return {}
     offset = sizes.shape((tensor.storage_offset(),))[0]
@@ -123,13 +123,13 @@ def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any
 
 
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:
-    """Adds an initializer that borrows the tensor's memory; a copy's, where it is not plain CPU memory."""
+    """Adds an initializer that borrows the tensor's memory, or that of a copy if it is not contiguous CPU memory."""
     is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or is_wrapper:
         raise UnsupportedError(
             f"the weight '{name}' is a {type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on "
             f"{tensor.device}; "
-            "only plain dense tensors with data can be written"
+            "only plain dense tensors with data can be exported"
         )
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     try:

@@ -1,4 +1,4 @@
-"""Warnings of what holds for the captured run alone."""
+"""Warnings about values that hold only for the captured run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opbridge.capture.source import line_text, users_frame
 
 
 class TraceWarning(UserWarning):
-    """Something of this one run has become part of the captured program."""
+    """A value of the captured run has become a constant of the program."""
 
 
 def warn_of_run(what: str) -> None:
@@ -17,7 +17,7 @@ def warn_of_run(what: str) -> None:
     warn_of_run_at(what, (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
 
 
-def warn_of_run_at(what: str, place: tuple[str, int, str]) -> None:
-    """``place`` is a file, a line, and the function in it."""
-    text = f"{what}, and the captured program always uses what it was in this run: {line_text(*place)}"
-    warnings.warn_explicit(text, TraceWarning, place[0], place[1])
+def warn_of_run_at(what: str, location: tuple[str, int, str]) -> None:
+    """``location`` is a file, a line, and the function in it."""
+    text = f"{what}; the captured program always uses the value of this run: {line_text(*location)}"
+    warnings.warn_explicit(text, TraceWarning, location[0], location[1])

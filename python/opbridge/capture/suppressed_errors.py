@@ -1,4 +1,4 @@
-"""Errors in a run that the model catches itself."""
+"""Errors of a run that the model itself catches."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from opbridge.errors import Error
 
 
 class Caught:
-    """Keeps the first error that operators and sizes raise, for the model may catch it."""
+    """Keeps the first error that an operator or a size raises, since the model may catch it."""
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
-        self._place = ("", 0, "")
+        self._location = ("", 0, "")
 
     def note(self, error: BaseException) -> None:
         if self._error is None or (isinstance(error, Error) and not isinstance(self._error, Error)):
             frame = users_frame(sys._getframe(1)) or sys._getframe(1)
             self._error = error
-            self._place = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+            self._location = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
-    def tell(self) -> None:
-        """To be called where the model has returned in spite of the error. A refusal of this package stays one."""
+    def report(self) -> None:
+        """Call it after the model has returned: raises a refusal of opbridge again, and warns of any other error."""
         if isinstance(self._error, Error):
             raise self._error
         if self._error is not None:
             text = next(iter(str(self._error).splitlines()), "")[:120]
-            warn_of_run_at(f"the model caught an error ('{type(self._error).__name__}: {text}')", self._place)
+            warn_of_run_at(f"the model caught an error ('{type(self._error).__name__}: {text}')", self._location)

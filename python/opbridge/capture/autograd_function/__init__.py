@@ -1,1 +1,1 @@
-"""Calls of a torch.autograd.Function that has ``symbolic``, kept whole in the captured program."""
+"""Calls of a torch.autograd.Function that has ``symbolic`` become single nodes of the captured program."""

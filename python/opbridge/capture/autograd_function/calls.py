@@ -1,14 +1,15 @@
-"""Calls of a torch.autograd.Function that has ``symbolic``, kept whole in the captured program.
+"""Calls of a torch.autograd.Function that has ``symbolic`` become single nodes of the captured program.
 
 While a model is captured, ``forward`` of each such class makes one call of ``opbridge::autograd_function``.
-In the graph that is a node ``autograd_function::MyAdd``, whose argument ``call`` counts the entries of
-``Program.calls``, which hold the class and its arguments.
+In the graph that is a node ``autograd_function::MyAdd``. Its argument ``call`` is an index in ``Program.calls``,
+which holds the class and its arguments.
 
-``apply`` may have been bound long before (``my_add = MyAdd.apply``), and it looks up ``forward`` in the class. The
-replacement is made in the lookup, so that it holds for the classes that the model makes while it runs too.
+``apply`` may have been bound before (``my_add = MyAdd.apply``), but it looks up ``forward`` in the class. The lookup
+itself is replaced, so that it also holds for classes that the model defines while it runs.
 
-A class whose gradient the model itself takes, as by ``torch.autograd.grad``, is not kept whole, for its ``backward``
-computes from what ``forward`` saved. The model is then captured anew, with the operators of that class.
+If the model itself takes the gradient of a class, as with ``torch.autograd.grad``, the call cannot be a single node,
+since ``backward`` computes from what ``forward`` saved. The model is then captured again, with the operators of that
+class.
 """
 
 from __future__ import annotations
@@ -33,23 +34,23 @@ from opbridge.torch_compat.patch_points import LOOKUP_IN_AUTOGRAD_FUNCTION
 
 @dataclasses.dataclass(frozen=True)
 class TensorArgument:
-    """In the place of a tensor: its index in the node's attribute ``tensors``."""
+    """Replaces a tensor: its index in the node's attribute ``tensors``."""
 
     index: int
 
 
 @dataclasses.dataclass(frozen=True)
 class SizeArgument:
-    """In the place of a number made of dynamic sizes: its index in the node's attribute ``sizes``."""
+    """Replaces a number that depends on dynamic sizes: its index in the node's attribute ``sizes``."""
 
     index: int
 
 
 @dataclasses.dataclass
 class FunctionCall:
-    """``arguments`` as ``apply`` took them, with slots in the places of tensors and sizes.
+    """``arguments`` are those of ``apply``, with slots instead of tensors and sizes.
 
-    ``returns_tuple`` says whether ``forward`` returns a tuple, known once it has run.
+    ``returns_tuple`` says whether ``forward`` returns a tuple; it is set when ``forward`` has run.
     """
 
     function: type[torch.autograd.Function]
@@ -81,14 +82,14 @@ class FunctionCall:
         return outputs
 
     def run_apart(self, tensors: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
-        """The same, with outputs that share no memory with the inputs."""
+        """Runs ``forward``, and copies outputs that share memory with the inputs."""
         shared = {storage_id(tensor) for tensor in tensors}
         outputs = self.run(tensors, sizes)
         return [out.clone() if storage_id(out) in shared else out for out in outputs]
 
 
 class _Context:
-    """What ``forward`` gets as ``ctx``; nothing of it is kept, for there is no backward."""
+    """The ``ctx`` of ``forward``; it keeps nothing, since there is no backward."""
 
     def __init__(self, function: type[torch.autograd.Function], argument_count: int) -> None:
         self._function = function
@@ -111,12 +112,12 @@ class _Context:
 
 OPERATOR = "opbridge::autograd_function"
 _new_library: Any = torch.library.Library  # torch leaves it untyped
-_libraries: list[Any] = []  # an operator lives as long as its Library
+_libraries: list[Any] = []  # keeps the libraries, since an operator lives only as long as its Library
 _calls: list[FunctionCall] = []
 
 
 class _Transformed(BaseException):
-    """The model differentiates ``function``, or maps it by vmap. Not an Exception, which the model might handle."""
+    """The model differentiates ``function`` or applies vmap to it. Not an Exception, which the model might catch."""
 
     def __init__(self, function: type[torch.autograd.Function]) -> None:
         super().__init__(f"{function.__qualname__} is transformed")
@@ -124,7 +125,7 @@ class _Transformed(BaseException):
 
 
 def capture_with_functions(capture: Callable[[], _core.Graph]) -> Program:
-    """What ``capture()`` makes of a model, with the calls of functions that have ``symbolic`` kept whole."""
+    """The program that ``capture()`` returns, in which calls of functions with ``symbolic`` are single nodes."""
     transformed: set[type[torch.autograd.Function]] = set()
     while True:
         try:
@@ -136,7 +137,7 @@ def capture_with_functions(capture: Callable[[], _core.Graph]) -> Program:
 
 @contextlib.contextmanager
 def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> Iterator[list[FunctionCall]]:
-    """Yields the list of the calls, which fills up while a model runs. ``others`` run as they are."""
+    """Yields a list to which the calls are added while a model runs. The classes ``others`` run unchanged."""
     _operator()
     global _calls
     calls = _calls = []
@@ -156,7 +157,7 @@ def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> 
 
 @contextlib.contextmanager
 def use_calls(calls: list[FunctionCall]) -> Iterator[None]:
-    """Calls are counted in another list: that of a captured program, to run its operators."""
+    """Makes ``calls`` the list in which calls are indexed, to run the operators of a captured program."""
     global _calls
     before, _calls = _calls, calls
     try:
@@ -207,7 +208,7 @@ def _derivative(cls: type[torch.autograd.Function]) -> Any:
     return derivative
 
 
-# In the place of attributes of a class that is kept whole. ``vjp`` is another name that ``backward`` may have.
+# Replacements for attributes of a class whose calls become nodes. ``vjp`` is another name for ``backward``.
 _REPLACEMENTS: dict[str, Callable[[type[torch.autograd.Function]], Any]] = {
     "forward": _forward,
     "setup_context": _setup_context,
@@ -241,7 +242,7 @@ def _filled(template: Any, tensors: list[torch.Tensor], sizes: list[Any]) -> Any
 
 @functools.cache
 def _operator() -> Any:
-    """``opbridge::autograd_function``, defined once in the process."""
+    """The operator ``opbridge::autograd_function``, defined once per process."""
     library = _new_library("opbridge", "FRAGMENT")
     library.define("autograd_function(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
     library.impl("autograd_function", _run_for_real, "CompositeExplicitAutograd")

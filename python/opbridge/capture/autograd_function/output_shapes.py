@@ -1,6 +1,6 @@
-"""The shapes that a function gives for dynamic sizes, found by running it.
+"""Determines the output shapes of a function for dynamic sizes by running it at several sizes.
 
-Fake tensors cannot tell: a kernel that reads raw memory would read where there is none.
+Fake tensors cannot do this: they have no memory, and a kernel may read memory directly.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Point = dict[Any, int]  # a value for each symbol
 def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
     """What ``run`` returns for fake ``tensors`` and ``sizes``, as fake tensors.
 
-    Runs it on made-up data of the example's sizes, and of others where there are dynamic ones: each size of
-    the outputs must be an integer plus integer multiples of the symbols, at all of these points.
+    Runs it on random data of the example's sizes and, if some are dynamic, of other sizes: at all of these points each
+    size of the outputs must equal an integer plus integer multiples of the symbols.
     """
     example = _example(tensors, sizes)
     outputs = _outputs_where(name, run, tensors, sizes, example, {symbol: symbol for symbol in example})
     if outputs is None:
-        # The function may take inputs of one size only, which then have a symbol each: they change together.
+        # The function may require equal sizes, which have different symbols: change symbols of equal value together.
         by_value = {value: symbol for symbol, value in reversed(example.items())}
         outputs = _outputs_where(
             name, run, tensors, sizes, example, {symbol: by_value[value] for symbol, value in example.items()}
         )
     if outputs is None:
-        raise UnsupportedError(f"{name}.forward takes the example's sizes alone, where they were to be dynamic")
+        raise UnsupportedError(f"{name}.forward fails for all sizes but the example's; make these sizes constant")
     return outputs
 
 
@@ -45,7 +45,7 @@ def _outputs_where(
     every: Point,
     leaders: dict[Any, Any],
 ) -> list[torch.Tensor] | None:
-    """The outputs where each symbol always has the value of its leader; None where too few points can be run."""
+    """The outputs if each symbol has the value of its leader; None if the function runs at too few points."""
     example = {symbol: value for symbol, value in every.items() if leaders[symbol] is symbol}
 
     def run_at(point: Point) -> list[torch.Tensor]:
@@ -63,14 +63,14 @@ def _outputs_where(
     for point in _points(example):
         try:
             there = run_at(point)
-        except Exception:  # a size that the function does not take
+        except Exception:  # the function does not accept this size
             continue
         if [(out.dtype, out.dim()) for out in there] != [(out.dtype, out.dim()) for out in outputs]:
-            raise _not_affine(name, "their number, rank or type")
+            raise _not_affine(name, "the number, rank or type")
         for output, output_fits in zip(there, fits, strict=True):
             for size, fit in zip(output.shape, output_fits, strict=True):
                 if not fit.accepts(example, point, size):
-                    raise _not_affine(name, "a size of them")
+                    raise _not_affine(name, "a size")
     if any(not fit.is_settled(example) for output_fits in fits for fit in output_fits):
         return None
     env = next((size.node.shape_env for size in _symbolic(tensors, sizes)), None)
@@ -82,7 +82,7 @@ def _outputs_where(
 
 @dataclasses.dataclass
 class _Fit:
-    """``base`` at the example, and a slope for each symbol once two points differ in it alone."""
+    """An affine size: ``base`` at the example, and a slope for each symbol, set when two points differ only in it."""
 
     base: int
     slopes: dict[Any, int] = dataclasses.field(default_factory=dict)
@@ -111,7 +111,7 @@ class _Fit:
 
 
 def _points(example: Point) -> list[Point]:
-    """Other values of one symbol after the other, and then of all of them."""
+    """Points at which one symbol after the other has other values, and then all of them."""
     points = []
     for symbol, value in example.items():
         points += [{**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})]
@@ -126,7 +126,7 @@ def _symbolic(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[tor
 
 
 def _example(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> Point:
-    """The example's values of all symbols in the sizes; 2 for one that only the running model knows."""
+    """The example's values of all symbols in the sizes; 2 for a symbol that is known only when the model runs."""
     point: Point = {}
     for size in _symbolic(tensors, sizes):
         for symbol in size.node.expr.free_symbols:
@@ -148,7 +148,7 @@ def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator) -> 
 
 def _not_affine(name: str, what: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{name}.forward gives outputs of which {what} does not follow the dynamic sizes of the inputs "
-        "linearly; make these sizes constant, or register the function as an operator with a fake "
+        f"{name}.forward returns outputs of which {what} is not a linear function of the dynamic sizes of the "
+        "inputs; make these sizes constant, or register the function as an operator with a fake "
         "implementation (torch.library.register_fake)"
     )

@@ -1,1 +1,1 @@
-"""capture="export": the model as torch.export.export sees it."""
+"""capture="export": captures the model with torch.export.export."""

@@ -1,9 +1,9 @@
-"""From the graph of an ExportedProgram to opbridge's own.
+"""Converts the graph of an ExportedProgram to opbridge's.
 
-A size is no value but a Dim wherever it is used, and the nodes that compute it are left out; a node that
-brings a new number (``aten::item``) stays, its output names the number. Floating-point and boolean numbers
-are values. Assertions are left out. Regions that only switch gradients, disable autocast or mark a part of the
-model are replaced by their bodies. A number that the program returns, or that a body is called with, passes through
+A size becomes a Dim wherever it is used, not a value, and the nodes that compute it are left out. A node that makes a
+new number (``aten::item``) stays, and its output names the number. Floating-point and boolean numbers are values.
+Assertions are left out. Regions that only switch gradients, disable autocast or mark a part of the model are replaced
+by their bodies. A number that the program returns, or that a body is called with, passes through
 ``aten::scalar_tensor``; None is not returned.
 """
 
@@ -21,8 +21,8 @@ from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import Result, Sizes, add_weight, describe, layout_of_strided, returned
 from opbridge.capture.run_warnings import warn_of_run_at
-from opbridge.capture.source import line_of_stack_trace, place_of_stack_trace, scope_of_stack
-from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
+from opbridge.capture.source import line_of_stack_trace, location_of_stack_trace, scope_of_stack
+from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import HigherOrderOperator, OpOverload, name_of
 
@@ -32,10 +32,10 @@ _NUMBERS = (int, float, bool)
 def bridge(
     exported: torch.export.ExportedProgram, sizes: Sizes | None = None, parameters_are_kept: bool = True
 ) -> _core.Graph:
-    """``sizes`` renames the symbols of the program, ``s77`` to ``batch``.
+    """``sizes`` renames the symbols of the program, as ``s77`` to ``batch``.
 
-    Unless ``parameters_are_kept``, what the program assigns to the data of a parameter ends with the run: it is another
-    value from there on, and no write to the parameter."""
+    Unless ``parameters_are_kept``, data that the program assigns to a parameter is discarded after the run: the
+    parameter becomes another value, and it is not written to."""
     return _Bridge(exported, sizes or Sizes(), parameters_are_kept).run()
 
 
@@ -47,10 +47,10 @@ class _Bridge:
         self._builder = _core.ProgramBuilder()
         self._lines: dict[str, str] = {}
         self._numbers = 0
-        self._weight_names: dict[int, str] = {}  # tied weights go by the first of their names
+        self._weight_names: dict[int, str] = {}  # tied weights get the first of their names
         for name, tensor in exported.state_dict.items():
             self._weight_names.setdefault(id(tensor), name)
-        # Of each node: a value, a Dim, a Python constant, or a list of these.
+        # The result of each node: a value, a Dim, a Python constant, or a list of these.
         self._values: dict[torch.fx.Node, Any] = {}
 
     def run(self) -> _core.Graph:
@@ -63,8 +63,6 @@ class _Bridge:
             elif node.op == "output":
                 self._outputs(node)
         return self._builder.finish()
-
-    # -- inputs and outputs
 
     def _placeholder(self, node: torch.fx.Node, spec: torch.export.graph_signature.InputSpec) -> None:
         if spec.kind is InputKind.USER_INPUT:
@@ -80,14 +78,16 @@ class _Bridge:
         elif spec.kind is InputKind.TOKEN:
             self._values[node] = None
         elif node.users:
-            raise UnsupportedError(f"the model uses '{spec.target}', a {spec.kind.name}, which is no tensor")
+            raise UnsupportedError(f"the model uses '{spec.target}', a {spec.kind.name}, which is not a tensor")
 
     def _input(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
             return self._builder.input(node.name, value.dtype, self._sizes.shape(value.shape))
         if not isinstance(value, torch.SymInt):
-            raise UnsupportedError(f"the model has the input '{node.name}' of type {type(value).__name__}")
+            raise UnsupportedError(
+                f"the input '{node.name}' is of the unsupported type {type(value).__name__}; pass tensors"
+            )
         dim = self._sizes.dim(value)
         self._builder.input(node.name, torch.int64, dim)
         return dim
@@ -110,7 +110,7 @@ class _Bridge:
                 copied = (f"{argument.name}.copied", argument.meta["val"])
                 self._emit(node, "aten::copy_", ("self", "src"), (target, argument), {}, copied)
             elif spec.kind is not OutputKind.TOKEN:
-                raise UnsupportedError("the program returns gradients; export the forward pass alone")
+                raise UnsupportedError("the program returns gradients; export only the forward pass")
         for value in values:
             self._builder.output(value, "")
 
@@ -119,15 +119,13 @@ class _Bridge:
         return returned(self._builder, result, self._resolve(argument), f"number_{index}")
 
     def _target_of(self, mutation: torch.export.graph_signature.OutputSpec) -> Any:
-        """The input or buffer that a program without in-place operators returns the new content of."""
+        """The input or buffer whose new content a program without in-place operators returns."""
         for node, spec in zip(self._exported.graph.nodes, self._exported.graph_signature.input_specs, strict=False):
             if mutation.target in (spec.target, spec.arg.name):
                 if node not in self._values:
                     self._values[node] = self._weight(spec)
                 return self._values[node]
-        raise UnsupportedError(f"the program changes '{mutation.target}', which it does not have")
-
-    # -- nodes
+        raise UnsupportedError(f"the program changes '{mutation.target}', which is neither an input nor a buffer of it")
 
     def _call_function(self, node: torch.fx.Node) -> None:
         target = node.target
@@ -170,14 +168,14 @@ class _Bridge:
         given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
         trace = node.meta.get("stack_trace", "")
         try:
-            told = squeeze_told(called, *given, self._sizes)
+            warning = squeeze_warning(called, *given, self._sizes)
         except UnsupportedError as error:
             raise UnsupportedError(error.message, self._line(trace)) from None
-        if told:
-            warn_of_run_at(told, place_of_stack_trace(trace))
+        if warning:
+            warn_of_run_at(warning, location_of_stack_trace(trace))
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
-        """Whether the node makes a number that is written as a Dim or a constant wherever it is used."""
+        """Whether the node makes a number that becomes a Dim or a constant wherever it is used."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt) and not node.meta.get("unbacked_bindings"):
             self._values[node] = self._sizes.dim(value)
@@ -219,7 +217,7 @@ class _Bridge:
         return self._outputs_of(value, iter(outputs))
 
     def _outputs_of(self, value: Any, outputs: Iterator[_core.ProgramValue]) -> Any:
-        """``value`` with the graph's values in place of torch's."""
+        """``value`` with the graph's values instead of torch's."""
         if isinstance(value, (list, tuple)):
             return [self._outputs_of(element, outputs) for element in value]
         if value is None:
@@ -241,13 +239,11 @@ class _Bridge:
             line = self._lines[trace] = line_of_stack_trace(trace)
         return line
 
-    # -- higher-order operators
-
     def _higher_order(self, node: torch.fx.Node, name: str) -> None:
         if name in _REGIONS:
             if name == "wrap_with_autocast" and casts(node):
                 raise UnsupportedError(
-                    "the casts of torch.autocast are not in the program; give program.run_decompositions({}), "
+                    "the casts of torch.autocast are not in the program; export program.run_decompositions({}), "
                     "which has them",
                     self._line(node.meta.get("stack_trace") or ""),
                 )
@@ -263,7 +259,7 @@ class _Bridge:
         self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
 
     def _with_effects(self, node: torch.fx.Node) -> list[Any]:
-        """The call of an operator between tokens, which keep the order of calls: the graph keeps it anyway."""
+        """Calls an operator that takes and returns tokens. These fix the order of calls, which a graph always keeps."""
         given: Any = node.args
         _, target, *args = given
         called = operator_of(target)
@@ -275,7 +271,7 @@ class _Bridge:
         return [None, outputs] if single else [None, *outputs]
 
     def _argument(self, argument: Any) -> Any:
-        """A body becomes a graph; the numbers among the values that it is called with become values."""
+        """Converts an argument: a body to a graph, and numbers that a body is called with to values."""
         if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
             return self._body(argument)
         if not isinstance(argument, (list, tuple)):
@@ -320,7 +316,7 @@ class _Bridge:
         return None
 
 
-# Operators that call a body once: the places of the body, and of the first value that it is called with.
+# Operators that call a body once: the indices of the body and of its first operand.
 _REGIONS = {
     "wrap_with_set_grad_enabled": (1, 2),
     "wrap_with_autocast": (4, 5),
@@ -332,7 +328,7 @@ _REGIONS = {
 
 
 def casts(node: torch.fx.Node) -> bool:
-    """Whether a region of ``wrap_with_autocast`` converts what is computed in it on the CPU."""
+    """Whether a region of ``wrap_with_autocast`` inserts casts on the CPU."""
     device, _, enabled = node.args[:3]
     return bool(enabled and device == "cpu")
 
@@ -351,7 +347,7 @@ def _module_of(body: torch.fx.Node) -> Any:
 
 
 def _matters(user: torch.fx.Node) -> bool:
-    """Whether a use of a number is more than an assertion."""
+    """Whether a use of a number is not just an assertion."""
     if user.op != "call_function":
         return True
     if isinstance(user.target, OpOverload):

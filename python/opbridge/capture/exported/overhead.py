@@ -1,4 +1,4 @@
-"""What torch.export does at length and nobody here reads, left out: a third of its time."""
+"""Skips work of torch.export whose results are not used here, a third of its time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opbridge.torch_compat.symbols import LOGGER
 
 
 class _UsersFrame:
-    """In place of ``CapturedTraceback``, which looks up the source text of the whole stack, some 80 frames, for every
+    """Replaces ``CapturedTraceback``, which looks up the source text of the whole stack, some 80 frames, for every
     node."""
 
     @staticmethod
@@ -42,10 +42,10 @@ class _UsersFrame:
 
 @contextlib.contextmanager
 def skip_overhead() -> Iterator[None]:
-    """Source lines of the model alone, no Python code generated from graphs that are never run, no search for garbage
-    among the many objects that stay, and nothing printed of what torch tries and cannot solve.
+    """Collects only source lines of the model, generates no Python code for graphs that never run, pauses the garbage
+    collector, and suppresses log messages about equations that torch tries and cannot solve.
 
-    The search for garbage is the interpreter's, and pauses in all threads; their results do not depend on it.
+    The garbage collector belongs to the interpreter, so it pauses in all threads, whose results do not depend on it.
     """
     collecting = gc.isenabled()
     gc.disable()
@@ -66,7 +66,7 @@ def skip_overhead() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silence(name: str) -> Iterator[None]:
-    """The logger of this name drops what this thread logs."""
+    """Lets the logger of this name drop the records of this thread."""
     logger, thread = logging.getLogger(name), threading.get_ident()
 
     def is_from_elsewhere(record: logging.LogRecord) -> bool:

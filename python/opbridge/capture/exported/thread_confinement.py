@@ -1,4 +1,4 @@
-"""What torch.export replaces for the whole process, kept to the thread that exports."""
+"""Confines what torch.export replaces in the whole process to the exporting thread."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
 
 @contextlib.contextmanager
 def confine_export() -> Iterator[None]:
-    """The methods of ``nn.Module`` that torch.export replaces are others in this thread alone.
+    """Confines torch.export's replacements of methods of ``nn.Module`` to this thread.
 
-    ``enter_capture`` sets the flags of torch.compiler that torch.export would set again. torch.export switches off
-    mkldnn, nnpack and cudnn, so that the choice of a kernel for a convolution sets no bounds to its sizes (mkldnn takes
-    no batch above 15 in some cases). Here the choice is made at once.
+    ``enter_capture`` has set the flags of torch.compiler that torch.export would set. torch.export also switches off
+    mkldnn, nnpack and cudnn, so that the choice of a convolution kernel does not restrict sizes (mkldnn takes no batch
+    above 15 in some cases). Here that choice is replaced instead.
     """
     with (
         patch(exporting.COMPILING_STATE, contextlib.nullcontext),
@@ -40,9 +40,9 @@ def confine_export() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _confine_fx() -> Iterator[None]:
-    """No other thread traces by torch.fx, as torch.cond does to be differentiated: its state is one for all threads.
+    """Keeps other threads from tracing with torch.fx, whose state is global (torch.cond traces for its gradient).
 
-    Threads that begin to trace wait for the capture; for those that trace already the capture waits.
+    Threads that begin to trace wait for the capture; the capture waits for those that are tracing already.
     """
     original = getattr(fx, PATCHER_OF_FX)
     begun = False
@@ -68,7 +68,7 @@ def _confine_fx() -> Iterator[None]:
 
 
 def _confine_flag() -> contextlib.AbstractContextManager[None]:
-    """What torch.compile has compiled refuses to run where torch.fx traces, and is to run in other threads."""
+    """Compiled functions of torch.compile refuse to run while torch.fx traces; lets them run in other threads."""
     if not exporting.FX_FLAG_IS_SHARED:
         return contextlib.nullcontext()
     thread = current_thread()
@@ -77,7 +77,7 @@ def _confine_flag() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _confine_tracer() -> Iterator[None]:
-    """The tracer of make_fx that is at work, which others compare with None: hence no ``ByThread``."""
+    """Confines the active tracer of make_fx. It is compared with None, so it cannot be a ``ByThread``."""
     thread, tracers = current_thread(), [None]
 
     def current(module: Any) -> Any:
@@ -101,15 +101,15 @@ def _confine_tracer() -> Iterator[None]:
 
 
 def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
-    """Dynamo traces the branches of torch.cond and the like anew in each capture.
+    """Lets Dynamo trace the branches of torch.cond and similar operators anew in each capture.
 
-    What it has compiled for other calls of torch.cond would be tried first, and asking whether it holds makes constants
-    of sizes that are symbols.
+    It would first try what it has compiled for other calls of torch.cond, and evaluating those guards would turn
+    symbolic sizes into constants.
     """
 
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(function, types.FunctionType):
-            code = function.__code__.replace()  # another object, by which Dynamo knows what it has compiled
+            code = function.__code__.replace()  # a new object: Dynamo caches by the identity of the code
             function = types.FunctionType(
                 code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
             )
@@ -126,6 +126,6 @@ def _patch_method(patcher: Any, cls: type, name: str, new_fn: Callable[..., Any]
 
 
 def _warn_of_attributes(message: str, *args: Any, **options: Any) -> None:
-    """Which of the attributes that a model assigns matter is found out by calling it again."""
+    """Drops torch's warning about assigned attributes: a second call of the model finds out which of them matter."""
     if not is_of_assigned_attributes(message):
         warnings.warn(message, *args, **options)

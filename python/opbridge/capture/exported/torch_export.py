@@ -1,4 +1,4 @@
-"""capture="export": the model as torch.export.export sees it."""
+"""capture="export": captures the model with torch.export.export."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _cor
 def export_program(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]
 ) -> torch.export.ExportedProgram:
-    """``changed`` becomes the paths of the attributes that the model changes."""
+    """``changed`` is filled with the paths of the attributes that the model changes."""
 
-    # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes. Some models
-    # need it, for a guard such as `size != 1`; torch's own rule then serves, by which an example of size 1 is refused.
+    # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes. Some models need
+    # that, for a guard such as `size != 1`; they are then captured by torch's rule, which refuses an example of size 1.
     def oblivious() -> torch.export.ExportedProgram:
         return retry_with_substitutes(lambda: _exported(model, inputs, sizes, changed, size_oblivious=True))
 
@@ -59,8 +59,8 @@ def export_program(
     if any(_is_unresolved(node) for node in exported.graph.nodes):
         if any(is_assignment_of_data(node) for node in exported.graph.nodes):
             raise UnsupportedError(
-                "the model assigns to the data of a tensor (.data =), which torch loses where there is torch.vmap or "
-                "torch.autocast; make a new tensor instead"
+                "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
+                "torch loses the assignment; make a new tensor instead"
             )
         with confine_export():
             exported = exported.run_decompositions({})
@@ -68,7 +68,7 @@ def export_program(
 
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
-    """Whether what the node does to those that follow it is written down by torch only in a second pass."""
+    """Whether torch records the node's effect on later nodes only in a second pass."""
     return exporting.is_of_vmap(node.target) or (name_of(node.target) == "wrap_with_autocast" and casts(node))
 
 
@@ -83,7 +83,7 @@ def _exported_once(
 ) -> torch.export.ExportedProgram:
     lines: dict[str, str] = {}
     caught = Caught()
-    assigned: list[torch.Tensor] = []  # that are given other data
+    assigned: list[torch.Tensor] = []  # tensors whose data the model assigns
     try:
         with (
             size_obliviously(size_oblivious),
@@ -96,7 +96,7 @@ def _exported_once(
             _follow_changes(model, inputs, assigned, changed),
         ):
             program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
-            caught.tell()
+            caught.report()
             return program
     except Error:
         raise
@@ -113,7 +113,7 @@ def _exported_once(
 
 @contextlib.contextmanager
 def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
-    """Among the fake inputs that torch.export makes."""
+    """Makes sizes with the same name equal in the fake inputs of torch.export."""
     make = exporting.FAKE_INPUTS.original
 
     def make_fake_inputs(*args: Any, **options: Any) -> Any:
@@ -128,8 +128,8 @@ def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
-    """Notes errors, and tensors that are given other data; makes an operator of ``tensor.data``, which torch does not
-    see."""
+    """Notes errors, and tensors whose data is assigned; makes ``tensor.data``, which torch does not record, an
+    operator."""
 
     class Seeing(exporting.ExportFunctionHandler):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -150,8 +150,8 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
 def _follow_changes(
     model: torch.nn.Module, inputs: Inputs, assigned: list[torch.Tensor], changed: list[str]
 ) -> Iterator[None]:
-    """Has the model write back the buffers that it assigns anew, and takes back its other changes of attributes, which
-    ``changed`` names then. torch itself sees assigned buffers of the outermost module alone."""
+    """Makes the model write back the buffers that it reassigns, and undoes its other changes of attributes, whose paths
+    it adds to ``changed``. torch itself handles reassigned buffers only in the outermost module."""
     call: Any = getattr(model, CALL_OF_MODULE)
 
     @functools.wraps(call)
@@ -160,16 +160,16 @@ def _follow_changes(
         returned, others = registered.write_back(call(*args, **kwargs))
         given = {id(tensor) for tensor in assigned}
         others += [f"{name}.data" for name, parameter in model.named_parameters() if id(parameter) in given]
-        # Recurrent modules write the list of their own weights anew.
+        # Recurrent modules rebuild the list of their weights.
         changes = (path for path in attributes.changes() if FLAT_WEIGHTS not in path)
         changed[:] = dict.fromkeys([*others, *changes])
         return returned
 
     nothing = types.SimpleNamespace(remove=lambda: None)
-    fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # in place of these torch gives it fakes
+    fakes = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}  # torch replaces these by fake tensors
     with (
         patch(exporting.BUFFER_ASSIGNMENT_HOOK, lambda *_: nothing),
-        patch_attributes(model, **{CALL_OF_MODULE: followed}),  # hooks would be those of all threads
+        patch_attributes(model, **{CALL_OF_MODULE: followed}),  # not by hooks, which act in all threads
         restore_attributes(model, *inputs.others) as attributes,
         restore_contents([tensor for tensor in attributes.tensors if id(tensor) not in fakes]),
     ):
@@ -178,7 +178,7 @@ def _follow_changes(
 
 @contextlib.contextmanager
 def _restore_marks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """torch.export marks dynamic axes in attributes of the example inputs, and leaves them there where it fails."""
+    """Restores attributes of the example inputs: torch.export marks dynamic axes there, and leaves them on error."""
     before = [{name: copy.copy(value) for name, value in vars(tensor).items()} for tensor in tensors]
     try:
         yield

@@ -1,1 +1,1 @@
-"""Functions and modules of torch that a capture runs in another form, made of operators that compute the same."""
+"""Functions and modules of torch that a capture replaces by operators that compute the same."""

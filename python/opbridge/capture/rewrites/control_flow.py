@@ -1,4 +1,4 @@
-"""Branches and loops of torch's own (torch.cond, while_loop, scan, …), followed as one run takes them."""
+"""torch's own branches and loops (torch.cond, while_loop, scan, …), followed as one run takes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 @contextlib.contextmanager
 def patch_control_flow() -> Iterator[None]:
-    """torch.cond becomes the branch that this run takes, loops and scans the steps that it makes."""
+    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it makes."""
     dispatch = CALL_OF_HIGHER_ORDER_OPERATOR.original
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -49,5 +49,5 @@ def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor],
     return (*carry, *(torch.stack(each) for each in zip(*results, strict=True)))
 
 
-# Whose own kernels refuse to run where modes are active, as they are on fake tensors.
+# Operators whose kernels refuse to run while modes are active, as for fake tensors.
 _FOLLOWED: dict[str, Function] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}

@@ -1,4 +1,4 @@
-"""torchvision's detection models, whose own code branches on how many boxes there are, and loops over them."""
+"""Functions of torchvision's detection models whose code branches on the number of boxes or loops over boxes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opbridge.capture.patching import patch_attributes
 
 
 def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
-    """Suppression among the boxes of each class: they are shifted so that classes do not overlap.
+    """Non-maximum suppression within each class: boxes are shifted so that classes do not overlap.
 
-    So does torchvision where boxes are few; where they are many it loops over the classes, which would be another
-    program for every image, and no boxes are a case of their own there.
+    torchvision does the same for few boxes. For many it loops over the classes, and it treats no boxes separately;
+    both would make the captured program depend on the image.
     """
     largest = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max()
     shifts = idxs.to(boxes) * (largest + 1)
@@ -27,9 +27,9 @@ def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, i
 def paste_masks_in_image(
     masks: torch.Tensor, boxes: torch.Tensor, img_shape: tuple[int, int], padding: int = 1
 ) -> torch.Tensor:
-    """Masks (n, 1, size, size) resized to their boxes, in images of zeros (n, 1, height, width).
+    """Resizes masks (n, 1, size, size) to their boxes, in images of zeros (n, 1, height, width).
 
-    Resizing is linear along both axes, hence a product of matrices.
+    Resizing is linear along both axes, so it is a product of matrices.
     """
     module = sys.modules["torchvision.models.detection.roi_heads"]
     masks, scale = module.expand_masks(masks, padding=padding)
@@ -40,8 +40,8 @@ def paste_masks_in_image(
 
 
 def _resized(first: torch.Tensor, last: torch.Tensor, size: int, length: int) -> torch.Tensor:
-    """What each of ``size`` samples contributes to ``length`` points, where they are resized to those from ``first``
-    to ``last``: (n, length, size)."""
+    """The weights of ``size`` samples in ``length`` points, if the samples are resized to the points ``first`` to
+    ``last``: (n, length, size)."""
     place = torch.arange(length, device=first.device) - first[:, None]
     count = (last - first + 1)[:, None]
     source = ((place + 0.5) * (size / count.clamp(min=1).float()) - 0.5).clamp(min=0)[:, :, None]
@@ -53,7 +53,7 @@ def _resized(first: torch.Tensor, last: torch.Tensor, size: int, length: int) ->
 
 
 def heatmaps_to_keypoints(maps: torch.Tensor, rois: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """By opbridge's operator: the size of a resized map depends on its box."""
+    """Calls opbridge's operator, since the size of a resized map depends on its box."""
     from opbridge.operators import load_operators
 
     load_operators()
@@ -62,7 +62,7 @@ def heatmaps_to_keypoints(maps: torch.Tensor, rois: torch.Tensor) -> tuple[torch
 
 
 def attributes_made_once(model: torch.nn.Module) -> set[str]:
-    """The paths of the scales that a pool for regions takes from the sizes of its first images, and then has."""
+    """The paths of the scales that a region pool derives from the sizes of its first images and then keeps."""
     return {
         f"{path}.{name}".lstrip(".")
         for path, module in model.named_modules()
@@ -71,7 +71,7 @@ def attributes_made_once(model: torch.nn.Module) -> set[str]:
     }
 
 
-# Where torchvision looks them up.
+# The modules in which torchvision looks these functions up.
 _PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
     batched_nms: ("torchvision.ops", "torchvision.ops.boxes"),
     paste_masks_in_image: ("torchvision.models.detection.roi_heads", "torchvision.models.detection.transform"),
@@ -81,7 +81,7 @@ _PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
 
 @contextlib.contextmanager
 def patch_detection() -> Iterator[None]:
-    """torchvision's functions of these names are the functions above."""
+    """Replaces torchvision's functions by those of the same names above."""
     with contextlib.ExitStack() as until_the_end:
         for function, places in _PLACES.items():
             name = function.__name__

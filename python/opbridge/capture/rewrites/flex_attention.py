@@ -1,7 +1,7 @@
-"""torch.nn.attention.flex_attention, whose scores and masks are functions of one element.
+"""torch.nn.attention.flex_attention, whose score and mask functions take single elements.
 
-torch applies them by vmap. Here they are called once, on all scores and on tensors of places that broadcast with
-them, which is the same for functions made of operations on single elements; others are refused.
+torch applies them with vmap. Here they are called once, on all scores and on index tensors that broadcast with them.
+For functions made of elementwise operations this is the same; others are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def patch_flex_attention() -> Iterator[None]:
     if flex is None:
         yield
         return
-    no_mask = flex.empty_block_mask(torch.empty(0), torch.empty(0))  # by vmap, which a capture need not see
+    no_mask = flex.empty_block_mask(torch.empty(0), torch.empty(0))  # made here: it uses vmap, not to be captured
     with (
         patch(flex.OPERATOR, _attention),
         patch(flex.EMPTY_BLOCK_MASK, lambda query, key: no_mask),
@@ -44,8 +44,8 @@ def _attention(
     scale: float,
     kernel_options: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The result (batch, heads, queries, width of values); of each row of scores the logarithm of the sum of their
-    exponentials and the largest, both over log(2)."""
+    """Returns the result (batch, heads, queries, width of values), and for each row of scores the logarithm of the sum
+    of exponentials and the maximum, both divided by log(2)."""
     flex = flex_attention_if_loaded()
     mask_mod = block_mask[-1]
     heads, width = query.shape[1] // key.shape[1], torch.float64 if query.dtype == torch.float64 else torch.float32
@@ -77,11 +77,11 @@ def _applied(function: Any, *args: torch.Tensor) -> torch.Tensor:
 
 
 class _SingleElements(TorchFunctionMode):
-    """Lets operations on single elements pass, and the choice of one element of a tensor by all its axes."""
+    """Allows only elementwise operations, and indexing of a tensor along all its axes."""
 
     def __init__(self, elements: tuple[torch.Tensor, ...]) -> None:
         super().__init__()
-        self._elements = list(elements)  # each a tensor of single elements; kept, for they are known by identity
+        self._elements = list(elements)  # tensors of single elements; kept alive, since they are compared by identity
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", str(func))
@@ -97,8 +97,8 @@ class _SingleElements(TorchFunctionMode):
             holds = _is_pointwise(name, len(tensors)) and all(self._is_element(tensor) for tensor in tensors)
         if not holds:
             raise UnsupportedError(
-                f"a function given to flex_attention calls {name}, which is no operation on single elements: "
-                "it may compute with its arguments, and take elements of other tensors by all their axes at once"
+                f"a function passed to flex_attention calls {name}, which is not an elementwise operation; it may "
+                "only use elementwise operations, and index other tensors along all their axes at once"
             )
         self._elements.append(result)
         return result
@@ -109,7 +109,7 @@ class _SingleElements(TorchFunctionMode):
         return value.dim() == 0 or any(value is element for element in self._elements)
 
 
-# The names of Python for operators that have others in torch.
+# Python's names of operators that have other names in torch.
 _NAMES = {
     "and": "bitwise_and",
     "or": "bitwise_or",
@@ -120,12 +120,12 @@ _NAMES = {
     "mod": "remainder",
 }
 _CONVERSIONS = frozenset({"to", "type_as", "float", "double", "half", "bfloat16", "int", "long", "bool"})
-# Their forms with one tensor are of other kinds, which have results that are no tensors, or are reductions.
+# Their forms with one tensor are not elementwise: they are reductions, or do not return a tensor.
 _OF_TWO = frozenset({"max", "min", "where"})
 
 
 def _is_pointwise(name: str, tensors: int) -> bool:
-    """Of a function or method of torch: ``sub``, ``__rsub__`` and ``__isub__`` are the operator ``sub``."""
+    """Whether a function or method of torch is elementwise: ``sub``, ``__rsub__`` and ``__isub__`` are ``sub``."""
     plain = name.strip("_")
     for stem in (plain, plain[1:]):
         stem = _NAMES.get(stem, stem)

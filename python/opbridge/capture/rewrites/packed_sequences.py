@@ -1,7 +1,7 @@
-"""Packed sequences (torch.nn.utils.rnn): batches of sequences of several lengths, without padding between them.
+"""Packed sequences (torch.nn.utils.rnn): batches of sequences of different lengths without padding.
 
-The lengths decide how many steps and rows there are, which are symbols therefore. The number of sequences is that
-of the padded batch; torch itself reads it from the data.
+The numbers of steps and rows depend on the lengths, so they are symbols. The number of sequences is that of the padded
+batch; torch itself reads it from the data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opbridge.torch_compat import patch_points as points
 
 @contextlib.contextmanager
 def patch_packing() -> Iterator[None]:
-    """``pack_padded_sequence``, ``pad_packed_sequence`` and recurrent modules go by operators on tensors."""
+    """Makes ``pack_padded_sequence``, ``pad_packed_sequence`` and recurrent modules use tensor operators."""
     packing = _Packing()
     functions = types.SimpleNamespace(**{points.PACK: packing.pack, points.PAD: packing.pad})
     with (
@@ -38,10 +38,10 @@ def patch_packing() -> Iterator[None]:
 
 class _Packing:
     def __init__(self) -> None:
-        self._counts: Any = WeakTensorKeyDictionary()  # how many sequences there are, by batch_sizes
+        self._counts: Any = WeakTensorKeyDictionary()  # batch_sizes → the number of sequences
 
     def pack(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows (sum of lengths, *), and of how many sequences each step has one. The lengths do not increase."""
+        """Returns the rows (sum of lengths, *) and the batch size of each step. ``lengths`` must not increase."""
         steps_first = input.transpose(0, 1) if batch_first else input
         length, count = steps_first.shape[:2]
         runs = torch.arange(length)[:, None] < lengths
@@ -54,7 +54,7 @@ class _Packing:
     def pad(
         self, data: torch.Tensor, batch_sizes: torch.Tensor, batch_first: bool, padding_value: float, length: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The rows as (length, sequences, *), or these two exchanged, and the lengths."""
+        """Returns the rows as (length, sequences, *), or (sequences, length, *), and the lengths."""
         sequences, steps = torch.arange(self._count(batch_sizes)), torch.arange(length)[:, None]
         lengths = (sequences < batch_sizes[:, None]).sum(0)
         runs = steps < lengths
@@ -65,7 +65,7 @@ class _Packing:
         return padded.transpose(0, 1) if batch_first else padded, lengths
 
     def with_state(self, forward: Callable[..., Any]) -> Callable[..., Any]:
-        """A packed sequence comes with the state that the module begins with."""
+        """Wraps ``forward`` to pass the initial state explicitly for a packed sequence."""
 
         def run(module: nn.RNNBase, input: Any, hx: Any = None) -> Any:
             if isinstance(input, rnn.PackedSequence) and hx is None:
@@ -83,7 +83,7 @@ class _Packing:
 
 def _unpacked_alone(check: Callable[..., None]) -> Callable[..., None]:
     def run(module: nn.RNNBase, input: torch.Tensor, hidden: Any, batch_sizes: torch.Tensor | None) -> None:
-        if batch_sizes is None:  # for else it reads the number of sequences from the data
+        if batch_sizes is None:  # otherwise the check reads the number of sequences from the data
             check(module, input, hidden, batch_sizes)
 
     return run

@@ -1,4 +1,4 @@
-"""The sizes of what recurrent layers return."""
+"""Result sizes of recurrent layers on fake tensors."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from opbridge.torch_compat.patch_points import RECURRENT_OPERATORS
 
 @contextlib.contextmanager
 def patch_recurrent() -> Iterator[None]:
-    """Fake tensors go through recurrent layers at once.
+    """Runs recurrent layers on fake tensors as one operator.
 
-    torch itself unrolls the layer, a step for each element of the sequence, and so fixes its length.
+    torch itself unrolls the layer step by step, which fixes the length of the sequence.
     """
     with contextlib.ExitStack() as until_the_end:
         for operator in RECURRENT_OPERATORS:
-            until_the_end.callback(forget_dispatched, operator)  # it holds kernels that were looked up meanwhile
+            until_the_end.callback(forget_dispatched, operator)  # its cache holds kernels that were looked up meanwhile
             kernels = {key: _sizes_or(kernel, operator) for key, kernel in kernels_of(operator).items()}
             until_the_end.enter_context(patch_items(kernels_of(operator), kernels))
             forget_dispatched(operator)
@@ -33,7 +33,7 @@ def patch_recurrent() -> Iterator[None]:
 
 
 def _sizes_or(kernel: Callable[..., Any], operator: Any) -> Callable[..., Any]:
-    """Empty results of the right sizes for fake tensors, what ``kernel`` gives for others."""
+    """Returns empty results of the right sizes for fake tensors, and calls ``kernel`` for others."""
     names = [argument.name for argument in schema_of(operator).arguments]
 
     def run(input: torch.Tensor, *args: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Functions of torch that read data, fix sizes, or are made of operators for training, made of others.
+"""Replacements for functions of torch that read data, fix sizes, or use operators for training.
 
-A capture follows no data: torch.export refuses ``torch.equal``, whose answer is a Python bool, and both captures
-functions that check the values of their arguments. Some functions take dynamic sizes for the numbers of the example.
+A capture cannot read data: torch.export refuses ``torch.equal``, which returns a Python bool, and both captures refuse
+functions that check the values of their arguments. Some functions turn dynamic sizes into the numbers of the example.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 
 def retry_with_substitutes(capture: Callable[[], T]) -> T:
-    """``capture()``; where it refuses the model as it is, with functions replaced."""
+    """``capture()``, and again with these functions replaced if it refuses the model."""
 
     def substituted() -> T:
         with _Substitution():
@@ -38,7 +38,7 @@ class _Substitution(TorchFunctionMode):
 
 
 def _equal(input: torch.Tensor, other: torch.Tensor) -> Any:
-    """A tensor in the place of a bool, which a model can return."""
+    """Returns a tensor instead of a bool, which a model can return."""
     if input.dim() != other.dim() or any(a != b for a, b in zip(input.shape, other.shape, strict=True)):
         return False
     return (input == other).all()
@@ -66,7 +66,7 @@ def _gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> torch.Tensor:
-    """Without the check that no variance is negative."""
+    """``gaussian_nll_loss`` without the check that no variance is negative."""
     variance = var if isinstance(var, torch.Tensor) else torch.full_like(input, var)
     if variance.shape == input.shape[:-1]:  # one for each row
         variance = variance.unsqueeze(-1)
@@ -85,7 +85,7 @@ def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Ten
 
 
 def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
-    """Of sizes that are symbols too, as torch.tensor is in a capture."""
+    """``torch.as_tensor`` that also takes symbolic sizes, as torch.tensor does in a capture."""
     if not any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in pytree.tree_leaves(data)):
         return torch.as_tensor(data, dtype=dtype, device=device)
     return tensor_of_symbols(data, dtype=dtype, device=device)
@@ -96,7 +96,7 @@ def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = No
 
 
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
-    """Of a number of steps that is a symbol. From both ends to the middle, as torch computes it."""
+    """``torch.linspace`` for a symbolic number of steps; counts from both ends to the middle, as torch does."""
     dtype = dtype or torch.get_default_dtype()
     places = torch.arange(steps, device=options.get("device")).to(dtype if dtype.is_floating_point else torch.float64)
     step = (end - start) / torch.sym_max(steps - 1, 1)
@@ -111,7 +111,7 @@ def _cov(
     fweights: torch.Tensor | None = None,
     aweights: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Without the checks of the weights."""
+    """``torch.cov`` without the checks of the weights."""
     rows = input.view(1, -1) if input.dim() < 2 else input
     weights = fweights if aweights is None else aweights if fweights is None else fweights * aweights
     total = rows.shape[1] if weights is None else weights.sum()
@@ -141,7 +141,7 @@ def _ctc_loss(
     reduction: str = "mean",
     zero_infinity: bool = False,
 ) -> torch.Tensor:
-    """By opbridge's operator, whose result has a shape that no data decides."""
+    """Calls opbridge's operator, whose result shape does not depend on data."""
     load_operators()
     single = log_probs.dim() == 2
     if single:
@@ -161,10 +161,10 @@ def _ctc_loss(
 
 
 def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """By the QR decomposition for ``driver="gels"``, which takes the rank as full; else by the pseudoinverse."""
+    """Uses the QR decomposition for ``driver="gels"``, which assumes full rank, otherwise the pseudoinverse."""
     rows, columns = A.shape[-2:]
     by_singular_values = driver in ("gelss", "gelsd")
-    if by_singular_values and rows > columns:  # it returns residuals or none, as the rank turns out to be
+    if by_singular_values and rows > columns:  # whether it returns residuals depends on the rank
         return torch.linalg.lstsq(A, B, rcond, driver=driver)
     vector = B.dim() == 1 or (B.dim() == A.dim() - 1 and A.shape[:-1] == B.shape)
     right = B.unsqueeze(-1) if vector else B
@@ -190,7 +190,7 @@ def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driv
 
 
 def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
-    """By places, where torch 2.13 makes them of a mask."""
+    """Uses index tensors; torch 2.13 uses a mask."""
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     places = list(chosen(range(input.shape[0]), r))
     return input[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)]
@@ -219,7 +219,7 @@ def _take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None 
 def _gradient(
     input: torch.Tensor, *, spacing: Any = None, dim: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[torch.Tensor, ...]:
-    """Of even spacing."""
+    """``torch.gradient`` for even spacing."""
     dims = range(input.dim()) if dim is None else [dim] if isinstance(dim, int) else dim
     step = 1 if spacing is None else spacing
     steps = [step] * len(dims) if isinstance(step, (int, float)) else list(step)

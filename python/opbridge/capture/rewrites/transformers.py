@@ -1,9 +1,9 @@
 """The fast paths of ``nn.MultiheadAttention``, ``nn.TransformerEncoderLayer`` and ``nn.TransformerEncoder``.
 
-In evaluation mode without gradients, eager PyTorch runs these modules by private kernels, which give other values
-where there are masks: a row that may attend to nothing is NaN, a mask of numbers counts as one of booleans, a hint that
-a mask is causal is ignored, and padded rows of an encoder are zeros. A capture would take the paths that are made of
-operators. Here the modules decide as in eager, and the kernels are replaced by operators that compute the same.
+In evaluation mode without gradients, eager PyTorch runs these modules with private kernels, which return other values
+if there are masks: a row that may attend to nothing is NaN, a floating-point mask counts as a boolean one, a hint that
+a mask is causal is ignored, and padded rows of an encoder are zeros. A capture would take the ordinary paths. Here the
+modules choose as in eager mode, and the kernels are replaced by operators that compute the same.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _attention(
     average_attn_weights: bool = True,
     mask_type: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """``aten::_native_multi_head_attention``, which the modules call with the same query, key and value."""
+    """``aten::_native_multi_head_attention``, for query, key and value that are the same, as the modules call it."""
     width = embed_dim // num_head
     projected = F.linear(query, qkv_weight, qkv_bias)
     q, k, v = projected.view(*query.shape[:2], 3, num_head, width).permute(2, 0, 3, 1, 4)
@@ -113,7 +113,7 @@ def _encoder_layer(
     return norm_2(src + fed_forward(src))
 
 
-# The operators of the kernels, by which TorchScript calls them.
+# The kernels as operators, as TorchScript calls them.
 KERNELS: dict[Any, Callable[..., Any]] = {
     MULTI_HEAD_ATTENTION: _attention,
     TRANSFORMER_ENCODER_LAYER: _encoder_layer,
@@ -121,13 +121,13 @@ KERNELS: dict[Any, Callable[..., Any]] = {
 
 
 def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]:
-    """``forward`` chooses its path as where nothing captures it, if the paths may differ: with masks, or the hint."""
+    """Makes ``forward`` choose its path as in eager mode if the paths may differ: with masks, or with the hint."""
     parameters = inspect.signature(forward)
     differing = (*masks, "is_causal")
 
     @functools.wraps(forward)
     def run(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_dynamo_compiling():  # for torch.cond: it sees no modes, and the kernels are replaced
+        if torch.compiler.is_dynamo_compiling():  # in torch.cond, where Dynamo sees no modes; kernels are replaced
             return forward(module, *args, **kwargs)
         given = parameters.bind(module, *args, **kwargs).arguments
         if all(given.get(name) is None or given.get(name) is False for name in differing):
@@ -142,7 +142,7 @@ def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]
 
 
 def _overrides(tensors: Sequence[Any]) -> bool:
-    """Whether one is of a class that overrides torch's functions. The modes of a capture override them all."""
+    """Whether a tensor's class overrides torch's functions, apart from the modes of the capture, which always do."""
     disabled = disabled_torch_function
     own = (getattr(type(tensor), "__torch_function__", disabled) for tensor in tensors if type(tensor) not in _PLAIN)
     return any(function is not disabled for function in own)
@@ -165,9 +165,9 @@ def _encoder(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
         padded = src_key_padding_mask.to(torch.bool)
         lengths = padded.logical_not().sum(1, keepdim=True)
         at_the_end = torch.arange(src.shape[1], device=src.device) >= lengths
-        if getattr(encoder, "mask_check", True):  # nested where the padding of all sequences is at their ends
+        if getattr(encoder, "mask_check", True):  # nested tensors if all sequences are padded at the end
             zeros = padded & (padded == at_the_end).all()
-        else:  # the lengths alone count
+        else:  # only the lengths count
             padded = zeros = at_the_end
         for layer in encoder.layers:
             src = layer(src, src_key_padding_mask=padded, is_causal=bool(is_causal))
@@ -178,7 +178,7 @@ def _encoder(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
 
 
 def _nests(encoder: nn.TransformerEncoder, src: torch.Tensor) -> bool:
-    """Whether eager gives the layers nested tensors, without padding, as far as it does not depend on the mask."""
+    """Whether eager mode passes nested tensors to the layers, apart from conditions on the mask."""
     if not (torch.backends.mha.get_fastpath_enabled() and getattr(encoder, "use_nested_tensor", False)):
         return False
     layer: Any = encoder.layers[0]

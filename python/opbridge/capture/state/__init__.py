@@ -1,1 +1,1 @@
-"""Parameters, buffers and attributes of a model: a run leaves them as they were, and its effect on them is captured."""
+"""Restores parameters, buffers and attributes of a model after a run, and captures the run's effect on them."""

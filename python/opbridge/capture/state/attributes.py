@@ -1,4 +1,4 @@
-"""What a model holds, in the attributes of its modules and of the objects in them, as it was before a run."""
+"""Records and restores what a model holds in the attributes of its modules and of the objects in them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from opbridge.torch_compat import (
 _WITHOUT_PARTS = frozenset(
     {int, float, complex, bool, str, bytes, type(None), range, slice, type, types.ModuleType, torch.dtype, torch.device}
 )
-# Objects of these packages are not the model's, though it may refer to them.
+# Objects of these packages do not belong to the model, although it may refer to them.
 _FOREIGN = frozenset({"logging", "threading", "_thread", "weakref", "enum", "typing", "abc", "re"})
 _FOREIGN_CLASSES = sys.stdlib_module_names | {"builtins", "torch"}
 _CONTAINERS = frozenset({dict, collections.OrderedDict, list, set, collections.deque})
@@ -86,9 +86,9 @@ class Attributes:
                 holder.lay_gradient_aside()
 
     def changes(self) -> list[str]:
-        """What holds another value now, as the user calls it: ``encoder.hidden[0]``.
+        """The paths of changed values, as the user writes them: ``encoder.hidden[0]``.
 
-        Parameters and buffers are left out, for a capture itself may exchange them."""
+        Parameters and buffers are left out, since a capture itself may exchange them."""
         with DisableTorchFunction():
             return list(dict.fromkeys(path for holder in self._holders for path in holder.changes()))
 
@@ -98,14 +98,14 @@ class Attributes:
                 holder.put_back()
 
     def put_back_written(self) -> None:
-        """Puts back only what a captured program returns as outputs: buffers, and other tensors but parameters."""
+        """Restores only what a captured program returns as outputs: buffers and other tensors except parameters."""
         for holder in self._holders:
             holder.put_back_written()
 
 
 @contextlib.contextmanager
 def restore_attributes(*roots: Any) -> Iterator[Attributes]:
-    """Takes back what a run assigns to the attributes of ``roots``, the model and its inputs, and of what they hold."""
+    """Undoes what a run assigns to the attributes of ``roots``, the model and its inputs, and of what they hold."""
     with unset_fake_temporarily(), DisableTorchFunction():
         attributes = Attributes(*roots)
         attributes.lay_gradients_aside()
@@ -118,7 +118,7 @@ def restore_attributes(*roots: Any) -> Iterator[Attributes]:
 
 @contextlib.contextmanager
 def restore_contents(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Takes back what the run writes into the tensors, of which it makes copies before."""
+    """Undoes what a run writes to the tensors, which are copied before."""
     before = [(tensor, tensor.clone()) for tensor in tensors]
     try:
         yield
@@ -128,7 +128,7 @@ def restore_contents(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 class _Holder:
-    """Holds values by keys; this class, values that never change."""
+    """A container that holds values by keys. The base class is for values that never change."""
 
     __slots__ = ("before", "key", "owner", "parent")
 
@@ -149,11 +149,11 @@ class _Holder:
         return dict(enumerate(self.owner))
 
     def differing(self) -> list[Any]:
-        """The keys that have other objects than before; in another order, if nothing else, all."""
+        """The keys whose objects have changed; all keys if only their order has."""
         return []
 
     def changes(self) -> list[str]:
-        """The paths of those of them that can be told from what was there before."""
+        """The paths of the differing keys whose values are distinguishable from the former ones."""
         differing = self.differing()
         now = self.content() if differing else {}
         return [
@@ -166,7 +166,7 @@ class _Holder:
 
 
 class _Empty(_Holder):
-    """Containers without anything in them: the most of what modules hold."""
+    """Empty containers, the most frequent content of modules."""
 
     __slots__ = ()
 
@@ -218,7 +218,7 @@ class _Dict(_Changing):
 
 
 class _Named(_Dict):
-    """Attributes."""
+    """The attributes of an object."""
 
     __slots__ = ()
 
@@ -227,7 +227,7 @@ class _Named(_Dict):
 
 
 class _Parameters(_Named):
-    """What a module registers besides its own attributes."""
+    """The parameters or buffers that a module registers."""
 
     __slots__ = ()
 
@@ -306,7 +306,7 @@ class _Set(_Changing):
 
 
 class _Tensor(_Holder):
-    """Its memory, which ``.data =``, ``set_`` and ``resize_`` exchange, and its gradient."""
+    """A tensor's memory, which ``.data =``, ``set_`` and ``resize_`` exchange, and its gradient."""
 
     __slots__ = ("_alias", "_grad", "_memory", "_requires_grad")
 
@@ -318,7 +318,7 @@ class _Tensor(_Holder):
         self._grad = owner.grad if owner.is_leaf else None
 
     def lay_gradient_aside(self) -> None:
-        """The engine of autograd would add to it in place."""
+        """Removes the gradient during the run, since autograd would add to it in place."""
         if self._grad is not None:
             self.owner.grad = None
 
@@ -337,7 +337,7 @@ class _Tensor(_Holder):
         return names
 
     def changes(self) -> list[str]:
-        """Without the memory of what is no parameter, which the captured program shows."""
+        """Leaves out memory of tensors that are not parameters, whose changes the captured program contains."""
         return [
             f"{self.path}.{name}"
             for name in self.differing()
@@ -406,7 +406,7 @@ def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
 class _Traits:
     foreign: bool
     slots: tuple[str, ...]  # attributes that objects of the class keep outside of ``__dict__``
-    classes: tuple[type, ...]  # it and its bases, as far as they are the user's
+    classes: tuple[type, ...]  # the class and its bases that are the user's
 
 
 _known_traits: dict[type, _Traits] = {}
@@ -427,7 +427,7 @@ def _read_traits(kind: type) -> _Traits:
 
 
 def _same(before: Any, now: Any) -> bool:
-    """Whether the two cannot be told apart, short of comparing the elements of tensors."""
+    """Whether both are indistinguishable without comparing the elements of tensors."""
     if before is now:
         return True
     if type(before) is not type(now):

@@ -1,4 +1,4 @@
-"""A call of a model that leaves no trace in it."""
+"""Calls a model without lasting effects on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def restore_model(model: torch.nn.Module, inputs: Inputs) -> Iterator[None]:
 
 @contextlib.contextmanager
 def restore_written(model: torch.nn.Module) -> Iterator[None]:
-    """Puts back what operators overwrite of the tensors that the model holds, and copies no others."""
+    """Restores the model's tensors that operators overwrite; copies only those."""
     originals = Originals()
     for tensor in Attributes(model).tensors:
         if tensor.layout is torch.strided:
@@ -39,7 +39,7 @@ def restore_written(model: torch.nn.Module) -> Iterator[None]:
             return function(*args, **kwargs)
 
     try:
-        with patch_control_flow(), intercept_operators(call):  # a torch.cond would not run beside the mode
+        with patch_control_flow(), intercept_operators(call):  # torch.cond would refuse to run under the mode
             yield
     finally:
         originals.restore()

@@ -1,4 +1,4 @@
-"""What in-place operators overwrite for real while a model runs."""
+"""Restores real tensors that in-place operators overwrite while a model runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from opbridge.torch_compat import is_fake, storage_id, unset_fake_temporarily
 
 
 class Originals:
-    """Puts the inputs, weights and constants back to what they held before the run.
+    """Restores the content of inputs, weights and constants after the run.
 
-    The graph borrows the weights' memory, so that their content must be what the model starts from.
+    The graph borrows the weights' memory, so the weights must have the content with which the model starts.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Originals:
             if name not in operator.written:
                 continue
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
-                if tensor is None:  # as running statistics may be
+                if tensor is None:  # running statistics may be None
                     continue
                 storage = storage_id(tensor)
                 if storage in self._watched and storage not in self._kept and not is_fake(tensor):
@@ -44,6 +44,6 @@ class Originals:
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """All of the memory that the tensor is a view of."""
+    """The whole storage of the tensor, as bytes."""
     storage = tensor.detach().untyped_storage()
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)

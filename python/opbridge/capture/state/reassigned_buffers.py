@@ -1,4 +1,4 @@
-"""Buffers that a model assigns anew: in the captured program, buffers that are written in place."""
+"""Buffers that a model reassigns; the captured program writes them in place."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from opbridge.torch_compat import buffers_of, parameters_of, pytree, storage_id
 
 
 class Registered:
-    """The parameters and buffers of a model, as they are when a run begins: fake ones, while torch.export runs it."""
+    """The parameters and buffers of a model when a run begins; fake tensors while torch.export runs it."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._before: list[tuple[str, Any, dict[str, Any], bool]] = []
         for path, module in model.named_modules():
             for tensors in (parameters_of(module), buffers_of(module)):
-                if tensors and isinstance(tensors, dict):  # that of TorchScript is none
+                if tensors and isinstance(tensors, dict):  # TorchScript's are not dicts
                     self._before.append((path and f"{path}.", tensors, dict(tensors), tensors is buffers_of(module)))
 
     def write_back(self, returned: Any) -> tuple[Any, list[str]]:
-        """Copies to each buffer what has been assigned in its place, by operators, which a capture sees.
+        """Copies the tensor that was assigned to each buffer into the original one, with operators that a capture sees.
 
-        Returns ``returned`` with copies of what shares memory with these buffers, and the names of parameters and
-        buffers for which this is not the way: these are left."""
+        Returns ``returned``, with copies of tensors that share memory with these buffers, and the names of changed
+        parameters and buffers that cannot be handled so and are left unchanged."""
         assigned, others = [], []
         for path, tensors, before, are_buffers in self._before:
             for name in {**before, **tensors}:
                 old, new = before.get(name), tensors.get(name)
-                if not are_buffers and old is not None and old.grad is not None:  # there was none when the run began
+                if not are_buffers and old is not None and old.grad is not None:  # it was None when the run began
                     others.append(f"{path}{name}.grad")
                 if old is new or (old is not None and new is not None and _is_same(old, new)):
                     continue
@@ -66,7 +66,7 @@ def _check(name: str, old: torch.Tensor, new: torch.Tensor) -> None:
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both are the same elements of one memory."""
+    """Whether both show the same elements of the same memory."""
     a, b = _alias(a), _alias(b)
     if _memory_of(a) != _memory_of(b) or a.layout is not torch.strided:
         return False
@@ -74,7 +74,7 @@ def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _alias(tensor: torch.Tensor) -> torch.Tensor:
-    """Where the run is on fake tensors, this is one too, whose memory is compared while it lives."""
+    """The tensor without autograd; a fake tensor if the run is on fake tensors. Keep it alive while comparing."""
     return tensor.detach()
 
 

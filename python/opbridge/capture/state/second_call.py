@@ -1,4 +1,4 @@
-"""Whether a model that changes its attributes computes something else when it is called again."""
+"""Checks whether a model that changes its attributes computes something else in its next call."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LATER_CALLS = 3
 
 
 def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequence[str]) -> None:
-    """Refuses a model in which what a call leaves in the attributes ``changed`` has an effect on the next call.
+    """Refuses a model if the attributes ``changed`` carry an effect of one call to the next.
 
-    A captured program always does what the first call does. So the model is called on the example and then on other
-    inputs, and is also called on these alone."""
+    A captured program always does what the first call does. So the results of the model for other inputs are compared
+    with and without a call for the example before."""
     with restore_attributes(model, *inputs.others) as attributes:
         other = _varied(inputs)
         alone = _called(model, other)
@@ -37,7 +37,7 @@ def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
             if has_effect or not kept.changes():
                 break
         attributes.put_back()
-        # A model that draws random numbers of its own gives others every time.
+        # A model with a random generator of its own returns other results at every call.
         if not has_effect or not _agree(alone, _called(model, other)):
             return
     names = ", ".join(f"'{name}'" for name in changed[:5]) + (", …" if len(changed) > 5 else "")
@@ -48,7 +48,7 @@ def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequenc
 
 
 def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] | None:
-    """What the model returns, None where it fails. What it overwrites is put back."""
+    """The leaves that the model returns; None if it fails. Restores what it overwrites."""
     copies = inputs.copied()
     with torch.random.fork_rng(devices=[]), restore_written(model):
         torch.manual_seed(seed)
@@ -60,7 +60,7 @@ def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] 
 
 
 def _varied(inputs: Inputs) -> Inputs:
-    """With the elements in another order, and other numbers where they are no indices."""
+    """The inputs with their elements in another order, and with other numbers unless they may be indices."""
 
     def other(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):

@@ -1,1 +1,1 @@
-"""Dynamic sizes of the inputs, and what a model does with sizes that are symbols."""
+"""Dynamic sizes of the inputs, and checks of what a model does with symbolic sizes."""

@@ -1,4 +1,4 @@
-"""Which sizes of the inputs are dynamic, and what they are called."""
+"""The dynamic sizes of the inputs, and their names."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ AS_IN_EXAMPLE = (
 class DynamicSizes:
     """The dynamic axes of each input leaf.
 
-    ``leaves`` holds for each leaf a dict from axis to what the caller said: a name, a torch.export.Dim, or
-    Dim.DYNAMIC or Dim.AUTO; ``shapes`` is the same in torch.export's form, None where no size is dynamic.
+    ``leaves`` holds for each leaf a dict from axis to the caller's specification: a name, a torch.export.Dim,
+    Dim.DYNAMIC or Dim.AUTO; ``shapes`` is the same in torch.export's form, None if no size is dynamic.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class DynamicSizes:
         self._inputs = inputs
         self._ones: set[Any] = set()  # the symbols of sizes that are 1 in the example
         if dynamic_shapes is not None and dynamic_axes:
-            raise InvalidArgumentError("dynamic_shapes and dynamic_axes say the same: give one of them")
+            raise InvalidArgumentError("dynamic_shapes and dynamic_axes are both given: pass only one of them")
         if dynamic_axes:
             self.leaves = self._from_axes(dynamic_axes, input_names or (), output_names or ())
         else:
@@ -92,7 +92,8 @@ class DynamicSizes:
             yield from _leaf_specs(value, by_name.get(name), name)
 
     def _for_torch(self) -> dict[str, Any]:
-        """A name becomes Dim.DYNAMIC, whose range may be what the model takes; a torch.export.Dim promises its own."""
+        """The specification for torch.export. A name becomes Dim.DYNAMIC, whose range follows from the model; a
+        torch.export.Dim has its own range."""
         specs = iter(
             [
                 {axis: torch.export.Dim.DYNAMIC if isinstance(dim, str) else dim for axis, dim in leaf.items()} or None
@@ -102,7 +103,7 @@ class DynamicSizes:
         return {name: pytree.tree_map(lambda _: next(specs), value) for name, value in self._inputs.parameters.items()}
 
     def equate(self, leaves: Sequence[Any]) -> None:
-        """Has torch know that sizes of one name are equal; ``leaves`` are those that a capture gives the model."""
+        """Tells torch that sizes with the same name are equal. ``leaves`` are the model's inputs in the capture."""
         for leaf, given, axes in zip(leaves, self._inputs.leaves, self.leaves, strict=True):
             sizes = [leaf.shape[axis] for axis in _ones_among(axes, given)]
             self._ones.update(size.node.expr for size in sizes if isinstance(size, torch.SymInt))
@@ -119,9 +120,9 @@ class DynamicSizes:
         return any(leaf.shape[axis] == 0 for leaf, axes in pairs for axis in axes)
 
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
-        """What an expression of symbols is in the example itself, which has sizes of 1 where a capture has 2.
+        """The value of an expression for the sizes of the example, in which sizes may be 1 where a capture uses 2.
 
-        None where there are no such sizes, or where only data tell."""
+        None if there are no such sizes, or if the value depends on data."""
         if not self._ones:
             return None
         value = expr.xreplace({**env.backed_var_to_val, **dict.fromkeys(self._ones, sympy.Integer(1))})
@@ -132,8 +133,8 @@ class DynamicSizes:
     def without_ones(self) -> Inputs:
         """The inputs, with each dynamic axis of size 1 repeated to 2.
 
-        torch takes a size of 1 for a constant in many places, some of them silently; the size of the example
-        in a dynamic axis means nothing, so the capture is given one that torch does not reason from.
+        torch treats a size of 1 as a constant in many situations, sometimes silently. The example's size of a dynamic
+        axis is arbitrary, so the capture uses one that torch does not treat so.
         """
         replaced: dict[int, torch.Tensor] = {}
         for leaf, dims in zip(self._inputs.leaves, self.leaves, strict=True):
@@ -149,14 +150,15 @@ class DynamicSizes:
     ) -> dict[str, str]:
         """The user's names for the symbols in the captured shapes of the leaves.
 
-        Throws where a size that the caller called dynamic has become a constant; ``lines`` are those that fix sizes.
+        Raises an error if a size that the caller declared dynamic has become a constant. ``lines`` are the lines of
+        the model that fix sizes.
         """
         names: dict[str, str] = {}
         given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
         for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
             for axis, dim in leaf.items():
                 if shape is None:
-                    raise InvalidArgumentError(f"the input '{leaf_name}' is no tensor; it has no dynamic axes")
+                    raise InvalidArgumentError(f"the input '{leaf_name}' is not a tensor, so it has no dynamic axes")
                 symbol = _symbol(shape[axis])
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
                     raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, lines or {})
@@ -174,8 +176,8 @@ class DynamicSizes:
         return names
 
     def without_fixed(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> DynamicSizes | None:
-        """The same without the axes that have become constants in the captured shapes of the leaves, as Dim.AUTO lets
-        them; None where there are none."""
+        """The dynamic sizes without the axes that have become constants in the captured shapes of the leaves, which
+        Dim.AUTO allows; None if there are no such axes."""
         leaves = [
             {axis: dim for axis, dim in leaf.items() if shape is None or not _symbol(shape[axis]).isdigit()}
             for leaf, shape in zip(self.leaves, shapes, strict=True)
@@ -238,7 +240,7 @@ def _axis(axis: Any, rank: int, name: str) -> int:
 
 
 def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
-    """What a torch.export specification says of each leaf of ``value``."""
+    """The dynamic axes of each leaf of ``value`` in a torch.export specification."""
     if isinstance(value, torch.Tensor):
         if spec is None:
             spec = {}

@@ -1,4 +1,4 @@
-"""Sizes that stay symbols where Python would make numbers of them."""
+"""Keeps sizes symbolic where Python would convert them to numbers; refuses or warns where it cannot."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
 def _asking_frame(frame: FrameType) -> FrameType:
-    """The innermost one beyond the symbols themselves and what stands here for a builtin."""
+    """The innermost frame outside of the code of symbols and of the builtins' replacements in this file."""
     while frame.f_code.co_filename in (*_THEIR_FILES, __file__) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
 def _asked_by_model(frame: FrameType) -> bool:
-    """Whether the frame is of the user, or of what stands for torch.cond and its like."""
+    """Whether the conversion comes from the user's code, or from the replacements of torch.cond and similar ones."""
     file = _asking_frame(frame).f_code.co_filename
     return is_users(file) or file == control_flow.__file__
 
 
 class _AskedByCall(BaseException):
-    """A function of C asks for the number that a symbol stands for. Not an Exception, which a model would handle."""
+    """A C function converts a symbol to a number. Not an Exception, which a model might catch."""
 
 
 def retry_with_builtins(capture: Callable[[], T]) -> T:
     """``capture()``, with ``len``, ``min``, ``max`` and ``math.pow`` replaced if the model needs that.
 
-    What torch.compile has compiled is compiled anew where one of these is another object, whatever the thread. So they
-    are replaced only after a try without, in which a function of C asked for the number of a symbol or which failed.
+    Replacing them makes torch.compile recompile its functions in all threads. So the first attempt is without; they
+    are replaced only if it fails, or if a C function converts a symbol to a number in it.
     """
     try:
         with _find_calls() as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
@@ -71,13 +71,13 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _find_calls() -> Iterator[list[str]]:
-    """Yields the numbers that were asked for, for the model may go on in spite of the exception."""
+    """Yields a list of the symbols that C functions convert, since the model may continue despite the exception."""
     found: list[str] = []
 
     def finding(guard: Callable[[Any, str, int], Any]) -> Callable[[Any, str, int], Any]:
         def ask(self: Any, file: str, line: int) -> Any:
             frame = _asking_frame(sys._getframe(1))
-            asked_by_python = not file  # C++ gives its own file
+            asked_by_python = not file  # C++ passes its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
             if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
                 found.append(str(self.expr))
@@ -93,7 +93,7 @@ def _find_calls() -> Iterator[list[str]]:
 
 
 def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
-    """The context manager in which torch.export replaces builtins, for this thread."""
+    """Replaces the context manager in which torch.export replaces builtins, to confine it to this thread."""
     places = ((builtins, "max"), (builtins, "min"), (math, "pow"))
 
     @contextlib.contextmanager
@@ -109,8 +109,8 @@ def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def patch_builtins() -> Iterator[None]:
-    """``len`` of a fake tensor is its size, which may be a symbol, and ``min`` and ``max`` of sizes are symbols too:
-    Python's own make a number of it, and choose by the example."""
+    """Makes ``len`` of a fake tensor, and ``min`` and ``max`` of sizes, return symbols; Python's own convert to a
+    number, or choose by the example."""
     length = builtins.len
 
     def len_(value: Any) -> Any:
@@ -134,8 +134,9 @@ def patch_builtins() -> Iterator[None]:
 
 @contextlib.contextmanager
 def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_data: bool = False) -> Iterator[None]:
-    """What a model does with sizes that are symbols stays exact, is refused, or is told; ``of_data`` too, where torch
-    itself would take the example's. ``lines`` becomes those that fix sizes, and ``caught`` notes the refusals."""
+    """Watches what a model does with symbolic sizes: it stays exact, or is refused, or causes a warning. ``of_data``
+    includes sizes that depend on data, for which torch would use the example's. Fills ``lines`` with the lines of the
+    model that fix sizes; ``caught`` notes refusals."""
     with (
         patch_linspace(),
         refuse_numbers(sizes, caught, of_data),
@@ -155,8 +156,8 @@ def _refused(caught: Caught, what: str) -> UnsupportedError:
 
 @contextlib.contextmanager
 def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught) -> Iterator[None]:
-    """The lines of the model that make a constant of a size, the first for each constant. Refuses what holds for the
-    sizes of the capture and does not hold for those of the example."""
+    """Notes the lines of the model that fix a size to a constant, the first for each constant. Refuses an equality that
+    holds for the sizes of the capture but not for those of the example."""
     original = points.SYMBOL_REPLACEMENT.original
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
@@ -171,7 +172,7 @@ def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught)
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
-    """The number that the symbol is made, and whether it is the example's while the symbol stays one."""
+    """The number that the symbol is converted to, and whether it is only the example's, the symbol not being fixed."""
     asked, sizes = node.expr, node.shape_env
     fixed = always(sizes, asked) is not None
     result = evaluate(node, file, line)
@@ -180,10 +181,10 @@ def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) ->
 
 @contextlib.contextmanager
 def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
-    """Refuses to make an int of what the model computes from a dynamic size, for it would be the number of the example.
-    Warns where an operator needs such a number, as ``split`` that of its pieces, and where it becomes a float.
+    """Refuses to convert to an int what the model computes from a dynamic size, since it would be the example's number.
+    Warns if an operator needs such a number, as ``split`` that of its pieces, and if it becomes a float.
 
-    Where the size itself becomes a number, it is fixed, and its axis refused or fixed with it."""
+    If the size itself is converted, it becomes constant, and its axis is refused or becomes constant with it."""
     original = points.INT_OF_SYMBOL.original
 
     def guard_int(self: Any, file: str, line: int) -> Any:
@@ -234,8 +235,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
 
 @contextlib.contextmanager
 def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
-    """Warns where the model goes one way or another by a size that is a symbol: in the captured program it always goes
-    the way of the example."""
+    """Warns if the model branches by a symbolic size: the captured program always takes the branch of the example."""
     original = points.BOOL_OF_SYMBOL.original
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
@@ -253,30 +253,30 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         return result
 
-    uninteresting_files().add(__file__)  # torch is not to name it as the place of the branch
+    uninteresting_files().add(__file__)  # torch must not report this file as the location of the branch
     with patch(points.BOOL_OF_SYMBOL, guard_bool):
         yield
 
 
 @contextlib.contextmanager
 def pass_sizes_as_numbers() -> Iterator[None]:
-    """To the model, a size that is a symbol is an ``int``, as in eager mode: ``isinstance`` goes by ``__class__``."""
+    """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``."""
 
     def attributes_of(number: type) -> Callable[[Any, str], Any]:
         def get(self: Any, name: str) -> Any:
             if name != "__class__" or current_thread() != thread:
                 return object.__getattribute__(self, name)
             frame: FrameType | None = sys._getframe(1)
-            while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # of abstract classes
+            while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # the module abc
                 frame = frame.f_back
             return number if frame is not None and is_users(frame.f_code.co_filename) else type(self)
 
         return get
 
-    # A class does not let its own __class__ be set, and one without bases (as in torch 2.13) takes no others.
+    # The __class__ of these classes cannot be set, and classes without bases (as in torch 2.13) accept no new bases.
     thread, name = current_thread(), "__getattribute__"
     numbers: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
-    outer = {kind: vars(kind)[name] for kind in numbers if name in vars(kind)}  # of a capture around this one
+    outer = {kind: vars(kind)[name] for kind in numbers if name in vars(kind)}  # of an enclosing capture
     try:
         for kind, number in numbers.items():
             setattr(kind, name, attributes_of(number))
@@ -291,7 +291,7 @@ def pass_sizes_as_numbers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def warn_of_texts() -> Iterator[None]:
-    """Warns where the model makes a text of a size that is a symbol, and gives it the number of the example."""
+    """Warns if the model converts a symbolic size to text, which is then that of the example's number."""
 
     def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
         def text(number: Any) -> str:
@@ -314,7 +314,7 @@ def warn_of_texts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def patch_linspace() -> Iterator[None]:
-    """``linspace`` of a dynamic number of steps, which torch takes from the example without a word."""
+    """Replaces ``linspace``, for which torch silently uses the example's number of dynamic steps."""
     original = points.LINSPACE.original
 
     def call(start: Any, end: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,1 +1,1 @@
-"""capture="trace": one run of the model, operator by operator."""
+"""capture="trace": records one run of the model, operator by operator."""

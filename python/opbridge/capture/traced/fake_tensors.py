@@ -33,7 +33,7 @@ from opbridge.torch_compat.symbols import (
 
 
 def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
-    """A model that branches on data runs a second time, the data computed beside the fake tensors."""
+    """Captures on fake tensors. A model that branches on data runs again, with the data computed beside them."""
     try:
         try:
             return _capture(model, inputs, sizes, changed, with_data=False)
@@ -43,7 +43,7 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, ch
             return _capture(model, inputs, sizes, changed, with_data=True)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UnsupportedError(
-            f"torch cannot tell what {error.func} returns for dynamic sizes without running it"
+            f"torch cannot determine what {error.func} returns for dynamic sizes without running it; make them constant"
         ) from error
     except Error:
         raise
@@ -51,17 +51,17 @@ def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, ch
         check_that_it_runs(model, inputs)
         if sizes.any_is_zero():
             raise UnsupportedError(
-                "torch cannot follow the model where a dynamic size is 0 in the example: give an example that has "
+                "torch cannot capture the model because a dynamic size is 0 in the example: pass an example that has "
                 f"elements ({first_lines(error)})"
             ) from error
-        raise UnsupportedError(f"the model does not run on sizes that are symbols: {first_lines(error)}") from error
+        raise UnsupportedError(f"the model does not run with symbolic sizes: {first_lines(error)}") from error
 
 
 def _capture(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], with_data: bool
 ) -> _core.Graph:
     with (
-        # An example of size 1 in a dynamic axis stays dynamic only where torch does not reason from sizes.
+        # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
         size_obliviously(True),
         data_propagated(with_data),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,

@@ -1,4 +1,4 @@
-"""What a model does with tensors by ways that are no operators."""
+"""Intercepts uses of tensors that are not operators: reads into Python or NumPy, and assignments to ``.data``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from torch.overrides import TorchFunctionMode
 from opbridge.torch_compat import pytree
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
-_FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # and where the data stand
+_FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # → the index of the data argument
 DATA: Any = torch.Tensor.data
 _WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__})
 
 
 class WaysSeenBy(TorchFunctionMode):
-    """Calls ``read`` with tensors that become numbers of Python, or NumPy's, or are listed to make another of them;
-    ``assign_data`` in place of ``tensor.data = other``; and ``note`` with errors.
+    """Calls ``read`` with tensors that are converted to Python or NumPy values, or are elements of a list from which
+    a tensor is made; ``assign_data`` instead of ``tensor.data = other``; and ``note`` with errors.
 
-    ``data`` of a weight is an alias that torch would make unseen."""
+    It also intercepts reads of ``data``, an alias that torch makes without an operator."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Writes down the calls of operators while a model runs."""
+"""Records the calls of operators while a model runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.overwritten_tensors import Originals
-from opbridge.capture.symbolic_sizes.squeeze import squeeze_told
+from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.capture.traced.symbolic_scalars import number
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
@@ -40,16 +40,16 @@ _PLAIN = frozenset({int, float, bool, str, complex, type(None), torch.dtype, tor
 
 
 class SizesDependOnData(BaseException):
-    """A run on real tensors came to an operator like nonzero, the sizes of whose outputs must be symbols.
+    """A run on real tensors has reached an operator like nonzero, whose output sizes must be symbols.
 
-    Not an error, which the model might catch."""
+    Not an Exception, which the model might catch."""
 
 
 class Recorder:
-    """``call`` runs an operator, on real or on fake tensors, and makes a node of it.
+    """``call`` runs an operator, on real or fake tensors, and adds a node for it.
 
-    Tensors are known by identity, as long as they live. One that no recorded operator has made is a constant,
-    named as the module's parameter, buffer or attribute that it is.
+    Tensors are identified by object identity while they live. A tensor that no recorded operator has made is a
+    constant; it gets the name of the parameter, buffer or attribute that holds it.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Recorder:
         self._sizes = sizes
         self._scopes = Scopes(module)
         self._builder = _core.ProgramBuilder()
-        # Of the id of a tensor: itself, its value, and whether that depends on the inputs.
+        # id of a tensor → the tensor, its value, and whether that depends on the inputs.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
-        # By their memory, the tensors that depend on the inputs, those that live no more with the others: their memory
-        # may outlive them, in x.data or where autograd has saved it.
+        # Memory → the tensors in it that depend on the inputs. Dead tensors are kept too, since their memory may
+        # outlive them, in x.data or saved by autograd.
         self._placed: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue]]] = {}
-        self._read: dict[Any, _core.ProgramValue] = {}  # numbers, by the symbols that torch has for them
+        self._read: dict[Any, _core.ProgramValue] = {}  # torch's symbol of a number → its value
         self._varies = False
-        self._inside = False  # an operator
+        self._inside = False  # whether an operator is running
         self._fresh = FreshTensors()
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class Recorder:
     def add_input(self, name: str, tensor: torch.Tensor) -> None:
         if tensor.layout is not torch.strided:
             raise UnsupportedError(
-                f"the input {name} is of layout {tensor.layout}; ONNX has dense tensors: call to_dense()"
+                f"the input {name} has the layout {tensor.layout}; ONNX has only dense tensors: call to_dense()"
             )
         value = self._builder.input(self._unique(name), tensor.dtype, self._sizes.shape(tensor.shape))
         self._bind(tensor, value, True)
@@ -101,8 +101,8 @@ class Recorder:
         if operator.written:
             self.originals.keep(operator, args, kwargs)
         try:
-            if not self._for_real and (told := squeeze_told(operator, args, kwargs, self._sizes)):
-                warn_of_run(told)
+            if not self._for_real and (warning := squeeze_warning(operator, args, kwargs, self._sizes)):
+                warn_of_run(warning)
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
             value = self._run(function, args, kwargs)
             if isinstance(value, (bool, int, float, complex)):
@@ -135,7 +135,7 @@ class Recorder:
     def _check_run(self, function: OpOverload, operator: Operator, args: Any, kwargs: Any) -> None:
         if torch.is_autocast_enabled("cpu"):
             raise UnsupportedError(
-                "the model enters torch.autocast, whose casts no capture sees; convert the model itself instead "
+                "the model enters torch.autocast, whose casts a capture cannot see; convert the model itself instead "
                 "(model.to(torch.bfloat16))",
                 line_of_frame(sys._getframe(1)),
             )
@@ -147,14 +147,14 @@ class Recorder:
             raise SizesDependOnData
 
     def read(self, tensor: torch.Tensor) -> None:
-        """``tensor`` leaves torch by numpy() or tolist()."""
+        """Warns that ``tensor`` is converted to Python or NumPy values, as by numpy() or tolist()."""
         known = self._known.get(id(tensor))
         if not self._inside and known is not None and known[0]() is tensor and known[2]:
             warn_of_run("a tensor that depends on the inputs was read into Python")
 
     def assign_data(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
-        """``tensor.data = other``. To the graph, a parameter is then simply another value: what is left of that after
-        the run matters to the next one alone."""
+        """Records ``tensor.data = other``. In the graph, a parameter then simply has another value: the assignment
+        matters after the run only for the next one."""
         line = line_of_frame(sys._getframe(1))
         self._varies = False
         before, after = self._value_of(tensor), self._value_of(other)
@@ -191,8 +191,6 @@ class Recorder:
                 value = returned(self._builder, output, self._resolve(output), self._unique(f"number_{i}"))
                 self._builder.output(value, "")
         return self._builder.finish()
-
-    # -- values
 
     def _resolve(self, argument: Any) -> Any:
         kind = type(argument)
@@ -245,8 +243,8 @@ class Recorder:
         if known is None or known[0]() is not tensor:
             if is_transformed(tensor):
                 raise UnsupportedError(
-                    'capture="trace" does not see through the transforms of torch.func (vmap, grad, …); '
-                    'capture="export" follows vmap',
+                    'capture="trace" does not support the transforms of torch.func (vmap, grad, …); '
+                    'capture="export" supports vmap',
                     line_of_frame(sys._getframe(1)),
                 )
             alias = self._hidden_alias(tensor)
@@ -264,7 +262,7 @@ class Recorder:
             return add_weight(self._builder, name, tensor)
 
     def _hidden_alias(self, tensor: torch.Tensor) -> Any:
-        """The value of the tensor, or of what was one, whose memory this one shares by ``.data``, autograd or numpy."""
+        """The value of the live or dead tensor whose memory this one shares through ``.data``, autograd or numpy."""
         if id(tensor) in self._module_names or tensor.layout is not torch.strided:
             return None
         placed = [(p, value) for ref, p, value in self._placed.get(_memory_of(tensor), []) if not ref.expired()]
@@ -273,7 +271,7 @@ class Recorder:
                 return value
         if placed:
             raise UnsupportedError(
-                "a tensor of the model shares the memory of another in a way that no operator shows, such as "
+                "a tensor of the model shares the memory of another one without an operator that says so, as with "
                 "torch.from_numpy(x.numpy()); use operators of torch instead",
                 line_of_frame(sys._getframe(1)),
             )
@@ -289,7 +287,7 @@ class Recorder:
 
 
 def _names_in(model: torch.nn.Module) -> dict[int, str]:
-    """Names of the parameters, buffers and other tensors of the modules; the first, where one has several."""
+    """Names of the parameters, buffers and other tensors of the modules; the first of several names."""
     names: dict[int, str] = {}
     for path, module in model.named_modules():
         for tensors in (parameters_of(module), buffers_of(module), module.__dict__):
@@ -304,10 +302,10 @@ def _has_mask(indices: Any) -> bool:
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
-    """What is the same for tensors that share memory."""
+    """A key that is equal for tensors that share memory."""
     return storage_id(tensor) if is_fake(tensor) else tensor.untyped_storage().data_ptr() or storage_id(tensor)
 
 
 def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """Which elements of its memory the tensor is."""
+    """The elements of its memory that the tensor shows."""
     return tensor.shape, tensor.stride(), tensor.storage_offset()

@@ -1,4 +1,4 @@
-"""Floating-point and boolean numbers that a traced model computes from sizes, as nodes."""
+"""Nodes for floating-point and boolean numbers that a traced model computes from sizes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.errors import UnsupportedError
 
-# What a sympy function is called where torch.export writes the same calculation.
+# sympy's functions → the operators that torch.export uses for the same computation.
 _CALLS = {
     "Add": "_operator::add",
     "Mul": "_operator::mul",
@@ -50,11 +50,11 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
     if expr.is_Boolean and expr.is_Atom and not expr.is_Symbol:
         return bool(expr)
     name = type(expr).__name__
-    # sympy is told that every PythonMod is an integer.
+    # torch declares every PythonMod as an integer to sympy.
     if expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args)):
         return dim(expr)
     if name not in _CALLS:
-        raise UnsupportedError(f"the model computes '{expr}' from sizes, which has no form in the graph")
+        raise UnsupportedError(f"the model computes '{expr}' from sizes, which a graph cannot express")
     dtype = torch.bool if expr.is_Boolean or expr.is_Relational else torch.float64
     operands = [number(operand, dim, emit, known) for operand in expr.args]
     if name not in _CHAINED:

@@ -1,11 +1,11 @@
-"""capture="trace": one run of the model, operator by operator.
+"""capture="trace": records one run of the model, operator by operator.
 
-Without dynamic sizes the model runs on the real inputs, and Python branches go the way of this run. With them
-it runs on fake tensors, whose sizes are symbols; so it does where sizes depend on data (``nonzero``).
+Without dynamic sizes the model runs on the real inputs, and Python branches are those of this run. With dynamic sizes,
+or if sizes depend on data (``nonzero``), it runs on fake tensors, whose sizes are symbols.
 
-Operators are seen where torch.export sees them, before they are decomposed. ``torch.compiler.is_exporting()`` is
-true meanwhile, so that models take the same way in both captures; ``torch.jit.is_tracing()`` is false, for
-torch.jit does not trace. TorchScript is run as any other code.
+Operators are recorded at the level of torch.export, before they are decomposed. ``torch.compiler.is_exporting()`` is
+true meanwhile, so that models take the same branches in both captures; ``torch.jit.is_tracing()`` is false, since
+torch.jit does not trace. TorchScript runs like any other code.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from opbridge.torch_compat.patch_points import COMPILE
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
-    """``changed`` becomes the paths of the attributes that the run changes."""
+    """``changed`` is filled with the paths of the attributes that the run changes."""
     return retry_with_substitutes(lambda: _capture(model, inputs, sizes, changed))
 
 
@@ -60,7 +60,7 @@ def follow(
     caught: Caught,
     for_real: bool,
 ) -> _core.Graph:
-    """Calls the model with ``leaves``, real or fake tensors, in the places of its inputs."""
+    """Calls the model with ``leaves``, real or fake tensors, as its inputs."""
     recorder = Recorder(model, sizes, for_real)
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
@@ -78,14 +78,14 @@ def follow(
                 registered = Registered(model)
                 returned, others = registered.write_back(model(*args, **kwargs))
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
-        caught.tell()
+        caught.report()
         return recorder.finish(pytree.tree_leaves(returned))
     finally:
         recorder.originals.restore()
 
 
 def _record_operators(recorder: Recorder) -> contextlib.AbstractContextManager[None]:
-    """TorchScript calls the kernels of transformer layers itself; what they do is recorded by operators."""
+    """Records operators, also for the kernels of transformer layers, which TorchScript calls directly."""
 
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         written = KERNELS.get(function)
@@ -98,7 +98,7 @@ def _record_operators(recorder: Recorder) -> contextlib.AbstractContextManager[N
 
 
 def _leave_torchscript_unfused() -> contextlib.AbstractContextManager[None]:
-    """Without the passes that fuse its operators."""
+    """Runs TorchScript without the passes that fuse operators."""
     jit: Any = torch.jit
     unoptimized: contextlib.AbstractContextManager[None] = jit.optimized_execution(False)
     return unoptimized
@@ -106,8 +106,8 @@ def _leave_torchscript_unfused() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _run_uncompiled() -> Iterator[None]:
-    """Of what torch.compile was given, which has imported torch._dynamo then, or is given meanwhile, the operators are
-    seen. torch.cond and its like give it themselves."""
+    """Runs functions of torch.compile uncompiled, so that their operators are recorded: those compiled before, if
+    torch._dynamo is loaded, and those compiled meanwhile, as torch.cond and similar operators do."""
 
     def as_written(model: Any = None, **_: Any) -> Any:
         return as_written if model is None else model

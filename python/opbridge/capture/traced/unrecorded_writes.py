@@ -1,4 +1,4 @@
-"""Finds memory written without an operator, as by a C++ extension that fills a new tensor by its pointer."""
+"""Finds memory that is written without an operator, as by a C++ extension that fills a tensor through its pointer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FACTORIES = _EMPTY | {
 
 
 class FreshTensors:
-    """New tensors of a real run that no operator has written to yet."""
+    """The new tensors of a real run to which no operator has written yet."""
 
     def __init__(self) -> None:
-        # Of the id of a tensor: itself, its version, and what all its elements are; None: anything at all.
+        # id of a tensor → the tensor, its version, and the value of all its elements; None if they are uninitialized.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], int, torch.Tensor | None]] = {}
 
     def before(self, operator: Operator, is_view: bool, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Refuses to read what is not what operators made it. Returns the entry of what a view looks at."""
+        """Refuses to read a tensor that was changed without an operator. Returns the entry of a view's base."""
         if not self._known:
             return None
         for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
@@ -61,13 +61,13 @@ class FreshTensors:
         entry = self._entry(tensor)
         if entry is not None and (entry[2] is None or not torch.equal(*_comparable(tensor, entry[2]))):
             raise UnsupportedError(
-                "a tensor is filled by code that is no operator, such as a C++ extension that writes through "
+                "a tensor is filled by code that is not an operator, such as a C++ extension that writes through "
                 "a pointer; call it in the forward of a torch.autograd.Function that has `symbolic`, or "
                 "register it as an operator (torch.library)"
             )
 
 
 def _comparable(tensor: torch.Tensor, content: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tensor and one filled with ``content``; where that is NaN, which equals nothing, where each is NaN."""
+    """The tensor and one filled with ``content``, for a comparison; if ``content`` is NaN, masks of NaN instead."""
     filled = content.expand(tensor.shape)
     return (tensor.isnan(), filled.isnan()) if bool(content.isnan()) else (tensor, filled)
