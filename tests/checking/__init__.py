@@ -1,1 +1,1 @@
-"""What the programs that measure opbridge share: workers, comparison with eager PyTorch, reasons of refusals."""
+"""Shared by the programs that measure opbridge: workers, comparison with eager PyTorch, reasons of refusals."""

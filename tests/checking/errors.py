@@ -1,4 +1,4 @@
-"""What an error says, in one line."""
+"""The text of an error in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def first_line(error: BaseException) -> str:
 
 
 def reason(error: opbridge.UnsupportedError) -> str:
-    """Which operators have no mapping and what is refused; not where, nor what would help."""
+    """The operators without a mapping and the reasons of refusals, without locations and advice."""
     reasons = re.findall(r"^  (\S.*?)  \(\d+ calls?\)$", str(error), re.MULTILINE)
     if not reasons:
         return " ".join(str(error).split())[:400]

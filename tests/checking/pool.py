@@ -1,8 +1,8 @@
-"""Workers that are started once and again after a case that brings one down.
+"""Worker processes, which are restarted after a case that crashes one.
 
-A worker is a module that reads tasks, lines of JSON, from its standard input. It answers a task by {"start": index}
-before each case, any other object after it, and {"done": true} after the last. {"stage": anything} in between says how
-far a case has come. A task that is given to another worker has the index of the next case as "from".
+A worker is a module that reads tasks, lines of JSON, from its standard input. It answers a task with {"start": index}
+before each case, any other object after it, and {"done": true} after the last. {"stage": anything} in between reports
+the progress of a case. A task that is passed on to another worker has the index of the next case as "from".
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-MOST_RESIDENT_MB = 3000  # a worker that has grown beyond is replaced between two tasks
+MOST_RESIDENT_MB = 3000  # a worker that exceeds this is replaced between two tasks
 START_TIMEOUT = 300.0
 
 Task = dict[str, Any]
 Answer = dict[str, Any]
 
-# What run_tasks answers itself: after a task, and where a worker died. "case" is -1 where none ran.
+# Answers of run_tasks itself: after a task, and if a worker died. "case" is -1 if no case was running.
 FINISHED: Answer = {"finished": True}
 
 
@@ -82,7 +82,7 @@ class _Worker:
 def run_tasks(
     module: str, tasks: Iterable[Task], jobs: int, timeout: float, keep: Callable[[Task, Answer], None]
 ) -> None:
-    """Runs the tasks, which are taken one by one, on ``jobs`` workers; ``keep`` is given each answer."""
+    """Runs the tasks, which are taken one by one, on ``jobs`` workers; passes each answer to ``keep``."""
     waiting = iter(tasks)
     lock = threading.Lock()
 
@@ -118,7 +118,7 @@ def run_tasks(
 
 
 def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Task, Answer], None]) -> bool:
-    """Whether the worker has done the task; where not, it died, and the task is what remains."""
+    """Whether the worker has finished the task. If not, it died, and ``task`` holds the remaining cases."""
     running, stage = None, None
     try:
         worker.send(task)
@@ -137,6 +137,6 @@ def _run_task(worker: _Worker, task: Task, timeout: float, record: Callable[[Tas
                 running = None
     except _Died as death:
         record(task, _death(running, stage, str(death)))
-        # Outside a case: the worker cannot make the cases of this task.
+        # It died outside of a case: the worker cannot generate the cases of this task.
         task["from"] = running + 1 if running is not None else 1 << 62
         return False

@@ -1,4 +1,4 @@
-"""What the installed ONNX Runtime takes."""
+"""Properties of the installed ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnxruntime
 
 @functools.cache
 def newest_opset() -> int:
-    """Of those that the installed ONNX Runtime loads."""
+    """The newest opset that the installed ONNX Runtime loads."""
     value = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1])
     graph = onnx.helper.make_graph([], "nothing", [value], [value])
     for opset in range(onnx.defs.onnx_opset_version(), 13, -1):
@@ -21,4 +21,4 @@ def newest_opset() -> int:
             return opset
         except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
             continue
-    raise RuntimeError("ONNX Runtime loads no model")
+    raise RuntimeError("ONNX Runtime loads no model of any opset")

@@ -1,4 +1,4 @@
-"""How near a result of ONNX Runtime lies to eager PyTorch's, and both to the result in float64."""
+"""Compares results of ONNX Runtime with eager PyTorch's, and both with results in float64."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ ROUNDED = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def real(value: Any) -> torch.Tensor:
-    """As ONNX holds it: a number as a 0-d tensor, a complex tensor as pairs."""
+    """The value as ONNX represents it: a number as a 0-d tensor, a complex tensor as pairs."""
     tensor = value if isinstance(value, torch.Tensor) else torch.tensor(value)
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def widened(tensor: torch.Tensor) -> torch.Tensor:
-    """In float64 or complex128."""
+    """The tensor in float64 or complex128."""
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     return tensor.to(torch.float64) if tensor.is_floating_point() else tensor
 
 
 def as_exact(actual: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Whether no element is farther from the result in float64 than eager's own, or than the tolerance allows.
+    """Whether each element is as close to the result in float64 as eager's own, or within the tolerance.
 
-    Rounding takes eager PyTorch itself beyond the tolerance in some places, above all in float16.
+    Rounding moves some elements of eager PyTorch itself beyond the tolerance, above all in float16.
     """
     if exact.shape != actual.shape:
         return False

@@ -1,4 +1,4 @@
-"""What a process that checking.pool starts has in common with the others: tasks come in and answers go out as JSON."""
+"""The main loop of processes that checking.pool starts: reads tasks and writes answers as JSON."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-MEMORY_LIMIT = 12 << 30  # of addresses: a case that asks for more fails, and the machine goes on
+MEMORY_LIMIT = 12 << 30  # of the address space: a case that needs more fails, rather than the machine
 
 Answer = Callable[[dict[str, Any]], None]
 
 
 def serve(run: Callable[[dict[str, Any], Answer], None]) -> None:
-    """Runs the tasks of standard input. ``run`` gives its answers, and {"done": true} follows after each task."""
+    """Runs the tasks of standard input. ``run`` writes the answers; {"done": true} follows each task."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # whatever else prints
+    os.dup2(2, 1)  # all other output goes to standard error
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     warnings.simplefilter("ignore")
     import torch

@@ -1,1 +1,1 @@
-"""Every operator of PyTorch's own test database through opbridge and ONNX Runtime, compared with eager PyTorch."""
+"""Runs every operator of PyTorch's own test database through opbridge and ONNX Runtime, and compares with eager."""

@@ -27,7 +27,7 @@ from conformance.operators import DTYPES, QUICK_DTYPES, database, deterministic_
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "conformance"
 FINISHED = "finished"  # the last record of a task
-# What the tests run: operators and element types of which three samples passed, with the version of torch.
+# The operators and element types that the tests run: three samples of each passed with the named version of torch.
 PASSING = pathlib.Path(__file__).with_name("passing.txt")
 
 
@@ -74,7 +74,7 @@ def _quick(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def _torch_version() -> str:
-    """As in 2.15: operators and their samples change from one to the next."""
+    """Major and minor version, such as 2.15: operators and their samples change between these."""
     return ".".join(torch.__version__.split(".")[:2])
 
 
@@ -97,8 +97,8 @@ def _chosen(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _matching(names: list[str], patterns: list[str]) -> list[str]:
-    """A pattern is for names of the database (``nn.functional.hardtanh``, ``div.floor_rounding``) or of ATen
-    (``hardtanh``, ``aten::hardtanh``)."""
+    """The names that match a pattern. Patterns match names of the database (``nn.functional.hardtanh``,
+    ``div.floor_rounding``) or of ATen (``hardtanh``, ``aten::hardtanh``)."""
     chosen: set[str] = set()
     for pattern in patterns:
         of_aten = pattern.removeprefix("aten::")
@@ -133,30 +133,30 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description="Runs torch.testing's operators through opbridge.")
     parser.add_argument(
         "--ops",
-        help="only these: names or patterns of torch's database or ATen, separated by commas; always run anew",
+        help="only these: names or patterns of torch's database or ATen, separated by commas; always run again",
     )
     parser.add_argument("--three", action="store_true", help="three samples: the first, the middle one and the last")
     parser.add_argument("--quick", action="store_true", help="three samples of one dtype of each operator")
     parser.add_argument(
         "--dynamic",
         action="store_true",
-        help="only calls that the database makes at two sizes: exported at one with dynamic sizes, compared at both",
+        help="only calls that the database has at two sizes: exported at one with dynamic sizes, compared at both",
     )
     parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of operators and dtypes")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="separated by commas")
     parser.add_argument("--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}")
     parser.add_argument("--peers", action="store_true", help="torch's own exporters too, for the report")
-    parser.add_argument("--opset", type=int, help="target opset (opbridge's default where not given)")
+    parser.add_argument("--opset", type=int, help="target opset; opbridge's default if not given")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
-    parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
+    parser.add_argument("--fresh", action="store_true", help="ignore the results of earlier runs")
     parser.add_argument(
         "--coverage",
         type=pathlib.Path,
         metavar="FILE",
         help="write the page of operators, with a quick pass at other opsets and by torch's own exporters",
     )
-    parser.add_argument("--expect", action="store_true", help=f"run {PASSING.name} alone, and fail unless all pass")
+    parser.add_argument("--expect", action="store_true", help=f"run only {PASSING.name}, and fail unless all pass")
     parser.add_argument("--write-passing", action="store_true", help=f"write {PASSING.name}")
     options = parser.parse_args()
     options.three |= options.quick or options.expect
@@ -166,7 +166,7 @@ def _options() -> argparse.Namespace:
 
 
 def measure(wanted: dict[str, list[str]], options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Runs what is not yet in the file of this selection; returns all of the file's records that are asked for."""
+    """Runs the selected cases that are not yet in the file of this selection; returns their records."""
     exporters = options.exporters.split(",")
     file = _file_of(options)
     done = [] if options.fresh or options.ops or options.expect else _load(file)
@@ -245,7 +245,7 @@ def _file_of(options: argparse.Namespace) -> pathlib.Path:
 
 
 def _load(file: pathlib.Path) -> list[dict[str, Any]]:
-    """The records of an earlier run of the same opbridge; nothing where there was none."""
+    """The records of an earlier run of the same opbridge; empty if there was none."""
     if not file.exists():
         return []
     lines = []

@@ -38,7 +38,7 @@ EXPORTERS = CAPTURES + PEERS
 class Outcome:
     result: str
     detail: str = ""
-    by: str = ""  # what the operator became, of a case that passes
+    by: str = ""  # the kind of nodes that the operator became, if the case passes
 
 
 class _Call(torch.nn.Module):
@@ -77,11 +77,11 @@ def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class _Eager:
-    """What PyTorch makes of a sample."""
+    """The results of a sample in eager PyTorch."""
 
     leaves: list[Any]
-    inputs: list[torch.Tensor]  # as they are afterwards
-    written: list[int]  # which of them it writes to
+    inputs: list[torch.Tensor]  # after the call
+    written: list[int]  # the indices of those that it writes to
 
 
 def _in_eager(model: torch.nn.Module, sample: Sample) -> _Eager:
@@ -89,7 +89,7 @@ def _in_eager(model: torch.nn.Module, sample: Sample) -> _Eager:
     versions = [tensor._version for tensor in inputs]
     with torch.no_grad():
         leaves = [leaf for leaf in pytree.tree_leaves(model(*inputs)) if leaf is not None]
-    # Not every kernel counts.
+    # Not every kernel increments the version counter.
     written = [
         i for i, tensor in enumerate(inputs) if tensor._version != versions[i] or not _same_bytes(tensor, before[i])
     ]
@@ -101,7 +101,7 @@ def _compared(path: pathlib.Path, sample: Sample, eager: _Eager, exporter: str, 
         actual, returned = _run(path, _copies(sample))
     except Exception as error:
         return Outcome(RUNTIME_FAILURE, first_line(error))
-    # What a call writes to its inputs is part of the result that opbridge is asked for.
+    # The model must return what a call writes to its inputs.
     if exporter in CAPTURES and not returned.issuperset(eager.written):
         return Outcome(WRONG, "it writes to an input, and the model does not return that")
     expected = eager.leaves + [eager.inputs[i] for i in sorted(returned)]
@@ -152,13 +152,13 @@ def _dynamic_dims(one: torch.Tensor, other: torch.Tensor) -> dict[int, Any] | No
 
 
 def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], set[int]]:
-    """The results, then what inputs hold afterwards, and which inputs those are."""
+    """The results, followed by the returned inputs, and the indices of these inputs."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     running = session(path, sess_options=options)
     names = [value.name for value in running.get_inputs()]
-    if len(names) != len(tensors):  # a peer's exporter drops inputs that are not used; their names tell the places
+    if len(names) != len(tensors):  # torch's exporters drop unused inputs; the names of the others have their indices
         tensors = [tensors[int(name.rsplit("_", 1)[-1])] for name in names]
     actual = run(running, dict(zip(names, tensors, strict=True)))
     outputs = [value.name for value in running.get_outputs()]
@@ -168,7 +168,7 @@ def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> tuple[list[torch.Te
 
 
 def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any], written: list[int]) -> str:
-    """Why they differ; nothing where they agree."""
+    """Why they differ; empty if they agree."""
     if len(actual) != len(expected):
         return f"{len(actual)} outputs, PyTorch returns {len(expected)}"
     exact: list[Any] | None = None
@@ -195,7 +195,7 @@ def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any],
     return ""
 
 
-# Of x, where eager PyTorch is inexact in float64 as well: by up to 8e-7 a little above 5.
+# Functions of x for which eager PyTorch is inexact in float64 too: by up to 8e-7 a little above 5.
 _IN_MPMATH: dict[str, Callable[[float], Any]] = {
     "special.bessel_j0": functools.partial(mpmath.besselj, 0),
     "special.bessel_j1": functools.partial(mpmath.besselj, 1),
@@ -205,12 +205,12 @@ _IN_MPMATH: dict[str, Callable[[float], Any]] = {
 
 
 def _widened(sample: Sample) -> list[torch.Tensor]:
-    """Its tensors in float64 and complex128."""
+    """The sample's tensors in float64 and complex128."""
     return [widened(tensor) for tensor in _copies(sample)]
 
 
 def _exact(sample: Sample, written: list[int]) -> list[Any] | None:
-    """What eager PyTorch makes of the same inputs in float64, or mpmath; None where it does not take them."""
+    """The results of eager PyTorch for the same inputs in float64, or of mpmath; None if PyTorch refuses them."""
     wide = _widened(sample)
     if function := _IN_MPMATH.get(sample.op):
         return [wide[0].clone().apply_(lambda x: _real_number(function(x)))]
@@ -234,8 +234,8 @@ def _is_rounding(
     expected: list[Any],
     written: list[int],
 ) -> bool:
-    """Whether the mapping is right and only the order of operations another: by its largest difference the result is
-    no farther from that of float64 than eager PyTorch is, or than four times that where float64 inputs pass."""
+    """Whether the mapping is right and only the order of operations differs: the largest difference to the result in
+    float64 is at most eager PyTorch's own, or four times that if float64 inputs pass."""
     exact = _exact(sample, written)
     if exact is None or len(exact) != len(actual):
         return False
@@ -257,8 +257,8 @@ def _is_rounding(
 
 
 def _names_equal_elements(sample: Sample, actual: torch.Tensor, expected: torch.Tensor, values: torch.Tensor) -> bool:
-    """Whether two tensors of places along a dim name equal elements of the first input: which of them kthvalue, mode
-    and the like return is open."""
+    """Whether two tensors of indices along a dim select equal elements of the first input: it is not defined which of
+    them kthvalue, mode and similar operators return."""
     data = sample.tensors[0]
     if actual.dtype != torch.int64 or values.dtype != data.dtype or values.shape != expected.shape:
         return False
@@ -277,8 +277,8 @@ def _names_equal_elements(sample: Sample, actual: torch.Tensor, expected: torch.
 
 
 def _sorts_alike(sample: Sample, actual: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether both are permutations of the first input along a dim that give the same: the order of equal elements is
-    open."""
+    """Whether both are permutations of the first input along a dim with the same result: the order of equal elements
+    is not defined."""
     data = sample.tensors[0]
     if actual.dtype != torch.int64 or actual.shape != data.shape or data.dim() == 0:
         return False

@@ -1,4 +1,4 @@
-"""Which operators are measured, and on which inputs: torch.testing's database of operators."""
+"""The operators that are measured, and their inputs: torch.testing's operator database."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ DTYPES = {
     "bool": torch.bool,
     "complex64": torch.complex64,
 }
-# A quick pass takes the first of these that the operator has, and three of its first samples.
+# A quick pass takes the first of these that the operator supports, and three of its first samples.
 QUICK_DTYPES = ("float32", "int64", "bool", "complex64")
 QUICK_SAMPLES = 24
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One call of an operator: its name, its tensors, and what makes the whole call of them.
+    """One call of an operator: its name, its tensors, and the other parts of the call.
 
-    ``resized``, where it is not empty, are tensors for the same call at other sizes: those are to be dynamic.
+    ``resized``, if not empty, are tensors for the same call at other sizes, which are to be dynamic.
     """
 
     op: str
     call: Callable[..., Any]
     tensors: list[torch.Tensor]
-    constants: list[Any]  # the arguments that are no tensors, and how all of them are nested
+    constants: list[Any]  # the arguments that are not tensors, and the nesting of all arguments
     resized: list[torch.Tensor] = dataclasses.field(default_factory=list)
 
 
 @functools.cache
 def database() -> dict[str, Any]:
     """torch.testing's operators by full name: ``add``, ``div.floor_rounding``, …"""
-    # The base class of torch's own tests comes from a package that nothing here needs.
+    # torch imports the base class of its own tests from a package that is not needed here.
     if "expecttest" not in sys.modules:
         try:
             import expecttest  # noqa: F401
@@ -63,19 +63,19 @@ def database() -> dict[str, Any]:
 
 
 def dtypes_of(name: str) -> list[str]:
-    """Those of DTYPES that the operator takes on the CPU."""
+    """Those of DTYPES that the operator supports on the CPU."""
     return [dtype for dtype, torch_dtype in DTYPES.items() if torch_dtype in database()[name].dtypes]
 
 
 def samples(name: str, dtype: str) -> Iterator[Sample]:
-    """The database's calls of the operator; the same ones each time."""
+    """The database's calls of the operator, the same each time."""
     op = database()[name]
     for sample in op.sample_inputs("cpu", DTYPES[dtype], requires_grad=False):
         yield _as_call(name, op.op, (sample.input, *sample.args), sample.kwargs)
 
 
 def resized_samples(name: str, dtype: str) -> Iterator[Sample]:
-    """Calls that the database makes alike, but for the sizes of tensors, where its own numbers for sizes are others."""
+    """Calls that differ only in the sizes of tensors when the database's own constants for sizes are changed."""
     with _other_sizes():
         others = list(samples(name, dtype))
     for sample, other in zip(samples(name, dtype), others, strict=False):
@@ -87,7 +87,7 @@ def resized_samples(name: str, dtype: str) -> Iterator[Sample]:
 
 @contextlib.contextmanager
 def _other_sizes() -> Iterator[None]:
-    """torch.testing's S, M, L and XS, in every module that has taken them over, one more than they are."""
+    """Increases torch.testing's constants S, M, L and XS by one, in every module that has imported them."""
     homes = [
         (module, name)
         for path, module in sys.modules.items()
@@ -105,7 +105,7 @@ def _other_sizes() -> Iterator[None]:
 
 
 def quick_indices(count: int) -> list[int]:
-    """First, middle and last."""
+    """The first, the middle and the last index."""
     return sorted({0, count // 2, count - 1}) if count else []
 
 
@@ -125,11 +125,11 @@ def _as_call(name: str, op: Callable[..., Any], args: tuple[Any, ...], kwargs: d
 
 
 def deterministic_operators(cache: pathlib.Path) -> list[str]:
-    """The operators that are measured, from ``cache`` where it has them.
+    """The operators that are measured, from the file ``cache`` if it exists.
 
-    Of the database those that, in three samples of the first of QUICK_DTYPES that they have, run on the CPU in eager
-    PyTorch on compact copies of their inputs, take a tensor, and whose result is a function of it: no random numbers
-    and no memory left as it was. torch 2.15 has 635.
+    These are the operators of the database that run in eager PyTorch on the CPU on contiguous copies of their inputs,
+    take a tensor, and whose result is a function of it: without random numbers and uninitialized memory. This is
+    tested on three samples of the first of QUICK_DTYPES that they support. torch 2.15 has 635.
     """
     if cache.exists():
         return cache.read_text().split()
@@ -147,7 +147,7 @@ def _is_deterministic(name: str) -> bool:
     chosen = [first[index] for index in quick_indices(len(first))]
     if not any(sample.tensors for sample in chosen):
         return False
-    # The database seeds the generator in the call of whatever draws from it.
+    # The database seeds the generator in each call that draws from it.
     seeds = 0
     seed = torch.manual_seed
 

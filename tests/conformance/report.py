@@ -1,4 +1,4 @@
-"""What the records say: totals on the terminal, and the table of operators in docs/coverage.md."""
+"""Reports of the records: totals on the terminal, and the table of operators in docs/coverage.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from conformance.case import (
 Record = dict[str, Any]
 Rows = dict[str, list[Record]]
 
-# Of an operator's samples the worst result is the operator's.
+# The result of an operator is the worst of its samples.
 _WORST_FIRST = (WRONG, CRASH, RUNTIME_FAILURE, ERROR, REFUSED, ROUNDING, PASS)
 _NAMES = {"export": 'opbridge, capture="export"', "trace": 'opbridge, capture="trace"'} | {
     "dynamo": "torch.onnx.export(dynamo=True)",
@@ -54,7 +54,7 @@ def print_summary(records: Sequence[Record], names: Sequence[str]) -> None:
 
 
 def operator_totals(records: Iterable[Record]) -> dict[str, collections.Counter[str]]:
-    """By exporter: of how many operators the worst result is what."""
+    """For each exporter, the number of operators by their worst result."""
     totals: dict[str, collections.Counter[str]] = {}
     for (exporter, _), result in _results(records).items():
         totals.setdefault(exporter, collections.Counter())[result] += 1
@@ -96,14 +96,14 @@ def _results(records: Iterable[Record]) -> dict[tuple[str, str], str]:
 
 
 def passing(records: Iterable[Record]) -> set[tuple[str, str]]:
-    """Operators, each with an element type, of which every case passes."""
+    """The pairs of operator and element type of which every case passes."""
     records = list(records)
     failed = {(record["op"], record["dtype"]) for record in records if record["result"] != PASS}
     return {(record["op"], record["dtype"]) for record in records} - failed
 
 
 def rows(records: Iterable[Record], suffix: str = "") -> Rows:
-    """The records by exporter, under the name that a table has for it."""
+    """The records by the exporter's name in the table."""
     rows: Rows = {}
     for record in records:
         rows.setdefault(_NAMES[record["exporter"]] + suffix, []).append(record)
@@ -172,6 +172,6 @@ _KINDS = (STANDARD, FUNCTION, KERNEL)
 
 
 def _made_of(name: str, records: Iterable[Record]) -> str:
-    """The furthest from standard ONNX that a passing case came to."""
+    """The kind of nodes of the passing case that is furthest from standard ONNX."""
     made = {r["by"] for r in records if r["op"] == name and r["result"] == PASS and r["exporter"] in CAPTURES}
     return max(made, key=_KINDS.index, default=REFUSED)

@@ -18,7 +18,7 @@ from checking.worker import Answer, serve
 def _run(task: dict[str, Any], answer: Answer) -> None:
     from conformance.operators import database
 
-    database()  # which no case is to wait for
+    database()  # loaded before the time of a case starts
     for line in _answers(task):
         answer(line)
 
@@ -46,7 +46,7 @@ def _answers(task: dict[str, Any]) -> Any:
             seconds = round(time.monotonic() - begin, 3)
             result = {"sample": index, "result": outcome.result, "detail": outcome.detail, "by": outcome.by}
             yield result | {"seconds": seconds}
-    except Exception as error:  # of the database's own making of samples
+    except Exception as error:  # the database fails to make samples
         outcome = Outcome(NOT_IN_EAGER, f"{type(error).__name__}: {error}"[:200])
         yield {"sample": -1, "result": outcome.result, "detail": outcome.detail, "by": "", "seconds": 0}
 

@@ -1,1 +1,1 @@
-"""Calls and programs drawn at random through opbridge and ONNX Runtime, compared with eager PyTorch."""
+"""Runs random calls and programs through opbridge and ONNX Runtime, and compares them with eager PyTorch."""

@@ -31,7 +31,7 @@ def main() -> int:
         from hunt.calls import overloads
 
         if not any(fnmatch.fnmatchcase(overload.name, options.ops) for overload in overloads()):
-            sys.exit(f"no operator that opbridge maps is called {options.ops}")
+            sys.exit(f"--ops: no operator that opbridge maps matches {options.ops}")
     seed = options.seed if options.seed is not None else random.SystemRandom().getrandbits(40)
     print(f"seed {seed}", flush=True)
     tally = hunt(options, seed)
@@ -65,10 +65,10 @@ def hunt(options: argparse.Namespace, seed: int) -> Tally:
 
 
 def _death(task: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """A worker that died in eager PyTorch's part has found no fault of opbridge."""
+    """The record for a worker that died. A death in eager PyTorch's part is not a fault of opbridge."""
     from hunt.draw import about
 
-    if isinstance(answer["stage"], dict):  # while it was made smaller
+    if isinstance(answer["stage"], dict):  # it died while the case was shrunk
         record = answer["stage"]
         return record | {"fault": f"{record['about']} {record['result']} {record['kind']}", "shrunk": record["detail"]}
     name = about(task["kind"], answer["case"]) if answer["case"] >= 0 else "the worker"
@@ -86,7 +86,7 @@ def _death(task: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tasks(options: argparse.Namespace, seed: int) -> Iterator[dict[str, Any]]:
-    """Calls and programs by turns, until the time or their number is reached."""
+    """Alternates calls and programs until the time or their number is reached."""
     began = time.monotonic()
     wanted = {"call": options.calls, "program": options.programs}
     if options.minutes is None and not any(wanted.values()):
@@ -120,7 +120,7 @@ def _tasks(options: argparse.Namespace, seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _one(name: str) -> int:
-    """Runs one case again, and prints it."""
+    """Runs one case again and prints it."""
     import torch
 
     from hunt.check import check
@@ -132,7 +132,7 @@ def _one(name: str) -> int:
     kind, _, seed = name.partition(":")
     drawn = draw(kind, int(seed))
     if drawn is None:
-        print("PyTorch accepts nothing of what was drawn")
+        print("PyTorch rejected everything that was drawn")
         return 0
     outcome = check(drawn.case())
     print(script(drawn.case(), outcome))
@@ -150,13 +150,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="how long to go on")
     parser.add_argument("--calls", type=int, help="how many calls")
     parser.add_argument("--programs", type=int, help="how many programs")
-    parser.add_argument("--seed", type=int, help="a fresh one where not given")
+    parser.add_argument("--seed", type=int, help="a fresh one by default")
     parser.add_argument("--ops", help="only calls of these operators: a pattern")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
-    parser.add_argument("--case", metavar="KIND:SEED", help="run this case alone, shrink it and print it")
-    parser.add_argument("--faults", type=pathlib.Path, default=BUILD / "faults", help="where files of faults go")
-    parser.add_argument("--out", type=pathlib.Path, help="where the records go, lines of JSON")
+    parser.add_argument("--case", metavar="KIND:SEED", help="run only this case, shrink it and print it")
+    parser.add_argument("--faults", type=pathlib.Path, default=BUILD / "faults", help="the folder for files of faults")
+    parser.add_argument("--out", type=pathlib.Path, help="the file for the records, lines of JSON")
     return parser.parse_args()
 
 

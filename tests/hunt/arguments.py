@@ -1,6 +1,6 @@
-"""Arguments of an operator, drawn by their types and names in its schema.
+"""Draws the arguments of an operator by their types and names in its schema.
 
-Most of what is drawn this way is refused by PyTorch itself; a few names say enough for many draws to be accepted.
+PyTorch refuses most of these draws; rules for a few names make it accept many.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STRINGS = {
     "norm": ("forward", "backward", "ortho"),
     "ord": ("fro", "nuc"),
 }
-# Windows and the like.
+# The ranges of the parameters of windows.
 SMALL = {"kernel_size": (1, 4), "stride": (1, 3), "padding": (0, 2), "dilation": (1, 3), "output_padding": (0, 1)}
 DTYPES = (*FLOATS, *INTEGERS, torch.bool, torch.complex64)
 
@@ -52,7 +52,7 @@ class Drawer:
         kind = str(argument.real_type)
         if argument.has_default_value() and self.rng.random() < 0.4:
             return argument.default_value
-        if argument.name in ("pin_memory", "non_blocking"):  # of other devices
+        if argument.name in ("pin_memory", "non_blocking"):  # only for other devices
             return False
         if kind.startswith("Optional["):
             if self.rng.random() < 0.3:
@@ -84,7 +84,7 @@ class Drawer:
             return torch.strided
         if kind == "Device":
             return torch.device("cpu")
-        return None  # a generator, and what no operator here takes
+        return None  # a generator, or a type that no operator here takes
 
     def tensor(self, name: str) -> TensorSpec:
         rng = self.rng
@@ -172,9 +172,9 @@ class Drawer:
         if count:
             return [rng.randint(0 if rng.random() < 0.2 else 1, 6) for _ in range(count)]
         choice = rng.random()
-        if choice < 0.35:  # another shape of as many elements
+        if choice < 0.35:  # another shape with the same number of elements
             return _regrouped(rng, self.size)
-        if choice < 0.7:  # what it expands to
+        if choice < 0.7:  # a shape to which it expands
             return [
                 *draw_size(rng, rng.choice((0, 0, 1))),
                 *(n if n != 1 or rng.random() < 0.4 else rng.randint(0, 4) for n in self.size),

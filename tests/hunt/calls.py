@@ -1,4 +1,4 @@
-"""Calls of one operator, drawn from its schema and from the calls of torch.testing's database."""
+"""Draws calls of one operator from its schema and from the calls of torch.testing's database."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from opbridge.symbolics.registry import registry
 
 TRIES = 40
 
-# What is compared of a result that is open up to signs, phases or order: `r` is the result.
+# Expressions to compare for results that are determined only up to signs, phases or order: `r` is the result.
 INVARIANTS = {
     "linalg_svd": "r[1], (r[0][..., : r[1].shape[-1]] * r[1].unsqueeze(-2)) @ r[2][..., : r[1].shape[-1], :]",
     "svd": "r[1], (r[0][..., : r[1].shape[-1]] * r[1].unsqueeze(-2)) @ r[2][..., : r[1].shape[-1]].mH",
     "linalg_eigh": "r[0], (r[1] * r[0].unsqueeze(-2)) @ r[1].mH",
 }
-# Eigenvalues in whatever order.
+# The order of eigenvalues is not determined.
 INVARIANTS["linalg_eigvals"] = INVARIANTS["_linalg_eigvals"] = "r.sum(-1), (r * r).sum(-1)"
 INVARIANTS["linalg_eig"] = INVARIANTS["opbridge::eig"] = "r[0].sum(-1), (r[0] * r[0]).sum(-1)"
 INVARIANTS["_linalg_svd"] = INVARIANTS["opbridge::svd"] = INVARIANTS["linalg_svd"]
@@ -54,7 +54,7 @@ class Overload:
 
 @functools.cache
 def overloads() -> list[Overload]:
-    """What opbridge maps, of the operators that are installed."""
+    """The installed operators that opbridge maps."""
     shipped = [operator.schema for operator in opbridge.load_operators() if operator.backward_of is None]
     lines = {schema.partition("(")[0] for _, _, _, _, schema in registry().entries() if schema}
     names = sorted(lines | {schema.partition("(")[0] for schema in shipped})
@@ -62,9 +62,9 @@ def overloads() -> list[Overload]:
     return [overload for overload in found if overload.name not in _NOT_DRAWN]
 
 
-# PyTorch reads beyond its tensors, and the process ends, where their arguments do not fit each other.
+# If their arguments do not fit each other, PyTorch reads out of bounds and the process may crash.
 _CRASH_IN_EAGER = {"_fft_c2r", "_fft_r2c", "_fft_c2c", "lstm", "gru", "rnn_tanh", "rnn_relu"}
-# Their results are what memory held.
+# Their results are uninitialized memory.
 _NOT_DRAWN = {
     "aten::empty.memory_format",
     "aten::empty_like",
@@ -85,7 +85,7 @@ def _resolve(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """``roles`` tells of each tensor, in order, whether it is an "input", a "weight" or a "parameter"."""
+    """``roles`` says for each tensor, in order, whether it is an "input", a "weight" or a "parameter"."""
 
     seed: str
     op: Any
@@ -136,20 +136,20 @@ class Call:
         call = f"torch.ops.{self.op!s}({', '.join([*positional, *named])})"
         base = self.op._schema.name.removeprefix("aten::")
         invariant = INVARIANTS.get(base)
-        if base == "topk" and not self.arguments.get("sorted", True):  # in whatever order
+        if base == "topk" and not self.arguments.get("sorted", True):  # the order is not determined
             dim = self.arguments.get("dim", -1)
             invariant = f"r[0].sort({dim}).values, r[1].sort({dim}).values"
         body = [f"return {call}"] if invariant is None else [f"r = {call}", f"return {invariant}"]
         return Case(self.seed, self.name, tuple(init), tuple(body), (self.inputs, *self.resized), self.settings)
 
     def simpler(self) -> Iterator[Call]:
-        """Calls that show less, the least first."""
+        """Simpler calls, the simplest first."""
         for simpler in (*self._simpler_settings(), *self._simpler_arguments()):
             if not simpler.undefined():
                 yield simpler
 
     def undefined(self) -> str:
-        """Why PyTorch's result is open, with one of the sets of inputs; empty where it is not."""
+        """Why PyTorch's result is undetermined for one of the sets of inputs; empty if it is determined."""
         name = self.name.partition("::")[2]
         by_run = [self.arguments, *(self.with_inputs(run)["arguments"] for run in self.resized)]
         return next(filter(None, (undefined(self.op, name, arguments) for arguments in by_run)), "")
@@ -195,11 +195,11 @@ def _text(value: Any, text: Callable[[Any], str]) -> str:
         return f"[{', '.join(map(text, value))}]"
     if isinstance(value, torch.device):
         return f'torch.device("{value}")'
-    return repr(value)  # of torch's types too
+    return repr(value)  # valid for torch's types too
 
 
 def draw_call(seed: int, overload: Overload) -> Call | None:
-    """None where PyTorch accepted nothing of what was drawn."""
+    """None if PyTorch rejected everything that was drawn."""
     rng = random.Random(f"call:{seed}")
     base = overload.base
     sampled = samples.sampled_dtypes(base) if overload.is_aten else []
@@ -251,8 +251,8 @@ def _drawn(rng: random.Random, overload: Overload, fitting: dict[str, Any] | Non
 def _mutated(
     rng: random.Random, overload: Overload, dtypes: list[torch.dtype], gentle: bool, loose: bool = True
 ) -> dict[str, Any] | None:
-    """A call of the database with other sizes, types, values and arguments; ``gentle``: fewer of them are other ones;
-    not ``loose``: the values alone."""
+    """A call of the database with other sizes, types, values and arguments; ``gentle`` changes fewer of them, not
+    ``loose`` only the values."""
     if not dtypes:
         return None
     dtype = rng.choices(dtypes, [4, *[1] * (len(dtypes) - 1)])[0]
@@ -289,7 +289,7 @@ def _mutated(
 
 
 def _size_map(rng: random.Random, gentle: bool) -> Callable[[int], int]:
-    """Other sizes, the same for equal ones."""
+    """A map from sizes to other sizes; equal sizes stay equal."""
     if rng.random() < (0.8 if gentle else 0.45):
         return lambda size: size
     known: dict[int, int] = {}
@@ -304,7 +304,7 @@ def _size_map(rng: random.Random, gentle: bool) -> Callable[[int], int]:
 
 
 def _in_place(op: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The form of the operator that writes to its first argument, where there is one that takes the arguments."""
+    """The in-place form of the operator, if it has one that takes the arguments."""
     namespace, _, short = op._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), f"{short}_", None)
     form = getattr(packet, op._overloadname, None) if packet is not None else None

@@ -1,4 +1,4 @@
-"""A case: a module as Python source, its inputs, and how it is exported."""
+"""A case: a module as Python source, its inputs, and the settings of its export."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Case:
 
     @functools.cached_property
     def source(self) -> str:
-        """The module, without what PREAMBLE imports."""
+        """The source of the module, without PREAMBLE."""
         names = "".join(f", x{i}" for i in range(len(self.runs[0])))
         lines = [*self.definitions, "", "class Model(nn.Module):"]
         if self.init:
@@ -92,7 +92,7 @@ class Case:
         return _class_of(self.source)()
 
     def wide_module(self) -> torch.nn.Module:
-        """The same in float64; call it inside ``in_float64``."""
+        """The module in float64; call it inside ``in_float64``."""
         narrow = self.module()
         wide = _class_of(widened_source(self.source))()
         state = wide.state_dict()
@@ -133,7 +133,7 @@ def widened_source(source: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _class_of(source: str) -> Any:
-    # With its lines, which torch.export and opbridge name.
+    # Register the source lines, which torch.export and opbridge print.
     name = f"<hunt {hash(source) & 0xFFFFFFFF:08x}>"
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     space = dict(_preamble(), __name__="hunted")

@@ -1,4 +1,4 @@
-"""Runs a case: eager PyTorch, opbridge, ONNX Runtime, judgement."""
+"""Runs a case in eager PyTorch, opbridge and ONNX Runtime, and judges the results."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ RESULTS = (RIGHT, UNDETERMINED, REFUSED, REJECTED, *FAULTS)
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """``kind`` says more closely how it failed: faults of one operator and kind are taken for one."""
+    """``kind`` classifies a failure: faults of the same operator and kind count as one."""
 
     result: str
     detail: str = ""
     kind: str = ""
     run: int = 0
-    compared: int = 0  # how many sets of inputs
+    compared: int = 0  # the number of sets of inputs
 
     @property
     def is_fault(self) -> bool:
@@ -55,7 +55,7 @@ class _Differs(Exception):
 
 
 def check(case: Case, stage: Callable[[str], None] = lambda _: None) -> Outcome:
-    """``stage`` is told "opbridge" when eager PyTorch has done its part, and "referee" when it is asked again."""
+    """Calls ``stage`` with "opbridge" when eager PyTorch's part is done, and with "referee" when it runs again."""
     try:
         reference = in_eager(case, 0)
     except Rejected as error:
@@ -79,12 +79,12 @@ def _check(case: Case, expected: dict[int, Results], stage: Callable[[str], None
     before = _state(model)
     try:
         if not export(case, model, path):
-            # It was told that what is exported holds for these values alone.
+            # A warning has said that the exported model holds only for these values.
             expected = {0: expected[0]}
     except UnsupportedError as error:
         return Outcome(REFUSED, reason(error))
     except InvalidArgumentError as error:
-        if case.settings.dynamic is None or "before it is made" in str(error):  # nothing that was asked for is wrong
+        if case.settings.dynamic is None or "before it is made" in str(error):  # the caller's arguments are valid
             return Outcome(INTERNAL, first_line(error), kind_of(error))
         return Outcome(REFUSED, first_line(error))
     except Exception as error:
@@ -99,8 +99,8 @@ def _check(case: Case, expected: dict[int, Results], stage: Callable[[str], None
     if any(verdict is not None and verdict.undetermined for verdict in verdicts):
         return Outcome(UNDETERMINED)
     if any(verdict is not None and verdict.by_largest for verdict in verdicts) and not _is_narrow(case):
-        # By its largest difference no farther from the result in float64 than eager: by rounding, if nothing is wrong
-        # in float64.
+        # The largest difference to the result in float64 is no greater than that of eager mode: so it is rounding if
+        # the case is right in float64.
         wide = check(widened_case(case))
         if wide.result == WRONG:
             return dataclasses.replace(wide, detail=f"in float64: {wide.detail}")
@@ -108,12 +108,12 @@ def _check(case: Case, expected: dict[int, Results], stage: Callable[[str], None
 
 
 def _is_narrow(case: Case) -> bool:
-    """Whether it is in float64 already."""
+    """Whether the case is in float64 already."""
     return widened_case(case) == case
 
 
 def export(case: Case, model: torch.nn.Module, path: pathlib.Path) -> bool:
-    """Whether the model stands for other values too: without a TraceWarning."""
+    """Exports the model. Returns whether it also holds for other values, that is, without a TraceWarning."""
     with torch.no_grad(), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", TraceWarning)
         opbridge.export(
@@ -133,7 +133,7 @@ def export(case: Case, model: torch.nn.Module, path: pathlib.Path) -> bool:
 def _compare(
     case: Case, running: onnxruntime.InferenceSession, which: int, expected: Results, stage: Callable[[str], None]
 ) -> Verdict | None:
-    """None where the model does not promise these sizes."""
+    """The verdict for one set of inputs; None if the model does not declare these sizes."""
     inputs = dict(zip([f"x{i}" for i in range(len(case.runs[0]))], case.inputs(which), strict=True))
     sizes: dict[str, int] = {}
     for value in running.get_inputs():
@@ -146,7 +146,7 @@ def _compare(
     try:
         actual = run(running, feeds)
     except Exception as error:
-        if refusal := re.search(r"opbridge::\w+: .*", str(error)):  # by a kernel, which says why
+        if refusal := re.search(r"opbridge::\w+: .*", str(error)):  # a refusal by a kernel of opbridge
             raise _Differs(Outcome(REFUSED, f"when it runs: {refusal[0]}")) from None
         raise _Differs(Outcome(RUNTIME, first_line(error), kind_of(error), which)) from None
     names = [value.name for value in running.get_outputs()]
@@ -157,7 +157,7 @@ def _compare(
         raise _Differs(Outcome(WRONG, detail, "count of outputs", which))
     if missing := [name for name in expected.after if name not in written]:
         raise _Differs(Outcome(WRONG, f"what it writes to {', '.join(missing)} is not returned", "writes", which))
-    # What is returned and was not written to holds what it held.
+    # Returned tensors that were not written to must be unchanged.
     wanted = expected.leaves + [
         expected.after[name] if name in expected.after else real(before[name]) for name in written
     ]
@@ -186,14 +186,14 @@ def _admits(case: Case, value: Any, tensor: torch.Tensor, sizes: dict[str, int])
         declared = declared[:-1]
     for dim, (size, name) in enumerate(zip(shape, declared, strict=True)):
         if isinstance(name, int) and dim in dynamic and name != size:
-            raise _Differs(Outcome(WRONG, f"dim {dim} of {value.name} is fixed at {name} without a word", "fixed size"))
+            raise _Differs(Outcome(WRONG, f"dim {dim} of {value.name} is fixed at {name} silently", "fixed size"))
         if isinstance(name, str) and sizes.setdefault(name, size) != size:
             return False
     return True
 
 
 def _undeclared(running: onnxruntime.InferenceSession, actual: list[torch.Tensor], sizes: dict[str, int]) -> str:
-    """Which output has another shape than the model declares."""
+    """The output whose shape is not the declared one; empty if there is none."""
     for value, tensor in zip(running.get_outputs(), actual, strict=True):
         if value.shape is None:
             continue
@@ -206,7 +206,7 @@ def _undeclared(running: onnxruntime.InferenceSession, actual: list[torch.Tensor
 
 
 def _session(path: pathlib.Path) -> onnxruntime.InferenceSession:
-    """With opbridge's operators where the model has any: to register them takes longer than most cases."""
+    """A session, with opbridge's operators only if the model has any: registering them takes longer than most cases."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -218,7 +218,7 @@ def _session(path: pathlib.Path) -> onnxruntime.InferenceSession:
 
 @functools.cache
 def _folder() -> pathlib.Path:
-    """One for all cases of this process."""
+    """One temporary folder for all cases of this process."""
     folder = tempfile.TemporaryDirectory()
     atexit.register(folder.cleanup)
     return pathlib.Path(folder.name)
@@ -265,7 +265,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 
 def kind_of(error: BaseException) -> str:
-    """An error without what is of this case alone: names, numbers, paths."""
+    """The text of an error without names, numbers and paths, which are specific to a case."""
     text = re.sub(r"/\S+", "…", first_line(error))
     text = re.sub(r"'[^']*'|\"[^\"]*\"|\[[^\]]*\]|\{[^}]*\}", "…", text)
     return re.sub(r"-?\d+(\.\d+)?", "N", text)[:160]

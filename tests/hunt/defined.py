@@ -1,4 +1,4 @@
-"""What is not drawn, because PyTorch or C++ leaves the result open. Each exemption with its reason."""
+"""Cases that are not drawn because PyTorch or C++ does not define their results, each with its reason."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from hunt.tensors import EXTREME, VALUE_KINDS, TensorSpec
 FINITE = ("plain", "plain", "plain", "normal", "normal", "wide", "few", "zeros")
 TAME = ("plain", "plain", "normal", "normal", "few", "zeros")
 
-# LAPACK, FFTs and convolutions say nothing of what they make of NaN and infinities: it depends on how they go about,
-# as on whether they multiply zeros of a margin.
+# LAPACK, FFTs and convolutions do not specify results for NaN and infinities, which depend on the algorithm, such as
+# whether it multiplies the zeros of a margin.
 _FINITE_ONLY = re.compile(
     "_?linalg_|_?lu_|svd|chol|qr|inverse|det|slogdet|logdet|pinverse|triangular_solve|matrix_exp|ormqr|orgqr|geqrf"
     "|_?fft_|stft|istft|corrcoef|cov|eig|solve|ldl_|householder|_?cdist|_?pdist|_euclidean_dist|conv"
 )
-# Of singular matrices rounding decides what comes out.
+# The results for singular matrices depend on rounding.
 _MATRICES = re.compile(".*(solve|inv|lu_|det|ldl_|cholesky|rank|cond|eig|lu$|determinant|matrix_power|qr|householder)")
 _LOSING_DIGITS = re.compile(
     "_?(linalg_)?(l(dl|u)_factor|slogdet|logdet|tensorinv|inv|solve|lu_solve|ldl_solve|cholesky_inverse|cholesky_solve|cond|tensorsolve)"
 )
-# They convert numbers to integers inside, where those beyond the integers' range are undefined in C++.
+# They convert numbers to integers internally, which C++ leaves undefined for numbers out of range.
 _TAME_ONLY = re.compile(
     "grid_sample|(ps_)?roi_|deform_conv|_?fake_quant|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
     "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
     "|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
 )
-# Of a row of scores that are all NaN, ATen's flash attention makes 0 or NaN by the number of keys.
+# For a row of scores that are all NaN, ATen's flash attention returns 0 or NaN depending on the number of keys.
 _TAME_ATTENTION = re.compile("_?scaled_dot_product")
-# Which of equal elements they name is open.
+# It is not defined which of equal elements they return.
 _NO_TIES = ("sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim", "mode", "nms", "NMS", "batched_nms")
-# Of places that are written to twice, which write is last is open.
+# If an index is written to twice, it is not defined which write is the last.
 _NO_REPEATED_PLACES = (
     "scatter.src",
     "scatter.reduce",
@@ -45,7 +45,7 @@ _NO_REPEATED_PLACES = (
     "index_copy",
     "put",
 )
-# Boundaries that do not ascend have no meaning.
+# Boundaries must ascend.
 _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
 _DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
@@ -55,7 +55,7 @@ _NO_PHASE = 1e5
 
 
 def value_kinds(op: Any) -> tuple[str, ...]:
-    """Which kinds of values an operator is given."""
+    """The kinds of values that are drawn for an operator."""
     name = op._schema.name.partition("::")[2]
     if _MATRICES.match(name):
         return ("normal",)
@@ -67,12 +67,12 @@ def value_kinds(op: Any) -> tuple[str, ...]:
 
 
 def may_overlap(op: Any) -> bool:
-    """Whether elements that share memory are of use: they make matrices singular."""
+    """Whether to draw elements that share memory: they make matrices singular."""
     return not _MATRICES.match(op._schema.name.partition("::")[2])
 
 
 def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
-    """Why the call has no one result; empty where it has. ``name`` without namespace."""
+    """Why the call has no unique result; empty if it has. ``name`` is without namespace."""
     for argument in op._schema.arguments:
         written = argument.alias_info is not None and argument.alias_info.is_write
         value = arguments.get(argument.name)
@@ -82,27 +82,27 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     if misfit := _misfit(base, arguments):
         return misfit
     if base.endswith("_aa") and _is_column(arguments):
-        return "an image of one column, of which ATen's antialiasing fills all rows with the first"
+        return "an image of one column, for which ATen's antialiasing fills all rows with the first"
     specs = [leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)]
     numbers = [value for spec in specs for value in spec.values if isinstance(value, float)]
     if _MAX_POOLS.match(base) and any(map(math.isnan, numbers)):
-        return "a maximum beside NaN, which ONNX Runtime's pools pass over (README.md says so)"
+        return "a maximum beside NaN, which ONNX Runtime's pools ignore (README.md says so)"
     if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
-        return "NaN and infinities, of which ONNX Runtime's LSTM and GRU make numbers (README.md says so)"
+        return "NaN and infinities, which ONNX Runtime's LSTM and GRU turn into numbers (README.md says so)"
     if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
-        return "a mean that ATen updates number by number, infinite or NaN by the order of the numbers"
+        return "a mean that ATen updates number by number, and that is infinite or NaN depending on their order"
     degree = arguments.get("n", arguments.get("other"))
     if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": degree})):
         return "a degree that keeps PyTorch busy for minutes"
     if base in _WAVES and any(abs(value) > _NO_PHASE for value in _numbers(arguments)):
-        return "a wave at a number of which float32 has no digit of the phase"
+        return "a wave at a number so large that float32 has no digit of its phase"
     if base == "special_airy_ai" and any(value < -2 for value in _numbers(arguments)):
-        return "PyTorch's approximation of Ai is 3e-7 off below -2 (operators/special/README.md)"
+        return "PyTorch's approximation of Ai has an error of 3e-7 below -2 (operators/special/README.md)"
     floors = base in ("remainder", "fmod", "floor_divide") or arguments.get("rounding_mode") == "floor"
     if floors and _quotient_overflows(numbers):
-        return "a remainder of an infinite quotient, which ATen gives or not by the layout of the tensors"
+        return "a remainder of an infinite quotient, for which ATen's result depends on the layout of the tensors"
     if "fake_quant" in base and _has_zero(arguments.get("scale")):
-        return "levels of a scale of 0, NaN that is converted to an integer"
+        return "a scale of 0, for which NaN is converted to an integer"
     to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
     if base in ("type_as", "to", "_to_copy", "copy"):
         to_integers |= any(_is_integer(spec.dtype) for spec in specs)
@@ -118,23 +118,23 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
             return "equal elements"
     writes_to_places = base in _NO_REPEATED_PLACES or name in _NO_REPEATED_PLACES
     if writes_to_places and not arguments.get("accumulate") and _repeats_places(arguments):
-        return "a place that is written to twice"
+        return "an index that is written to twice"
     if base in _ASCENDING and _descends(arguments):
         return "boundaries that do not ascend"
     if base == "isin" and arguments.get("assume_unique") and any(_has_ties(list(spec.values)) for spec in specs):
-        return "equal elements where none are promised: PyTorch sorts both sets as one and finds them in each other"
+        return "equal elements despite assume_unique: PyTorch sorts both sets together and mixes them up"
     return ""
 
 
-# Operators inside of PyTorch that take it for granted that their arguments fit, where public ones ask.
+# Internal operators of PyTorch that do not check whether their arguments fit, unlike public ones.
 _RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-# They write to a copy that has the strides of the original, where none is 0.
+# They write to a copy that has the strides of the original, unless one is 0.
 _KEEPING_STRIDES = ("select_scatter", "slice_scatter", "diagonal_scatter", "as_strided_scatter")
 _VECTORS = ("weight", "bias", "running_mean", "running_var")
 
 
 def _misfit(base: str, arguments: dict[str, Any]) -> str:
-    """What a kernel reads without a look at whether it is there."""
+    """What a kernel reads without a bounds check; empty if there is nothing."""
     if base == "_local_scalar_dense" and math.prod(arguments["self"].size) != 1:
         return "one number of several"
     image = arguments.get("input")
@@ -146,28 +146,28 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         v, g = arguments["v"], arguments["g"]
         dim = arguments.get("dim", 0)
         if list(g.size) != [m if axis == dim else 1 for axis, m in enumerate(v.size)]:
-            return "magnitudes that fit no dim, which are read beyond their end"
+            return "magnitudes that fit no dim, which are read out of bounds"
     if base in ("nll_loss", "nll_loss2d") and len(arguments["target"].size) != max(len(arguments["self"].size) - 1, 0):
         return "targets of another number of dims"
     if base == "cholesky_inverse" and arguments["self"].dtype.is_complex:
-        return "a factor whose diagonal is not real: LAPACK reads all of it in one step and its real part in another"
+        return "a factor whose diagonal is not real: one step of LAPACK reads all of it, another only the real part"
     if "pinv" in base and _is_nearly_singular(arguments["self"]) and _has_tiny_limit(arguments):
-        return "singular values that rounding alone keeps from 0"
+        return "singular values that are nonzero only by rounding"
     if _LOSING_DIGITS.match(base) and any(map(_is_square_and_singular, arguments.values())):
-        return "a nearly singular matrix, of whose inverse or logarithm rounding decides every digit"
+        return "a nearly singular matrix, whose inverse or logarithm has no digit that does not depend on rounding"
     batch_sizes = arguments.get("batch_sizes")
     if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
-        return "packed sequences that do not become fewer, which PyTorch makes of its own results"
+        return "packed sequences whose batch sizes increase, for which PyTorch reads its own results"
     if base == "embedding_renorm" and arguments["max_norm"] < 0 and min(arguments["indices"].values, default=0) < 0:
-        return "rows named twice, from both ends, which PyTorch turns round twice"
+        return "rows indexed twice, from both ends, which PyTorch scales twice"
     if base == "max_pool2d_with_indices_backward":
         count = math.prod(arguments["self"].size[-2:])
         if any(not 0 <= place < count for place in arguments["indices"].values):
-            return "places beyond the image, to which PyTorch writes"
+            return "indices out of the image, to which PyTorch writes"
     if base in _KEEPING_STRIDES and _overlaps(arguments["self"]) and 0 not in arguments["self"].stride:
         return "elements that share memory are written to"
     if base == "_scaled_dot_product_flash_attention_for_cpu" and arguments["key"].size != arguments["value"].size:
-        return "keys and values of other lengths, which are read beyond their end"
+        return "keys and values of different lengths, which are read out of bounds"
     sequences = arguments.get("sequences")
     if base == "pad_sequence" and len({spec.size[1:] for spec in sequences}) > 1:
         return "sequences of different elements"
@@ -234,14 +234,14 @@ def _is_column(arguments: dict[str, Any]) -> bool:
 
 
 def _numbers(arguments: dict[str, Any]) -> list[Any]:
-    """Those among the arguments and in their tensors."""
+    """The numbers among the arguments and in their tensors."""
     leaves = pytree.tree_leaves(list(arguments.values()))
     values = [value for leaf in leaves if isinstance(leaf, TensorSpec) for value in leaf.values]
     return [value for value in (*leaves, *values) if isinstance(value, (int, float))]
 
 
 def _overlaps(spec: TensorSpec) -> bool:
-    """Whether two elements are one in memory."""
+    """Whether two elements share memory."""
     places = torch.arange(len(spec.values)).as_strided(spec.size, spec.stride, spec.offset).reshape(-1)
     return len(places.unique()) < len(places)
 

@@ -1,4 +1,4 @@
-"""From a seed to a case."""
+"""Draws a case from a seed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hunt.programs import Program, draw_program
 
 
 def about(kind: str, seed: int) -> str:
-    """The operator that is called, or that it is a program."""
+    """The name of the called operator, or "program"."""
     return _overload(seed).name if kind == "call" else "program"
 
 
 def draw(kind: str, seed: int) -> Call | Program | None:
-    """None where PyTorch accepts nothing of what was drawn."""
+    """None if PyTorch rejects everything that was drawn."""
     return draw_call(seed, _overload(seed)) if kind == "call" else draw_program(seed)
 
 
 @functools.lru_cache(maxsize=16)
 def _overload(seed: int) -> Overload:
-    """One that stays the seed's own, in nearly all cases, when mappings are added."""
+    """The overload of a seed. In nearly all cases it stays the same when mappings are added."""
     return min(overloads(), key=lambda overload: zlib.crc32(f"{seed} {overload.name}".encode()))

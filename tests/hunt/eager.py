@@ -1,4 +1,4 @@
-"""What eager PyTorch makes of a case: twice, to see that it is one thing, in float64, and with rounding at random."""
+"""Runs a case in eager PyTorch: twice, to check that it is deterministic, in float64, and with random rounding."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from checking.tensors import real, widened
 from hunt.case import Case, wide_spec
 
-LARGEST = 1 << 16  # elements of a result
-_M_PERTURB = -6  # of mallopt: what new memory is filled with
+LARGEST = 1 << 16  # most elements of a result
+_M_PERTURB = -6  # mallopt's parameter for the byte with which new memory is filled
 
 
 class Rejected(Exception):
-    """PyTorch itself does not take the case, or not in a way that C++ defines."""
+    """PyTorch itself refuses the case, or C++ leaves it undefined."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """``after`` has what the call has written to, inputs and buffers, by name."""
+    """``after`` has the inputs and buffers that the call has written to, by name."""
 
     leaves: list[torch.Tensor]
     after: dict[str, torch.Tensor]
-    random: bool = False  # random numbers were drawn: the values say nothing
+    random: bool = False  # random numbers were drawn, so the values cannot be compared
     complex_leaves: frozenset[int] = frozenset()  # those of `leaves` that are pairs of real and imaginary parts
 
 
@@ -40,12 +40,12 @@ def in_eager(case: Case, run: int) -> Results:
     first = _run(case.module(), case.inputs(run), 0x55, watched=True)
     second = _run(case.module(), case.inputs(run), 0xAA)
     if not first.random and not _same(first, second):
-        raise Rejected("two runs differ: it reads memory that was never written")
+        raise Rejected("two runs differ: it reads uninitialized memory")
     return first
 
 
 def in_float64(case: Case, run: int) -> Results | None:
-    """None where PyTorch does not take it in float64."""
+    """None if PyTorch refuses the case in float64."""
     try:
         with default_dtype(torch.float64):
             return _run(case.wide_module(), [wide_spec(spec).make() for spec in case.runs[run]], 0)
@@ -54,8 +54,8 @@ def in_float64(case: Case, run: int) -> Results | None:
 
 
 def rounded_at_random(case: Case, run: int, times: int = 6) -> list[Results]:
-    """Runs in which each result of an operator is rounded up or down at random (Monte Carlo arithmetic): what differs
-    between them is not determined by the program."""
+    """Runs in which each operator's result is randomly rounded up or down (Monte Carlo arithmetic): a program does not
+    determine what differs between them."""
     made = []
     for seed in range(times):
         with contextlib.suppress(Exception), RoundedAtRandom(seed):
@@ -94,7 +94,7 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
         if not isinstance(leaf, (torch.Tensor, bool, int, float)):
             raise Rejected(f"the result is a {type(leaf).__name__}")
         if isinstance(leaf, torch.Tensor) and (leaf.layout != torch.strided or leaf.is_quantized):
-            raise Rejected("the result is no dense tensor")
+            raise Rejected("the result is not a dense tensor")
         if isinstance(leaf, torch.Tensor) and leaf.numel() > LARGEST:
             raise Rejected("the result is large")
     after = {f"x{i}": tensor for i, tensor in enumerate(inputs) if _bytes(tensor) != before[i]}
@@ -108,7 +108,7 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
 
 
 def kept_by(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers."""
+    """The parameters and buffers."""
     return dict(module.named_parameters()) | dict(module.named_buffers())
 
 
@@ -133,8 +133,8 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class DefinedOnly(TorchDispatchMode):
-    """Rejects conversions that C++ leaves undefined, of floating-point numbers beyond the integers' range, and copies
-    between parts of the same memory, the order of which PyTorch leaves open."""
+    """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, and copies
+    between overlapping parts of the same memory, whose order PyTorch does not define."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.copy_.default and _overlap_in_part(args[0], args[1]):
@@ -156,7 +156,7 @@ def _overlap_in_part(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _places(tensor: torch.Tensor) -> set[int]:
-    """Of its bytes in memory, the first of each element."""
+    """The address of the first byte of each element."""
     size = tensor.element_size()
     places = torch.arange(tensor.untyped_storage().nbytes() // size)
     places = places.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
@@ -179,18 +179,18 @@ def _check_range(source: torch.Tensor, dtype: torch.dtype) -> None:
     values = torch.view_as_real(source) if source.is_complex() else source
     values = values.double()
     if not bool((values.isfinite() & (values > info.min - 1.0) & (values < info.max + 1.0)).all()):
-        raise Rejected("a number that the integers do not have is converted to them")
+        raise Rejected("a number beyond the integers' range is converted to an integer")
 
 
-# What LAPACK and an FFT compute is exact for an operand whose elements are a few roundings away (backward stability).
-# How far that takes the result depends on the operand.
+# The results of LAPACK and FFTs are exact for operands that differ by a few roundings (backward stability). The effect
+# on the result depends on the operand.
 _BACKWARD_STABLE = re.compile(
     "_fft_|_?linalg_(svd|eig|det|slogdet|solve|p?inv|lu|qr|cholesky|ldl)|_?cholesky|geqrf|lu_|tri"
 )
 
 
 class RoundedAtRandom(TorchDispatchMode):
-    """Of each operator's result that its floating-point type cannot hold, one of the two neighbours, at random.
+    """Rounds each operator's result to one of the two neighbouring floating-point numbers, at random.
 
     Operands of factorizations and Fourier transforms are rounded likewise."""
 

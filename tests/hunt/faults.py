@@ -13,9 +13,9 @@ from hunt.shrink import shrunk
 
 
 def write_fault(drawn: Any, outcome: Outcome, folder: pathlib.Path) -> dict[str, Any]:
-    """One file for an operator and a kind of failure; the first of them is shrunk and written."""
+    """Writes one file for each operator and kind of failure; the first such fault is shrunk and written."""
     if drawn.case().about == "program":
-        # Of which statements a fault is, is known when the others are gone.
+        # Shrinking finds the statements that cause the fault.
         drawn, outcome = shrunk(drawn, outcome)
     case = drawn.case()
     key = f"{_operators(case)} {outcome.result} {outcome.kind}"
@@ -27,14 +27,14 @@ def write_fault(drawn: Any, outcome: Outcome, folder: pathlib.Path) -> dict[str,
     file = folder / f"{name}.py"
     if not file.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        file.write_text(script(case, outcome))  # should the shrinking end the process
+        file.write_text(script(case, outcome))  # in case shrinking crashes the process
         drawn, outcome = shrunk(drawn, outcome)
         file.write_text(script(drawn.case(), outcome))
     return {"fault": key, "file": str(file), "shrunk": outcome.detail}
 
 
 def _operators(case: Case) -> str:
-    """What a fault is called by."""
+    """The name of a fault."""
     if case.about != "program":
         return case.about
     text = "\n".join(case.body)
@@ -50,13 +50,13 @@ def script(case: Case, outcome: Outcome) -> str:
 
 {detail}
 
-seed {case.seed}; run by: PYTHONPATH=python:tests python {{file}}
+seed {case.seed}; run it with: PYTHONPATH=python:tests python {{file}}
 """
 
 {PREAMBLE}
 {case.source}
 
-# The first is exported; the model is compared on all.
+# The first run is exported; the model is compared on all.
 RUNS = [
 {chr(10).join(runs)}
 ]
@@ -70,5 +70,5 @@ if __name__ == "__main__":
 
 
 def _runs(case: Case, outcome: Outcome) -> list[Any]:
-    """The example and the one that shows the fault."""
+    """The example and the run that shows the fault."""
     return [case.runs[0]] + ([case.runs[outcome.run]] if outcome.run else [])

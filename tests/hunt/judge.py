@@ -1,8 +1,8 @@
-"""Whether what ONNX Runtime gives is what PyTorch gives.
+"""Judges whether ONNX Runtime's results agree with PyTorch's.
 
-Eager PyTorch is the reference. Where a result lies farther from it than torch.testing's tolerances, the same program in
-float64 is the referee: it may be as far from that as eager's own. What rounding alone decides, as where a sum is
-compared with its own limit, is found by runs that round at random.
+Eager PyTorch is the reference. If a result exceeds torch.testing's tolerances, the same program in float64 is the
+referee: the result may be as far from it as eager's own. Results that depend on rounding alone, as when a sum is
+compared with its own limit, are found by runs with random rounding.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from hunt.tensors import default_tolerances
 
 @dataclasses.dataclass
 class Verdict:
-    """``kind`` of a difference, for which faults are alike; empty where there is none."""
+    """``kind`` classifies the difference; empty if there is none."""
 
     kind: str = ""
     detail: str = ""
-    undetermined: bool = False  # rounding decides what PyTorch itself gives
-    by_largest: bool = False  # right if the same is right in float64
+    undetermined: bool = False  # PyTorch's own result depends on rounding
+    by_largest: bool = False  # right if the case is right in float64
 
 
 class Referee:
-    """The runs that are made only where they are asked for."""
+    """Further runs of eager PyTorch, which are made only if they are needed."""
 
     def __init__(self, case: Case, run: int, names: list[str]) -> None:
         self.case, self.run, self.names = case, run, names
@@ -61,9 +61,9 @@ def judge(
     random: bool,
     complex_places: Collection[int] = (),
 ) -> Verdict:
-    """Where numbers are ``random``, element types and shapes are compared.
+    """If the numbers are ``random``, only element types and shapes are compared.
 
-    ``complex_places`` are the outputs that hold complex numbers as pairs.
+    ``complex_places`` are the indices of the outputs that hold complex numbers as pairs.
     """
     if len(actual) != len(expected):
         return Verdict("count of outputs", f"{len(actual)} outputs, PyTorch returns {len(expected)}")
@@ -108,7 +108,7 @@ def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee
         return Verdict()
     determined = _outside_samples(place, a, e, wide, referee) & ~near
     if wide is not None and e.dtype in ROUNDED:
-        # Where PyTorch overflows on the way to a number, it is infinitely far from it.
+        # PyTorch is infinitely far from the exact number if an intermediate result overflows.
         determined &= e.isfinite() | ~wide.to(e.dtype).isfinite()
     if not bool(determined.any()):
         return Verdict(undetermined=True)
@@ -126,7 +126,7 @@ def _near(a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
 
 
 def _near_as_complex(a: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
-    """By the length of the difference, as torch.testing compares complex numbers."""
+    """Compares the magnitude of the difference, as torch.testing does for complex numbers."""
     rtol, atol = default_tolerances(e.dtype)
     x, y = a.double(), e.double()
     close = (x - y).norm(dim=-1, keepdim=True) <= atol + rtol * y.norm(dim=-1, keepdim=True)
@@ -147,7 +147,7 @@ def _samples_vary(place: int, e: torch.Tensor, referee: Referee) -> bool:
 def _outside_samples(
     place: int, a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor | None, referee: Referee
 ) -> torch.Tensor:
-    """Where the result lies outside what runs give that round at random, and twice their spread around it."""
+    """Where the result lies outside the range of the runs with random rounding, widened by twice their spread."""
     if _samples_vary(place, e, referee):
         return torch.zeros_like(e, dtype=torch.bool)
     others = [leaves[place] for leaves in referee.samples()] + ([wide] if wide is not None else [])

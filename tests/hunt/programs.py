@@ -18,7 +18,7 @@ from hunt.settings import draw_settings, simpler_settings
 from hunt.statements import DEFINITIONS, Scope, draw_statement
 from hunt.tensors import TensorSpec, draw_dtype, draw_size, draw_tensor, simpler_specs
 
-LARGEST = 400  # elements of a tensor
+LARGEST = 400  # most elements of a tensor
 DTYPES = (torch.float32,) * 6 + (
     torch.float64,
     torch.float16,
@@ -49,7 +49,7 @@ class Program:
         return Case(self.seed, "program", self.init, tuple(body), self.runs, self.settings, used)
 
     def simpler(self) -> Iterator[Program]:
-        """Programs that do less."""
+        """Simpler programs."""
         count = len(self.statements)
         for length in (count // 2, count // 4):
             for start in range(0, count, length) if length > 1 else ():
@@ -75,7 +75,7 @@ class Program:
         return dataclasses.replace(self, statements=kept)
 
     def _with_simpler_statement(self, place: int) -> Iterator[Program]:
-        """The body of a branch or a loop instead of the whole, and each of its lines left out."""
+        """The body of a branch or a loop instead of the statement, and the statement without each of its lines."""
         lines = self.statements[place].split("\n")
         proposals = []
         if lines[0].endswith(":"):
@@ -99,14 +99,14 @@ def draw_program(seed: int) -> Program | None:
     spaces = [_space(run) for run in (runs if settings.dynamic else runs[:1])]
     scope = Scope(rng, spaces[0])
     init, statements = [SEEDED], []
-    # torch takes minutes over long programs whose sizes are symbols.
+    # torch takes minutes for long programs with symbolic sizes.
     wanted = rng.choice((3, 5, 8, 8, 12, 12) if settings.dynamic else (3, 5, 8, 8, 12, 12, 18, 30))
     for _ in range(6 * wanted):
         if len(statements) >= wanted:
             break
         scope.init = []
         before = [dict(space) for space in spaces]
-        block_share = 0.02 if settings.dynamic else 0.08  # sizes that are iterated over are no symbols
+        block_share = 0.02 if settings.dynamic else 0.08  # a loop over a size fixes it
         statement = _block(scope) if rng.random() < block_share else draw_statement(scope)
         if all(_runs(space, [*scope.init, statement]) for space in spaces):
             init += scope.init
@@ -121,7 +121,7 @@ def draw_program(seed: int) -> Program | None:
 
 
 def _space(run: tuple[TensorSpec, ...]) -> dict[str, Any]:
-    """What a program that is called with the run knows before its first statement."""
+    """The variables of a program before its first statement, for one run."""
     space: dict[str, Any] = {}
     exec(PREAMBLE, space)
     for definition in DEFINITIONS.values():
@@ -151,7 +151,7 @@ def _block(scope: Scope) -> str:
     body = []
     for _ in range(rng.randint(1, 2)):
         line = draw_statement(scope)
-        # Within a block, what is new is assigned to what is there.
+        # Within a block, a new value is assigned to an existing variable.
         target = scope.any()
         line = re.sub(r"^v\d+ = ", f"{target} = ", line)
         if head.startswith("for") and "[" in line and rng.random() < 0.5:
@@ -166,7 +166,7 @@ def _block(scope: Scope) -> str:
 
 
 def _runs(space: dict[str, Any], lines: list[str]) -> bool:
-    """Whether PyTorch takes the lines; ``space`` has what they assign."""
+    """Whether PyTorch runs the lines; ``space`` gets the variables that they assign."""
     try:
         with torch.no_grad(), DefinedOnly():
             for line in lines:

@@ -1,4 +1,4 @@
-"""What a hunt has found: totals, refusals by reason, faults."""
+"""The report of a hunt: totals, refusals by reason, faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Record = dict[str, Any]
 
 
 def _without_names(reason: str) -> str:
-    """A reason for refusal without what is of one case: its place, names and numbers."""
+    """A reason for refusal without the location, names and numbers of the case."""
     reason = re.sub(r" at <hunt .*", "", reason)
     return re.sub(r"-?\b\d+\b", "N", re.sub(r"'[^']*'|%\w+", "…", reason))
 

@@ -1,4 +1,4 @@
-"""What the file of a fault calls: export, both results side by side, and an error where they differ."""
+"""Called by the file of a fault: exports, prints both results side by side, and fails if they differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other inputs for a model: other sizes where they are dynamic, other values where they are not."""
+"""Other inputs for a model: other sizes if they are dynamic, otherwise other values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hunt.tensors import TensorSpec, resized, spec_of
 
 
 def other_run(rng: random.Random, inputs: Sequence[TensorSpec], settings: Settings) -> tuple[TensorSpec, ...]:
-    """Sizes that are equal stay equal; one in three runs has ones."""
+    """Inputs of other sizes. Equal sizes stay equal; one in three runs has sizes of 1."""
     by_size: dict[int, int] = {}
     to_one = rng.random() < 0.3
 

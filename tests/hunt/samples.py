@@ -1,4 +1,4 @@
-"""Calls that torch.testing's database of operators makes, by overload, for others to be made from."""
+"""Calls of torch.testing's operator database, by overload, from which other calls are derived."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from conformance.operators import database
 from hunt.tensors import spec_of
 from opbridge.capture.dispatch_mode import intercept_operators
 
-Template = dict[str, Any]  # the arguments by name, of which tensors are specs
+Template = dict[str, Any]  # the arguments by name; tensors are specs
 MOST_SAMPLES, MOST_TEMPLATES, LARGEST = 20, 60, 3000
-# Which entries of the database call overloads of another name.
+# The entries of the database that call overloads of another name.
 CALLERS: dict[str, tuple[str, ...]] = {
     "_adaptive_avg_pool2d": ("nn.functional.adaptive_avg_pool2d",),
     "_adaptive_avg_pool3d": ("nn.functional.adaptive_avg_pool3d",),
@@ -84,7 +84,7 @@ def templates(overload: str, base: str, dtype: torch.dtype) -> list[Template]:
 
 
 def sampled_dtypes(base: str) -> list[torch.dtype]:
-    """Types for which the database has calls; of those that a sample may have."""
+    """The types, among those that a sample may have, for which the database has calls."""
     wanted = (torch.float32, torch.int64, torch.bool, torch.complex64, torch.float64, torch.float16)
     return [dtype for dtype in wanted if any(dtype in database()[entry].dtypes for entry in _entries(base))]
 
@@ -106,7 +106,7 @@ def _by_name() -> dict[str, list[str]]:
 
 @functools.cache
 def _calls(entry: str, dtype: torch.dtype, decomposed: bool) -> dict[str, list[Template]]:
-    """By overload, what the entry's samples call, before or after PyTorch decomposes it."""
+    """The calls of the entry's samples by overload, before or after PyTorch decomposes them."""
     found: dict[str, list[Template]] = {}
 
     def note(func: Any, args: Any, kwargs: Any) -> None:

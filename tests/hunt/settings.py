@@ -1,4 +1,4 @@
-"""How a case is exported: drawn at random."""
+"""Random settings of the export of a case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw_settings(
 
 
 def _dynamic(rng: random.Random, inputs: Sequence[TensorSpec]) -> tuple[dict[int, str] | None, ...]:
-    """Names for some of the sizes: one for equal sizes, one for each, or torch's wildcard."""
+    """Names for some of the sizes: the same for equal sizes, a different one for each, or torch's wildcard."""
     how = rng.choice(("equal", "each", "wildcard"))
     share = rng.choice((0.4, 0.7, 1.0))
     names = []
@@ -43,7 +43,7 @@ def _dynamic(rng: random.Random, inputs: Sequence[TensorSpec]) -> tuple[dict[int
 
 
 def simpler_settings(settings: Settings, runs: Any) -> Iterator[tuple[Settings, Any]]:
-    """Plainer ways to export, with the runs that they need."""
+    """Simpler settings, with the runs that they need."""
     plain = Settings()
     if settings.dynamic is not None:
         static = dataclasses.replace(settings, dynamic=None)

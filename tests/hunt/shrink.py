@@ -1,4 +1,4 @@
-"""Makes what fails smaller, as long as it fails alike."""
+"""Shrinks a failing case as long as it fails in the same way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST = 40.0  # seconds
 
 
 def shrunk(drawn: Any, outcome: Outcome) -> tuple[Any, Outcome]:
-    """The simplest that still fails in the same way: ``drawn.simpler()`` proposes."""
+    """The simplest case that still fails in the same way; ``drawn.simpler()`` proposes cases."""
     until = time.monotonic() + LONGEST
     progress = True
     while progress:
@@ -21,7 +21,7 @@ def shrunk(drawn: Any, outcome: Outcome) -> tuple[Any, Outcome]:
                 return drawn, outcome
             try:
                 now = check(simpler.case())
-            except Exception:  # a proposal that makes no sense
+            except Exception:  # the proposal is invalid
                 continue
             if now.result == outcome.result and now.kind == outcome.kind:
                 drawn, outcome, progress = simpler, now, True

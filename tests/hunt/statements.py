@@ -1,4 +1,4 @@
-"""Statements of programs, drawn for the tensors that there are. Whether PyTorch takes one is found by running it."""
+"""Draws statements of programs for the existing variables. Running a statement shows whether PyTorch accepts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from hunt.tensors import FLOATS
 
-# Classes and functions that a program may use, by the name that it uses.
+# Classes and functions that a program may use, by name.
 DEFINITIONS = {
     "Scaled": """class Scaled(torch.autograd.Function):
     @staticmethod
@@ -48,19 +48,19 @@ NUMBERS = ("0.5", "2", "-1", "3", "1.5", "-0.25", "0", "1", "True", "0.1", "10",
 
 
 class Scope:
-    """What a statement is drawn for: tensors and sizes by name."""
+    """The variables for which a statement is drawn: tensors and sizes by name."""
 
     def __init__(self, rng: random.Random, space: dict[str, Any]) -> None:
         self.rng = rng
         self.space = space
         self.count = 0
-        self.init: list[str] = []  # what the statement that is drawn needs in __init__
+        self.init: list[str] = []  # lines that the drawn statement needs in __init__
 
     def tensors(self) -> list[str]:
         return [name for name, value in self.space.items() if isinstance(value, torch.Tensor)]
 
     def any(self) -> str:
-        """A tensor, rather one of the latest."""
+        """A tensor, preferably a recent one."""
         names = self.tensors()
         return names[-1 - min(int(self.rng.expovariate(0.5)), len(names) - 1)]
 
@@ -95,7 +95,7 @@ class Scope:
         return self.rng.choice(NUMBERS)
 
     def layer(self, made: str) -> str:
-        """A module of ``__init__``."""
+        """Adds a module to ``__init__``, and returns its name."""
         self.count += 1
         self.init.append(f"self.m{self.count} = {made}")
         return f"self.m{self.count}"
@@ -111,7 +111,7 @@ class Scope:
         return f"self.a{self.count}"
 
     def other_like(self, name: str) -> str:
-        """Something that goes with a tensor: a number, or a tensor that may broadcast."""
+        """A second operand for a tensor: a number, or a tensor that may broadcast."""
         choice = self.rng.random()
         if choice < 0.4:
             return self.number()
@@ -367,7 +367,7 @@ def layer(s: Scope) -> str:
     last, second = shape[-1], shape[1] if len(shape) > 1 else 1
     out = rng.randint(1, 4)
     kernel = rng.randint(1, min(3, last) if last else 1)
-    finite = f"{x}.nan_to_num(0, 1, -1)"  # for recurrent layers: README.md says what is left to ONNX Runtime
+    finite = f"{x}.nan_to_num(0, 1, -1)"  # for recurrent layers: README.md names this difference of ONNX Runtime
     factor, size = rng.choice((2, 1.5, 0.5, 1.2, 2.1)), rng.randint(1, 6)
     choices: list[Callable[[], str]] = [
         lambda: f"{s.layer(f'nn.Linear({last}, {out})')}({x})",
@@ -410,7 +410,7 @@ def layer(s: Scope) -> str:
 
 
 def state(s: Scope) -> str:
-    """Reads and writes what the module keeps."""
+    """Reads and writes buffers and attributes of the module."""
     rng, new = s.rng, s.new()
     x = s.any()
     kept = [f"self.{name}" for name, _ in s.space["self"].named_buffers(recurse=False)]

@@ -1,6 +1,6 @@
-"""Arguments of operators whose tensors must fit each other, which drawing one by one hardly ever gives.
+"""Draws arguments of operators whose tensors must fit each other, which independent draws hardly ever do.
 
-Sizes are written as letters: the same letter is the same size. What is not written is drawn as for any operator.
+Sizes are written as letters: the same letter is the same size. Other arguments are drawn as for any operator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Sizes = dict[str, int]
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """``dims`` are expressions of letters; ``kind`` says what the values are."""
+    """``dims`` are expressions of letters; ``kind`` is the kind of the values."""
 
     dims: str
     kind: str = "values"
@@ -315,7 +315,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 
 
 def recurrent(rng: random.Random, name: str, dtype: torch.dtype) -> dict[str, Any]:
-    """``lstm.input``, ``gru.data`` and their like."""
+    """Arguments of ``lstm.input``, ``gru.data`` and similar overloads."""
     base, _, form = name.removeprefix("aten::").partition(".")
     gates = {"lstm": 4, "gru": 3}.get(base, 1)
     layers, directions, biases = rng.choice((1, 1, 2)), rng.choice((1, 2)), rng.random() < 0.7
@@ -350,7 +350,7 @@ def recurrent(rng: random.Random, name: str, dtype: torch.dtype) -> dict[str, An
 
 
 def strategy(rng: random.Random, name: str, dtype: torch.dtype) -> dict[str, Any] | None:
-    """Arguments that fit each other; None where nothing is known of the operator."""
+    """Arguments that fit each other; None if there is no rule for the operator."""
     if name.partition(".")[0] in ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu"):
         return recurrent(rng, name, dtype)
     known = STRATEGIES.get(name)

@@ -1,4 +1,4 @@
-"""Tensors drawn at random: element types, sizes, memory and values. A spec can be printed and made again."""
+"""Random tensors: element types, sizes, memory and values. A spec can be printed and made again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WEIGHTS = {
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """``values`` is the storage, element by element; pairs of numbers where it is complex."""
+    """``values`` is the storage, element by element; pairs of numbers for complex types."""
 
     dtype: torch.dtype
     size: tuple[int, ...]
@@ -43,7 +43,7 @@ class TensorSpec:
     def make(self) -> torch.Tensor:
         storage = torch.tensor(self.values, dtype=_part(self.dtype))
         if self.dtype.is_complex:
-            storage = torch.view_as_complex(storage.reshape(-1, 2)).clone()  # no view, which fake tensors follow
+            storage = torch.view_as_complex(storage.reshape(-1, 2)).clone()  # not a view, which fake tensors track
         return storage.as_strided(self.size, self.stride, self.offset)
 
     @property
@@ -51,7 +51,7 @@ class TensorSpec:
         return self.stride == compact_stride(self.size) and len(self.values) == math.prod(self.size)
 
     def text(self) -> str:
-        """As Python."""
+        """The tensor as Python source."""
         values = ", ".join(map(_number, self.values))
         if self.dtype.is_complex:
             made = f"torch.view_as_complex(torch.tensor([{values}], dtype={_part(self.dtype)}).reshape(-1, 2)).clone()"
@@ -62,12 +62,12 @@ class TensorSpec:
         return f"{made}.as_strided({self.size}, {self.stride}, {self.offset})"
 
     def plain(self) -> TensorSpec:
-        """The same elements in order."""
+        """The same elements in contiguous memory."""
         return spec_of(self.make().clone(memory_format=torch.contiguous_format))
 
 
 def _part(dtype: torch.dtype) -> torch.dtype:
-    """The type of the parts of a complex number."""
+    """The element type of the parts of complex numbers; other types are returned unchanged."""
     return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
 
 
@@ -88,7 +88,7 @@ def compact_stride(size: Sequence[int]) -> tuple[int, ...]:
 
 
 def spec_of(tensor: torch.Tensor) -> TensorSpec:
-    """Of a dense tensor, whose storage is kept where it is small."""
+    """The spec of a dense tensor; it keeps the storage if that is small."""
     tensor = tensor.detach().resolve_conj().resolve_neg()
     reach = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
     if tensor.numel() == 0 or reach > 2 * tensor.numel() + 64:
@@ -111,7 +111,7 @@ def draw_size(rng: random.Random, dims: int | None = None) -> tuple[int, ...]:
 
 
 VALUE_KINDS = ("plain", "plain", "plain", "normal", "normal", "wide", "special", "special", "few", "zeros")
-# With the ends of floating-point numbers too, whose sums and products overflow by the order in which they are taken.
+# Includes the greatest floating-point numbers, for which overflow depends on the order of sums and products.
 EXTREME = (*VALUE_KINDS, "extreme")
 
 
@@ -129,7 +129,7 @@ def draw_tensor(
 
 
 def with_memory_of(rng: random.Random, spec: TensorSpec) -> TensorSpec:
-    """The same elements, in memory of another kind, which no two elements share."""
+    """The same elements in another memory layout, without overlap."""
     stride, offset, length = draw_memory(rng, spec.size, overlapping=False)
     base = spec.make()
     storage = torch.zeros(length, dtype=spec.dtype)
@@ -181,7 +181,7 @@ def draw_values(rng: random.Random, dtype: torch.dtype, count: int, kind: str) -
         share = rng.choice((0.5, 0.5, 0.0, 1.0, 0.2))
         return tuple(rng.random() < share for _ in range(count))
     if dtype.is_complex:
-        # Products of complex numbers that are not finite have no one value: C leaves it open, and kernels differ.
+        # Products of non-finite complex numbers are not defined in C, and kernels differ.
         kind = "normal" if kind in ("special", "wide", "extreme") else kind
         return draw_values(rng, _part(dtype), 2 * count, kind)
     if dtype.is_floating_point:
@@ -237,7 +237,7 @@ def default_tolerances(dtype: torch.dtype) -> tuple[float, float]:
 
 
 def resized(rng: random.Random, spec: TensorSpec, size: tuple[int, ...]) -> TensorSpec:
-    """The same values in other sizes, in order, again and again."""
+    """The same values in other sizes, repeated in order."""
     if size == spec.size:
         return with_memory_of(rng, spec) if rng.random() < 0.3 and 0 not in size else spec
     values = spec.make().reshape(-1)

@@ -1,6 +1,6 @@
 """A process that runs cases. It reads tasks from its standard input and answers each case with a line of JSON.
 
-Task: {"kind": "call" or "program", "seeds": [first, one beyond the last], "ops": pattern or null, "faults": folder,
+Task: {"kind": "call" or "program", "seeds": [first, end], "ops": pattern or null, "faults": folder,
 "from": index of the first case to run}. Answer: {"seed", "about", "result", "detail", "kind", "seconds", "file"}.
 """
 
@@ -41,7 +41,7 @@ def _run(task: dict[str, Any], answer: Answer) -> None:
         }
         record["seconds"] = round(time.monotonic() - begin, 4)
         if outcome.is_fault:
-            answer({"stage": record})  # in what follows, eager PyTorch may end the process
+            answer({"stage": record})  # eager PyTorch may crash the process from here on
             record |= write_fault(drawn, outcome, pathlib.Path(task["faults"]))
         answer(record)
 
@@ -51,5 +51,5 @@ if __name__ == "__main__":
     import hunt.check
     import hunt.draw  # noqa: F401
 
-    gc.freeze()  # the search for garbage among all of torch takes longer than most cases
+    gc.freeze()  # garbage collection of all of torch's objects takes longer than most cases
     serve(_run)

@@ -56,17 +56,17 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="zoo", description="Exports torchvision's, timm's and transformers' models.")
-    parser.add_argument("--models", help="only these: patterns of names, separated by commas; always run anew")
+    parser.add_argument("--models", help="only these: patterns of names, separated by commas; always run again")
     parser.add_argument("--captures", default=",".join(CAPTURES), help="separated by commas")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one model and capture")
-    parser.add_argument("--fresh", action="store_true", help="do not go on with what an earlier run has left")
+    parser.add_argument("--fresh", action="store_true", help="ignore the results of earlier runs")
     parser.add_argument("--table", type=pathlib.Path, metavar="FILE", help="write the table")
     return parser.parse_args()
 
 
 def _isolated(entry: Entry, capture: str, timeout: float) -> dict[str, Any]:
-    """The check in a process of its own, forked so that it need not load the libraries again."""
+    """Runs the check in a process of its own, forked so that it need not load the libraries again."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 

@@ -1,4 +1,4 @@
-"""Exports one model by one capture and compares it with PyTorch on two sets of inputs."""
+"""Exports one model with one capture and compares it with PyTorch on two sets of inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from opbridge.runtime import run, session
 from opbridge.verification import feeds_for
 from zoo.entry import Entry
 
-LARGEST_SHIFT = 1e-3  # of a score, between two detections that may stand in either order
+LARGEST_SHIFT = 1e-3  # largest difference of the scores of two detections whose order may differ
 
 
 def check(entry: Entry, capture: str) -> dict[str, Any]:
@@ -71,9 +71,9 @@ def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, 
     if not detections:
         return largest_relative(actual, expected)
     if not all(leaf.numel() for leaf in expected):
-        raise ValueError("PyTorch detects nothing, so that there is nothing to compare")
+        raise ValueError("PyTorch detects nothing, so there is nothing to compare")
     actual = in_order_of(expected, actual)
-    # torchvision cuts the box of a mask to whole pixels, so that rounding may move its border by one.
+    # torchvision rounds the box of a mask to whole pixels, so its border may differ by one pixel.
     masks = [i for i, leaf in enumerate(expected) if leaf.dim() == 4 and leaf.shape == actual[i].shape]
     others = [i for i in range(len(expected)) if i not in masks]
     differ = [float(((actual[i] - expected[i]).abs() > LARGEST_SHIFT).float().mean()) for i in masks]
@@ -81,7 +81,7 @@ def _relative(path: os.PathLike[str], model: torch.nn.Module, kwargs: dict[str, 
 
 
 def _rounding(model: torch.nn.Module, kwargs: dict[str, Any]) -> float:
-    """How far eager PyTorch is from itself in float64; infinite where the model does not run in float64."""
+    """The difference of eager PyTorch to itself in float64; infinite if the model does not run in float64."""
 
     def outputs(to: torch.dtype) -> list[torch.Tensor]:
         converted = pytree.tree_map_only(
@@ -103,8 +103,8 @@ def _rounding(model: torch.nn.Module, kwargs: dict[str, Any]) -> float:
 
 
 def in_order_of(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The rows of ``actual`` in the order of ``expected``: each expected detection with the nearest box that is left,
-    of the same label and of a score that rounding may have moved."""
+    """The rows of ``actual`` in the order of ``expected``: for each expected detection the nearest remaining box of
+    the same label, with a score that differs only by rounding."""
     kinds = [(a.dtype, a.shape) for a in actual] == [(e.dtype, e.shape) for e in expected]
     labels = next((i for i, e in enumerate(expected) if e.dim() == 1 and not e.is_floating_point()), None)
     scores = next((i for i, e in enumerate(expected) if e.dim() == 1 and e.is_floating_point()), None)
@@ -123,7 +123,7 @@ def in_order_of(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> lis
 
 
 def largest_relative(actual: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
-    """The largest difference of an output, relative to its largest magnitude; infinite where type or shape differ."""
+    """The largest difference of an output, relative to its largest magnitude; infinite if type or shape differ."""
     if [(a.dtype, a.shape) for a in actual] != [(e.dtype, e.shape) for e in expected]:
         return math.inf
     return max(_difference(a, e) for a, e in zip(actual, expected, strict=True))
@@ -142,7 +142,7 @@ def _difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _first_line(error: BaseException) -> str:
-    """What the error says first; where operators have no mapping, which."""
+    """The first line of the error, or the names of the operators without a mapping."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     unmapped = [match[1] for line in lines if (match := re.fullmatch(r"(\w+::[\w.]+)  \(\d+ calls?\)", line))]
     return f"no mapping: {', '.join(unmapped)}" if unmapped else lines[0][:300]

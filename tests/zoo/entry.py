@@ -1,4 +1,4 @@
-"""What a model of the zoo is: how to build it, and what to call it with."""
+"""A model of the zoo: how to build it, and its inputs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Entry:
 
     name: str  # "torchvision/resnet50"
     build: Callable[[], nn.Module]
-    # Keyword arguments: inputs(0) is exported; inputs(1) differs from it in values, and where `batched` in batch size.
+    # Keyword arguments: inputs(0) is exported; inputs(1) differs from it in values and, if `batched`, in batch size.
     inputs: Callable[[int], dict[str, Any]]
-    batched: bool = True  # dim 0 of every input is a dynamic batch, 1 where exported and 2 where compared again
-    tolerance: float = 1e-3  # of a difference to the largest magnitude of the output
-    # The outputs are boxes (n, 4), labels (n) and scores (n) of things found, and perhaps more (n, …): in an order
-    # that rounding may change where two scores are all but equal.
+    batched: bool = True  # dim 0 of every input is a dynamic batch: 1 in the export, 2 in the second comparison
+    tolerance: float = 1e-3  # for the largest difference relative to the largest magnitude of the output
+    # The outputs are boxes (n, 4), labels (n) and scores (n) of detections, and possibly more (n, …). Rounding may
+    # change the order of detections with nearly equal scores.
     detections: bool = False

@@ -11,7 +11,7 @@ import torch
 
 from zoo.entry import Entry
 
-# Words of timm's names that tell small from large, the smallest first.
+# Words for sizes in timm's names, the smallest first.
 _SMALL = (
     "test",
     "atto",

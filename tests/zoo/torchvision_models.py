@@ -13,7 +13,7 @@ from torch import nn
 from zoo.entry import Entry
 
 _IMAGE_SIZES = {"inception_v3": 299, "googlenet": 224}
-# At random weights no score passes the usual thresholds, and what follows them would go untested. By prefix.
+# With random weights no score passes the usual thresholds, and the code after them would not be tested. By prefix.
 _THRESHOLDS: dict[str, dict[str, Any]] = {
     "fasterrcnn_mobilenet": {"box_score_thresh": 0.012, "box_detections_per_img": 20},
     "fasterrcnn": {"box_score_thresh": 0.012},
@@ -56,24 +56,24 @@ def _build(name: str, options: dict[str, Any]) -> nn.Module:
     elif torchvision.models.get_model_builder(name).__module__.split(".")[2] in ("detection", "segmentation"):
         options = {**options, "weights_backbone": None}
     model = torchvision.models.get_model(name, weights=None, **options)
-    # Heads that start at zero would hide everything before them.
+    # Heads that are initialized to zero would hide everything before them.
     for parameter in model.parameters():
         if parameter.dim() > 1 and not parameter.any():
             nn.init.normal_(parameter, std=0.02)
     if "detection" in torchvision.models.get_model_builder(name).__module__ and "mobilenet" in name:
         _normalize(model)
     if name.startswith("fasterrcnn_mobilenet"):
-        model.roi_heads.box_predictor.cls_score.weight.data *= 5  # or all scores would be alike
+        model.roi_heads.box_predictor.cls_score.weight.data *= 5  # otherwise all scores would be nearly equal
     if name == "ssd300_vgg16":
-        # Without a normalization, random weights give so large logits that the best scores are all equal.
+        # Without a normalization, random weights lead to logits so large that the best scores are all equal.
         for parameter in model.head.classification_head.parameters():
             parameter.data *= 0.1
     return model
 
 
 def _normalize(detector: nn.Module) -> None:
-    """Gives its backbone the statistics of the images that it will see: without them features vanish or grow by
-    thousands, and with them the rounding errors, until nothing is detected or every run detects something else."""
+    """Sets the statistics of the backbone's normalizations to those of its input images. Otherwise features vanish, or
+    grow with their rounding errors, until nothing is detected or every run detects something else."""
     for module in detector.backbone.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.momentum = None
@@ -84,7 +84,7 @@ def _normalize(detector: nn.Module) -> None:
 
 
 class _Detector(nn.Module):
-    """A detection model called with one image: they take a list."""
+    """A detection model that takes one image instead of a list."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from zoo.entry import Entry
 
 _VOCABULARY = 100
 _LENGTH = 12
-# What every configuration is given, unless its own options say None.
+# Options of every configuration, unless its own options say None.
 _SMALL: dict[str, Any] = {
     "vocab_size": _VOCABULARY,
     "hidden_size": 32,
