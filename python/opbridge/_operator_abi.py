@@ -118,8 +118,6 @@ class Library:
         return run.outputs
 
 
-# --- Shape rules on PyTorch's symbolic sizes ---
-
 _NONE, _TENSOR, _TENSORS, _INT, _INTS, _FLOAT, _FLOATS, _STRING, _STRINGS = range(9)
 
 

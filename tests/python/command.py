@@ -1,4 +1,4 @@
-"""The command `opbridge` as a user runs it."""
+"""Runs the command `opbridge` as a user does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def opbridge(*arguments: Any, env: dict[str, str] | None = None) -> subprocess.C
 
 
 def refusal(*arguments: Any, env: dict[str, str] | None = None) -> str:
-    """The one line that the command prints where it refuses."""
+    """The one line that the command prints if it refuses."""
     done = opbridge(*arguments, env=env)
     assert done.returncode == 2, (done.returncode, done.stderr)
     assert done.stdout == ""

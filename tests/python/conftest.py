@@ -1,4 +1,4 @@
-"""What an older ONNX Runtime than the newest cannot run is left out, and said so; wrong results are not excused."""
+"""Skips, with a message, what an older ONNX Runtime cannot run; wrong results still fail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def pytest_pyfunc_call() -> Iterator[None]:
     try:
         return (yield)
     except (NoKernel, Fail) as error:
-        # A failure of another kind than to load what is of a later version of ONNX is one.
+        # Only a failure to load a model of a later ONNX version is skipped.
         if INSTALLED >= NEWEST or (isinstance(error, Fail) and "Unsupported model IR version" not in str(error)):
             raise
         pytest.skip(f"ONNX Runtime {onnxruntime.__version__}: {error}")

@@ -1,4 +1,4 @@
-"""Captures functions, makes their graphs pure, runs these line by line and compares with PyTorch."""
+"""Captures functions, functionalizes their graphs, runs these line by line and compares with PyTorch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.bool, tor
 def call(line: str, values: dict[str, Any]) -> None:
     """Runs one line of a graph's text: ``%y: float64[3] = aten::add.Tensor(self=%x, other=1)``."""
     results, name, overload, arguments = re.fullmatch(r"(.+?) = aten::(\w+)\.?(\w*)\((.*)\)(?:  #.*)?", line).groups()
-    # The values of a line have no strides that matter, and no view is left.
+    # The strides of a value do not matter, since no views are left.
     operator = getattr(torch.ops.aten, name if name != "view" else "_unsafe_view")
     operator = getattr(operator, overload or "default")
     assert not operator._schema.is_mutable, line

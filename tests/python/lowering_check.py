@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 class _All(torch.nn.Module):
-    """What each of the functions makes of the same inputs."""
+    """Calls each of the functions with the same inputs."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         super().__init__()
@@ -42,9 +42,9 @@ def check(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> onnx.ModelProto:
-    """Exports ``functions`` of ``args`` as one model and compares it with PyTorch, on ``args`` and on ``also``.
+    """Exports ``functions`` of ``args`` as one model and compares it with PyTorch for ``args`` and for ``also``.
 
-    ``dynamic`` has for each argument its dynamic dims. Tolerances are torch.testing's own where none are given.
+    ``dynamic`` has for each argument its dynamic dims. The default tolerances are torch.testing's.
     """
     named = functions if isinstance(functions, Mapping) else {"result": functions}
     model = _All(named)

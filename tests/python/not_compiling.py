@@ -1,4 +1,4 @@
-"""Operator files that the compiler has to refuse."""
+"""Operator files that the compiler must refuse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def compile_errors(folder: Path, operators: str) -> str:
-    """What the compiler says of a file of these ``operators``; it must not compile."""
+    """The compiler's errors for a file with these ``operators``, which must not compile."""
     source = folder / "wrong.cc"
     source.write_text('#include "opbridge/operator.h"\nusing namespace opbridge::op;\n' + operators)
     command = ["c++", "-std=c++20", "-fsyntax-only", f"-I{ROOT / 'include'}", str(source)]

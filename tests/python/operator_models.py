@@ -26,7 +26,7 @@ def node_model(
     outputs: Sequence[np.dtype | type] = (np.float32,),
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """``op`` on inputs of these element types, all sizes open; None is an absent input."""
+    """A model of ``op`` on inputs of these element types and unknown sizes; None is an omitted input."""
     names = [name if array is not None else "" for name, array in inputs.items()]
     while names and not names[-1]:
         names.pop()
@@ -74,7 +74,7 @@ def run_node(
 
 
 def in_torch(op: str, inputs: Mapping[str, np.ndarray | None], *, domain: str, **attributes: Any) -> list[np.ndarray]:
-    """What ``torch.ops.domain.op`` returns."""
+    """The results of ``torch.ops.domain.op``."""
     tensors = {name: None if array is None else torch.from_numpy(array) for name, array in inputs.items()}
     returned = getattr(getattr(torch.ops, domain), op)(**tensors, **attributes)
     return [tensor.numpy() for tensor in (returned if isinstance(returned, (tuple, list)) else [returned])]
@@ -128,9 +128,9 @@ def refused_by_both_hosts(
 
 
 def scratch_in_torch(call: Callable[[], torch.Tensor]) -> int:
-    """The most bytes that ``call``, on one thread, takes from PyTorch's allocator at once beyond what it returns."""
+    """The peak memory, in bytes, of ``call`` in PyTorch's allocator on one thread, without its results."""
     cpu, threads = torch.profiler.ProfilerActivity.CPU, torch.get_num_threads()
-    torch.set_num_threads(1)  # for each has scratch of its own
+    torch.set_num_threads(1)  # since each thread has scratch memory of its own
     try:
         with torch.profiler.profile(activities=[cpu], profile_memory=True) as profile:
             result = call()

@@ -1,4 +1,4 @@
-"""Regions that the tests of all pooling operators share."""
+"""Regions for the tests of all region pooling operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def image(dtype: type, channels: int = 5, size: tuple[int, int] = (13, 17), batc
 
 
 def regions(dtype: type, count: int = 40) -> np.ndarray:
-    """Regions in an image of 26 by 34 pixels, some of them beyond its borders, without size, or turned over."""
+    """Regions in an image of 26 by 34 pixels; some exceed its borders, are empty, or have negative sizes."""
     rng = np.random.default_rng(1)
     low = rng.uniform(-8, 30, (count, 2))
     high = low + rng.uniform(0, 25, (count, 2))
@@ -56,7 +56,7 @@ def check_that_bad_regions_are_refused(op: str, **options: Any) -> None:
 def check_gradient_beside_nan(
     pool: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], image: np.ndarray, rois: np.ndarray
 ) -> None:
-    """The gradient of the image is the same with and without a last region, of four, that is not finite."""
+    """The gradient of the image does not change if the last of four regions is not finite."""
     gradients = []
     for count in (4, 3):
         x, regions = torch.from_numpy(image).requires_grad_(), torch.from_numpy(rois.copy())

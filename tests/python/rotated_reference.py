@@ -20,7 +20,7 @@ def area(polygon: np.ndarray) -> float:
 
 
 def intersection(a: np.ndarray, b: np.ndarray) -> float:
-    """Of two convex polygons whose corners go the same way round."""
+    """The intersection of two convex polygons with the same orientation."""
     kept = list(a)
     for start, end in zip(b, np.roll(b, -1, axis=0), strict=True):
         points, kept = kept, []

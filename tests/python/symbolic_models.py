@@ -1,4 +1,4 @@
-"""Models whose one call is mapped by a symbolic function that a test gives."""
+"""Models of one call, which a symbolic function of the test maps."""
 
 from __future__ import annotations
 

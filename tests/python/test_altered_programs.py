@@ -1,4 +1,4 @@
-"""A program whose calls do not hold together, as an altered file has them, is refused by name; nothing crashes."""
+"""A program with inconsistent calls, as in an altered file, is refused by name; nothing crashes."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_the_call_is_named(archive: dict[str, bytes], tmp_path: Path) -> None:
 
 
 class Windows(torch.nn.Module):
-    """What computes with the numbers of windows."""
+    """Operators that compute with parameters of windows."""
 
     def forward(self, x: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, ...]:
         wide, whole = x.double(), (x * 4).long()
@@ -266,7 +266,7 @@ def test_resizing_with_other_scales_and_axes(tmp_path: Path) -> None:
         axes = 1 if "linear1d" in call["target"] else 2
         given = {f"{count} scales are given for": [2.0] * count for count in (0, 1, 2, 3, 9) if count != axes}
         given |= {"a scale of 1e-19": [1e-19] * axes, "a scale of 1e+19": [1e19] * axes}
-        if "bicubic" not in call["target"]:  # beside a size, a negative scale is none
+        if "bicubic" not in call["target"]:  # if a size is given, a negative scale counts as none
             given |= {"a scale of -": [-(2.0**63)] * axes}
         for reason, scales in given.items():
 

@@ -162,7 +162,7 @@ def test_every_form_of_constant_runs(tmp_path: Path, name: str) -> None:
 
 
 def test_types_and_text_run(tmp_path: Path) -> None:
-    """An Optional without content has a type of its own; text becomes numbers by Cast."""
+    """An empty Optional has a type of its own; Cast converts text to numbers."""
 
     def symbolic(g: Any, x: Any) -> Any:
         empty = g.op("Optional", type_tp=x.type())

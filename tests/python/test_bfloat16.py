@@ -1,4 +1,4 @@
-"""bfloat16, which many operators of ONNX take only from opset 22 on, and many kernels of ONNX Runtime not at all."""
+"""bfloat16, which many ONNX operators accept only from opset 22 on, and many kernels of ONNX Runtime do not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema line of every bundled mapping is the installed torch's own: a change upstream is a failing test."""
+"""The schema line of every bundled mapping equals that of the installed torch, so that upstream changes fail here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def installed(line: str) -> _C.FunctionSchema | None:
 
 
 def canonical(schema: _C.FunctionSchema) -> list[tuple[str, ...]]:
-    """What has to agree, whatever way the two were printed: `1.` and `1.0`, `0` and `[0, 0]` of an `int[2]`."""
+    """The schema, independent of how it was printed: `1.` and `1.0`, `0` and `[0, 0]` for an `int[2]`."""
 
     def default(argument: _C.Argument) -> str:
         value = argument.default_value
@@ -55,7 +55,7 @@ def test_line(line: str) -> None:
 
 
 def test_every_bundled_mapping_has_a_line() -> None:
-    # But for Python's functions of numbers, and control flow.
+    # Except Python's functions of numbers, and control flow.
     without = {key.partition("::")[0] for key, _, _, bundled, schema in registry().entries() if bundled and not schema}
     assert without <= {"_operator", "builtins", "math", "torch", "higher_order"}
     assert len(LINES) > 400

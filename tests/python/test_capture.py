@@ -1,4 +1,4 @@
-"""What the graph of a captured model holds, and how: the same for both captures."""
+"""The graph of a captured model, which is the same for both captures."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""capture="export": what torch.export alone brings."""
+"""capture="export": behaviour that is specific to torch.export."""
 
 import pytest
 import torch

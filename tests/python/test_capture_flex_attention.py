@@ -1,4 +1,4 @@
-"""flex_attention with functions of scores and of places, by both captures."""
+"""flex_attention with functions of scores and indices, by both captures."""
 
 from __future__ import annotations
 

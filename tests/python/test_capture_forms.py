@@ -1,4 +1,4 @@
-"""Models in the forms that people have them in: compiled, wrapped, pruned, left in training mode, functions of C."""
+"""Models in various forms: compiled, wrapped, pruned, in training mode, C functions."""
 
 from __future__ import annotations
 

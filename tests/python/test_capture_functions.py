@@ -1,4 +1,4 @@
-"""autograd.Functions with `symbolic` are kept whole, in both captures and whatever their kernel is."""
+"""autograd.Functions with `symbolic` become single nodes in both captures, for every kind of kernel."""
 
 import ctypes
 import functools
@@ -20,7 +20,7 @@ def capture(request):
 
 
 def through_pointers(*tensors):
-    """2a + b, in memory that no tracer can see through."""
+    """2a + b, computed in raw memory, which no tracer can follow."""
     result = torch.zeros_like(tensors[0])
     size = tensors[0].numel()
     a, b, out = (
@@ -70,7 +70,7 @@ class Halves(torch.autograd.Function):
         return g.op("custom::halves", x, outputs=2)
 
 
-my_add, raw_add, halves = MyAdd.apply, RawAdd.apply, Halves.apply  # as extensions bind them, long before
+my_add, raw_add, halves = MyAdd.apply, RawAdd.apply, Halves.apply  # bound before the capture, as extensions do
 
 
 @pytest.mark.parametrize("add", [my_add, raw_add])
@@ -249,7 +249,7 @@ def test_a_class_made_during_the_call_is_kept_whole(capture):
 
 
 class Cubed(torch.autograd.Function):
-    """Its gradient is not that of its operators."""
+    """A function whose gradient is not that of its operators."""
 
     @staticmethod
     def forward(ctx, x):

@@ -1,4 +1,4 @@
-"""Functions of torch that read data, exported without reading any."""
+"""Functions of torch that read data are exported without reading it."""
 
 import pytest
 import torch
@@ -80,7 +80,7 @@ DYNAMIC = torch.export.Dim.DYNAMIC
 
 
 def test_sizes_that_torch_takes_from_the_example():
-    """torch.kron, torch.gradient and torch.take_along_dim ask for sizes as numbers."""
+    """torch.kron, torch.gradient and torch.take_along_dim convert sizes to numbers."""
     check(
         {
             "kron": torch.kron,

@@ -1,4 +1,4 @@
-"""What a capture replaces in torch and in Python is another in the capturing thread alone, and only while it runs."""
+"""A capture's replacements in torch and Python act only in the capturing thread, and only while it runs."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_replacing_what_is_not_there_is_an_error() -> None:
         pass
 
 
-# What is replaced, by what captures it: "static" and "dynamic" exports, a "trace" or all of them.
+# The replacements, by the captures that use them: "static" and "dynamic" exports, a "trace", or all of them.
 EVERY = [
     *[(torch.compiler, name) for name in ("_is_compiling_flag", "_is_exporting_flag", "_compile_session_context")],
     (_flags, "_is_onnx_exporting"),
@@ -165,7 +165,7 @@ BUILTINS = [*[(builtins, name) for name in ("len", "min", "max")]]
 
 
 def item(owner: Any, name: Any) -> Any:
-    """What stands there, as it is in a class; of a replacement that is by thread, what it is in this one."""
+    """The attribute as it is in its class; for a replacement by thread, its value in this thread."""
     if isinstance(owner, dict):
         found = owner[name]
     elif isinstance(owner, type):
@@ -178,7 +178,7 @@ def item(owner: Any, name: Any) -> Any:
 
 
 class Watched(nn.Module):
-    """Looks at what is replaced while it runs."""
+    """A model that looks at the replacements while it runs."""
 
     def __init__(self, look: Callable[[], None], uses_length: bool, fails: bool) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ def test_replaced_in_the_capturing_thread_alone(case: str, fails: bool, elsewher
     with pytest.raises((InvalidArgumentError, KeyError)) if fails else contextlib.nullcontext():
         opbridge.capture.capture(model, (torch.rand(3, 2),), how=how, dynamic_axes=axes)
     here, there = seen
-    if not fails:  # a model that fails is run once more, outside of torch.export
+    if not fails:  # a failing model is run again, outside of torch.export
         assert [name for name, a, b in zip(names, here, before, strict=True) if a is b] == []
     assert [name for name, a, b in zip(names, there, before, strict=True) if a is not b] == []
     assert [name for name, a, b in zip(names, state(), before, strict=True) if a is not b] == []
@@ -314,7 +314,7 @@ def activated(x: torch.Tensor) -> torch.Tensor:
 
 
 class Everything(nn.Module):
-    """Uses what a capture replaces."""
+    """A model that uses the replaced functions."""
 
     def __init__(self, activation: Callable[[torch.Tensor], torch.Tensor], branches: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""TorchScript, whose operators capture="trace" sees as it runs: scripted, traced, loaded and frozen."""
+"""TorchScript modules, whose operators capture="trace" records: scripted, traced, loaded and frozen."""
 
 from __future__ import annotations
 

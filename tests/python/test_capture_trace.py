@@ -1,4 +1,4 @@
-"""capture="trace": what following one run means."""
+"""capture="trace": the effects of recording one run."""
 
 import math
 import re
@@ -231,7 +231,7 @@ def test_sizes_that_depend_on_data_are_symbols(axes):
 
 
 def test_a_branch_by_how_many_there_are_of_what_torch_types_wrongly():
-    """Of signbit, which the floor division makes use of, torch's fake kernel says that it returns integers."""
+    """torch's fake kernel of signbit, which floor division uses, declares an integer result."""
 
     class Model(nn.Module):
         def forward(self, x, i):

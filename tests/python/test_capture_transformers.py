@@ -1,4 +1,4 @@
-"""Transformer layers compute what eager PyTorch does in evaluation mode, where it has kernels of its own for masks."""
+"""Transformer layers compute the same as eager PyTorch in evaluation mode, which uses special kernels for masks."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_padded_rows_are_zeros_at_other_sizes(tmp_path: Path) -> None:
 
 
 def test_verify_sees_padded_rows_that_are_no_zeros(tmp_path: Path) -> None:
-    """torch.backends.mha switches the fast paths off; what is exported then differs from a model that takes them."""
+    """torch.backends.mha switches the fast paths off; the exported model then differs from one that takes them."""
     model, args = encoder(layer()).eval(), (torch.rand(3, 4, WIDTH), PADDING["at the end"])
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -134,5 +134,5 @@ def test_verify_sees_padded_rows_that_are_no_zeros(tmp_path: Path) -> None:
 def test_torchscript_calls_the_kernels_itself(mask: str | None, tmp_path: Path) -> None:
     scripted: Any = torch.jit.script(layer().eval())  # type: ignore[no-untyped-call]
     args = (torch.rand(BATCH, LENGTH, WIDTH), *([] if mask is None else [MASKS[mask]]))
-    shapes = [{0: "n", 1: "length"}] if mask is None else None  # with masks, TorchScript makes an int of the batch
+    shapes = [{0: "n", 1: "length"}] if mask is None else None  # with masks, TorchScript makes the batch an int
     opbridge.export(scripted, args, tmp_path / "m.onnx", capture="trace", dynamic_shapes=shapes, verify=True)

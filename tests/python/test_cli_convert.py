@@ -1,4 +1,4 @@
-"""`opbridge convert` turns a `.pt2` file into a model that ONNX Runtime runs to the same result."""
+"""`opbridge convert` converts a `.pt2` file to a model that computes the same in ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`opbridge doctor` tells of each operator of a `.pt2` what becomes of it, and which link it lacks."""
+"""`opbridge doctor` lists the operators of a `.pt2` with the nodes that they become, and missing links."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def examined(step: Any, folder: Path, *options: Any) -> subprocess.CompletedProc
 
 
 def rows(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """Operator → the rest of its line, one space between the columns."""
+    """Operator → the rest of its line, with columns separated by one space."""
     table = done.stdout.split("\n\n")[1].splitlines()[1:]
     return {line.split()[0]: " ".join(line.split()[1:]) for line in table}
 

@@ -1,4 +1,4 @@
-"""A fixed tenth of the operators of torch.testing, of each element type three samples: what passed still passes."""
+"""A fixed tenth of torch.testing's operators, three samples of each element type: those that passed still pass."""
 
 import os
 import pathlib

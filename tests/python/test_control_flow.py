@@ -40,7 +40,7 @@ class Branches(nn.Module):
 
 
 class Loop(nn.Module):
-    """As many steps as the data ask for."""
+    """The number of steps depends on data."""
 
     def forward(self, x, y):
         start = torch.zeros((), dtype=torch.int64)
@@ -50,7 +50,7 @@ class Loop(nn.Module):
 
 
 class CountingLoop(nn.Module):
-    """As many steps as there are rows, counted by a Python number."""
+    """One step for each row, counted by a Python number."""
 
     def forward(self, x, y):
         return while_loop(lambda i, a: i < x.shape[0], lambda i, a: (i + 1, a + x[i] * i), (0, y[0].clone()))
@@ -114,7 +114,7 @@ def test_saved(kind, tmp_path):
 @pytest.mark.parametrize("dynamic_shapes", [None, ROWS])
 @pytest.mark.parametrize("kind", MODELS)
 def test_followed_by_trace(kind, dynamic_shapes, tmp_path):
-    """The branch and the steps of this run, which it tells where data decided, and refuses where a dynamic size did."""
+    """A trace takes this run's branch and steps. It warns if they depend on data, and refuses dynamic sizes."""
     model = kind()
     by_data = kind in (Branches, Loop, NoSteps)
     options = {"capture": "trace", "dynamic_shapes": dynamic_shapes, "verify": True}

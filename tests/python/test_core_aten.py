@@ -1,4 +1,4 @@
-"""Programs that torch.export's run_decompositions has taken apart into the core operators of ATen."""
+"""Programs that run_decompositions has decomposed into the core operators of ATen."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ IMAGE, SIGNAL = torch.randn(2, 3, 9, 7), torch.randn(2, 3, 8)
 
 
 class ConvNext(nn.Module):
-    """A block whose result lies in memory with the channels last."""
+    """A block whose result has the memory format channels-last."""
 
     def __init__(self) -> None:
         super().__init__()

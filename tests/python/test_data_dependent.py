@@ -41,7 +41,7 @@ def uniques(x):
 def consecutive(x):
     flat, inverse, counts = torch.unique_consecutive(x, return_inverse=True, return_counts=True)
     rows, _, lengths = torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0)
-    # Of slices PyTorch gives everything, asked for or not.
+    # For slices PyTorch returns all results, requested or not.
     everything = torch.ops.aten.unique_consecutive.default(x, dim=1)
     return flat, inverse, counts, rows, lengths, everything, torch.unique_consecutive(x[:, 0], dim=0)
 

@@ -1,4 +1,4 @@
-"""Sizes that the model is told when it runs: exported at one size, often 1, and compared at three others."""
+"""Dynamic sizes: models are exported at one size, often 1, and compared at three others."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_a_name_means_nothing(name: str, capture: Any, tmp_path: pathlib.Path) -
     assert dims[0] == name
     assert len({*dims}) == 2
     named = {dim.dim_param for value in models[1].graph.value_info for dim in value.type.tensor_type.shape.dim}
-    assert len(named - {""}) >= 2  # the size that is found has a name of its own
+    assert len(named - {""}) >= 2  # the size that depends on data has a new name
 
 
 @CAPTURES

@@ -1,4 +1,4 @@
-"""The scenarios of the tutorial and the real models, as the demo runs them: each row is compared with PyTorch."""
+"""The tutorial's scenarios and the real models, as in the demo: each row is compared with PyTorch."""
 
 from __future__ import annotations
 

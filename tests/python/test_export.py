@@ -1,4 +1,4 @@
-"""opbridge.export and what surrounds it: names, errors, files left alone, symbolic functions of every kind."""
+"""opbridge.export: names, errors, unchanged files after failures, symbolic functions of every kind."""
 
 from __future__ import annotations
 

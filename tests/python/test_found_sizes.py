@@ -1,4 +1,4 @@
-"""How many things a model finds is not what it found in the example: neither in len() nor in an operator's result."""
+"""The number of items that a model finds does not become that of the example, in len() or in an operator's result."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_boxes_of_torchvision(capture: Any, tmp_path: pathlib.Path) -> None:
         return boxes[keep], torch.zeros(len(keep)), keep
 
     path = tmp_path / "model.onnx"
-    # More than 1000 boxes: torchvision would loop over the classes that it finds.
+    # With more than 1000 boxes torchvision would loop over the classes.
     opbridge.export(function, boxes(1500, 0), path, capture=capture)
     opbridge.verify(path, function, boxes(1500, 1))
     opbridge.export(function, boxes(1500, 0), path, capture=capture, dynamic_shapes=({0: "n"}, {0: "n"}, {0: "n"}))

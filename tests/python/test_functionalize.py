@@ -1,4 +1,4 @@
-"""Programs with views and in-place operators, made pure, against PyTorch."""
+"""Functionalized programs with views and in-place operators, against PyTorch."""
 
 import onnx
 import pytest
@@ -12,7 +12,7 @@ from opbridge import UnsupportedError, _core
 from opbridge.runtime import run, session
 
 
-# What torchvision's swin_t does to mark its shifted windows.
+# torchvision's swin_t marks its shifted windows so.
 def windows(x, y):
     mask = x.new_zeros((4, 4))
     for count, (rows, columns) in enumerate([((0, 2), (0, 2)), ((0, 2), (2, 4)), ((2, 4), (0, 2)), ((2, 4), (2, 4))]):

@@ -1,4 +1,4 @@
-"""Random programs of views, in-place and pure operators, made pure, against PyTorch."""
+"""Functionalized random programs of views, in-place and pure operators, against PyTorch."""
 
 import collections
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Calls and programs drawn at random: a fixed seed."""
+"""Random calls and programs of a fixed seed."""
 
 from __future__ import annotations
 

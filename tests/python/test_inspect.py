@@ -1,4 +1,4 @@
-"""`opbridge inspect` on ONNX models that others wrote."""
+"""`opbridge inspect` on ONNX models of other exporters."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_counts_what_the_model_holds(tmp_path: Path) -> None:
 
 
 def test_reads_models_of_the_first_versions(tmp_path: Path) -> None:
-    """Initializers among the inputs, attributes without a kind."""
+    """Initializers that are also inputs, attributes without a type."""
     node = helper.make_node("Conv", ["x", "w"], ["y"], strides=[2, 2], auto_pad="SAME_UPPER")
     for attribute in node.attribute:
         attribute.ClearField("type")

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, and with the sums of its rows."""
+"""Scaled dot-product attention, also with the log-sum-exp of its rows."""
 
 import math
 

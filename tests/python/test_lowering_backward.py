@@ -1,4 +1,4 @@
-"""Derivatives that a captured program calls by name."""
+"""Backward operators that a captured program calls."""
 
 import pytest
 import torch

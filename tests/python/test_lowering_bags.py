@@ -1,4 +1,4 @@
-"""Bags of embeddings; what is different among elements."""
+"""Embedding bags; unique elements."""
 
 import pytest
 import torch

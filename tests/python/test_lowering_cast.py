@@ -22,7 +22,7 @@ TYPES = [
 @pytest.mark.parametrize("dtype", TYPES)
 def test_from_each_type_to_each(dtype, opset):
     numbers = torch.tensor([0.0, 1.0, 2.75, 100.5, -3.5] if dtype.is_floating_point else [0, 1, 2, 100, -3])
-    # A negative floating-point number has no defined value as an unsigned integer.
+    # The conversion of a negative floating-point number to an unsigned integer is undefined.
     targets = [t for t in TYPES if not (dtype.is_floating_point and t == torch.uint8)]
     check({str(target): lambda x, target=target: x.to(target) for target in targets}, numbers.to(dtype), opset=opset)
 

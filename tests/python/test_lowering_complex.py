@@ -17,7 +17,7 @@ def pair():
 
 
 def checked(functions, *args, **options):
-    """As check, with complex results seen as PyTorch sees them in pairs."""
+    """Like check, with complex results compared as pairs (torch.view_as_real)."""
     real = {
         name: lambda *a, f=f: torch.utils._pytree.tree_map(
             lambda t: torch.view_as_real(t.resolve_conj()) if t.is_complex() else t, f(*a)

@@ -1,4 +1,4 @@
-"""Convolutions of integers and float64, which ONNX Runtime has not; those of float32 are in many models."""
+"""Convolutions of integers and float64, which ONNX Runtime lacks; models of other tests cover float32."""
 
 import pytest
 import torch
@@ -22,10 +22,10 @@ CONVOLUTIONS = {
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
 def test_integers(dtype):
     torch.manual_seed(0)
-    size = 2**40 if dtype is torch.int64 else 2**15  # products that no float64 holds, and that wrap
+    size = 2**40 if dtype is torch.int64 else 2**15  # products that float64 cannot represent, and that wrap around
     x, weight, bias = (torch.randint(-size, size, shape).to(dtype) for shape in [(2, 4, 3, 6), (6, 4, 3, 2), (6,)])
     dynamic = [{0: torch.export.Dim.DYNAMIC}, {}, {}]
-    # Of int32 PyTorch has neither dilation nor transposed convolutions.
+    # For int32 PyTorch supports neither dilation nor transposed convolutions.
     missing = ("strided", "transposed", "transposed in groups") if dtype is torch.int32 else ()
     functions = {name: function for name, function in CONVOLUTIONS.items() if name not in missing}
     check(functions, x, weight, bias, dynamic=dynamic, also=[(torch.cat([x, x]), weight, bias)])
@@ -62,5 +62,5 @@ def test_transposed_to_nothing(tmp_path):
             return F.conv_transpose3d(x, weight, stride=2, padding=1, output_padding=1)
 
     args = torch.ones(1, 5, 1, 1, 1).half(), torch.ones(5, 1, 1, 1, 1).half()
-    opbridge.export(Transposed(), args, tmp_path / "m.onnx", capture="trace")  # torch.export takes it for an error
+    opbridge.export(Transposed(), args, tmp_path / "m.onnx", capture="trace")  # torch.export refuses it
     opbridge.verify(tmp_path / "m.onnx", Transposed(), args)

@@ -86,7 +86,7 @@ def test_dynamic_shapes(opset):
 
 @pytest.mark.parametrize("opset", [13, 21])
 def test_places_that_go_down_or_begin_below_zero(opset):
-    """ONNX Runtime takes a Gather of a Range for a Slice."""
+    """ONNX Runtime fuses a Gather of a Range to a Slice."""
     check(
         {
             "down": lambda x: x[torch.arange(x.shape[0] - 1, -1, -1)],

@@ -1,4 +1,4 @@
-"""Matrices made of their diagonals."""
+"""Diagonals, and matrices made from them."""
 
 import pytest
 import torch

@@ -38,7 +38,7 @@ def test_orders(p):
 @pytest.mark.parametrize("opset", [13, 17, 21])
 def test_dynamic(opset):
     torch.manual_seed(0)
-    rows = torch.export.Dim("rows", max=20)  # torch.cdist goes other ways for more
+    rows = torch.export.Dim("rows", max=20)  # torch.cdist uses another algorithm for more
     functions = SIMILARITIES | {name: f for name, f in of_order(2.0).items() if "pdist" not in name}
     check(
         functions,

@@ -1,4 +1,4 @@
-"""Products of groups of rows: the experts of a mixture."""
+"""Products of groups of rows, as in a mixture of experts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def product(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.
     return torch.ops.aten._grouped_mm(x, weight, ends)
 
 
-# Before torch 2.15 there is no kernel of float32 for the processor.
+# Before torch 2.15 there is no float32 kernel for the CPU.
 on_newer_torch = pytest.mark.skipif(
     tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15), reason="needs torch 2.15"
 )

@@ -17,7 +17,7 @@ NUMBERS = pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.
 
 
 def in_pairs(functions: Functions) -> Functions:
-    """Complex results as the exported model gives them."""
+    """Complex results as pairs, as the exported model returns them."""
 
     def real(result: torch.Tensor) -> torch.Tensor:
         return torch.view_as_real(result.resolve_conj()) if result.is_complex() else result

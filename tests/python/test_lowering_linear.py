@@ -1,4 +1,4 @@
-"""Products of vectors, of tensors along chosen dims, and by Einstein's convention."""
+"""Products of vectors and matrices, tensordot and einsum."""
 
 import pytest
 import torch

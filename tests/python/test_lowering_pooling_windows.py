@@ -1,4 +1,4 @@
-"""Pooling: windows that hang over the end, places of greatest elements, adaptive windows."""
+"""Pooling: windows that extend beyond the end, indices of maxima, adaptive windows."""
 
 import pytest
 import torch
@@ -131,7 +131,7 @@ def test_places_that_nobody_asks_for_cost_nothing():
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_integers(dtype):
-    # float32 rounds such numbers; of equal elements the first counts.
+    # float32 would round such numbers; of equal maxima the first is returned.
     torch.manual_seed(0)
     x = torch.randint(0, 3, (2, 3, 7, 9)).to(dtype)
     if dtype is torch.int64:

@@ -1,4 +1,4 @@
-"""Fake quantization, as models trained for it have it, and the quantized_decomposed operators of PT2E quantization."""
+"""Fake quantization of quantization-aware training, and the quantized_decomposed operators of PT2E quantization."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_fake_quantization_that_can_be_switched_off(enabled: int) -> None:
 def test_quantization_and_back(least: int, greatest: int, dtype: torch.dtype, opset: int) -> None:
     bounds = least, greatest, dtype
     scale, zero_point = torch.tensor(0.25), torch.tensor(2)
-    x = X.clamp(-1e6, 1e6)  # beyond, no integers come of float32 exactly
+    x = X.clamp(-1e6, 1e6)  # larger integers are not exact in float32
     functions = {
         "numbers": lambda x: decomposed.quantize_per_tensor(x, 0.25, 2, *bounds),
         "tensors": lambda x: decomposed.quantize_per_tensor.tensor(x, scale, zero_point, *bounds),
@@ -79,7 +79,7 @@ def test_quantization_and_back(least: int, greatest: int, dtype: torch.dtype, op
         "channels": lambda x: decomposed.dequantize_per_channel(x, *CHANNELS, 1, *bounds),
         "no zero": lambda x: decomposed.dequantize_per_channel(x, CHANNELS[0], None, 1, *bounds),
     }
-    if dtype is torch.uint16:  # from which PyTorch does not subtract others
+    if dtype is torch.uint16:  # from which PyTorch cannot subtract others
         del functions["channels"]
     check(functions, decomposed.quantize_per_tensor(x, 0.25, 2, *bounds), opset=opset)
 
@@ -187,7 +187,7 @@ def test_zero_points_of_floating_point(zeros: torch.dtype) -> None:
 
 
 class Observing(nn.Module):
-    """Fake quantization beside an observer that is off."""
+    """Fake quantization with a disabled observer."""
 
     def __init__(self, least: int, greatest: int, by_row: bool, symmetric: bool, seed: int) -> None:
         super().__init__()

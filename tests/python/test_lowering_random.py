@@ -1,4 +1,4 @@
-"""Random numbers: what they are distributed like, their shapes and types; each run and each call draws others."""
+"""Random numbers: their distributions, shapes and types; each run and each call draws others."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_opsets_without_kernels_in_the_runtime_are_refused(tmp_path: pathlib.Pat
 
 
 def test_randperm_without_a_type_is_refused(tmp_path: pathlib.Path) -> None:
-    """torch's fake tensors say float32, its kernel gives int64; ``torch.randperm`` always names the type."""
+    """torch's fake tensors declare float32, its kernel returns int64; ``torch.randperm`` always passes the type."""
 
     class Order(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -161,7 +161,7 @@ def test_shortest_form():
 
 
 def test_many_elements():
-    """Of which a running sum in float32 is far off."""
+    """A sum for which a running float32 sum is inaccurate."""
     x = torch.rand(600, 700, generator=torch.Generator().manual_seed(0)) + 1000
     functions = {
         "mean": lambda x: x.mean(),

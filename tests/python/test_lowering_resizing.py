@@ -1,4 +1,4 @@
-"""Sizes and scales of resized images: which of the two ATen computes coordinates with, axis by axis."""
+"""Sizes and scales of resized images: ATen computes the coordinates of each axis from one of them."""
 
 import functools
 
@@ -84,7 +84,7 @@ def test_sizes_given_together_with_scales(operator):
 
     scales_of_axes = [(), (None, None, None), (1.2, 1.2, 1.2), (2.1, None, 1.5), (-1.0, 0.8, 2.0)]
     if "_aa" in operator:
-        # ATen's kernels for antialiasing read foreign memory for a pixel that lies outside of the image.
+        # ATen's antialiasing kernels read out of bounds for a pixel outside of the image.
         scales_of_axes = [(), (None, None), (2.5, 2.5), (2.1, None), (-1.0, 3.0)]
     of_size = {
         f"{size} {scales} {corner}": functools.partial(resized, size=size, scales=scales, corner=corner)

@@ -1,4 +1,4 @@
-"""Resizing, sampling at places, patches of images."""
+"""Resizing, sampling at coordinates, im2col."""
 
 import functools
 import itertools

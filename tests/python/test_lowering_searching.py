@@ -1,4 +1,4 @@
-"""Whether, and where, values are among others."""
+"""Searches: searchsorted, bucketize, isin."""
 
 import math
 

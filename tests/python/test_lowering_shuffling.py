@@ -1,4 +1,4 @@
-"""Channels that change their order, or places with pixels."""
+"""Shuffles of channels and pixels."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def test_dynamic(opset):
     check(
         {
             name: f for name, f in FUNCTIONS.items() if name != "native_channel_shuffle"
-        },  # torch takes its sizes as fixed
+        },  # torch treats its sizes as constants
         torch.randn(2, 12, 4, 6),
         opset=opset,
         dynamic=({0: dynamic, 2: 2 * torch.export.Dim("h", min=1, max=9)},),

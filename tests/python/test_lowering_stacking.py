@@ -1,4 +1,4 @@
-"""Joining and cutting by NumPy's names, flips."""
+"""Joining and splitting under NumPy's names, and flips."""
 
 import pytest
 import torch
@@ -140,7 +140,7 @@ def test_sequences_of_several_lengths(opset):
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_parts_of_a_dynamic_size_whose_remainder_decides_are_refused(capture, tmp_path):
-    """torch takes the remainder that the example leaves for that of every size."""
+    """torch.export assumes the remainder of the example for every size."""
 
     class Parts(torch.nn.Module):
         def forward(self, x):

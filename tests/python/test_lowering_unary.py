@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Elementwise functions of one tensor."""
 
 import math
 
@@ -87,7 +87,7 @@ def test_erf(opset):
 @pytest.mark.parametrize("dtype", FLOATS[1:])
 def test_other_floats(dtype):
     functions = FUNCTIONS | TRIGONOMETRIC
-    # NaN is compared in float32: bfloat16's may come out of a conversion with a sign.
+    # NaN is compared in float32: a conversion may add a sign to bfloat16's NaN.
     numbers = torch.tensor(NUMBERS + ODD_NUMBERS[1:], dtype=torch.float64).to(dtype)
     # The formulas round several times in float16, PyTorch's functions once.
     tolerance = {"rtol": 4e-3, "atol": 2e-3} if dtype == torch.float16 else {}

@@ -1,4 +1,4 @@
-"""The windows of signal processing."""
+"""Window functions of signal processing."""
 
 import pytest
 import torch

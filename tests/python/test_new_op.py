@@ -1,4 +1,4 @@
-"""opbridge new-op: the project it writes passes its own tests and installs, as a user would do it."""
+"""opbridge new-op: the project that it writes passes its own tests and can be installed, as a user would do it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled ONNX schema table says what the onnx package says, of every operator at every opset."""
+"""The compiled ONNX schema table agrees with the onnx package for every operator at every opset."""
 
 from __future__ import annotations
 

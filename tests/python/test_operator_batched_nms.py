@@ -21,7 +21,7 @@ def sample(dtype: type, count: int, classes: int) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     low = rng.uniform(0, 60, (count, 2))
     boxes = np.concatenate([low, low + rng.uniform(0, 30, (count, 2))], axis=1)
-    # Scores differ: which of two equal ones comes first is left open by torchvision.
+    # Scores differ, since torchvision does not define the order of equal ones.
     scores = rng.permutation(count) / 7
     idxs = rng.integers(-5, classes - 5, count) * 1_000_000_007
     return {"boxes": boxes.astype(dtype), "scores": scores.astype(dtype), "idxs": idxs}

@@ -1,4 +1,4 @@
-"""Distances between rows, in both hosts and as what an export makes of PyTorch's own."""
+"""Distances between rows, in both hosts and as the export of PyTorch's operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of connectionist temporal classification, in both hosts and as what an export makes of PyTorch's own."""
+"""The loss of connectionist temporal classification, in both hosts and as the export of PyTorch's operator."""
 
 from __future__ import annotations
 

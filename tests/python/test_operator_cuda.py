@@ -1,4 +1,4 @@
-"""CUDA kernels beside those of the CPU: built where there is nvcc, run where there is a GPU."""
+"""CUDA kernels beside those of the CPU: built if there is nvcc, run if there is a GPU."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=n
 
 @pytest.fixture(scope="module", autouse=True)
 def stem() -> Path:
-    """The libraries of the example and of cuda_ops.cc, with CUDA kernels where there is nvcc."""
+    """The libraries of the example and of cuda_ops.cc, with CUDA kernels if there is nvcc."""
     sources = [EXAMPLE / "scaled_add.cc", ROOT / "tests/python/cuda_ops.cc"]
     if HAS_NVCC:
         sources += [source.with_suffix(".cu") for source in sources]
-    # One architecture, for time; newer GPUs compile it for themselves.
+    # One architecture, to save time; newer GPUs compile it at run time.
     flags = ["-Wall", "-Wextra", "-Werror"]
     made = build(sources, "cuda_operators", flags=flags, cuda_flags=["-arch=sm_80"])
     operators.load_operators(made)

@@ -170,7 +170,7 @@ def test_use_mask_zero_ignores_the_mask() -> None:
     case = Case()
     inputs = case.inputs()
     expected = reference(case, {**inputs, "mask": None})
-    inputs["mask"] = np.zeros((1, 1), np.float32)  # what torchvision passes for none
+    inputs["mask"] = np.zeros((1, 1), np.float32)  # torchvision passes this for no mask
     np.testing.assert_allclose(in_torch(case, inputs, use_mask=False), expected, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(in_onnxruntime(case, inputs, use_mask=0), expected, rtol=1e-4, atol=1e-4)
 

@@ -1,4 +1,4 @@
-"""The gradients of deform_conv2d: those of torchvision, and of differences."""
+"""The gradients of deform_conv2d, against torchvision and finite differences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_gradients_of_torchvision(case: Case) -> None:
 
 
 def test_samples_at_the_edge_of_the_padding() -> None:
-    """Offsets of 0, as training begins with them: with padding 1 the samples of the border lie at -1."""
+    """Offsets of 0, with which training begins: with padding 1 the samples of the border are at -1."""
     pytest.importorskip("torchvision")
     torch.manual_seed(0)
     x, weight = torch.randn(1, 2, 4, 5), torch.randn(3, 2, 3, 3)

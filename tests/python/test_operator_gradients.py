@@ -20,7 +20,7 @@ def indices(*shape: int) -> torch.Tensor:
     return (torch.arange(torch.Size(shape).numel()) % 4).int().reshape(shape)
 
 
-# What each operator takes.
+# Arguments of each operator.
 CALLS: dict[str, Callable[[], list[Any]]] = {
     "custom::my_add": lambda: [images(3, 4), images(3, 4)],
     "custom::deform_conv2d": lambda: [
@@ -54,14 +54,14 @@ def overload(name: str) -> Any:
 
 
 def gradient_call(name: str) -> tuple[Any, torch.Tensor, list[Any], list[bool]]:
-    """The gradient, and what it takes: of the output, the arguments, what is wanted."""
+    """The gradient operator and its arguments: the output's gradient, the operator's arguments, the wanted flags."""
     arguments = CALLS[name]()
     backward = overload(name + "_backward")
     return backward, torch.ones_like(overload(name)(*arguments)), arguments, [True] * len(backward._schema.returns)
 
 
 def other_shapes(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Of every rank up to one more, each size 0, 1, another and huge."""
+    """Shapes of every rank up to one more, with each size 0, 1, another or huge."""
     yield tensor[None]
     yield tensor.new_zeros(())
     yield tensor.new_zeros(tensor.numel())
@@ -81,7 +81,7 @@ def other_types(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def error_of(operator: Any, *arguments: Any) -> str:
-    """Empty where there is none."""
+    """Empty if there is none."""
     try:
         operator(*arguments)
     except RuntimeError as error:

@@ -39,7 +39,7 @@ def hermitian(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def run(op: str, inputs: dict[str, np.ndarray], outputs: int, integers: tuple[int, ...] = (), **attributes):
-    """The outputs of the kernel as torch tensors, complex where its first input is; ``integers`` are int32."""
+    """The outputs of the kernel as torch tensors, complex if its first input is; ``integers`` are int32."""
     first = next(iter(inputs.values()))
     is_complex = np.iscomplexobj(first)
     real = first.real.dtype.type
@@ -56,7 +56,7 @@ def numbers(result: torch.Tensor, like: np.ndarray) -> torch.Tensor:
 
 
 def close(actual: torch.Tensor, expected: torch.Tensor | np.ndarray) -> None:
-    """What does not iterate computes float32 in float64: only the last rounding differs from the exact result."""
+    """Direct algorithms compute float32 in float64: only the last rounding differs from the exact result."""
     expected = torch.as_tensor(expected)
     single = actual.dtype in (torch.float32, torch.complex64)
     torch.testing.assert_close(
@@ -65,7 +65,7 @@ def close(actual: torch.Tensor, expected: torch.Tensor | np.ndarray) -> None:
 
 
 def near(actual: torch.Tensor, expected: torch.Tensor | np.ndarray) -> None:
-    """What iterates computes in the element type, as PyTorch does: rounding is relative to the largest number."""
+    """Iterative algorithms compute in the element type, as PyTorch does: errors are relative to the largest number."""
     expected = torch.as_tensor(expected)
     largest = expected.abs().max().item() if expected.numel() else 0
     tolerance = (5e-6 if actual.dtype in (torch.float32, torch.complex64) else 1e-12) * max(1, largest)
@@ -256,7 +256,7 @@ def test_eig(shape: tuple[int, ...], dtype: type) -> None:
 
 
 def agreement(ours: torch.Tensor, theirs: torch.Tensor) -> float:
-    """The share of columns that are the same, factors included."""
+    """The fraction of columns that are equal, including their factors."""
     tolerance = 1e-3 if ours.dtype in (torch.float32, torch.complex64) else 1e-7
     return ((ours - theirs).abs().amax(-2) < tolerance).double().mean().item()
 
@@ -268,7 +268,7 @@ def test_eigenvalues_and_eigenvectors_are_those_of_lapack(size: int, dtype: type
     values, vectors = (torch.complex(y[..., 0], y[..., 1]) for y in run("eig", {"A": a}, 2))
     expected, theirs = torch.linalg.eig(torch.from_numpy(a))
     assert agreement(values[..., None, :], expected[..., None, :]) > 0.99  # in the same order
-    # Whether the iteration takes a step more, which may turn a vector around, can be a matter of rounding.
+    # Rounding may decide whether the iteration makes another step, which may change the sign of a vector.
     assert agreement(vectors, theirs) > (0.75 if np.issubdtype(dtype, np.floating) else 0.99)
 
 

@@ -1,4 +1,4 @@
-"""Operators that say how standard ONNX does the same: their models run without their library."""
+"""Operators with a lowering to standard ONNX: their models run without their library."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check(
     others: tuple[torch.Tensor, ...] = (),
     **options: Any,
 ) -> list[str]:
-    """Exports the call; plain ONNX Runtime must compute what PyTorch does. Gives the nodes' types."""
+    """Exports the call; plain ONNX Runtime must compute the same as PyTorch. Returns the nodes' types."""
     model = Call(function)
     opbridge.export(model, inputs, path, **options)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The most frequent element, in both hosts and as what an export makes of torch.mode."""
+"""The most frequent element, in both hosts and as the export of torch.mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _loaded() -> None:
 
 
 def values_and_what_is_at_indices(x: torch.Tensor, dim: int, keepdim: bool = False) -> tuple[torch.Tensor, ...]:
-    """Of equal elements PyTorch leaves open whose index it gives."""
+    """PyTorch does not define which of equal elements' indices it returns."""
     values, indices = torch.mode(x, dim, keepdim)
     at = indices if keepdim or x.dim() == 0 else indices.unsqueeze(dim)
     return values, torch.gather(x, dim, at)

@@ -46,7 +46,7 @@ def test_agrees_with_the_definition(dtype: type, clockwise: bool, labelled: bool
 
 
 def test_boxes_far_from_the_origin() -> None:
-    """Where float32 has steps larger than the boxes."""
+    """Coordinates at which the spacing of float32 exceeds the size of the boxes."""
     dets = np.array([[5e6 + 0.24, 5e6, 0.2, 0.2, 0.3], [5e6 + 0.26, 5e6, 0.2, 0.2, 0.3], [1e39, 0, 1, 1, 0]])
     scores = np.array([0.9, 0.8, 0.7])
     assert kept({"dets": dets, "scores": scores, "labels": None}, iou_threshold=0.5, clockwise=True) == [0, 2]

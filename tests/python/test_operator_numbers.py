@@ -1,4 +1,4 @@
-"""Operators on the representation of numbers: nextafter, frexp, hash_tensor; and lcm beside them."""
+"""Operators on the representation of numbers: nextafter, frexp, hash_tensor; and lcm."""
 
 from __future__ import annotations
 

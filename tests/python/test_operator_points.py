@@ -74,8 +74,8 @@ def test_points_too_far_for_the_square_of_their_distance() -> None:
 @BOTH
 def test_ball_query(dtype: type) -> None:
     xyz, centers = points(60, 0, dtype), points(9, 1, dtype)
-    centers[0, 0] = 9  # near nothing
-    centers[0, 1] = xyz[0, 7]  # at a point, which counts whatever the least distance
+    centers[0, 0] = 9  # far from all points
+    centers[0, 1] = xyz[0, 7]  # at a point, which counts for every minimum distance
     given = {"min_radius": 0.25, "max_radius": 0.75, "sample_num": 6}
     squared = squared_distances(centers, xyz)
     expected = np.zeros((2, 9, 6), np.int32)

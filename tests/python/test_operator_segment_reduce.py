@@ -1,4 +1,4 @@
-"""Reduction segment by segment, in both hosts and as what an export makes of torch.segment_reduce."""
+"""Reductions of segments, in both hosts and as the export of torch.segment_reduce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Special functions: in both hosts, and as what an export makes of PyTorch's own."""
+"""Special functions, in both hosts and as the export of PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ UNARY = {
     "scaled_modified_bessel_k1": special.scaled_modified_bessel_k1,
     "spherical_bessel_j0": special.spherical_bessel_j0,
 }
-# PyTorch's own are less exact than its tolerances. See also `test_against_many_digits`.
+# PyTorch's own are less exact than its tolerances; see also `test_against_many_digits`.
 ROUGH_IN_PYTORCH = {
     "airy_ai": special.airy_ai,
     "bessel_j0": special.bessel_j0,
@@ -109,7 +109,7 @@ def test_polygamma_takes_its_order_for_an_int() -> None:
     check({str(n): lambda x, n=n: torch.polygamma(n, x) for n in orders}, torch.tensor([0.5, 1.0, 2.5]))
 
 
-# Ends, poles, and numbers of which what is computed on the way overflows or vanishes.
+# Limits, poles, and numbers whose intermediate results overflow or underflow.
 EDGES = {
     torch.float32: [3.4028234663852886e38, -3.4028234663852886e38, 1.2e-38, 20.0, 1e15, -9.2e18],
     torch.float64: [
@@ -132,7 +132,7 @@ def test_ends_and_poles(dtype: torch.dtype) -> None:
     near_zero = {"modified_bessel_k1", "scaled_modified_bessel_k1"} if dtype == torch.float32 else set()
     check({name: f for name, f in UNARY.items() if name not in near_zero}, x)
     check({"zeta": special.zeta}, x[:, None], x)
-    # In float32 PyTorch's own igamma overflows at the ends.
+    # In float32 PyTorch's own igamma overflows at the limits.
     ends = x if dtype == torch.float64 else torch.tensor(ODD)
     check(BINARY, ends[:, None], ends)
     check({str(n): lambda x, n=n: torch.polygamma(n, x) for n in (1, 2, 3)}, x)

@@ -1,7 +1,7 @@
-"""The table of operator traits (src/torch/traits_table.inc) says what torch's schemas, tags and meta kernels say.
+"""The table of operator traits (src/torch/traits_table.inc) agrees with torch's schemas, tags and meta kernels.
 
-An operator that opbridge maps and that is a view, works in place or is pointwise has a row; a new one without fails
-here. Where the table differs from torch on purpose, the reason stands below.
+An operator that opbridge maps and that is a view, works in place or is pointwise must have a row. Intended differences
+to torch are listed below with their reasons.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SCHEMAS = {
 
 @cache
 def dumped() -> tuple[dict[str, Row], dict[str, Row]]:
-    """The rows of the table, and what each of torch's operators is taken for."""
+    """The rows of the table, and how functionalization classifies each of torch's operators."""
     assert DUMP.exists(), f"build the target opbridge_dump_operator_traits first: {DUMP} is missing"
     lines = "\n".join(str(s) for s in SCHEMAS.values())
     output = subprocess.run([DUMP], input=lines, capture_output=True, text=True, check=True).stdout
@@ -84,12 +84,10 @@ def concerns_mapped(key: str) -> bool:
     return name in MAPPED_NAMES or name.removesuffix("_") in MAPPED_NAMES
 
 
-# -- memory
-
 SHARING = {"same", "alias", "view", "view_or_copy", "contiguous", "convert", "dropout", "complex_view"}
 SHARING |= {"unclear", "unclear_alone", "rearrange", "reassign"}
 
-# torch declares no alias of these, though the result may be an argument.
+# torch declares no alias for these, although the result may be an argument.
 UNDECLARED = {
     **dict.fromkeys(
         ["dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"], "drops nothing in evaluation mode"
@@ -109,7 +107,7 @@ UNDECLARED = {
     "_has_compatible_shallow_copy_type": "stands for `data =` in the graphs of torch.export",
 }
 
-# torch declares an alias of these, and the table none.
+# torch declares an alias for these, and the table none.
 DECLARED = {"lift_fresh": "a constant of the program, which each run makes anew"}
 
 
@@ -129,9 +127,7 @@ def test_views_have_the_effect_of_sharing_memory() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-# -- writes
-
-# Written, and what a graph of ours has of it.
+# Written arguments, and how our graphs represent the write.
 OTHER_WRITES = {
     "retain_grad": "concerns gradients alone",
     "record_stream": "concerns the allocator alone",
@@ -142,7 +138,7 @@ def as_pure(schema: Schema, outs: set[str]) -> list[tuple[str, str]]:
     return [(a.name, str(a.real_type)) for a in schema.arguments if a.name not in outs]
 
 
-# Where the pure operator's arguments differ from those of the one that writes: adapt_arguments tells them apart.
+# Cases in which the pure operator's arguments differ from those of the writing one; adapt_arguments converts them.
 OTHER_ARGUMENTS = {
     "polygamma_": "the order of its arguments",
     "dropout_": "self is called input",
@@ -196,9 +192,7 @@ def test_what_reads_sizes_alone_is_known() -> None:
             assert OPS[key]["effect"] == "reads_sizes", key
 
 
-# -- element by element
-
-# Elementwise, and not tagged by torch. Composite operators, which torch does not tag either, are not asked for.
+# Elementwise operators that torch does not tag. Composite operators, which torch never tags, are not checked.
 UNTAGGED = {
     **dict.fromkeys(["copy", "fill", "zero"], "each element of the result is of the other argument, or a number"),
     "__and__": "as bitwise_and",
@@ -245,8 +239,6 @@ def test_what_is_made_from_numbers_is_a_factory() -> None:
 
 # Their strides are arguments; nor has `normal.float_float` the element type of `out`, which names other overloads.
 NOT_CONTIGUOUS = {"empty_strided", "empty_permuted", "normal"}
-
-# -- element types
 
 INTEGERS = (torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.float32, torch.float64)
@@ -304,7 +296,7 @@ def expected(result: str, operands: list[Any]) -> torch.dtype | None:
     return torch.float32 if result == "promoted_float" and not is_float else dtype
 
 
-# Of these calls the type is another.
+# For these calls the type differs.
 OTHER_TYPES = {"aten::pow.Tensor_Tensor": "of bools"}
 
 

@@ -1,4 +1,4 @@
-"""Finding, reading and loading libraries of operators."""
+"""Finding, reading and loading operator libraries."""
 
 from __future__ import annotations
 

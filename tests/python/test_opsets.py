@@ -1,4 +1,4 @@
-"""Every opset as target: from 13 on what is exported computes the same; below, it does so or is refused."""
+"""Every opset as target: from 13 on, exported models compute the same; below, they do or are refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPSETS = [opset for opset in range(PROMISED, onnx.defs.onnx_opset_version() + 1)
 
 
 class Block(nn.Module):
-    """Convolutions, then a transformer over what they leave."""
+    """Convolutions, then a transformer on their output."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -71,7 +71,7 @@ def test_packed_sequences(cell: str, form: str, capture: str, tmp_path: pathlib.
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_step_by_step(cell: str, capture: str, tmp_path: pathlib.Path) -> None:
-    """What ONNX's operators lack: float64, and projections."""
+    """Features that ONNX's operators lack: float64, and projections."""
     recurrent = CELLS[cell](num_layers=2, bidirectional=True).double()
     model = Encoder(recurrent).eval()
     args = padded(LENGTHS, 7, False).double(), LENGTHS
@@ -85,7 +85,7 @@ def test_projections(capture: str, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_rows_of_a_packed_sequence(capture: str, tmp_path: pathlib.Path) -> None:
-    """Modules that work on the rows, a state of one's own, sorted lengths, and several dims of features."""
+    """Modules that work on the rows, an explicit state, sorted lengths, and several feature dims."""
 
     class Decoder(nn.Module):
         def __init__(self) -> None:
@@ -117,7 +117,7 @@ def test_lengths_that_are_numbers(capture: str, tmp_path: pathlib.Path) -> None:
 
 
 def test_modules_are_as_before(tmp_path: pathlib.Path) -> None:
-    """The capture leaves torch's own functions and modules alone."""
+    """The capture leaves torch's own functions and modules unchanged."""
     model, args = Encoder(nn.LSTM(6, 5)), (padded(LENGTHS, 7, False), LENGTHS)
     before = nn.LSTM.forward, nn.RNNBase.check_forward_args, torch.nn.utils.rnn._VF
     opbridge.export(model, args, tmp_path / "model.onnx")

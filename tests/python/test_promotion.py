@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _without_zeros(value: Any) -> Any:
-    """Where integers are divided by zero, PyTorch raises."""
+    """PyTorch raises an error if integers are divided by zero."""
     if isinstance(value, torch.Tensor):
         return value if value.is_floating_point() else value + (value == 0).to(value.dtype)
     return value or 1
@@ -66,7 +66,7 @@ def operands(draw: st.DrawFn) -> tuple[Any, Any]:
 
 
 def _defined(functions: dict[str, Callable[..., Any]], *tensors: torch.Tensor) -> dict[str, Callable[..., Any]]:
-    """Those that PyTorch itself computes of the tensors."""
+    """The operations that PyTorch itself accepts for the tensors."""
 
     def is_defined(function: Callable[..., Any]) -> bool:
         try:

@@ -287,7 +287,7 @@ def test_truncations(resnet: Path, tmp_path: Path) -> None:
 
 
 def test_changed_bytes(resnet: Path, tmp_path: Path) -> None:
-    """Each either is noticed or, where it lies in a weight or in padding, changes nothing that is printed."""
+    """Each changed byte is reported or, if it is in a weight or in padding, does not change the output."""
     whole = resnet.read_bytes()
     expected = inspect(resnet)
     path = tmp_path / "changed.pt2"

@@ -1,4 +1,4 @@
-"""Sizes and elements that a model takes for numbers of Python are followed, told or refused, never silent constants."""
+"""Sizes and elements that a model uses as Python numbers stay symbolic, or cause a warning or a refusal."""
 
 from __future__ import annotations
 

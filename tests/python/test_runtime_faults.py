@@ -1,4 +1,4 @@
-"""The faults of ONNX Runtime that opbridge rewrites models for, each as the smallest model that shows it.
+"""The faults of ONNX Runtime for which opbridge rewrites models, each with the smallest model that shows it.
 
 A test that fails because the runtime no longer shows its fault means that only older versions need the rewrite.
 """
@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def _save(nodes: list[onnx.NodeProto], path: pathlib.Path) -> pathlib.Path:
-    """A model of ``x``, int32, and the constant ``w``, which gives ``y``."""
+    """A model from ``x`` (int32) and the constant ``w`` to ``y``."""
     graph = helper.make_graph(
         nodes,
         "fault",

@@ -1,4 +1,4 @@
-"""Element types that ONNX allows and ONNX Runtime has no kernel for."""
+"""Element types that ONNX allows and for which ONNX Runtime has no kernel."""
 
 import pathlib
 

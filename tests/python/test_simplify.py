@@ -1,4 +1,4 @@
-"""What simplification makes of whole models."""
+"""Simplification of whole models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def operators(model: nn.Module, x: torch.Tensor, folder: pathlib.Path, **options
 
 
 def normalized(conv: nn.Module, channels: int) -> nn.Sequential:
-    """A convolution and a normalization with statistics that are not those of a new one."""
+    """A convolution and a normalization whose statistics are not the initial ones."""
     norm = nn.BatchNorm2d(channels)
     for tensor in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
         nn.init.uniform_(tensor, 0.5, 2)
@@ -106,7 +106,7 @@ def test_statistics_that_are_not_finite_stay_as_they_are(tmp_path: pathlib.Path)
 
 
 class LayerScale(nn.Module):
-    """What `branch` gives, permuted where that is said, times a factor for each channel."""
+    """The result of `branch`, optionally permuted, times a factor for each channel."""
 
     def __init__(self, branch: nn.Module, factors: torch.Tensor, permutation: tuple[int, ...] | None = None) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ FACTORS = torch.linspace(-2, 3, 6)
         (LayerScale(nn.Conv2d(4, 6, 3), FACTORS[:, None, None]), X, ["Conv"]),
         (LayerScale(nn.Conv2d(4, 6, 3, bias=False), FACTORS, (0, 2, 3, 1)), X, ["Conv", "Transpose"]),
         (LayerScale(LayerScale(nn.Linear(5, 6), FACTORS), FACTORS), X, ["MatMul", "Add"]),
-        # Not of the channels, or not a factor each, or not finite: they stay.
+        # Factors that are not of the channels, not one for each, or not finite: they stay.
         (LayerScale(nn.Linear(5, 6), torch.linspace(1, 2, 5)[:, None]), X, ["MatMul", "Add", "Mul"]),
         (LayerScale(nn.Linear(5, 6), torch.linspace(1, 2, 30).reshape(5, 6)), X, ["MatMul", "Add", "Mul"]),
         (LayerScale(nn.Linear(5, 1), FACTORS), X, ["MatMul", "Add", "Mul"]),
@@ -176,7 +176,7 @@ def test_weights_that_others_use_keep_their_values(tmp_path: pathlib.Path) -> No
 
 
 def random_chain(random: Random, x: torch.Tensor, reshapes: bool) -> list[tuple[str, Any]]:
-    """Views and transpositions one after another, as (name, argument)."""
+    """A chain of views and transposes, as (name, argument)."""
     steps: list[tuple[str, Any]] = []
     for _ in range(random.randint(2, 7)):
         if random.random() < 0.4:
@@ -304,7 +304,7 @@ def test_neutral_scalars_and_constant_choices_go(tmp_path: pathlib.Path) -> None
         (lambda x: 1 - x, ["Sub"]),
         (lambda x: 1 / x, ["Reciprocal"]),
         (lambda x: x[0] + torch.zeros(2, 1, 1), ["Gather", "Add"]),
-        (lambda x: x + torch.zeros(3), ["Add"]),  # a trained one would not be 0
+        (lambda x: x + torch.zeros(3), ["Add"]),  # not 0, like a trained one
         # no row of this mask is without a key
         (
             lambda x: nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=causal),

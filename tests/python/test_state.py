@@ -1,4 +1,4 @@
-"""What a model keeps from one call to the next is returned, is refused by name, or has no effect; and is taken back."""
+"""State that a model keeps between calls is returned, refused by name, or without effect; a capture restores it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Cell(nn.Module):
 
 
 class Model(nn.Module):
-    """Has a bit of everything, and ``function(self, x)`` for its ``forward``."""
+    """A model with various kinds of state; its ``forward`` is ``function(self, x)``."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class Model(nn.Module):
 
 
 def everything(value: Any, known: set[int] | None = None) -> Any:
-    """All that can be reached from a model's attributes, tensors by their content."""
+    """Everything reachable from a model's attributes, with tensors by their content."""
     known = set() if known is None else known
     if isinstance(value, torch.Tensor):
         assert type(value) in (torch.Tensor, nn.Parameter)
@@ -134,9 +134,6 @@ def kept(name: str) -> Callable[[Callable[..., Any]], Any]:
 def without_effect(function: Callable[..., Any]) -> Callable[..., Any]:
     WITHOUT_EFFECT[function.__name__] = function
     return function
-
-
-# -- buffers and inputs: outputs where these are asked for
 
 
 @written("h")
@@ -247,9 +244,6 @@ def test_a_buffer_of_another_form_is_refused(change: Any, capture: Any, dynamic:
         exported(grows, tmp_path, capture=capture, dynamic_shapes=dynamic, mutations_as_outputs=True)
 
 
-# -- attributes that are no buffers: refused where the next call depends on them
-
-
 @kept("plain")
 def a_tensor(self: Model, x: torch.Tensor) -> Any:
     self.plain = self.plain * 0.5 + x.sum(0)
@@ -346,7 +340,7 @@ def test_what_the_next_call_depends_on_is_refused(
 @SIZES
 @CAPTURES
 def test_data_of_a_parameter(capture: Any, dynamic: Any, scale: float, tmp_path: pathlib.Path) -> None:
-    """What is once cut to a norm is not cut again."""
+    """Renormalized rows do not change when they are renormalized again."""
 
     def renormalized(self: Model, x: torch.Tensor) -> Any:
         self.linear.weight.data = torch.renorm(self.linear.weight.data, 2, 0, 0.1) * scale
@@ -368,9 +362,6 @@ def test_gradients_are_taken_back(capture: Any, tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(opbridge.UnsupportedError, match=r"the model keeps .*'linear\.weight\.grad'"):
         exported(trained, tmp_path, capture=capture)
-
-
-# -- what no later call reads
 
 
 @without_effect

@@ -1,4 +1,4 @@
-"""What a model takes and returns besides tensors: scalars, None, and tensors inside of lists, dicts and dataclasses."""
+"""Inputs and outputs other than tensors: scalars, None, and tensors inside of lists, dicts and dataclasses."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_text_cannot_be_returned(capture: Any, tmp_path: pathlib.Path) -> None:
         def forward(self, x: torch.Tensor) -> Any:
             return x, "text"
 
-    with pytest.raises(opbridge.UnsupportedError, match="returns 'text', which is no tensor"):
+    with pytest.raises(opbridge.UnsupportedError, match="returns 'text', which is neither a tensor"):
         opbridge.export(Model(), (X,), tmp_path / "model.onnx", capture=capture)
 
 

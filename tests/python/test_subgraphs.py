@@ -27,7 +27,7 @@ def test_if_uses_values_from_outside(tmp_path: Path) -> None:
     def symbolic(g: Any, x: Any) -> Any:
         doubled = g.op("Mul", x, 2.0)
         then = g.subgraph("then", [], lambda g: g.op("Add", doubled, 1.0))
-        otherwise = g.subgraph("else", [], lambda g: x)  # not its own: handed on by Identity
+        otherwise = g.subgraph("else", [], lambda g: x)  # from outside: passed through an Identity
         result = g.op("If", is_positive(g, x), then_branch_g=then, else_branch_g=otherwise)
         assert result.type().scalarType() == "Float"
         assert result.type().sizes() == [2, 3]
@@ -59,7 +59,7 @@ def test_bodies_in_bodies_and_constants_that_fold(tmp_path: Path) -> None:
 
 
 def test_loop(tmp_path: Path) -> None:
-    """Sums of powers: carries two values and stacks a third."""
+    """Sums of powers: a loop that carries two values and stacks a third."""
 
     def symbolic(g: Any, x: Any) -> Any:
         def body(g: Any, i: Any, condition: Any, power: Any, total: Any) -> Any:

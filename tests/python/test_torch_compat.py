@@ -1,5 +1,4 @@
-"""The private names of torch: that they stand in one place, that a missing one is one error, and that patches of torch
-take effect."""
+"""The private names of torch are in one place, a missing one causes one error, and patches of torch take effect."""
 
 from __future__ import annotations
 
@@ -50,22 +49,19 @@ POINTS = {
 }
 
 
-# -- one place
-
-
 def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
 def is_internal(module: str) -> bool:
-    """Of a module of torch."""
+    """Whether the name is that of a module of torch."""
     path = module.split(".")
     internal = any(map(is_private, path)) or module.startswith("torch.fx.experimental")
     return path[0] == "torch" and internal
 
 
 def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Attributes with an underscore that the file does not define, and all that is of an internal module of torch."""
+    """Private attributes that the file does not define, and all names of internal modules of torch."""
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
@@ -112,9 +108,6 @@ def test_private_names_of_torch_stand_in_one_place() -> None:
         for line, name in private_names(ast.parse(path.read_text()))
     ]
     assert found == []
-
-
-# -- one error
 
 
 @pytest.mark.parametrize(
@@ -167,9 +160,6 @@ def test_make_compat_takes_the_oldest_version() -> None:
 def test_an_error_of_another_kind_passes() -> None:
     with pytest.raises(ImportError, match="no_such_package"), looked_up():
         import no_such_package  # noqa: F401
-
-
-# -- patches take effect
 
 
 class Model(nn.Module):
@@ -274,7 +264,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
 }
-# In which scenario torch, or the model, goes through the replacement.
+# The scenario in which torch or the model uses each replacement.
 USED = {
     "dynamo.STANCE": "compiled",
     "exporting.ATTRIBUTE_WARNINGS": "attributes",
@@ -329,7 +319,7 @@ USED = {
 
 @functools.cache
 def replacements_used(scenario: str) -> frozenset[str]:
-    """What code outside of opbridge looks at of what a capture replaces."""
+    """The replaced attributes as code outside of opbridge sees them."""
     used = set()
     current = ByThread.current
 
@@ -401,9 +391,6 @@ def test_loggers_are_those_of_torch(name: str) -> None:
     module = sys.modules[name]
     assert isinstance(module, ModuleType)
     assert any(isinstance(value, logging.Logger) and value.name == name for value in vars(module).values())
-
-
-# -- what torch says
 
 
 def failure_of_export(model: nn.Module, *args: Any, **options: Any) -> Exception:

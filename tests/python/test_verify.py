@@ -1,4 +1,4 @@
-"""verify runs a model as its user does, pairs inputs and outputs with those of the file, and names what is at fault."""
+"""verify runs a model as its user does, pairs inputs and outputs with those of the file, and names the faulty node."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Wrong(torch.autograd.Function):
 
 
 class Substituted(nn.Module):
-    """torch.export takes it with functions replaced alone."""
+    """torch.export captures it only with replaced functions."""
 
     def forward(self, a: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return Wrong.apply(a) * F.one_hot(i).sum()

@@ -1,4 +1,4 @@
-"""What the writer writes, in the eyes of onnx and ONNX Runtime."""
+"""Written models, checked by onnx and ONNX Runtime."""
 
 from __future__ import annotations
 
