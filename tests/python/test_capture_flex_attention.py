@@ -90,7 +90,7 @@ def test_few_heads_of_keys(capture: str, tmp_path: pathlib.Path) -> None:
         lambda score, b, h, q, k: score + SLOPES.mean(),
     ],
 )
-def test_what_is_no_operation_on_single_elements_is_refused(function: Any, tmp_path: pathlib.Path) -> None:
+def test_operations_that_are_not_elementwise_are_refused(function: Any, tmp_path: pathlib.Path) -> None:
     for capture in ("export", "trace"):
-        with pytest.raises(opbridge.UnsupportedError, match="single elements"):
+        with pytest.raises(opbridge.UnsupportedError, match="not an elementwise operation"):
             opbridge.export(Attention(function), inputs(1), tmp_path / "model.onnx", capture=capture)

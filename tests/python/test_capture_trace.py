@@ -103,7 +103,7 @@ def test_vmap_is_refused():
         def forward(self, x):
             return torch.vmap(lambda row: row @ row)(x)
 
-    with pytest.raises(UnsupportedError, match='capture="export" follows vmap'):
+    with pytest.raises(UnsupportedError, match='capture="export" supports vmap'):
         capture(Model(), (torch.rand(4, 5),), how="trace")
     assert "aten::matmul" in str(capture(Model(), (torch.rand(4, 5),), how="export").graph)
 
