@@ -241,3 +241,7 @@ def test_writing_to_nothing():
         return x + 1
 
     check({"written": write, "expanded": lambda x: x.exp().expand(2, 0).mT}, torch.rand(2, 1))
+
+
+def test_indices_beyond_what_has_no_elements():
+    check(lambda x: (x[1:, [0, 1]], x[1:][:, torch.tensor([3])], x[:0, 0, [2, 2]]), torch.rand(1, 1, 1))

@@ -138,3 +138,17 @@ def test_weight_norm_of_lengths_along_another_dim():
     check(torch._weight_norm, torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.tensor([[2.0], [3.0]]))
     with pytest.raises(opbridge.UnsupportedError, match="lengths along another dim"):
         check(torch._weight_norm, torch.ones(1, 3), torch.ones(1, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_channels_without_variance_and_an_eps_of_0(dtype):
+    x = torch.tensor([[[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]], dtype=dtype)
+    for norm in (torch.ops.aten.instance_norm.default, torch.ops.aten.batch_norm.default):
+        check(lambda x, norm=norm: norm(x, None, None, None, None, True, 0.1, 0.0, True), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_group_norm_by_weights_that_are_not_finite(dtype):
+    x = torch.tensor([0.0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1], dtype=dtype).reshape(1, 6, 3)
+    weight = torch.tensor([-0.0, 0, -torch.inf, 0, 1, 2], dtype=dtype)
+    check(lambda x, w, b: F.group_norm(x, 2, w, b), x, weight, torch.ones(6, dtype=dtype))

@@ -82,3 +82,19 @@ def test_integers_are_refused_by_name() -> None:
     x, w = torch.zeros(1, 3, dtype=torch.int64), torch.zeros(3, 3, dtype=torch.int64)
     with pytest.raises(opbridge.UnsupportedError, match="a recurrent layer of integers"):
         check(lambda x, w: cell(x, x, w, w), x, w)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_no_sequences(layer: str) -> None:
+    for form in ({}, {"bidirectional": True, "num_layers": 2}):
+        check(LAYERS[layer](4, 3, **form).eval(), torch.rand(5, 0, 4))
+    cell = CELLS[layer](4, 3).eval()
+    check(cell, torch.rand(0, 4))
+    check(lambda x: cell(x[x[:, 0] > 0]), torch.rand(2, 4), also=[(-torch.rand(2, 4),)])
+
+
+@pytest.mark.parametrize("cell", ["rnn_relu_cell", "gru_cell"])
+def test_biases_of_one_number(cell: str) -> None:
+    gates = 3 if cell == "gru_cell" else 1
+    x, w, b = torch.randn(2, 4), torch.randn(4 * gates, 4), torch.randn(1)
+    check(lambda x, w, b: getattr(torch.ops.aten, cell).default(x, x, w, w, b, b), x, w, b)

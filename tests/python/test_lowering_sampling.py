@@ -191,3 +191,12 @@ def test_nearest_of_any_sizes(mode):
     check(resized, *inputs(6, 7, 9, 11), dynamic=[{2: dim, 3: dim}] * 2, also=[inputs(*each) for each in sizes])
     doubled = check(lambda x: F.interpolate(x, scale_factor=2, mode=mode), inputs(5, 6, 1, 1)[0])
     assert operators(doubled) == ["Resize"]
+
+
+@pytest.mark.parametrize("opset", [16, 21])
+@pytest.mark.parametrize("align", [True, False])
+def test_nearest_after_reflection_midway_between_two_pixels(align: bool, opset: int) -> None:
+    x = torch.arange(16.0).reshape(1, 1, 1, 16)
+    places = torch.linspace(-8, 8, 257)
+    grid = torch.stack([places, torch.zeros(257)], -1)[None, None]
+    check(lambda x, g: torch.grid_sampler_2d(x, g, 1, 2, align), x, grid, opset=opset)

@@ -96,6 +96,10 @@ std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
 namespace {
 
 Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
+  // PyTorch does not look at indices of no elements; ONNX Runtime does.
+  const auto& dims = g.result().dims;
+  if (element_count(self).is(0) && dims && element_count(*dims).is(0))
+    return filled(g, *dims, 0, self.element_type());
   if (const std::optional<size_t> axis = only_index(given)) {
     Value index = *given[*axis];
     const auto along = static_cast<int64_t>(*axis);
@@ -162,6 +166,7 @@ Value nonzero(GraphBuilder& g, Value self) {
 // The first `size` rows, and rows of `fill` where there are fewer.
 Value nonzero_static(GraphBuilder& g, Value self, Dim size, int64_t fill) {
   Value rest = filled(g, std::vector{size, Dim(self.rank())}, fill, ElementType::int64);
+  if (self.rank() == 0) return rest;
   Value all = g.concat({nonzero(g, self), rest}, 0);
   return g.slice(all, 0, g.ints({0}), g.sizes({size}));
 }

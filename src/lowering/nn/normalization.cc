@@ -12,6 +12,14 @@ struct NormalizedByBatch {
   Value result, mean, variance, deviation;
 };
 
+// Batch normalization scales a channel without variance by 0 where `eps` is 0; layer normalization gives NaN.
+Value deviation_of_channel(GraphBuilder& g, Value variance, double eps) {
+  Value deviation = g.op("Sqrt", g.op("Add", variance, g.scalar_like(variance, eps)));
+  if (eps != 0) return deviation;
+  Value infinity = g.scalar_like(variance, std::numeric_limits<double>::infinity());
+  return g.op("Where", g.op("Equal", variance, g.scalar_like(variance, 0)), infinity, deviation);
+}
+
 NormalizedByBatch normalized_by_batch(GraphBuilder& g, Value input, std::optional<Value> weight,
                                       std::optional<Value> bias, double eps) {
   const ElementType type = input.element_type();
@@ -24,7 +32,7 @@ NormalizedByBatch normalized_by_batch(GraphBuilder& g, Value input, std::optiona
   Value mean = g.reduce("ReduceMean", x, others, true);
   Value centered = g.op("Sub", x, mean);
   Value variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), others, true);
-  Value deviation = g.op("Sqrt", g.op("Add", variance, g.scalar_like(x, eps)));
+  Value deviation = deviation_of_channel(g, variance, eps);
   const auto per_channel = [&](Value value) {
     std::vector<int64_t> behind(x.rank() - 2);
     std::iota(behind.begin(), behind.end(), 1);
@@ -92,13 +100,18 @@ std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::opt
           moved(mean, by_batch.mean), moved(variance, of_sample)};
 }
 
-// Mean and variance over the last `axes` dims, in the given order of operations of the paper (Ba et al. 2016,
-// arXiv:1607.06450).
-Value layer_norm_by_parts(GraphBuilder& g, Value input, int64_t axes, double eps) {
+// The input less its mean over the last `axes` dims, and its variance over them.
+std::array<Value, 2> centered_and_variance(GraphBuilder& g, Value input, int64_t axes) {
   std::vector<int64_t> reduced;
   for (int64_t axis = -axes; axis < 0; ++axis) reduced.push_back(axis);
   Value centered = g.op("Sub", input, g.reduce("ReduceMean", input, reduced, true));
-  Value variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), reduced, true);
+  return {centered, g.reduce("ReduceMean", g.op("Mul", centered, centered), reduced, true)};
+}
+
+// Mean and variance over the last `axes` dims, in the given order of operations of the paper (Ba et al. 2016,
+// arXiv:1607.06450).
+Value layer_norm_by_parts(GraphBuilder& g, Value input, int64_t axes, double eps) {
+  const auto [centered, variance] = centered_and_variance(g, input, axes);
   return g.op("Div", centered, g.op("Sqrt", g.op("Add", variance, g.scalar_like(input, eps))));
 }
 
@@ -145,6 +158,33 @@ Value scaled_and_shifted(GraphBuilder& g, Value x, std::optional<Value> weight, 
 // What InstanceNormalization, of float32 in ONNX Runtime, does not take.
 bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || element_count(x).is(0); }
 
+// Mean, and 1 over the standard deviation, of the last `axes` dims of `x`.
+std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps) {
+  std::vector<int64_t> reduced(axes);
+  std::iota(reduced.begin(), reduced.end(), -axes);
+  Value variance = centered_and_variance(g, x, axes)[1];
+  return {g.reduce("ReduceMean", x, reduced, true),
+          g.op("Reciprocal", g.op("Sqrt", g.op("Add", variance, g.scalar_like(x, eps))))};
+}
+
+// `x`, of which `rows` are (N, groups, rest), in PyTorch's order of operations: with weights that are not
+// finite, it gives NaN where another order gives infinity.
+Value group_norm_by_scales(GraphBuilder& g, Value x, Value rows, Value weight, std::optional<Value> bias,
+                           double eps) {
+  const auto [mean, inverse] = moments(g, rows, 1, eps);
+  const Dim groups = rows.dim(1), channels = x.dim(1);
+  const std::vector<Dim> by_group{groups, floor_div(channels, groups)};
+  const auto of_channels = [&](Value values) {
+    return g.reshape(g.cast(values, x.element_type()), by_group);
+  };
+  Value scale = g.op("Mul", inverse, of_channels(weight));
+  Value shift = g.op("Neg", g.op("Mul", scale, mean));
+  if (bias) shift = g.op("Add", shift, of_channels(*bias));
+  std::vector<Dim> dims(x.rank(), Dim(1));
+  dims[0] = x.dim(0), dims[1] = channels;
+  return g.op("Add", g.op("Mul", x, g.reshape(scale, dims)), g.reshape(shift, dims));
+}
+
 Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight,
                  std::optional<Value> bias, double eps) {
   const ElementType type = input.element_type();
@@ -152,6 +192,8 @@ Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Val
   Value x = half ? g.cast(input, ElementType::float32) : input;
   const Dim rest = element_count(last_dims(x.dims(), x.rank() - 1));
   Value rows = g.reshape(x, {x.dim(0), Dim(groups), floor_div(rest, Dim(groups))});
+  if (weight && weight->weight() == nullptr)
+    return g.cast(group_norm_by_scales(g, x, rows, *weight, bias, eps), type);
   if (needs_parts(x)) {
     rows = layer_norm_by_parts(g, rows, 1, eps);
   } else {
@@ -169,23 +211,17 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
   const ElementType type = input.element_type();
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   Value x = half ? g.cast(input, ElementType::float32) : input;
-  if (needs_parts(x))
-    return g.cast(scaled_and_shifted(g, layer_norm_by_parts(g, x, x.rank() - 2, eps), weight, bias), type);
+  if (eps == 0 || needs_parts(x)) {
+    const auto [centered, variance] = centered_and_variance(g, x, x.rank() - 2);
+    Value normalized = g.op("Div", centered, deviation_of_channel(g, variance, eps));
+    return g.cast(scaled_and_shifted(g, normalized, weight, bias), type);
+  }
   const std::vector<Dim> channels{x.dim(1)};
   auto values = [&](std::optional<Value> given, double otherwise) {
     return given ? g.cast(*given, x.element_type()) : filled(g, channels, otherwise, x.element_type());
   };
   Value result = g.op("InstanceNormalization", x, values(weight, 1), values(bias, 0), attr("epsilon", eps));
   return g.cast(result, type);
-}
-
-// Mean, and 1 over the standard deviation, of the last `axes` dims of `x`.
-std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps) {
-  std::vector<int64_t> reduced(axes);
-  std::iota(reduced.begin(), reduced.end(), -axes);
-  Value mean = g.reduce("ReduceMean", x, reduced, true), centered = g.op("Sub", x, mean);
-  Value variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), reduced, true);
-  return {mean, g.op("Reciprocal", g.op("Sqrt", g.op("Add", variance, g.scalar_like(x, eps))))};
 }
 
 // `normalized` beside the moments of `rows`, as the native operators return them.

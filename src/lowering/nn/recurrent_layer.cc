@@ -38,6 +38,18 @@ Value reorder_gates(GraphBuilder& g, Value weight, Cell cell, int64_t hidden) {
   return g.concat(std::move(blocks), 0);
 }
 
+// `value` and one more sequence, of zeros, along `axis`.
+Value with_one_more(GraphBuilder& g, Value value, int64_t axis) {
+  std::vector<Dim> dims = value.dims();
+  dims[axis] = 1;
+  return g.concat({value, filled(g, dims, 0, value.element_type())}, axis);
+}
+
+// Biases of one number are for all gates.
+Value bias_of_gates(GraphBuilder& g, Value bias, int64_t size) {
+  return bias.rank() == 1 && bias.dim(0).is(size) ? bias : g.expand(bias, std::vector{Dim(size)});
+}
+
 std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const std::optional<Lengths>& lengths,
                                const std::vector<Value>& states, std::span<const Direction> directions) {
   const Operator& op = operator_of(cell);
@@ -48,8 +60,9 @@ std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const st
   for (const Direction& direction : directions) {
     w.push_back(g.unsqueeze(ordered(direction.w_ih), {0}));
     r.push_back(g.unsqueeze(ordered(direction.w_hh), {0}));
+    const auto bias = [&](Value given) { return ordered(bias_of_gates(g, given, op.blocks * hidden)); };
     if (direction.b_ih)
-      b.push_back(g.unsqueeze(g.concat({ordered(*direction.b_ih), ordered(*direction.b_hh)}, 0), {0}));
+      b.push_back(g.unsqueeze(g.concat({bias(*direction.b_ih), bias(*direction.b_hh)}, 0), {0}));
   }
   std::vector<Operand> operands{input, g.concat(w, 0), g.concat(r, 0), b.empty() ? Value() : g.concat(b, 0),
                                 lengths ? lengths->counts : Value()};
@@ -66,6 +79,23 @@ std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const st
   made[0] = directions.size() == 1
                 ? g.squeeze(made[0], {1})
                 : g.reshape(g.transpose(made[0], {0, 2, 1, 3}), {length, batch, Dim(2 * hidden)});
+  return made;
+}
+
+// ONNX Runtime's LSTM and GRU end the process where there is no sequence: if there may be none, another one
+// goes along.
+std::vector<Value> by_operator_of_any_batch(GraphBuilder& g, Cell cell, Value input,
+                                            const std::optional<Lengths>& lengths,
+                                            const std::vector<Value>& states,
+                                            std::span<const Direction> directions) {
+  const Dim batch = input.dim(1);
+  if (batch.least().value_or(0) > 0) return by_operator(g, cell, input, lengths, states, directions);
+  std::vector<Value> more;
+  for (Value state : states) more.push_back(with_one_more(g, state, 1));
+  std::optional<Lengths> longer;
+  if (lengths) longer = {with_one_more(g, lengths->counts, 0), with_one_more(g, lengths->runs, 1)};
+  std::vector<Value> made = by_operator(g, cell, with_one_more(g, input, 1), longer, more, directions);
+  for (Value& value : made) value = g.slice(value, 1, g.ints({0}), g.sizes({batch}));
   return made;
 }
 
@@ -149,7 +179,7 @@ std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
   if (!is_floating_point(type))
     g.refuse("a recurrent layer of integers; cast its inputs and weights to float32");
   if (!directions[0].projection && type != ElementType::float64)
-    return by_operator(g, cell, input, lengths, states, directions);
+    return by_operator_of_any_batch(g, cell, input, lengths, states, directions);
   input = g.cast(input, kernel);
   std::vector<std::vector<Value>> parts(1 + states.size());
   for (size_t i = 0; i < directions.size(); ++i) {
