@@ -145,6 +145,30 @@ def test_sizes_follow_several_symbols(capture):
     assert re.search(r"float32\[(2\*n \+ m|m \+ 2\*n)\] = autograd_function", text)
 
 
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x + y
+
+    @staticmethod
+    def symbolic(g, x, y):
+        return g.op("Add", x, y)
+
+
+def test_sizes_that_are_equal_by_chance_have_their_own_symbols(capture):
+    """The last sizes must be equal, the first two need not be."""
+    axes = {"x": {0: "a", 1: "b", 2: "c"}, "y": {0: "d"}}
+
+    class Model(nn.Module):
+        def forward(self, x, y):
+            return Sum.apply(x, y)
+
+    for middle in (1, 2):
+        with pytest.warns(UserWarning, match="must be equal"):
+            program = capture(Model(), (torch.rand(2, middle, 5), torch.rand(5)), dynamic_axes=axes)
+        assert "%autograd_function.0: float32[a, b, c] = " in str(program.graph)
+
+
 def test_sizes_that_are_not_linear_are_refused(capture):
     class Half(torch.autograd.Function):
         @staticmethod

@@ -6,7 +6,9 @@ import builtins
 import contextlib
 import inspect
 import math
+import subprocess
 import sys
+import tempfile
 import threading
 import types
 from collections.abc import Callable, Iterator
@@ -394,3 +396,16 @@ def test_models_are_answered_by_bools(capture: Any, tmp_path: Path) -> None:
     assert answers
     assert all(answer is True for answer in answers)
     assert all(question() is False for question in questions)
+
+
+def test_dynamo_may_be_imported_while_a_model_is_captured() -> None:
+    """It keeps the functions that it finds in torch in tables."""
+    script = """if True:
+        import sys, torch, opbridge
+        assert "torch._dynamo" not in sys.modules
+        opbridge.export(lambda x: x * 2, (torch.rand(2),), sys.argv[1], capture="trace", dynamic_shapes=({0: "n"},))
+        from torch._dynamo.variables.torch import supported_ctx_manager_classes
+        assert torch.fx.traceback.annotate in supported_ctx_manager_classes
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-c", script, f"{folder}/model.onnx"], check=True)

@@ -115,3 +115,14 @@ def test_nan_differs_from_itself(tmp_path):
         expected = torch.utils._pytree.tree_leaves(function(x))
         for got, wanted in zip(run(running, {"x": x}), expected, strict=True):
             torch.testing.assert_close(got, wanted, equal_nan=True)
+
+
+def test_a_found_size_stays_one_where_torch_asks_the_data(tmp_path):
+    """cummax asks whether there are elements, so that the data are computed beside the fake tensors."""
+    path = tmp_path / "model.onnx"
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    opbridge.export(lambda x: x[x > 1].cummax(0).values, (X,), path, capture="trace", dynamic_shapes=rows)
+    running = session(path)
+    assert not isinstance(running.get_outputs()[0].shape[0], int)
+    for x in (X, OTHER):
+        torch.testing.assert_close(run(running, {running.get_inputs()[0].name: x})[0], x[x > 1].cummax(0).values)

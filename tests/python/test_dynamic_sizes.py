@@ -19,6 +19,7 @@ from torch.export import Dim
 
 import opbridge
 from opbridge.capture.run_warnings import TraceWarning
+from opbridge.runtime import session
 
 
 def agrees(
@@ -262,11 +263,54 @@ def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> N
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[: len(x) // 2] + torch.ones(2),
+        lambda x: torch.where(x[: len(x) // 2] > 0, torch.ones(2), 1.0),
+        lambda x: x[: len(x) // 2] * x[: (len(x) + 1) // 2],
+        lambda x: torch.broadcast_tensors(x[: len(x) // 2], torch.ones(2))[0],
+    ],
+)
+def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture: Any, function: Any) -> None:
+    """The size 4 // 2 is that of the other tensor; 2 // 2 is 1, and the result has the size of the other one."""
+    with pytest.warns(TraceWarning, match=r"sizes that broadcast: .* was taken for"):
+        opbridge.export(
+            function, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
+        )
+
+
+def test_sizes_that_a_model_takes_for_equal_have_one_name(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "m.onnx"
+    for first, second in (({0: "n", 1: "m"}, {0: "k"}), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC})):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shapes = {"x": first, "y": second}
+            opbridge.export(
+                lambda x, y: x + y, (torch.rand(2, 3), torch.rand(3)), path, dynamic_shapes=shapes, capture="trace"
+            )
+        x, y = (value.shape for value in session(path).get_inputs())
+        assert x[1] == y[0] != x[0]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("squeeze", [lambda x: x[:, None].squeeze(), lambda x: torch.squeeze(x[:, None])])
 def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any, squeeze: Any) -> None:
     with pytest.warns(TraceWarning, match="squeeze.. keeps the axis"):
         opbridge.export(squeeze, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
     assert "squeeze" not in vars(torch.Tensor)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_size_that_comes_to_1_in_the_example_is_not_squeezed(tmp_path: pathlib.Path, capture: Any) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=r"squeeze.. keeps the axis"):
+        opbridge.export(
+            lambda x: x[len(x) // 2 :].squeeze(),
+            (torch.rand(2),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=({0: "n"},),
+            capture=capture,
+        )
 
 
 def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Path) -> None:

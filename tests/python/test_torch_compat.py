@@ -255,6 +255,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "sizes": lambda: capture(Model(of_sizes), (X, X), dynamic_axes={"args_0": {0: "n"}, "args_1": {0: "m"}}),
     "float": lambda: capture(Model(lambda _, x: x * float(x.shape[0] / 2)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "fixed": lambda: capture(Model(lambda _, x: x.view(4, 3)), (X,), dynamic_axes={"args_0": {0: "n"}}),
+    "data": lambda: capture(lambda x: x[x > 0.5].cummax(0).values, (X,), how="trace"),
     "refused": lambda: capture(Model(lambda _, x: x if x.sum() > 0 else -x), (X,)),
     "convolution": lambda: capture(nn.Conv2d(2, 2, 3), (torch.rand(2, 2, 4, 4),), dynamic_axes={"input": {0: "n"}}),
     "recurrent": lambda: capture(
@@ -272,6 +273,7 @@ USED = {
     "exporting.BRANCH_COMPILATION": "branches",
     "exporting.BUFFER_ASSIGNMENT_HOOK": "attributes",
     "exporting.BUILTINS_OF_EXPORT": "questions",
+    "exporting.CHECK_OF_FAKE_TENSORS": "data",
     "exporting.COMPILING_STATE": "questions",
     "exporting.CONVOLUTION_BACKEND": "convolution",
     "exporting.FAKE_INPUTS": "questions",

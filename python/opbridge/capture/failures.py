@@ -10,6 +10,7 @@ import torch
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.errors import InvalidArgumentError, UnsupportedError
+from opbridge.torch_compat import dynamo_if_loaded
 from opbridge.torch_compat.messages import without_advice
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
@@ -17,7 +18,8 @@ T = TypeVar("T")
 
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
-    """Raises the model's own error if it fails in eager mode, which says more than torch.export's error."""
+    """Raises the model's own error if it fails in eager mode, which says more than torch.export's error. Refuses a model
+    that changes the shape of an input, which torch.export does not expect."""
     given = inputs.example or inputs
     if (error := _failure(model, given)) is not None:
         raise failure_of(given, error) from error
@@ -39,7 +41,15 @@ def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:
         with restore_model(model, inputs):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
-        return error
+        # torch.cond and its like have Dynamo trace their branches, which is no run.
+        dynamo = dynamo_if_loaded()
+        return None if dynamo is not None and isinstance(error, dynamo.TRACING_ERROR) else error
+    for name, leaf, copy in zip(inputs.names, inputs.leaves, copies.leaves, strict=True):
+        if isinstance(leaf, torch.Tensor) and leaf.shape != copy.shape:
+            raise UnsupportedError(
+                f"the model changes the shape of the input '{name}', as by squeeze_() or t_(); "
+                "use the operator without the underscore"
+            )
     return None
 
 

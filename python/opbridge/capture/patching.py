@@ -24,7 +24,8 @@ class ByThread:
     """Stands for ``here`` in the thread that made it, and for ``elsewhere`` in all others.
 
     As an attribute of a class, it binds like ``here`` or ``elsewhere``: to a bound method, or the value of a property.
-    Anywhere else it forwards calls, attribute access, comparison and truth.
+    Anywhere else it forwards calls, attribute access, comparison and truth. Dynamo keeps it in its tables if it is
+    imported during a capture, so it has the attributes and the hash of ``elsewhere``.
     """
 
     def __init__(self, here: Any, elsewhere: Any, name: str = "") -> None:
@@ -49,7 +50,10 @@ class ByThread:
         return self.current()(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.current(), name)
+        try:
+            return getattr(self.current(), name)
+        except AttributeError:
+            return getattr(self._elsewhere, name)
 
     def __bool__(self) -> bool:
         return bool(self.current())
@@ -58,7 +62,7 @@ class ByThread:
         return bool(self.current() == other)
 
     def __hash__(self) -> int:
-        return hash(self.current())
+        return hash(self._elsewhere)
 
 
 def patch(point: PatchPoint, value: Any) -> contextlib.AbstractContextManager[None]:

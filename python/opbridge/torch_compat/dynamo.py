@@ -8,8 +8,11 @@ from opbridge.torch_compat.lookup import PatchPoint, looked_up
 
 with looked_up():
     from torch._dynamo import convert_frame, eval_frame
+    from torch._dynamo.exc import TorchDynamoException as TRACING_ERROR
 
     COMPILE_LOCK: Any = convert_frame.compile_lock  # held while torch.compile traces
     EAGER_STANCE: Any = eval_frame.DynamoStance("force_eager")
 
 STANCE = PatchPoint(eval_frame, "_stance")
+
+__all__ = ["COMPILE_LOCK", "EAGER_STANCE", "STANCE", "TRACING_ERROR"]

@@ -22,7 +22,7 @@ with looked_up():
     from torch._dynamo.source import ConstantSource
     from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as ExportFunctionHandler
     from torch._functorch._aot_autograd import frontend_utils
-    from torch._subclasses import fake_tensor
+    from torch._subclasses import fake_tensor, fake_utils
     from torch.fx.experimental import proxy_tensor
 
     _trace: Any = torch.export._trace
@@ -61,6 +61,7 @@ STACK_TRACE = PatchPoint(torch.fx.proxy, "CapturedTraceback")
 STACK_TRACE_FILTER = PatchPoint(torch.fx.proxy.TracerBase, "_filter_traceback_frames")
 LAZY_GRAPH_MODULE = PatchPoint(torch.fx._lazy_graph_module, "_use_lazy_graph_module_flag")
 LOGGER_OF_FAKE_TENSORS = fake_tensor.__name__
+CHECK_OF_FAKE_TENSORS = PatchPoint(fake_utils, "_check_fake_real_tensors")  # where real ones are carried along
 
 
 def is_of_vmap(target: Any) -> bool:
@@ -83,6 +84,7 @@ __all__ = [
     "BRANCH_COMPILATION",
     "BUFFER_ASSIGNMENT_HOOK",
     "BUILTINS_OF_EXPORT",
+    "CHECK_OF_FAKE_TENSORS",
     "COMPILING_STATE",
     "CONVOLUTION_BACKEND",
     "CONVOLUTION_WITHOUT_LIBRARY",

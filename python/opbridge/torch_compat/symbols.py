@@ -10,7 +10,9 @@ import torch
 from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
 
 with looked_up():
+    import torch._refs
     import torch.fx.experimental._config
+    from torch._subclasses import fake_impls
     from torch.fx.experimental import symbolic_shapes
     from torch.fx.experimental.sym_node import SymNode
     from torch.fx.experimental.symbolic_shapes import (
@@ -40,6 +42,10 @@ FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
 
+# The functions that find the sizes which tensors broadcast to, by name.
+BROADCASTING = frozenset(
+    find(owner, name).__name__ for owner, name in ((torch._refs, "_broadcast_shapes"), (fake_impls, "infer_size"))
+)
 LOGGER = symbolic_shapes.__name__
 
 
@@ -58,6 +64,7 @@ def size_obliviously(holds: bool) -> contextlib.AbstractContextManager[None]:
 __all__ = [
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
+    "BROADCASTING",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
     "INT_OF_SYMBOL",

@@ -25,16 +25,28 @@ def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: S
     size of the outputs must equal an integer plus integer multiples of the symbols.
     """
     example = _example(tensors, sizes)
-    outputs = _outputs_where(name, run, tensors, sizes, example, {symbol: symbol for symbol in example})
+    fixed: set[Any] = set()
+    outputs = _outputs_where(name, run, tensors, sizes, example, {symbol: symbol for symbol in example}, fixed)
     if outputs is None:
-        # The function may require equal sizes, which have different symbols: change symbols of equal value together.
-        by_value = {value: symbol for symbol, value in reversed(example.items())}
-        outputs = _outputs_where(
-            name, run, tensors, sizes, example, {symbol: by_value[value] for symbol, value in example.items()}
-        )
+        # The function may require equal sizes, which have different symbols: change those that cannot change alone
+        # together if their values are equal.
+        by_value = {example[symbol]: symbol for symbol in reversed(example) if symbol in fixed}
+        leaders = {symbol: by_value[value] if symbol in fixed else symbol for symbol, value in example.items()}
+        outputs = _outputs_where(name, run, tensors, sizes, example, leaders, set())
+        if outputs is not None:
+            _equate(leaders, example, tensors, sizes)
     if outputs is None:
         raise UnsupportedError(f"{name}.forward fails for all sizes but the example's; make these sizes constant")
     return outputs
+
+
+def _equate(leaders: dict[Any, Any], example: Point, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> None:
+    """Has torch know that each symbol is equal to its leader."""
+    env: Any = _symbolic(tensors, sizes)[0].node.shape_env
+    for pair in leaders.items():
+        one, other = (env.create_symintnode(symbol, hint=example[symbol]) for symbol in pair)
+        if one != other:  # torch notes that they must not differ
+            raise AssertionError(f"{one} and {other} differ in the example")
 
 
 def _outputs_where(
@@ -44,8 +56,10 @@ def _outputs_where(
     sizes: Sequence[Any],
     every: Point,
     leaders: dict[Any, Any],
+    fixed: set[Any],
 ) -> list[torch.Tensor] | None:
-    """The outputs if each symbol has the value of its leader; None if the function runs at too few points."""
+    """The outputs if each symbol has the value of its leader; None if the function runs at too few points. Adds to
+    ``fixed`` the symbols that cannot change alone."""
     example = {symbol: value for symbol, value in every.items() if leaders[symbol] is symbol}
 
     def run_at(point: Point) -> list[torch.Tensor]:
@@ -72,6 +86,9 @@ def _outputs_where(
                 if not fit.accepts(example, point, size):
                     raise _not_affine(name, "a size")
     if any(not fit.is_settled(example) for output_fits in fits for fit in output_fits):
+        fixed |= {
+            symbol for symbol in example if all(symbol not in fit.slopes for output_fits in fits for fit in output_fits)
+        }
         return None
     env = next((size.node.shape_env for size in _symbolic(tensors, sizes)), None)
     return [

@@ -189,6 +189,29 @@ class DynamicSizes:
         result.shapes = result._for_torch()
         return result
 
+    def with_equal(
+        self, names: Mapping[str, str], shapes: Sequence[Sequence[int | torch.SymInt] | None]
+    ) -> DynamicSizes | None:
+        """The same with one name for the axes whose captured sizes have become one symbol, which ``names`` calls by its
+        name; None where each has its own name or the same already."""
+        axes_of: dict[str, list[tuple[int, int]]] = {}
+        for i, (leaf, shape) in enumerate(zip(self.leaves, shapes, strict=True)):
+            for axis in leaf:
+                if shape is not None:
+                    axes_of.setdefault(_symbol(shape[axis]), []).append((i, axis))
+        leaves = [dict(leaf) for leaf in self.leaves]
+        for symbol, axes in axes_of.items():
+            given = {name_of(self.leaves[i][axis]) for i, axis in axes}
+            if symbol in names and len(axes) > 1 and (len(given) > 1 or None in given):
+                for i, axis in axes:
+                    leaves[i][axis] = names[symbol]
+        if leaves == self.leaves:
+            return None
+        result = copy.copy(self)
+        result.leaves = leaves
+        result.shapes = result._for_torch()
+        return result
+
 
 def _ones_among(axes: Mapping[int, Any], leaf: Any) -> list[int]:
     """The dynamic axes of size 1."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import sympy
 import torch
 
 from opbridge.capture.failures import T
@@ -26,9 +27,10 @@ from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
-from opbridge.torch_compat.symbols import SymNode, always, free_unbacked_symbols, uninteresting_files
+from opbridge.torch_compat.symbols import BROADCASTING, SymNode, always, free_unbacked_symbols, uninteresting_files
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}
+_DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the symbol that is asked
 _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
@@ -251,11 +253,32 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
             if not fixed:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
+        elif result and not fixed and _compares_to_broadcast(sys._getframe(1)) and (size := _may_be_one(asked, env)):
+            one, other = asked.args if size == asked.args[0] else reversed(asked.args)
+            warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', as in the example, and may be 1")
         return result
 
     uninteresting_files().add(__file__)  # torch must not report this file as the location of the branch
     with patch(points.BOOL_OF_SYMBOL, guard_bool):
         yield
+
+
+def _compares_to_broadcast(frame: FrameType | None) -> bool:
+    """Whether torch asks if sizes are equal to find those that two tensors broadcast to."""
+    for _ in range(_DEPTH_OF_CHECK):
+        if frame is None:
+            return False
+        if frame.f_code.co_name in BROADCASTING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _may_be_one(asked: Any, env: Any) -> Any:
+    """The size, of two that the equation ``asked`` does not fix, that may be 1 where the other is not."""
+    if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols:
+        return None
+    return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ def squeeze_warning(operator: Operator, args: Sequence[Any], kwargs: Mapping[str
             continue
         env: Any = size.node.shape_env
         expr = size.node.expr
-        if sizes.in_example(expr, env) == 1:
+        if 1 in (sizes.in_example(expr, env), expr.xreplace(env.backed_var_to_val)):
             raise UnsupportedError(f"squeeze() keeps the axis of the size '{expr}', which is {AS_IN_EXAMPLE}")
         if always(env, sympy.Eq(expr, 1)) is None:
             warning = f"squeeze() keeps the axis of the dynamic size '{expr}', which eager mode removes if it is 1"

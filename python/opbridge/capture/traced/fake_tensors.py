@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -21,7 +23,12 @@ from opbridge.torch_compat import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
-from opbridge.torch_compat.exporting import ConstantSource, ExportFunctionHandler, data_propagated
+from opbridge.torch_compat.exporting import (
+    CHECK_OF_FAKE_TENSORS,
+    ConstantSource,
+    ExportFunctionHandler,
+    data_propagated,
+)
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
     DimDynamic,
@@ -64,6 +71,7 @@ def _capture(
         # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
         size_obliviously(True),
         data_propagated(with_data),
+        _leave_offsets_symbolic(),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
     ):
         leaves = [
@@ -76,9 +84,21 @@ def _capture(
         caught = Caught()
         with ExportFunctionHandler(), watch_sizes(sizes, lines, caught, of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False)
-        sizes.name_symbols(_shapes(leaves), lines)
-        remaining = sizes.without_fixed(_shapes(leaves))
+        names = sizes.name_symbols(_shapes(leaves), lines)
+        remaining = sizes.without_fixed(_shapes(leaves)) or sizes.with_equal(names, _shapes(leaves))
     return graph if remaining is None else _capture(model, inputs, remaining, changed, with_data)
+
+
+def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:
+    """torch compares the place in memory of a fake tensor with that of the real one, which makes the size that it
+    depends on a constant, as that of the second of several tensors in what nonzero() returns."""
+    original = CHECK_OF_FAKE_TENSORS.original
+
+    def check(real: torch.Tensor, fake: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(fake.storage_offset(), torch.SymInt):
+            original(real, fake, *args, **kwargs)
+
+    return patch(CHECK_OF_FAKE_TENSORS, check)
 
 
 def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> Any:
