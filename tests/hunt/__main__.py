@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 import os
 import pathlib
@@ -29,8 +28,9 @@ def main() -> int:
         return _one(options.case)
     if options.ops:
         from hunt.calls import overloads
+        from hunt.draw import matches
 
-        if not any(fnmatch.fnmatchcase(overload.name, options.ops) for overload in overloads()):
+        if not any(matches(overload.name, options.ops) for overload in overloads()):
             sys.exit(f"--ops: no operator that opbridge maps matches {options.ops}")
     seed = options.seed if options.seed is not None else random.SystemRandom().getrandbits(40)
     print(f"seed {seed}", flush=True)
@@ -151,7 +151,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--calls", type=int, help="how many calls")
     parser.add_argument("--programs", type=int, help="how many programs")
     parser.add_argument("--seed", type=int, help="a fresh one by default")
-    parser.add_argument("--ops", help="only calls of these operators: a pattern")
+    parser.add_argument("--ops", help="only calls of these operators: patterns, separated by commas")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for a case")
     parser.add_argument("--case", metavar="KIND:SEED", help="run only this case, shrink it and print it")

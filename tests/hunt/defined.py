@@ -50,6 +50,7 @@ _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "his
 _DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
 _LARGE = 100
+_LARGEST_LENGTH = 1 << 16
 _WAVES = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_airy_ai")
 _NO_PHASE = 1e5
 
@@ -181,6 +182,11 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     pivots = arguments.get("pivots", arguments.get("LU_pivots"))
     if isinstance(pivots, TensorSpec) and pivots.values != tuple(sorted(pivots.values)):
         return "pivots that are no rows"
+    offsets = arguments.get("offsets")
+    if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
+        return "bags that end before they begin"
+    if base == "nonzero_static" and arguments["size"] > _LARGEST_LENGTH:
+        return "more rows than memory holds, of which there are none where there is no column"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
     if base in ("median", "nanmedian", "kthvalue") and _overlaps(arguments["self"]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import zlib
 
@@ -12,6 +13,11 @@ from hunt.programs import Program, draw_program
 def about(kind: str, seed: int) -> str:
     """The name of the called operator, or "program"."""
     return _overload(seed).name if kind == "call" else "program"
+
+
+def matches(name: str, patterns: str) -> bool:
+    """Whether the name fits one of the patterns, which commas separate."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns.split(","))
 
 
 def draw(kind: str, seed: int) -> Call | Program | None:

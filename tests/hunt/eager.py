@@ -136,9 +136,15 @@ class DefinedOnly(TorchDispatchMode):
     """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, and copies
     between overlapping parts of the same memory, whose order PyTorch does not define."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):  # torch.cond and its like
+            return func(*args, **(kwargs or {}))
         if func is torch.ops.aten.copy_.default and _overlap_in_part(args[0], args[1]):
             raise Rejected("a tensor is copied to one that shares a part of its memory")
+        if func.overloadpacket.__name__ in ("std_mean", "var_mean") and not bool(args[0].isfinite().all()):
+            raise Rejected("a mean that ATen updates number by number, infinite or NaN by the order of the numbers")
         result = func(*args, **(kwargs or {}))
         if isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex()):
             source = _converted(func, args)
@@ -194,12 +200,16 @@ class RoundedAtRandom(TorchDispatchMode):
 
     Operands of factorizations and Fourier transforms are rounded likewise."""
 
+    supports_higher_order_operators = True
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.rng = random.Random(seed)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return func(*args, **kwargs)
         schema = func._schema
         written = [argument.alias_info is not None and argument.alias_info.is_write for argument in schema.arguments]
         is_view = any(returned.alias_info is not None for returned in schema.returns) and not any(written)

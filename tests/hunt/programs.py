@@ -13,6 +13,7 @@ import torch
 
 from hunt.case import PREAMBLE, Case, Settings
 from hunt.eager import DefinedOnly
+from hunt.idioms import draw_idiom
 from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
 from hunt.statements import DEFINITIONS, Scope, draw_statement
@@ -29,6 +30,7 @@ DTYPES = (torch.float32,) * 6 + (
     torch.uint8,
 )
 KINDS = ("plain", "plain", "plain", "plain", "normal", "few", "special")
+IDIOM_SHARE = 0.4
 SEEDED = "torch.manual_seed(0)"
 
 
@@ -97,7 +99,7 @@ def draw_program(seed: int) -> Program | None:
     runs = [tuple(inputs)]
     runs += [other_run(rng, inputs, settings) for _ in range(3)] if settings.dynamic else [other_values(rng, inputs)]
     spaces = [_space(run) for run in (runs if settings.dynamic else runs[:1])]
-    scope = Scope(rng, spaces[0])
+    scope = Scope(rng, spaces[0], settings.dynamic is not None)
     init, statements = [SEEDED], []
     # torch takes minutes for long programs with symbolic sizes.
     wanted = rng.choice((3, 5, 8, 8, 12, 12) if settings.dynamic else (3, 5, 8, 8, 12, 12, 18, 30))
@@ -107,8 +109,8 @@ def draw_program(seed: int) -> Program | None:
         scope.init = []
         before = [dict(space) for space in spaces]
         block_share = 0.02 if settings.dynamic else 0.08  # a loop over a size fixes it
-        statement = _block(scope) if rng.random() < block_share else draw_statement(scope)
-        if all(_runs(space, [*scope.init, statement]) for space in spaces):
+        statement = _drawn(scope, block_share)
+        if statement and all(_runs(space, [*scope.init, statement]) for space in spaces):
             init += scope.init
             statements.append(statement)
         else:
@@ -117,7 +119,22 @@ def draw_program(seed: int) -> Program | None:
                 space.update(old)
     if len(statements) < 3:
         return None
+    if any("strided" in statement for statement in statements):
+        # An ONNX model knows nothing of memory: it stands for inputs that are laid out like the example.
+        runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]]
     return Program(f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), tuple(runs), settings)
+
+
+def _drawn(scope: Scope, block_share: float) -> str:
+    """Empty where the idiom that was drawn does not fit."""
+    if scope.rng.random() < block_share:
+        return _block(scope)
+    if scope.rng.random() >= IDIOM_SHARE:
+        return draw_statement(scope)
+    try:
+        return draw_idiom(scope)
+    except Exception:  # no tensor of so many dims
+        return ""
 
 
 def _space(run: tuple[TensorSpec, ...]) -> dict[str, Any]:

@@ -50,9 +50,10 @@ NUMBERS = ("0.5", "2", "-1", "3", "1.5", "-0.25", "0", "1", "True", "0.1", "10",
 class Scope:
     """The variables for which a statement is drawn: tensors and sizes by name."""
 
-    def __init__(self, rng: random.Random, space: dict[str, Any]) -> None:
+    def __init__(self, rng: random.Random, space: dict[str, Any], is_dynamic: bool = False) -> None:
         self.rng = rng
         self.space = space
+        self.is_dynamic = is_dynamic
         self.count = 0
         self.init: list[str] = []  # lines that the drawn statement needs in __init__
 

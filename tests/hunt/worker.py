@@ -1,12 +1,11 @@
 """A process that runs cases. It reads tasks from its standard input and answers each case with a line of JSON.
 
-Task: {"kind": "call" or "program", "seeds": [first, end], "ops": pattern or null, "faults": folder,
+Task: {"kind": "call" or "program", "seeds": [first, end], "ops": patterns or null, "faults": folder,
 "from": index of the first case to run}. Answer: {"seed", "about", "result", "detail", "kind", "seconds", "file"}.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import gc
 import logging
 import pathlib
@@ -18,12 +17,12 @@ from checking.worker import Answer, serve
 
 def _run(task: dict[str, Any], answer: Answer) -> None:
     from hunt.check import check
-    from hunt.draw import about, draw
+    from hunt.draw import about, draw, matches
     from hunt.faults import write_fault
 
     first, end = task["seeds"]
     for seed in range(max(first, task["from"]), end):
-        if task["ops"] and not fnmatch.fnmatchcase(about(task["kind"], seed), task["ops"]):
+        if task["ops"] and not matches(about(task["kind"], seed), task["ops"]):
             continue
         answer({"start": seed})
         begin = time.monotonic()
