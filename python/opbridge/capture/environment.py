@@ -13,7 +13,6 @@ from opbridge.capture.inputs import torchscript_in
 from opbridge.capture.patching import current_thread, patch, patch_code
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded
-from opbridge.torch_compat.lookup import PatchPoint, find
 from opbridge.torch_compat.patch_points import (
     ANNOTATION,
     COMPILE_SESSION,
@@ -63,23 +62,12 @@ def enter_capture(model: torch.nn.Module) -> Iterator[None]:
         _return_bool(torch.onnx.is_in_onnx_export, torch.compiler.is_compiling, torch.compiler.is_exporting),
         patch(onnx_exporter.IS_EXPORTING, True),
         patch(PREDISPATCH_MODES, _own_modes()),
-        patch(ANNOTATION, _without_effect(ANNOTATION)),
+        patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
         enter_inference(model),
     ):
         yield
-
-
-def _without_effect(context_manager: PatchPoint) -> Any:
-    """A context manager that does nothing, with the attributes of the original: torch._dynamo reads them where it is
-    imported during a capture."""
-
-    def enter(*_: Any, **__: Any) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    vars(enter).update(vars(find(context_manager.owner, context_manager.attribute)))
-    return enter
 
 
 @contextlib.contextmanager
