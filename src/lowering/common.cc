@@ -100,12 +100,12 @@ Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divi
 }
 
 Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor) {
-  // Div truncates integers; what is left after taking the remainder away divides exactly.
-  if (!is_floating_point(a.element_type())) return g.op("Div", g.op("Sub", a, g.op("Mod", a, b)), b);
-  // Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
   Value rest = g.op("Mod", a, b, attr("fmod", 1));
-  Value quotient = g.op("Div", g.op("Sub", a, rest), b);
   Value one_less = g.cast(signs_differ(g, rest, b, divisor), a.element_type());
+  // Div truncates integers.
+  if (!is_floating_point(a.element_type())) return g.op("Sub", g.op("Div", a, b), one_less);
+  // Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
+  Value quotient = g.op("Div", g.op("Sub", a, rest), b);
   Value result = g.op("Round", g.op("Sub", quotient, one_less));
   if (divisor && *divisor != 0) return result;
   return g.op("Where", g.op("Equal", b, g.scalar_like(b, 0)), g.op("Div", a, b), result);

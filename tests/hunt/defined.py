@@ -27,7 +27,7 @@ _LOSING_DIGITS = re.compile(
 )
 # They convert numbers to integers internally, which C++ leaves undefined for numbers out of range.
 _TAME_ONLY = re.compile(
-    "grid_sample|(ps_)?roi_|deform_conv|_?fake_quant|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
+    "grid_sample|(ps_)?roi_|deform_conv|_?fake_quantize_(learnable_)?per_channel|quantize|dequantize|_?fused_moving_avg|histc|histogram|bincount"
     "|affine_grid|one_hot|(dynamic_)?voxelize|multi_scale|MMCV|correlation|carafe|heatmaps|points_in_boxes|upfirdn2d"
     "|soft_nms|nms|batched_nms|NMS|box_iou|knn|three_|ball_query|furthest|_?upsample"
 )
@@ -47,7 +47,9 @@ _NO_REPEATED_PLACES = (
 )
 # Boundaries must ascend.
 _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
-_DIVISIONS = ("div", "divide", "floor_divide", "remainder", "fmod", "true_divide", "gcd", "lcm")
+# They convert numbers to integers before they bring them into range.
+_BY_CHANNEL = re.compile("fake_quant.*per_channel|fused_moving_avg_obs")
+_REMAINDERS = ("remainder", "fmod", "floor_divide")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
 _LARGE = 100
 _LARGEST_LENGTH = 1 << 16
@@ -99,10 +101,10 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a wave at a number so large that float32 has no digit of its phase"
     if base == "special_airy_ai" and any(value < -2 for value in _numbers(arguments)):
         return "PyTorch's approximation of Ai has an error of 3e-7 below -2 (operators/special/README.md)"
-    floors = base in ("remainder", "fmod", "floor_divide") or arguments.get("rounding_mode") == "floor"
+    floors = base in _REMAINDERS or arguments.get("rounding_mode") == "floor"
     if floors and _quotient_overflows(numbers):
         return "a remainder of an infinite quotient, for which ATen's result depends on the layout of the tensors"
-    if "fake_quant" in base and _has_zero(arguments.get("scale")):
+    if _BY_CHANNEL.search(base) and _has_zero(arguments.get("scale")):
         return "a scale of 0, for which NaN is converted to an integer"
     to_integers = any(isinstance(v, torch.dtype) and _is_integer(v) and v != torch.bool for v in arguments.values())
     if base in ("type_as", "to", "_to_copy", "copy"):
@@ -111,8 +113,9 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         _in_range(value) for spec in specs if not _is_integer(spec.dtype) for value in spec.values
     ):
         return "floating-point numbers beyond the integers' range"
-    if base in _DIVISIONS and any(_is_integer(spec.dtype) and _least(spec) in spec.values for spec in specs):
-        return "the least integer divided by -1"
+    least = any(_is_integer(spec.dtype) and _least(spec) in spec.values for spec in specs)
+    if least and (base == "lcm" or (_rounds_quotients(base, arguments) and -1 in _numbers(arguments))):
+        return "the least integer divided by -1, which ends PyTorch's process"
     if (base in _NO_TIES or name in _NO_TIES) and not arguments.get("stable"):
         data = next(iter(specs), None)
         if data is not None and _has_ties(data.make().reshape(-1).tolist()):
@@ -194,6 +197,10 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base == "cov" and math.prod(arguments["self"].size) == 1:
         return "PyTorch writes to the input, against its schema"
     return ""
+
+
+def _rounds_quotients(base: str, arguments: dict[str, Any]) -> bool:
+    return base in _REMAINDERS or arguments.get("rounding_mode") is not None
 
 
 def _quotient_overflows(numbers: list[float]) -> bool:

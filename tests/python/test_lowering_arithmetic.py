@@ -215,3 +215,15 @@ def test_ldexp_by_integers_is_exact_and_by_others_has_a_power_of_their_type():
     for dtype in (torch.float64, torch.float32):
         check(torch.ldexp, numbers.to(dtype), torch.tensor([[200], [-200], [3000], [-(2**31)]]))
     check(torch.ldexp, torch.tensor([True, False]), torch.tensor([True, True]))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8])
+def test_quotients_at_the_ends_of_integers(dtype):
+    info = torch.iinfo(dtype)
+    pairs = [(info.min, 6), (info.max, info.min), (info.min, info.max), (info.min, info.min), (info.max, -6)]
+    a, b = torch.tensor(pairs, dtype=dtype).T
+    functions = {
+        "floor": lambda a, b: (a // b, a // 6, 6 // b, torch.div(a, b, rounding_mode="floor")),
+        "rest": lambda a, b: (a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc")),
+    }
+    check(functions, a, b)

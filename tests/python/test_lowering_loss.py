@@ -210,3 +210,10 @@ def test_cosine_embedding_loss_of_integers_that_wrap() -> None:
     x, y = torch.tensor([[255, 3], [16, 1]], dtype=torch.uint8), torch.tensor([[1.0, 0.5], [2.0, -1.0]])
     check(F.cosine_embedding_loss, x, y, torch.tensor([1, -1]))
     check(F.cosine_embedding_loss, x, x.flip(0), torch.tensor([1, -1]))
+
+
+@pytest.mark.parametrize("margin", [1.0, 1.5, -2.5])
+def test_hinge_embedding_loss_of_integers_that_wrap(margin: float) -> None:
+    x, kinds = torch.tensor([-32768, 5, 32767, -5], dtype=torch.int16), torch.tensor([0, 1, -1, 1], dtype=torch.int16)
+    loss = functools.partial(F.hinge_embedding_loss, margin=margin, reduction="none")
+    check(lambda x, t: (loss(x, t), loss(x, t / 2 + 0.75)), x, kinds)

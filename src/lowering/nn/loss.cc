@@ -105,13 +105,14 @@ Value soft_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduct
 }
 
 Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double margin, int64_t reduction) {
-  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
-    Value zero = constant(g, x, 0);
-    Value far = at_least(g, g.op("Sub", constant(g, x, margin), x), 0);
-    Value unlike = g.op("Where", g.op("Equal", t, constant(g, t, 1)), zero, far);
-    Value like = g.op("Where", g.op("Equal", t, constant(g, t, -1)), zero, x);
-    return g.op("Add", unlike, like);
-  });
+  const ElementType type = g.result().element_type;
+  Value x = operand(g, self, type), t = operand(g, target, target.element_type());
+  Value zero = constant(g, x, 0);
+  // Small integers wrap around.
+  Value difference = operand(g, g.cast(g.op("Sub", constant(g, x, margin), x), type), type);
+  Value unlike = g.op("Where", g.op("Equal", t, constant(g, t, 1)), zero, at_least(g, difference, 0));
+  Value like = g.op("Where", g.op("Equal", t, constant(g, t, -1)), zero, x);
+  return reduced(g, g.op("Add", unlike, like), reduction);
 }
 
 Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, double margin, int64_t reduction) {
@@ -127,7 +128,7 @@ Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, doubl
 Value cosine_embedding_loss(GraphBuilder& g, Value a, Value b, Value target, double margin,
                             int64_t reduction) {
   const ElementType type = g.result().element_type;
-  Value t = operand(g, target, type);
+  Value t = operand(g, target, target.element_type());
   const std::vector<int64_t> features{t.rank()};
   // Integers are multiplied and added as integers, which may wrap around.
   auto product = [&](Value p, Value q) {
