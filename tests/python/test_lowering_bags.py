@@ -1,5 +1,6 @@
 """Embedding bags; unique elements."""
 
+import onnx
 import pytest
 import torch
 from lowering_check import check
@@ -125,3 +126,17 @@ def test_rows_of_bounded_length(order):
         torch.randn(6, 4),
         torch.tensor([[0, 5], [2, 5]]),
     )
+
+
+@pytest.mark.parametrize("capture", ["trace", "export"])
+def test_shape_of_different_slices_along_the_last_dim(capture, tmp_path):
+    """For which torch's own shape has too many dims."""
+
+    class Different(torch.nn.Module):
+        def forward(self, x):
+            return torch.unique_consecutive(x, dim=-1).sum(-1) * 2
+
+    path, x = tmp_path / "model.onnx", torch.tensor([[[1.0, 1.0, 2.0], [3.0, 3.0, 4.0]]])
+    opbridge.export(Different(), (x,), path, capture=capture, verify=True)
+    (output,) = onnx.load(path).graph.output
+    assert len(output.type.tensor_type.shape.dim) == 2

@@ -265,3 +265,8 @@ def test_division_by_zero():
         "reciprocal": lambda a, z: torch.view_as_real(torch.complex(-z, z).reciprocal()),
     }
     check(functions, a, zero)
+
+
+def test_logarithm_of_a_sum_of_equal_real_parts():
+    a, b = torch.tensor([1 - 2.75j, 1.5 + 4j, 2j]), torch.tensor([1 + 3.75j, 1.5 - 4j, 1 + 3j])
+    check(lambda a, b: torch.view_as_real(torch.logaddexp(a, b)), a, b)

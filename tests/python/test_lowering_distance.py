@@ -63,3 +63,7 @@ def test_float64():
 
 def test_no_pairs_of_integers() -> None:
     check(torch.ops.aten._pdist_forward, torch.ones(1, 2, dtype=torch.int64), dynamic=[{1: torch.export.Dim.DYNAMIC}])
+
+
+def test_distances_from_a_vector() -> None:
+    check(torch.ops.aten._euclidean_dist, torch.randn(3), torch.randn(4, 3))

@@ -217,3 +217,8 @@ def test_hinge_embedding_loss_of_integers_that_wrap(margin: float) -> None:
     x, kinds = torch.tensor([-32768, 5, 32767, -5], dtype=torch.int16), torch.tensor([0, 1, -1, 1], dtype=torch.int16)
     loss = functools.partial(F.hinge_embedding_loss, margin=margin, reduction="none")
     check(lambda x, t: (loss(x, t), loss(x, t / 2 + 0.75)), x, kinds)
+
+
+def test_soft_margin_loss_overflows_as_pytorch() -> None:
+    x, kinds = torch.tensor([9826.5, -80.0, 80.0, 100.0, 0.0]), torch.tensor([-1.5, 1.0, 1.0, -1.0, -1.0])
+    check(lambda x, t: F.soft_margin_loss(x, t, reduction="none"), x, kinds)

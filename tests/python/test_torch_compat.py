@@ -255,6 +255,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "sizes": lambda: capture(Model(of_sizes), (X, X), dynamic_axes={"args_0": {0: "n"}, "args_1": {0: "m"}}),
     "float": lambda: capture(Model(lambda _, x: x * float(x.shape[0] / 2)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "fixed": lambda: capture(Model(lambda _, x: x.view(4, 3)), (X,), dynamic_axes={"args_0": {0: "n"}}),
+    "different": lambda: capture(Model(lambda _, x: torch.unique_consecutive(x, dim=-1)), (X,)),
     "data": lambda: capture(lambda x: x[x > 0.5].cummax(0).values, (X,), how="trace"),
     "refused": lambda: capture(Model(lambda _, x: x if x.sum() > 0 else -x), (X,)),
     "convolution": lambda: capture(nn.Conv2d(2, 2, 3), (torch.rand(2, 2, 4, 4),), dynamic_axes={"input": {0: "n"}}),
@@ -315,6 +316,7 @@ USED = {
     "symbols.INT_OF_SYMBOL": "sizes",
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",
+    "symbols.UNIQUE_SHAPES": "different",
     "symbols.SYMBOL_REPLACEMENT": "fixed",
 }
 

@@ -41,6 +41,7 @@ INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
+UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
 
 # The functions that find the sizes which tensors broadcast to, by name.
 BROADCASTING = frozenset(
@@ -72,6 +73,7 @@ __all__ = [
     "LINSPACE",
     "LOGGER",
     "SYMBOL_REPLACEMENT",
+    "UNIQUE_SHAPES",
     "DimDynamic",
     "GuardOnDataDependentSymNode",
     "ShapeEnv",

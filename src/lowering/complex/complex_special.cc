@@ -116,9 +116,10 @@ Complex vander(const Call& call) {
   return {stacked(re), stacked(im)};
 }
 
-// b + log(1 + exp(a - b)), b the one of greater real part: the angle is not taken back into (-pi, pi].
+// b + log(1 + exp(a - b)), b the one of greater real part, the first of two equal ones: the angle is not
+// taken back into (-pi, pi].
 Complex log_of_sum(GraphBuilder& g, Complex a, Complex b) {
-  Value swapped = g.op("Greater", a.re, b.re);
+  Value swapped = g.op("GreaterOrEqual", a.re, b.re);
   const auto chosen = [&](Value x, Value y) { return g.op("Where", swapped, x, y); };
   const Complex less{chosen(b.re, a.re), chosen(b.im, a.im)}, greater{chosen(a.re, b.re), chosen(a.im, b.im)};
   const Complex ratio = complex_function("aten::exp")(g, add(g, less, negative(g, greater)));

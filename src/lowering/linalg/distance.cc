@@ -31,16 +31,20 @@ bool is_feasible(const Dim& differences) {
 // An attribute keeps p as float32.
 bool is_attribute(double p) { return static_cast<float>(p) == p; }
 
-// (…, n, width) and (…, m, width) to (…, n, m).
-Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
-  const auto& [type, dims] = g.result();
-  Dim differences = a.dim(-1);
-  for (const Dim& size : *dims) differences = differences * size;
-  if (!is_feasible(differences) && is_attribute(p))
-    return floating_kernel(g, "opbridge::cdist", {a, b}, {attr("p", p)});
+// (…, n, width) and (…, m, width) to (…, n, m), in standard ONNX.
+Value distances(GraphBuilder& g, Value a, Value b, double p) {
+  const ElementType type = g.result().element_type;
   Value difference =
       g.op("Sub", g.unsqueeze(operand(g, a, type), {-2}), g.unsqueeze(operand(g, b, type), {-3}));
   return g.cast(vector_norm(g, difference, p, std::vector<int64_t>{-1}, false), type);
+}
+
+Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
+  Dim differences = a.dim(-1);
+  for (const Dim& size : *g.result().dims) differences = differences * size;
+  if (!is_feasible(differences) && is_attribute(p))
+    return floating_kernel(g, "opbridge::cdist", {a, b}, {attr("p", p)});
+  return distances(g, a, b, p);
 }
 
 // Of each two rows, the first before the second.
@@ -103,7 +107,12 @@ void register_distance(SymbolicRegistry& registry) {
   on("aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor", Since{13}, cdist);
   on("aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", Since{13}, cdist);
   on("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", Since{13},
-     [](GraphBuilder& g, Value a, Value b) { return cdist(g, a, b, 2, {}); });
+     [](GraphBuilder& g, Value a, Value b) {
+       // From a vector too, which PyTorch multiplies by a matrix.
+       if (a.rank() > 1) return cdist(g, a, b, 2, {});
+       std::vector<Dim> dims = *g.result().dims;
+       return g.reshape(distances(g, g.unsqueeze(a, {0}), b, 2), dims);
+     });
   on("aten::pdist(Tensor self, float p=2.) -> Tensor", Since{13}, pdist);
   on("aten::_pdist_forward(Tensor self, float p=2.) -> Tensor", Since{13}, pdist);
   on("aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Since{13},

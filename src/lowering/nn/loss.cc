@@ -99,9 +99,11 @@ Value poisson_nll_loss(GraphBuilder& g, Value input, Value target, bool log_inpu
   });
 }
 
+// As PyTorch computes it: infinite where the exponential overflows.
 Value soft_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
-  return elementwise_loss(g, self, target, reduction,
-                          [&](Value x, Value t) { return softplus(g, g.op("Neg", g.op("Mul", x, t))); });
+  return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
+    return log1p(g, g.op("Exp", g.op("Neg", g.op("Mul", x, t))));
+  });
 }
 
 Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double margin, int64_t reduction) {

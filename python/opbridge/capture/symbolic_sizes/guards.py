@@ -141,6 +141,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
     model that fix sizes; ``caught`` notes refusals."""
     with (
         patch_linspace(),
+        patch_shapes_of_unique(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),
         pass_sizes_as_numbers(),
@@ -346,3 +347,15 @@ def patch_linspace() -> Iterator[None]:
 
     with patch(points.LINSPACE, call):
         yield
+
+
+def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
+    """Corrects torch's own shapes of ``unique_consecutive`` along a dim that is counted from the last."""
+    original = points.UNIQUE_SHAPES.original
+
+    def shapes(mode: Any, operator: Any, tensor: Any, dim: int | None, *args: Any, **kwargs: Any) -> Any:
+        if dim is not None and dim < 0:
+            dim += max(tensor.dim(), 1)
+        return original(mode, operator, tensor, dim, *args, **kwargs)
+
+    return patch(points.UNIQUE_SHAPES, shapes)
