@@ -159,6 +159,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "singular values that are nonzero only by rounding"
     if _LOSING_DIGITS.match(base) and any(map(_is_square_and_singular, arguments.values())):
         return "a nearly singular matrix, whose inverse or logarithm has no digit that does not depend on rounding"
+    if "triangular" in base and any(map(_divides_complex_by_zero, arguments.values())):
+        return "complex numbers divided by 0, for which C leaves open which of infinity and NaN results"
     batch_sizes = arguments.get("batch_sizes")
     if base in _RECURRENT and batch_sizes is not None and list(batch_sizes.values) != sorted(batch_sizes.values)[::-1]:
         return "packed sequences whose batch sizes increase, for which PyTorch reads its own results"
@@ -221,6 +223,13 @@ def _is_nearly_singular(spec: Any) -> bool:
 
 def _is_square_and_singular(spec: Any) -> bool:
     return isinstance(spec, TensorSpec) and spec.size[-1:] == spec.size[-2:-1] and _is_nearly_singular(spec)
+
+
+def _divides_complex_by_zero(spec: Any) -> bool:
+    """Whether the diagonal of a complex triangle has a 0."""
+    if not isinstance(spec, TensorSpec) or not spec.dtype.is_complex or len(spec.size) < 2:
+        return False
+    return bool((spec.make().diagonal(dim1=-2, dim2=-1) == 0).any())
 
 
 def _has_tiny_limit(arguments: dict[str, Any]) -> bool:

@@ -102,3 +102,8 @@ def test_gradient_and_integral_of_integers_that_wrap():
         "integral": lambda x, at: (torch.cumulative_trapezoid(x, at), torch.trapezoid(x, at)),
     }
     check(functions, x, places)
+
+
+def test_infinite_steps_times_nothing():
+    functions = {str(step): lambda y, dx=step: torch.cumulative_trapezoid(y, dx=dx) for step in (torch.inf, 0.5, 3)}
+    check(functions, torch.tensor([[0, 0, 1, 5], [2147483647, 2147483647, 1, -1]]))

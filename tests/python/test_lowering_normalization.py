@@ -152,3 +152,10 @@ def test_group_norm_by_weights_that_are_not_finite(dtype):
     x = torch.tensor([0.0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1], dtype=dtype).reshape(1, 6, 3)
     weight = torch.tensor([-0.0, 0, -torch.inf, 0, 1, 2], dtype=dtype)
     check(lambda x, w, b: F.group_norm(x, 2, w, b), x, weight, torch.ones(6, dtype=dtype))
+
+
+@pytest.mark.parametrize("dim", [-3, -2, -1])
+def test_weight_norm_of_dims_counted_from_the_last(dim: int) -> None:
+    """-1 is none of them."""
+    lengths = torch.rand([1, 1, 1] if dim == -1 else [n if axis == dim + 3 else 1 for axis, n in enumerate((2, 3, 4))])
+    check(lambda v, g: torch.ops.aten._weight_norm(v, g, dim), torch.randn(2, 3, 4), lengths)

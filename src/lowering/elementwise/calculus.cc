@@ -84,14 +84,19 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
     Value area = g.op("Sub", g.cast(sum, wide), g.op("Mul", ends, g.scalar(0.5, wide)));
     return g.reshape(g.cast(g.op("Mul", area, g.scalar(dx, wide)), type), *g.result().dims);
   }
-  // Integers are added as integers, which may wrap around.
   Value areas = trapezoids(g, y, x, axis);
+  const auto scaled = [&](Value value, double factor) {
+    return g.op("Mul", operand(g, value, type), g.scalar_like(operand(g, value, type), factor));
+  };
+  const auto summed = [&](Value value) {
+    return cumulative ? g.op("CumSum", value, g.scalar(axis, ElementType::int64))
+                      : sum_of(g, value, std::vector{axis}, false);
+  };
+  if (!x) return g.cast(summed(scaled(areas, dx / 2)), type);
+  // Integers are added as integers, which may wrap around.
   const bool whole = is_integral(areas.element_type()) || areas.element_type() == ElementType::boolean;
-  areas = whole ? g.cast(areas, ElementType::int64) : operand(g, areas, type);
-  Value sum = cumulative ? g.op("CumSum", areas, g.scalar(axis, ElementType::int64))
-                         : sum_of(g, areas, std::vector{axis}, false);
-  sum = operand(g, sum, type);
-  return g.cast(g.op("Mul", sum, g.scalar_like(sum, dx / 2)), type);
+  return g.cast(scaled(summed(whole ? g.cast(areas, ElementType::int64) : operand(g, areas, type)), 0.5),
+                type);
 }
 
 // Where the samples of an axis lie: `distance` apart, or at `places`.

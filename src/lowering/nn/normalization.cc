@@ -261,7 +261,9 @@ Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, 
 
 // Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): `direction` scaled to the length `size`
 // along all dims but `dim`, or all where it is -1.
+// A dim of -1 is none: the length is that of all elements.
 Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
+  if (dim < -1) dim = wrap_axis(dim, direction.rank());
   for (int64_t axis = 0; axis < direction.rank() && size.rank() == direction.rank(); ++axis) {
     if (axis != dim && !size.dim(axis).is(1)) g.refuse("lengths along another dim than `dim`");
   }
