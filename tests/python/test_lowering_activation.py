@@ -148,3 +148,9 @@ def test_softmax_of_nan_and_infinities(dtype):
         "loss": lambda x: F.cross_entropy(x, torch.tensor([0, 1, 0, 0, 0, 1]), reduction="none"),
     }
     check(functions, x)
+
+
+def test_safe_softmax_hides_rows_of_infinities_and_not_of_nan():
+    inf, nan = torch.inf, torch.nan
+    x = torch.tensor([[-inf, -inf], [-inf, nan], [nan, -inf], [-inf, 1.0], [nan, nan]])
+    check(lambda x: (torch.ops.aten._safe_softmax(x, 1), torch.ops.aten._safe_softmax(x, -2)), x)

@@ -79,3 +79,7 @@ def test_quantiles_beside_infinities():
     inf = math.inf
     x = torch.tensor([[-inf, 1], [1, inf], [-inf, inf], [inf, inf], [1, 2]])
     check({str(q): lambda x, q=q: x.quantile(q, 1) for q in (0.25, 0.5, 0.75)}, x)
+
+
+def test_bincount_of_nothing_takes_any_weights():
+    check(lambda x, w: torch.ops.aten.bincount(x, w, 3), torch.empty(0, dtype=torch.uint8), torch.ones(1, 1, 1))

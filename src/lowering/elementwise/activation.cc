@@ -5,6 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/kernel.h"
+#include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -130,8 +131,8 @@ Value softmax(GraphBuilder& g, Softmax function, Value self, int64_t dim) {
 Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
   const ElementType type = g.result().element_type;
   Value x = operand(g, self, type);
-  Value greatest = g.reduce("ReduceMax", x, {dim}, true);
-  Value hidden = g.op("Equal", greatest, g.scalar_like(x, -INFINITY));
+  Value seen = g.op("Not", g.op("Equal", x, g.scalar_like(x, -INFINITY)));
+  Value hidden = g.op("Not", any_along(g, seen, std::vector<int64_t>{dim}, true));
   Value soft = operand(g, softmax(g, softmax_of_kernel_type, self, dim), type);
   return g.cast(g.op("Where", hidden, g.scalar_like(x, 0), soft), type);
 }

@@ -112,6 +112,8 @@ Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
 
 Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim minlength) {
   const ElementType type = g.result().element_type;
+  // PyTorch does not look at weights of nothing.
+  if (self.dim(0).is(0)) return filled(g, std::vector{minlength}, 0, type);
   Value places = g.cast(self, ElementType::int64);
   Value greatest = g.reduce("ReduceMax", places, {0}, false);
   Value needed = g.op("Add", greatest, g.scalar(1, ElementType::int64));
