@@ -217,6 +217,11 @@ def test_ldexp_by_integers_is_exact_and_by_others_has_a_power_of_their_type():
     check(torch.ldexp, torch.tensor([True, False]), torch.tensor([True, True]))
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.bool])
+def test_ldexp_of_integers_has_a_power_that_may_overflow(dtype):
+    check(torch.ldexp, torch.tensor([0, 1, 1, 1], dtype=dtype), torch.tensor([140, 140, -149, 7]))
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8])
 def test_quotients_at_the_ends_of_integers(dtype):
     info = torch.iinfo(dtype)

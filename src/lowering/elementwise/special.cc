@@ -73,15 +73,16 @@ Value xlogy(GraphBuilder& g, Value x, Value y) { return times_log(g, x, g.op("Lo
 
 Value xlog1py(GraphBuilder& g, Value x, Value y) { return times_log(g, x, log1p(g, y), y); }
 
-// By an integer exactly, in three steps: no power of 2 overflows. By other numbers with a power in their
-// type.
+// Of floating-point numbers by an integer exactly, in three steps: no power of 2 overflows. In other cases
+// with a power of 2, in the exponent's type where that is one of floating point.
 Value ldexp(GraphBuilder& g, Value self, Value exponent) {
   const ElementType type = g.result().element_type, own = exponent.element_type();
   const auto times = [&](Value a, Value b) { return g.op("Mul", a, b); };
   const auto power = [&](Value of) { return g.op("Pow", g.scalar_like(of, 2), of); };
   Value x = operand(g, self, type);
-  if (is_floating_point(own)) {
-    Value factor = g.cast(power(operand(g, exponent, own)), own);
+  if (is_floating_point(own) || !is_floating_point(self.element_type())) {
+    const ElementType of_power = is_floating_point(own) ? own : type;
+    Value factor = g.cast(power(operand(g, exponent, of_power)), of_power);
     return g.cast(times(x, g.cast(factor, x.element_type())), type);
   }
   Value all = g.cast(exponent, ElementType::float64);
