@@ -155,10 +155,15 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "targets of another number of dims"
     if base == "cholesky_inverse" and arguments["self"].dtype.is_complex:
         return "a factor whose diagonal is not real: one step of LAPACK reads all of it, another only the real part"
-    if "pinv" in base and _is_nearly_singular(arguments["self"]) and _has_tiny_limit(arguments):
+    by_limit = "pinv" in base or "matrix_rank" in base
+    if by_limit and _is_nearly_singular(next(iter(arguments.values()))) and _has_tiny_limit(arguments):
         return "singular values that are nonzero only by rounding"
     if _LOSING_DIGITS.match(base) and any(map(_is_square_and_singular, arguments.values())):
         return "a nearly singular matrix, whose inverse or logarithm has no digit that does not depend on rounding"
+    if base == "linalg_polar" and _is_nearly_singular(arguments["A"]):
+        return "a matrix of lower rank, which has several polar decompositions"
+    if base == "lerp" and any(math.isfinite(value) and abs(value) > 1e37 for value in _numbers(arguments)):
+        return "a product that overflows unless it is fused with the sum, by the layout of the tensors"
     if "triangular" in base and any(map(_divides_complex_by_zero, arguments.values())):
         return "complex numbers divided by 0, for which C leaves open which of infinity and NaN results"
     batch_sizes = arguments.get("batch_sizes")
@@ -190,7 +195,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     offsets = arguments.get("offsets")
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
-    if base == "nonzero_static" and arguments["size"] > _LARGEST_LENGTH:
+    rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)
+    if rows > _LARGEST_LENGTH:
         return "more rows than memory holds, of which there are none where there is no column"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
@@ -234,7 +240,7 @@ def _divides_complex_by_zero(spec: Any) -> bool:
 
 def _has_tiny_limit(arguments: dict[str, Any]) -> bool:
     """Whether singular values of the size of their rounding are kept."""
-    limits = {name: arguments[name] for name in ("rcond", "rtol", "atol") if arguments.get(name) is not None}
+    limits = {name: arguments[name] for name in ("rcond", "rtol", "atol", "tol") if arguments.get(name) is not None}
     return any(value < 1e-5 for value in _numbers(limits))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from lowering_check import check
 from torch import nn
 from torch.export import Dim
 
@@ -111,3 +112,7 @@ def test_randperm_without_a_type_is_refused(tmp_path: pathlib.Path) -> None:
 
     with pytest.raises(opbridge.UnsupportedError, match="aten::randperm: the mapping gives int64"):
         opbridge.export(Order(), (torch.rand(3),), tmp_path / "model.onnx")
+
+
+def test_nothing_is_drawn_with_any_probabilities() -> None:
+    check(lambda x, p: torch.ops.aten.bernoulli.Tensor(x, p), torch.empty(2, 0, 3), torch.zeros(1, 2))

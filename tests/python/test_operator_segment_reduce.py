@@ -80,3 +80,12 @@ def test_hostile_arguments(message: str) -> None:
     changed, reduce = HOSTILE[message]
     inputs = {"data": np.ones(3), "offsets": np.array([0, 3]), "initial": None} | changed
     refused_by_both_hosts(message, "segment_reduce", inputs, reduce=reduce)
+
+
+def test_lengths_and_offsets_that_disagree_are_refused() -> None:
+    """PyTorch's kernel reads the one, its shape rule the other."""
+    reduce = torch.ops.aten.segment_reduce.default
+    data, offsets = torch.rand(4), torch.tensor([0, 1, 4])
+    check(lambda x, n, at: reduce(x, "sum", lengths=n, offsets=at), data, torch.tensor([1, 3]), offsets)
+    with pytest.raises(opbridge.UnsupportedError, match="different numbers of segments"):
+        check(lambda x, n, at: reduce(x, "sum", lengths=n, offsets=at), data, torch.tensor([4]), offsets)

@@ -68,6 +68,8 @@ Value integers(GraphBuilder& g, const Dim& low, const Dim& high) {
 
 // 1 with probability `p`, a number or a tensor.
 Value bernoulli(GraphBuilder& g, Value p) {
+  // PyTorch does not compare the shapes where there is nothing to draw.
+  if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, g.result().element_type);
   const ElementType type = drawn_type(p.element_type());
   Value drawn = draw(g, "RandomUniform", *g.result().dims, type);
   return g.cast(g.op("Less", drawn, g.cast(p, type)), g.result().element_type);

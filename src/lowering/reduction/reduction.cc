@@ -136,6 +136,9 @@ Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optio
   axis = wrap_axis(axis, data.rank());
   if (axis != places.rank() - 1)
     g.refuse("the segments have to lie along the last dim of lengths or offsets");
+  // PyTorch reads the offsets, and its shape rule the lengths.
+  if (lengths && offsets && !(lengths->dim(axis) + Dim(1) == offsets->dim(axis)))
+    g.refuse("lengths and offsets are of different numbers of segments; pass one of them");
   if (!offsets) {
     std::vector<Dim> first = places.dims();
     first.back() = 1;
