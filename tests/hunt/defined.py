@@ -189,6 +189,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "matrices of integers"
     if base.endswith("_backward_data") and arguments["grad_output"].size != arguments["output"].size:
         return "gradients of another size"
+    if base == "_pdist_forward" and len(arguments["self"].size) != 2:
+        return "rows that are no vectors, of which PyTorch reads the first two sizes"
     pivots = arguments.get("pivots", arguments.get("LU_pivots"))
     if isinstance(pivots, TensorSpec) and pivots.values != tuple(sorted(pivots.values)):
         return "pivots that are no rows"

@@ -154,3 +154,15 @@ def test_safe_softmax_hides_rows_of_infinities_and_not_of_nan():
     inf, nan = torch.inf, torch.nan
     x = torch.tensor([[-inf, -inf], [-inf, nan], [nan, -inf], [-inf, 1.0], [nan, nan]])
     check(lambda x: (torch.ops.aten._safe_softmax(x, 1), torch.ops.aten._safe_softmax(x, -2)), x)
+
+
+def test_dropout_of_nothing_has_a_mask_of_its_type(tmp_path):
+    class Dropout(torch.nn.Module):
+        def forward(self, x):
+            return torch.ops.aten.native_dropout(x, 0.5, False)
+
+    path, nothing = tmp_path / "model.onnx", torch.empty(0, 2, dtype=torch.bfloat16)
+    opbridge.export(Dropout(), (nothing,), path, capture="trace", verify=True)
+    with pytest.raises(opbridge.UnsupportedError, match="a mask of no elements"):
+        opbridge.export(Dropout(), (nothing,), path)
+    check(lambda x: torch.ops.aten.native_dropout(x, 0.5, False), torch.ones(2))

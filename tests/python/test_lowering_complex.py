@@ -270,3 +270,7 @@ def test_division_by_zero():
 def test_logarithm_of_a_sum_of_equal_real_parts():
     a, b = torch.tensor([1 - 2.75j, 1.5 + 4j, 2j]), torch.tensor([1 + 3.75j, 1.5 - 4j, 1 + 3j])
     check(lambda a, b: torch.view_as_real(torch.logaddexp(a, b)), a, b)
+
+
+def test_power_by_a_bool():
+    check(lambda a: torch.view_as_real(torch.float_power(a, True)), torch.tensor([0.5 - 2j, -1j]))

@@ -140,3 +140,11 @@ def test_linspace_between_infinite_ends(steps, dtype):
             for f in (torch.linspace, torch.logspace)
         }
         check(functions, torch.tensor(start, dtype=dtype), torch.tensor(end, dtype=dtype))
+
+
+def test_unusual_windows_and_frequencies():
+    functions = {
+        "negative beta": lambda x: x + torch.kaiser_window(5, periodic=False, beta=-2.5).sum(),
+        "fewer than no samples": lambda x: (torch.fft.rfftfreq(-1), torch.fft.rfftfreq(-2), torch.fft.rfftfreq(0)),
+    }
+    check(functions, torch.ones(2))

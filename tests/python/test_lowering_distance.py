@@ -7,6 +7,8 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+
 ORDERS = [0.0, 1.0, 2.0, 3.0, math.inf]
 
 
@@ -67,3 +69,8 @@ def test_no_pairs_of_integers() -> None:
 
 def test_distances_from_a_vector() -> None:
     check(torch.ops.aten._euclidean_dist, torch.randn(3), torch.randn(4, 3))
+
+
+def test_pairs_of_what_are_no_rows_are_refused() -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="two dims"):
+        check(torch.ops.aten._pdist_forward, torch.rand(5, 1, 2))

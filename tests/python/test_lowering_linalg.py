@@ -239,3 +239,7 @@ def test_vander_of_integers_wraps_around(dtype):
 def test_what_is_not_looked_at():
     check(lambda lu, pivots: torch.lu_unpack(lu, pivots, unpack_pivots=False), torch.eye(2), torch.zeros(3))
     check(lambda a, limits: torch.ops.aten.linalg_pinv(a, limits), torch.ones(1, 3, 0, 1, 1), torch.ones(1, 1, 1, 2, 1))
+
+
+def test_rank_of_no_matrices_takes_any_tolerances():
+    check(lambda a, tol: torch.linalg.matrix_rank(a, atol=tol), torch.empty(0, 4, 4), torch.empty(0, 4, 4))

@@ -222,3 +222,8 @@ def test_hinge_embedding_loss_of_integers_that_wrap(margin: float) -> None:
 def test_soft_margin_loss_overflows_as_pytorch() -> None:
     x, kinds = torch.tensor([9826.5, -80.0, 80.0, 100.0, 0.0]), torch.tensor([-1.5, 1.0, 1.0, -1.0, -1.0])
     check(lambda x, t: F.soft_margin_loss(x, t, reduction="none"), x, kinds)
+
+
+def test_multi_margin_loss_of_one_sample_with_a_number_for_its_class() -> None:
+    loss = functools.partial(F.multi_margin_loss, reduction="none")
+    check(loss, torch.tensor([[1.0, 0.5, 2.0]]), torch.tensor(1))

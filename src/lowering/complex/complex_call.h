@@ -46,6 +46,7 @@ class ComplexLowering::Call {
       return {g.scalar(number->real(), type), g.scalar(number->imag(), type)};
     if (const auto* number = std::get_if<double>(value)) return {g.scalar(*number, type), {}};
     if (const auto* number = std::get_if<int64_t>(value)) return {g.scalar(*number, type), {}};
+    if (const auto* number = std::get_if<bool>(value)) return {g.scalar(*number ? 1 : 0, type), {}};
     g.refuse(std::string(unsupported_complex));
   }
   Complex get(std::string_view argument, double otherwise) const {

@@ -256,7 +256,10 @@ void register_activation(SymbolicRegistry& registry) {
   on("aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Since{9},
      [](GraphBuilder& g, Value input, double p, std::optional<bool> train) {
        check_dropout(g, p, train.value_or(true));
-       return std::array{input, filled(g, input.dims(), true, ElementType::boolean)};
+       const ElementType of_mask = g.result(1).element_type;
+       if (element_count(input).is(0) && of_mask != input.element_type())
+         g.refuse("PyTorch's kernel gives a mask of no elements the type of the input, its shape rule bool");
+       return std::array{input, filled(g, input.dims(), 1, of_mask)};
      });
 }
 

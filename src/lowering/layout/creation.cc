@@ -137,11 +137,12 @@ Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
 // The frequencies of a discrete Fourier transform of `n` samples `distance` apart; of its first half alone,
 // the last being positive.
 Value frequencies(GraphBuilder& g, int64_t n, double distance, bool half) {
-  check_constant(g, n);
+  const int64_t count = half ? n / 2 + 1 : n;
+  check_constant(g, count);
   const bool single = g.result().element_type != ElementType::float64;
   const double unit = 1 / (static_cast<double>(n) * distance);
   std::vector<double> values;
-  for (int64_t i = 0; i < (half ? n / 2 + 1 : n); ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const auto number = static_cast<double>(half || i < (n + 1) / 2 ? i : i - n);
     values.push_back(single ? static_cast<float>(number) * static_cast<float>(unit) : number * unit);
   }

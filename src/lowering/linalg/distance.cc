@@ -49,6 +49,7 @@ Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
 
 // Of each two rows, the first before the second.
 Value pdist(GraphBuilder& g, Value self, double p) {
+  if (self.rank() != 2) g.refuse("distances of the rows of a matrix need a tensor with two dims");
   // PyTorch takes integers where there are no pairs.
   const bool is_real = is_floating_point(g.result().element_type);
   if (is_real && !is_feasible(self.dim(0) * self.dim(0) * self.dim(1)) && is_attribute(p))

@@ -282,6 +282,7 @@ Value linear_cross_entropy(GraphBuilder& g, Value input, Value linear_weight, Va
 Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Scalar margin,
                         std::optional<Value> weight, int64_t reduction) {
   const ElementType type = g.result().element_type;
+  if (self.rank() == 2 && target.rank() == 0) self = g.squeeze(self, {0});
   Value x = operand(g, self.rank() == 0 ? g.unsqueeze(self, {0}) : self, type);
   const int64_t axis = class_axis(x);
   const bool is_vector = target.rank() > axis;

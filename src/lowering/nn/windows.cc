@@ -43,6 +43,7 @@ Value bartlett(GraphBuilder& g, int64_t length, bool periodic) {
 }
 
 Value kaiser(GraphBuilder& g, int64_t length, bool periodic, double beta) {
+  beta = std::abs(beta);  // the Bessel function is even, and std::cyl_bessel_i takes no negative numbers
   return window(g, length, periodic, [beta](double at) {
     const double height = std::sqrt(1 - (2 * at - 1) * (2 * at - 1));
     return std::cyl_bessel_i(0.0, beta * height) / std::cyl_bessel_i(0.0, beta);
