@@ -87,7 +87,10 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     if base.endswith("_aa") and _is_column(arguments):
         return "an image of one column, for which ATen's antialiasing fills all rows with the first"
     specs = [leaf for leaf in pytree.tree_leaves(list(arguments.values())) if isinstance(leaf, TensorSpec)]
-    numbers = [value for spec in specs for value in spec.values if isinstance(value, float)]
+    numbers = [value for spec in specs for value in _floats(spec)]
+    scalars = [value for value in arguments.values() if isinstance(value, (float, complex))]
+    if any(spec.dtype.is_complex for spec in specs) and not all(math.isfinite(abs(value)) for value in scalars):
+        return "products of complex numbers that are not finite, which C leaves open"
     if _MAX_POOLS.match(base) and any(map(math.isnan, numbers)):
         return "a maximum beside NaN, which ONNX Runtime's pools ignore (README.md says so)"
     if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
@@ -160,6 +163,10 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "singular values that are nonzero only by rounding"
     if _LOSING_DIGITS.match(base) and any(map(_is_square_and_singular, arguments.values())):
         return "a nearly singular matrix, whose inverse or logarithm has no digit that does not depend on rounding"
+    if base == "unique_dim" and any(map(math.isnan, _floats(arguments["self"]))):
+        return "slices with NaN, which PyTorch's comparison leaves in no order"
+    if base == "linalg_solve_triangular" and arguments["self"].dtype != arguments["B"].dtype:
+        return "sides of different element types, which PyTorch reads as one"
     if base == "linalg_polar" and _is_nearly_singular(arguments["A"]):
         return "a matrix of lower rank, which has several polar decompositions"
     if base == "lerp" and any(math.isfinite(value) and abs(value) > 1e37 for value in _numbers(arguments)):
@@ -268,6 +275,10 @@ def _numbers(arguments: dict[str, Any]) -> list[Any]:
     leaves = pytree.tree_leaves(list(arguments.values()))
     values = [value for leaf in leaves if isinstance(leaf, TensorSpec) for value in leaf.values]
     return [value for value in (*leaves, *values) if isinstance(value, (int, float))]
+
+
+def _floats(spec: TensorSpec) -> list[float]:
+    return [value for value in spec.values if isinstance(value, float)]
 
 
 def _overlaps(spec: TensorSpec) -> bool:

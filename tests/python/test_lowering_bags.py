@@ -140,3 +140,16 @@ def test_shape_of_different_slices_along_the_last_dim(capture, tmp_path):
     opbridge.export(Different(), (x,), path, capture=capture, verify=True)
     (output,) = onnx.load(path).graph.output
     assert len(output.type.tensor_type.shape.dim) == 2
+
+
+def test_different_slices_of_numbers_beside_nan():
+    """NaN differs from all, itself too; ONNX Runtime's Unique takes it for equal to all."""
+    nan = float("nan")
+    check(lambda x: torch.unique(x, dim=0), torch.tensor([[0.0], [nan]]))
+    rows = torch.tensor([[2.0, -1.5], [0.0, 3.0], [2.0, -1.5], [-0.0, 3.0], [2.0, -2.0]])
+    functions = {
+        "rows": lambda x: torch.unique(x, dim=0, return_inverse=True, return_counts=True),
+        "columns": lambda x: torch.unique(x, dim=-1, return_inverse=True),
+    }
+    check(functions, rows)
+    check(functions, rows.half())

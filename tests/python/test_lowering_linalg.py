@@ -243,3 +243,9 @@ def test_what_is_not_looked_at():
 
 def test_rank_of_no_matrices_takes_any_tolerances():
     check(lambda a, tol: torch.linalg.matrix_rank(a, atol=tol), torch.empty(0, 4, 4), torch.empty(0, 4, 4))
+
+
+def test_triangles_of_another_type_are_refused():
+    """PyTorch reads both sides as the type of the first."""
+    with pytest.raises(opbridge.UnsupportedError, match="the same element type"):
+        check(lambda a, b: linalg.solve_triangular(a, b, upper=True), torch.eye(3), torch.zeros(3, 1).bfloat16())

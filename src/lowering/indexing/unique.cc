@@ -37,11 +37,16 @@ std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> di
   if (is_floating_point(type) && !dim) {
     found = unique_with_nan(g, x);
   } else {
-    if (!is_floating_point(type)) x = g.cast(x, ElementType::int64);  // ONNX Runtime has no int32 here
-    std::vector<Operand> operands{x};
-    if (dim) operands.push_back(attr("axis", wrap_axis(*dim, x.rank())));
+    // ONNX Runtime has no int32 here, and takes NaN for equal to all numbers: slices are compared by the
+    // indices of their numbers.
+    Value compared = is_floating_point(type) ? g.reshape(unique_with_nan(g, flat(g, x))[1], x.dims())
+                                             : g.cast(x, ElementType::int64);
+    std::vector<Operand> operands{compared};
+    const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
+    if (dim) operands.push_back(attr("axis", axis));
     const std::vector<Value> outputs = g.op_list("Unique", 4, std::move(operands));
-    found = {outputs[0], outputs[2], outputs[3]};
+    Value values = is_floating_point(type) ? g.gather(x, outputs[1], axis) : outputs[0];
+    found = {values, outputs[2], outputs[3]};
   }
   auto [values, inverse, counts] = found;
   values = g.cast(values, type);

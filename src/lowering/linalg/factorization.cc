@@ -74,6 +74,7 @@ std::array<Value, 3> unpack_lu(GraphBuilder& g, const Matrices& lu, Value pivots
 }
 
 Value solve_triangular(GraphBuilder& g, Matrices a, Matrices b, bool upper, bool left, bool unitriangular) {
+  if (a.type() != b.type()) g.refuse("both sides need the same element type; convert one of them");
   const std::vector<Dim> batch = result_batch(g, 2);
   a = expanded(g, a, batch);
   b = expanded(g, b, batch);
