@@ -31,6 +31,23 @@ bool contradict(std::span<const Dim> a, std::span<const Dim> b) {
   });
 }
 
+// The lower bounds of the symbols of inputs.
+using LeastSizes = std::unordered_map<std::string, int64_t>;
+
+// Whether PyTorch takes a size for a constant that it is not where sizes of inputs are 0: PyTorch reasons
+// that none is.
+bool ignores_zero(std::span<const Dim> torch, std::span<const Dim> made, const LeastSizes& least) {
+  return !std::ranges::equal(torch, made, [&](const Dim& x, const Dim& y) {
+    if (!x.is_static() || y.is_static()) return true;
+    const std::vector<std::string> symbols = y.symbols();
+    const bool is_known =
+        std::ranges::all_of(symbols, [&](const auto& name) { return least.contains(name); });
+    const bool may_be_zero =
+        is_known && std::ranges::any_of(symbols, [&](const auto& name) { return least.at(name) == 0; });
+    return !may_be_zero || y.evaluate([&](const std::string& name) { return least.at(name); }) == x.value();
+  });
+}
+
 bool is_complex_tensor(const ir::Value& value) { return is_complex(tensor_type_of(value).element_type); }
 
 class Lowering final : public ValueMap, public BodyLowering {
@@ -127,7 +144,13 @@ class Lowering final : public ValueMap, public BodyLowering {
       values_[weight] =
           model_.graph.add_initializer(g_.unique_name(weight->name), lowering::in_pairs(*weight->weight));
     }
-    for (const ir::Value* input : source_.inputs) bind_symbols(*input, g_);
+    for (const ir::Value* input : source_.inputs) {
+      bind_symbols(*input, g_);
+      for (const Dim& dim : tensor_type_of(*input).dims.value_or(std::vector<Dim>())) {
+        if (!dim.is_static() && dim.expr()->kind == Expr::Kind::symbol && dim.least())
+          least_sizes_.emplace(dim.str(), *dim.least());
+      }
+    }
     for (const auto* values : {&source_.inputs, &source_.initializers}) {
       for (const ir::Value* value : *values) {
         if (is_complex_tensor(*value)) complex_.set_pairs(value, values_.at(value));
@@ -243,6 +266,12 @@ class Lowering final : public ValueMap, public BodyLowering {
         g.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", ir::str(ir::Type(made)),
                              ir::str(ir::Type(type))));
       }
+      if (type.ranked() && made.ranked() && ignores_zero(*type.dims, *made.dims, least_sizes_)) {
+        g.refuse(fmt::format(
+            "the result is {}, which PyTorch takes for {} because it reasons that no size is 0; pass an "
+            "example that has elements",
+            ir::str(ir::Type(made)), ir::str(ir::Type(type))));
+      }
       if (type.ranked() && result.get()->producer) made.dims = merged_dims(*type.dims, made.dims, origin);
       values_[&expected] = result;
       bind_symbols(expected, g);
@@ -312,6 +341,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   MissingReport report_;
   DiagnosisLog* log_ = nullptr;  // where somebody asks for a diagnosis
   std::vector<std::string> output_names_;
+  LeastSizes least_sizes_;
   std::unordered_set<const Expr*> reserved_;  // whose symbols are
   std::unordered_map<const ir::Value*, Value> values_;
 };

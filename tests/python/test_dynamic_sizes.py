@@ -481,3 +481,14 @@ def test_an_example_without_elements_is_named_where_torch_cannot_follow_it(tmp_p
             capture="trace",
             dynamic_shapes=({1: "m", 2: "n", 3: "n"},),
         )
+
+
+@pytest.mark.parametrize("capture", ["trace", "export"])
+def test_a_size_that_torch_takes_for_1_and_that_is_0_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    class Values(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.svdvals(x)
+
+    args = (torch.ones(0, 1),)
+    with pytest.raises(opbridge.UnsupportedError, match="reasons that no size is 0"):
+        opbridge.export(Values(), args, tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},))
