@@ -5,7 +5,7 @@
 
 namespace opbridge::lowering {
 
-// What a schema line of a new tensor ends with.
+// The last arguments of the schemas of operators that create a tensor.
 inline constexpr const char* tensor_options =
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None";
 

@@ -64,9 +64,9 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands) 
 
 Value matmul(GraphBuilder& g, Value a, Value b) {
   const ElementType type = a.element_type();
-  // Of products without terms ONNX Runtime leaves the memory as it was.
+  // ONNX Runtime leaves the result uninitialized where the inner dim is 0.
   if (a.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
-  // And it multiplies no rows by a vector.
+  // ONNX Runtime fails on a matrix without rows times a vector.
   if (b.rank() == 1 && element_count(a).is(0)) return filled(g, *g.result().dims, 0, type);
   if (b.rank() == 1 && std::ranges::any_of(a.dims(), may_be_zero)) {
     return g.squeeze(matmul(g, a, g.unsqueeze(b, {1})), {a.rank() - 1});
@@ -82,7 +82,7 @@ std::optional<double> static_number(GraphBuilder& g, Value value) {
 
 namespace {
 
-// Whether a remainder has another sign than the divisor.
+// Whether a nonzero remainder and the divisor have different signs.
 Value signs_differ(GraphBuilder& g, Value remainder, Value divisor, std::optional<double> known_divisor) {
   Value zero = g.scalar_like(remainder, 0);
   if (known_divisor && *known_divisor > 0) return g.op("Less", remainder, zero);
@@ -128,7 +128,7 @@ Value truncate(GraphBuilder& g, Value value) {
 }
 
 Value log1p(GraphBuilder& g, Value x) {
-  // Of u = 1 + x rounding has taken x - (u - 1); to first order log(u) lacks that much, over u.
+  // Rounding u = 1 + x loses x - (u - 1). To first order the error of log(u) is this loss divided by u.
   Value one = g.scalar_like(x, 1);
   Value u = g.op("Add", x, one), log = g.op("Log", u);
   Value lost = g.op("Div", g.op("Sub", g.op("Sub", u, one), x), u);
@@ -145,8 +145,8 @@ Value softplus(GraphBuilder& g, Value x) {
 Value log_softmax(GraphBuilder& g, Value x, int64_t axis) {
   Value result = g.op("LogSoftmax", x, attr("axis", axis));
   if (x.element_type() != ElementType::float64) return result;
-  // In float64 ONNX Runtime bounds the sum of exponentials from below, which makes a number of NaN. Its
-  // Softmax does not.
+  // In float64 ONNX Runtime's LogSoftmax clips the sum of exponentials from below, which turns NaN into a
+  // number. Its Softmax does not.
   Value undefined = g.op("IsNaN", g.op("Softmax", x, attr("axis", axis)));
   return g.op("Where", undefined, g.scalar_like(x, NAN), result);
 }
@@ -154,7 +154,7 @@ Value log_softmax(GraphBuilder& g, Value x, int64_t axis) {
 Value logaddexp(GraphBuilder& g, Value a, Value b) {
   Value distance = g.op("Abs", g.op("Sub", a, b));
   Value sum = g.op("Add", g.op("Max", a, b), softplus(g, g.op("Neg", distance)));
-  // Equal infinities have no distance.
+  // The difference of equal infinities is NaN.
   Value twice = g.op("Add", a, g.scalar_like(a, std::numbers::ln2));
   return g.op("Where", g.op("Equal", a, b), twice, sum);
 }
@@ -191,7 +191,8 @@ std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count) {
 }
 
 void check_constant(const GraphBuilder& g, int64_t count) {
-  if (count < 0 || count > int64_t{1} << 28) g.refuse(fmt::format("a constant of {} elements", count));
+  if (count < 0 || count > int64_t{1} << 28)
+    g.refuse(fmt::format("it would need a constant of {} elements, which exceeds the limit of 2^28", count));
 }
 
 Dim element_count(std::span<const Dim> dims) {
@@ -214,10 +215,10 @@ Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
   for (int64_t axis = 0; axis < self.rank(); ++axis) {
     if (std::ranges::find(from, axis) == from.end()) order.push_back(axis);
   }
-  std::vector<size_t> by_place(to.size());
-  std::iota(by_place.begin(), by_place.end(), 0);
-  std::ranges::sort(by_place, {}, [&](size_t i) { return to[i]; });
-  for (size_t i : by_place) {
+  std::vector<size_t> by_target(to.size());
+  std::iota(by_target.begin(), by_target.end(), 0);
+  std::ranges::sort(by_target, {}, [&](size_t i) { return to[i]; });
+  for (size_t i : by_target) {
     if (to[i] > static_cast<int64_t>(order.size())) g.refuse("an axis is named twice");
     order.insert(order.begin() + to[i], from.at(i));
   }

@@ -1,4 +1,4 @@
-// What several families of lowerings share.
+// Helpers that several families of lowerings share.
 #pragma once
 
 #include <limits>
@@ -7,20 +7,22 @@
 
 namespace opbridge::lowering {
 
-// The element type to compute `type` in: itself, or the next wider one where ONNX Runtime lacks kernels.
-// Every version has them for float32, float64, int32 and int64; they wrap and round as PyTorch's do once the
-// result is cast back. PyTorch, too, computes float16 and bfloat16 in float32, and rounds in the end.
+// The element type in which `type` is computed, its "kernel type": `type` itself, or a wider one where ONNX
+// Runtime lacks kernels. Every version has kernels for float32, float64, int32 and int64. Once cast back,
+// their results wrap and round as PyTorch's do; PyTorch too computes float16 and bfloat16 in float32 and
+// rounds at the end.
 ElementType kernel_type(ElementType type);
 
 // `value` as an operand of a PyTorch operator that computes in `type`, in the kernel type of `type`. Refuses
 // complex numbers.
 Value operand(GraphBuilder& g, Value value, ElementType type);
 
-// `op` of operands in the type that PyTorch computes in, which is that of the call's result.
+// One node `op` of the operands, in the element type that PyTorch computes in: that of the call's result.
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes = {});
 
-// What `compute` makes of `self` in the kernel type of the call's result.
+// Calls `compute` with `self` in the kernel type of the call's result, and casts what it returns to the
+// result's type.
 template <class F>
 Value in_kernel_type(GraphBuilder& g, Value self, F compute) {
   const ElementType type = g.result().element_type;
@@ -30,66 +32,66 @@ Value in_kernel_type(GraphBuilder& g, Value self, F compute) {
 // torch.result_type of tensors and Python numbers.
 ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
 
-// MatMul of what makes the call's result.
+// MatMul whose product has the dims of the call's result.
 Value matmul(GraphBuilder& g, Value a, Value b);
 
-// The value of a Python number among the operands; nothing for tensors and for numbers known only at run
-// time.
+// The value of an operand that is a Python number known at export; nothing for any other operand.
 std::optional<double> static_number(GraphBuilder& g, Value value);
 
-// Python's % and //: the remainder has the sign of the divisor. Both in one kernel type; `divisor` is `b`,
-// where it is known.
+// Python's % and //: the remainder has the sign of the divisor. `a` and `b` have the same kernel type;
+// `divisor` is the value of `b`, if it is known.
 Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divisor = std::nullopt);
 Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor = std::nullopt);
 
-// From the nearer of the two ends, as torch.lerp computes it. All in one kernel type of floating point;
-// `known` is `weight`, where it is known.
+// Interpolates from the nearer of the two ends, as torch.lerp does. All values have the same floating-point
+// kernel type; `known` is the value of `weight`, if it is known.
 Value lerp(GraphBuilder& g, Value start, Value end, Value weight, std::optional<double> known = std::nullopt);
 
-// Rounded towards zero. `value` in a kernel type of floating point.
+// Rounds towards zero. `value` has a floating-point kernel type.
 Value truncate(GraphBuilder& g, Value value);
 
-// log(1 + x), and log(1 + exp(x)), accurate where the sum would be rounded. `x` in a kernel type of floating
-// point.
+// log(1 + x) and log(1 + exp(x)), accurate where the sum would lose digits. `x` has a floating-point kernel
+// type.
 Value log1p(GraphBuilder& g, Value x);
 Value softplus(GraphBuilder& g, Value x);
 
-// The sign bit, that of -0.0 too; not NaN's. `value` in a kernel type.
+// The sign bit of every value but NaN, -0.0 included. `value` has a kernel type.
 Value is_negative(GraphBuilder& g, Value value);
 
 double greatest_finite(ElementType type);
 
-// `x` in a kernel type.
+// `x` has a kernel type.
 Value log_softmax(GraphBuilder& g, Value x, int64_t axis);
 
-// log(exp(a) + exp(b)). Both in one kernel type of floating point.
+// log(exp(a) + exp(b)). Both have the same floating-point kernel type.
 Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 inline constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();  // as the end of a slice
 
-// Throw std::out_of_range where there are fewer.
-std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count);  // to go on with
+// Throw std::out_of_range if there are fewer than `count` dims. The first returns a copy to append to.
+std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count);
 std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count);
 
-// Refuses more elements than a constant can have in a file: 2 GB of them.
+// Refuses a constant of so many elements that it may exceed the 2 GB limit of a model file.
 void check_constant(const GraphBuilder& g, int64_t count);
 
 Dim element_count(std::span<const Dim> dims);
 Dim element_count(Value value);
-Value flat(GraphBuilder& g, Value value);  // with one dim
+Value flat(GraphBuilder& g, Value value);  // reshaped to one dim
 
-// torch.movedim: with axes in other places, the others in order. Negative ones count from the end.
+// torch.movedim: moves the axes `source` to `destination`; the other axes keep their order. Negative axes
+// count from the end.
 Value move_axes(GraphBuilder& g, Value self, std::span<const int64_t> source,
                 std::span<const int64_t> destination);
 Value move_axis(GraphBuilder& g, Value value, int64_t from, int64_t to);
 
-// One output for each part, cut along `dim` as PyTorch cut it.
+// Splits `self` along `dim` into parts with the sizes of the call's results.
 std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim);
 
-// A tensor of `dims`, all `value`.
+// A tensor of shape `dims` filled with `value`.
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type);
 
-// start, start + step, … as int64, `count` of them; a constant where all is known.
+// The int64 sequence start, start + step, … of `count` elements; a constant if all arguments are known.
 Value arithmetic(GraphBuilder& g, const Dim& start, const Dim& step, const Dim& count);
 
 }  // namespace opbridge::lowering

@@ -1,4 +1,4 @@
-// The bundled mappings, a function and a file for each family of operators.
+// Registers the bundled mappings: one function and one file for each family of operators.
 #pragma once
 
 #include "opbridge/registry.h"
@@ -25,6 +25,7 @@ void register_factorization(SymbolicRegistry& registry);
 void register_fft(SymbolicRegistry& registry);
 void register_flipping(SymbolicRegistry& registry);
 void register_grouped(SymbolicRegistry& registry);
+void register_im2col(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
 void register_indexing_write(SymbolicRegistry& registry);
 void register_linalg(SymbolicRegistry& registry);
@@ -32,8 +33,6 @@ void register_linear(SymbolicRegistry& registry);
 void register_loss(SymbolicRegistry& registry);
 void register_matrix_functions(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
-void register_symbolic_scalars(SymbolicRegistry& registry);
-void register_im2col(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
 void register_quantization(SymbolicRegistry& registry);
 void register_random(SymbolicRegistry& registry);
@@ -49,6 +48,7 @@ void register_sorting(SymbolicRegistry& registry);
 void register_special(SymbolicRegistry& registry);
 void register_stacking(SymbolicRegistry& registry);
 void register_statistics(SymbolicRegistry& registry);
+void register_symbolic_scalars(SymbolicRegistry& registry);
 void register_unary(SymbolicRegistry& registry);
 void register_unique(SymbolicRegistry& registry);
 void register_views(SymbolicRegistry& registry);

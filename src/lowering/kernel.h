@@ -1,18 +1,18 @@
-// Nodes of opbridge's own operators, where ONNX cannot say what PyTorch computes.
+// Nodes of opbridge's own operators, for computations that standard ONNX cannot express.
 #pragma once
 
 #include "lowering/common.h"
 
 namespace opbridge::lowering {
 
-// The operator `op` ("opbridge::name") with one output, of a type that only the caller knows.
+// A node `op` ("opbridge::name") with one output of the given type, which is not inferred.
 inline Value kernel(GraphBuilder& g, std::string_view op, std::vector<Operand> operands,
                     const ir::TensorType& type) {
   return g.typed(g.op_list(op, 1, std::move(operands)).front(), type);
 }
 
-// The same for an operator of floating-point numbers that has kernels for float32 and float64, and gives the
-// shape of the call's result.
+// A node of a floating-point operator with kernels for float32 and float64. Its output has the shape of the
+// call's result.
 inline Value floating_kernel(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                              std::vector<Attr> attributes = {}) {
   const auto& [type, dims] = g.result();
@@ -22,7 +22,7 @@ inline Value floating_kernel(GraphBuilder& g, std::string_view op, std::vector<V
   return g.cast(kernel(g, op, std::move(all), {kernel_type(type), dims}), type);
 }
 
-// Asin, Cosh, Erf, …: in float64, which ONNX Runtime has no kernels of, by opbridge's operator.
+// Asin, Cosh, Erf, …. ONNX Runtime has no float64 kernels for them; opbridge's own operators serve float64.
 inline Value elementary(GraphBuilder& g, const std::string& op, Value x) {
   if (x.element_type() != ElementType::float64) return g.op(op, x);
   std::string name = op;
@@ -30,7 +30,7 @@ inline Value elementary(GraphBuilder& g, const std::string& op, Value x) {
   return kernel(g, "opbridge::" + name, {x}, x.type());
 }
 
-// The sign bit, NaN's too, which ONNX cannot tell. `value` in a kernel type.
+// The sign bit, that of NaN included, which standard ONNX cannot read. `value` has a kernel type.
 inline Value sign_bit(GraphBuilder& g, Value value) {
   if (!is_floating_point(value.element_type())) return is_negative(g, value);
   Value bits = kernel(g, "opbridge::signbit", {value}, {ElementType::int32, value.type().dims});

@@ -23,7 +23,7 @@ ir::TensorType tensor_type_of(const ir::Value& value) {
   return value.tensor_type();
 }
 
-// One element is a scalar too: PyTorch's own shapes are wrong of a loss of one sample.
+// Two shapes of one element each are compatible: PyTorch's own shape of a loss of one sample is wrong.
 bool contradict(std::span<const Dim> a, std::span<const Dim> b) {
   if (lowering::element_count(a).is(1) && lowering::element_count(b).is(1)) return false;
   return !std::ranges::equal(a, b, [](const Dim& x, const Dim& y) {
@@ -85,7 +85,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     if (maker == nullptr)
       throw Error(ErrorCode::internal, "value " + value->name + " is used before it is made");
     throw Error(ErrorCode::unsupported,
-                fmt::format("{}: result {} of {} is used, which no mapping gives", maker->op,
+                fmt::format("{}: the program uses result {} of {}, which no mapping computes", maker->op,
                             std::ranges::find(maker->outputs, value) - maker->outputs.begin() + 1,
                             maker->outputs.size()),
                 maker->source.line);
@@ -94,7 +94,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   std::vector<Value> lower_body(const ir::Graph& body, GraphBuilder& g,
                                 std::span<const Value> inputs) override {
     if (inputs.size() != body.inputs.size()) {
-      g.refuse(fmt::format("a body with {} inputs is given {}", body.inputs.size(), inputs.size()));
+      g.refuse(fmt::format("a body with {} inputs is called with {}", body.inputs.size(), inputs.size()));
     }
     GraphBuilder scope = g.scope();
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -116,7 +116,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     for (const ir::Node* node : source_.nodes) lower_node(*node, g_);
   }
 
-  // Nothing that is made takes the name of a symbol of the program.
+  // Reserves the names of the program's symbols, so that no new symbol gets one of them.
   void reserve_symbols(const ir::Graph& graph) {
     const auto reserve = [&](const ir::Value& value) {
       const auto* type = std::get_if<ir::TensorType>(&value.type);
@@ -134,7 +134,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   }
 
   void declare_inputs() {
-    // First of all the names that the user knows the model by; then nothing that is made later takes them.
+    // The names of inputs and outputs come first, so that nothing else gets them.
     for (const ir::Value* input : source_.inputs) {
       g_.reserve_name(input->name);
       values_[input] = model_.graph.add_input(input->name, lowering::in_pairs(tensor_type_of(*input)));
@@ -168,7 +168,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
   }
 
-  // A view of PyTorch's that is a copy (`aten::view_copy`) is mapped as the view.
+  // The copying form of a view operator (`aten::view_copy`) has the mapping of the view.
   const Symbolic* find(const std::string& op) const {
     const Symbolic* symbolic = registry_.find(op, options_.opset);
     const size_t dot = std::min(op.find('.'), op.size());
@@ -219,7 +219,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   }
 
   void lower_complex(const ir::Node& node, const Symbolic* symbolic, GraphBuilder& g) {
-    if (&g != &g_) g.refuse("complex numbers in the body of a branch or a loop are not mapped");
+    if (&g != &g_) g.refuse("complex numbers inside branches and loops are not supported");
     const std::vector<lowering::Complex> results = complex_.lower(node, symbolic);
     std::vector<Value> real;
     for (const lowering::Complex& result : results) real.push_back(result.re);
@@ -248,7 +248,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
     for (size_t i = 0; i < results.size(); ++i) {
       const ir::Value& expected = *node.outputs[i];
-      if (!results[i]) continue;  // whoever uses it is refused
+      if (!results[i]) continue;  // operator[] refuses its use
       const ir::TensorType type = tensor_type_of(expected);
       ir::TensorType& made = std::get<ir::TensorType>(results[i].get()->type);
       if (type.element_type == ElementType::undefined) {
@@ -258,7 +258,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       if (made.element_type == ElementType::undefined) made.element_type = type.element_type;
       Value result = results[i];
       if (made.element_type != type.element_type) {
-        // The mapping of a user who works in another type than PyTorch would be silently wrong further on.
+        // A user's mapping that returns another type than PyTorch would make later nodes silently wrong.
         g.refuse(fmt::format("the mapping gives {}, PyTorch gives {}", name(made.element_type),
                              name(type.element_type)));
       }
@@ -278,8 +278,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
   }
 
-  // PyTorch's dims, but those that a user's function declares as known only at run time (a size that depends
-  // on data).
+  // PyTorch's dims, except for dims that a user's function declares as symbolic (sizes that depend on data).
   static std::vector<Dim> merged_dims(std::vector<Dim> dims, const std::optional<std::vector<Dim>>& made,
                                       Origin origin) {
     if (origin == Origin::user && made && made->size() == dims.size()) {
@@ -290,7 +289,8 @@ class Lowering final : public ValueMap, public BodyLowering {
     return dims;
   }
 
-  // So that the other nodes can be looked at too: the error is raised in the end.
+  // Gives the node placeholder outputs, so that the remaining nodes can be lowered and all errors reported
+  // together.
   void give_up(const ir::Node& node, GraphBuilder& g) {
     for (const ir::Value* output : node.outputs) {
       if (!values_.contains(output))
@@ -300,7 +300,8 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
   }
 
-  // The user's, or the program's own unless it is that of an input, a weight or an earlier output.
+  // An output has the name that the user chose, or its name in the program, with a suffix if an input, a
+  // weight or an earlier output has that name.
   void name_outputs() {
     NameCounts taken;
     for (const ir::Value* input : model_.graph.inputs) taken.try_emplace(input->name, 0);
@@ -324,7 +325,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       if (!value.get()->producer || returned.contains(value.get())) {
         value = g_.typed(g_.op("Identity", value), value.type());
       }
-      // A value that is returned twice has the name of one output.
+      // Outputs of the user's choice may have the same name.
       const bool is_named = !names.insert(output_names_[i]).second;
       value.get()->name = is_named ? g_.unique_name(output_names_[i]) : output_names_[i];
       returned.insert(value.get());
@@ -339,14 +340,14 @@ class Lowering final : public ValueMap, public BodyLowering {
   GraphBuilder g_;
   lowering::ComplexLowering complex_;
   MissingReport report_;
-  DiagnosisLog* log_ = nullptr;  // where somebody asks for a diagnosis
+  DiagnosisLog* log_ = nullptr;  // set by diagnose()
   std::vector<std::string> output_names_;
   LeastSizes least_sizes_;
-  std::unordered_set<const Expr*> reserved_;  // whose symbols are
+  std::unordered_set<const Expr*> reserved_;  // expressions whose symbols are reserved
   std::unordered_map<const ir::Value*, Value> values_;
 };
 
-// Every domain that a node is of, with its version.
+// The domains of all nodes and functions, with their versions.
 std::map<std::string, int> opset_imports(OnnxModel& model, const SymbolicRegistry& registry,
                                          const ConvertOptions& options) {
   std::map<std::string, int> imports{{"", options.opset}};

@@ -9,19 +9,20 @@
 namespace opbridge {
 namespace {
 
-constexpr size_t most_places = 5;
+constexpr size_t most_locations = 5;
 
-void add_place(std::vector<std::string>& places, const ir::Node& node) {
-  std::string place = node.source.line.empty() ? node.source.scope : node.source.line;
-  if (place.empty()) place = node.name.empty() ? "(place unknown)" : node.name;
-  if (std::ranges::find(places, place) == places.end()) places.push_back(std::move(place));
+void add_location(std::vector<std::string>& locations, const ir::Node& node) {
+  std::string location = node.source.line.empty() ? node.source.scope : node.source.line;
+  if (location.empty()) location = node.name.empty() ? "(unknown location)" : node.name;
+  if (std::ranges::find(locations, location) == locations.end()) locations.push_back(std::move(location));
 }
 
-std::string places_text(const std::vector<std::string>& places) {
+std::string locations_text(const std::vector<std::string>& locations) {
   std::string text;
-  for (size_t i = 0; i < std::min(places.size(), most_places); ++i) text += "      at " + places[i] + "\n";
-  if (places.size() > most_places)
-    text += fmt::format("      and {} more places\n", places.size() - most_places);
+  for (size_t i = 0; i < std::min(locations.size(), most_locations); ++i)
+    text += "      at " + locations[i] + "\n";
+  if (locations.size() > most_locations)
+    text += fmt::format("      and {} more locations\n", locations.size() - most_locations);
   return text;
 }
 
@@ -29,7 +30,7 @@ bool is_tensor(const ir::AttributeValue& value) {
   return std::holds_alternative<ir::Value*>(value) || std::holds_alternative<std::vector<ir::Value*>>(value);
 }
 
-// A symbolic function to paste and fill in.
+// The skeleton of a symbolic function, for the user to complete.
 std::string skeleton(const ir::Node& node, int opset) {
   const std::string_view name = torch::without_overload(node.op);
   std::string function(name.substr(name.find("::") + 2));
@@ -53,7 +54,7 @@ void MissingReport::add_missing(const ir::Node& node) {
   auto entry = std::ranges::find(missing_, node.op, &std::pair<std::string, Missing>::first);
   if (entry == missing_.end()) entry = missing_.insert(missing_.end(), {node.op, Missing{&node, {}, 0}});
   ++entry->second.count;
-  add_place(entry->second.places, node);
+  add_location(entry->second.locations, node);
 }
 
 void MissingReport::add_refused(const ir::Node& node, const Error& error) {
@@ -61,7 +62,7 @@ void MissingReport::add_refused(const ir::Node& node, const Error& error) {
   if (entry == refused_.end())
     entry = refused_.insert(refused_.end(), {error.message(), {}, 0, error.code()});
   ++entry->count;
-  add_place(entry->places, node);
+  add_location(entry->locations, node);
 }
 
 Error MissingReport::error() const {
@@ -72,7 +73,7 @@ Error MissingReport::error() const {
         missing_.size(), missing_.size() == 1 ? "" : "s", missing_.size() == 1 ? "has" : "have", opset_);
     for (const auto& [op, missing] : missing_) {
       text += fmt::format("\n  {}  ({} call{})\n", op, missing.count, missing.count == 1 ? "" : "s") +
-              places_text(missing.places);
+              locations_text(missing.locations);
       if (std::optional<int> first = registry_.first_opset(op)) {
         text += fmt::format(
             "    It has a mapping from opset {} on; export with opset_version={}, or register one for {}:\n",
@@ -81,8 +82,9 @@ Error MissingReport::error() const {
         text += "    Register one before the export:\n";
       } else {
         text +=
-            "    If it was written once, load its library (opbridge.load_operators, --ops); "
-            "else register one before the export:\n";
+            "    If it is written with opbridge/operator.h, load its library (opbridge.load_operators, "
+            "--ops); "
+            "otherwise register one before the export:\n";
       }
       text += skeleton(*missing.example, opset_);
     }
@@ -96,7 +98,7 @@ Error MissingReport::error() const {
     for (const Refused& refused : refused_) {
       text +=
           fmt::format("  {}  ({} call{})\n", refused.message, refused.count, refused.count == 1 ? "" : "s") +
-          places_text(refused.places);
+          locations_text(refused.locations);
     }
   }
   while (text.ends_with('\n')) text.pop_back();

@@ -1,4 +1,4 @@
-// The one error for all that a model needs and opbridge cannot map.
+// Collects all calls that cannot be lowered into one error.
 #pragma once
 
 #include <string>
@@ -15,18 +15,18 @@ class MissingReport {
   void add_missing(const ir::Node& node);
   void add_refused(const ir::Node& node, const Error& error);
   bool empty() const { return missing_.empty() && refused_.empty(); }
-  // Error(unsupported), or Error(invalid_node) where every entry is one.
+  // Error(unsupported), or Error(invalid_node) if every entry is one.
   Error error() const;
 
  private:
   struct Missing {
     const ir::Node* example;
-    std::vector<std::string> places;
+    std::vector<std::string> locations;
     size_t count = 0;
   };
   struct Refused {
     std::string message;
-    std::vector<std::string> places;
+    std::vector<std::string> locations;
     size_t count = 0;
     ErrorCode code;
   };

@@ -1,21 +1,21 @@
-// Formulas that are written once, for numbers known at export and for tensors.
+// Arithmetic for formulas whose operands are constants or tensors.
 #pragma once
 
 #include "opbridge/symbolic.h"
 
 namespace opbridge::lowering {
 
-// A number, or a float64 tensor. A formula of numbers is evaluated at export; one with a tensor makes nodes.
+// A number, or a float64 tensor. Operations on numbers are evaluated at export; others make nodes.
 class Term {
  public:
   Term(double number) : number_(number) {}  // NOLINT: a number is a term
   Term(GraphBuilder& g, Value tensor);      // converted to float64
   static Term size(GraphBuilder& g, const Dim& dim);
-  // 0, 1, … below `count`, which is `dim`.
+  // 0, 1, …, count - 1. `dim` is `count` as a Dim.
   static Term range(GraphBuilder& g, const Term& count, const Dim& dim);
 
   bool is_number() const { return g_ == nullptr; }
-  double number() const { return number_; }  // where is_number()
+  double number() const { return number_; }  // valid if is_number()
   Value value(GraphBuilder& g) const;        // float64
 
   friend Term operator+(const Term& a, const Term& b);
@@ -27,11 +27,11 @@ class Term {
   friend Term abs(const Term& a);
   friend Term sin(const Term& a);
   friend Term floor(const Term& a);
-  friend Term to_float32(const Term& a);  // rounded
+  friend Term to_float32(const Term& a);  // rounds to float32
 
   struct Condition {
     bool known;
-    Value tensor;  // of bool, in the place of `known`
+    Value tensor;  // bool; if it is set, `known` is unused
   };
   friend Condition less(const Term& a, const Term& b);
   friend Condition equal(const Term& a, const Term& b);

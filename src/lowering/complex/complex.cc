@@ -16,10 +16,10 @@ namespace {
 using namespace std::string_view_literals;
 using torch::ComplexRule;
 
-// Arguments that say where, not what: the same for both parts.
-constexpr std::array place_arguments = {
+// Arguments that select elements: they are the same for both parts.
+constexpr std::array index_arguments = {
     "index"sv, "indices"sv, "mask"sv, "condition"sv, "tensor_indices_or_sections"sv, "repeats"sv, "start"sv};
-// Numbers that stand for an element; another number is a factor.
+// Number arguments that are values of elements; other numbers are factors.
 constexpr std::array element_arguments = {"other"sv, "value"sv, "fill_value"sv, "self"sv, "fill"sv, "s"sv};
 constexpr std::array linspace_arguments = {"start"sv, "end"sv};
 
@@ -28,7 +28,7 @@ bool contains(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
 
-// Without overload, and without the ending of view operators that copy: "aten::view_copy.dtype" is
+// The name without overload and without the suffix of copying view operators: "aten::view_copy.dtype" becomes
 // "aten::view".
 std::string_view base_name(std::string_view op) {
   op = torch::without_overload(op);
@@ -37,7 +37,7 @@ std::string_view base_name(std::string_view op) {
              : op;
 }
 
-// The tensors of a call as they are for one part.
+// A ValueMap that maps the complex tensors of a call to one of their parts.
 class PartOfValues final : public ValueMap {
  public:
   explicit PartOfValues(const ValueMap& others) : others_(others) {}
@@ -131,9 +131,9 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
       base_name(node.op) == "aten::linspace" ? std::span<const std::string_view>(linspace_arguments)
                                              : element_arguments;
   PartOfValues values(values_);
-  // A tensor may come twice, each time with another part.
+  // A tensor may be passed twice, each time with another part, so each use gets a value of its own.
   auto part = [&](ir::Value* tensor, std::string_view argument, size_t index) -> ir::Value* {
-    if (!tensor || (contains(place_arguments, argument) && !contains(elements, argument))) return tensor;
+    if (!tensor || (contains(index_arguments, argument) && !contains(elements, argument))) return tensor;
     const Part wanted = select(argument, index);
     if (wanted == Part::none) return nullptr;
     const Complex given = parts(tensor);
@@ -173,7 +173,7 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
     type.element_type = part_type(type.element_type);
     shadows_.add_output_of(shadow, output->name, std::move(type));
   }
-  const ir::Node* const outer = g_.call();  // which stays, where `node` was made for this call alone
+  const ir::Node* const outer = g_.call();  // not always `node`, which may exist for this call only
   g_.set_call(shadow, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
   std::vector<Value> results =
       symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
@@ -194,7 +194,7 @@ std::vector<Complex> ComplexLowering::lower_by_parts(const ir::Node& node, const
   return results;
 }
 
-// The variance is the sum of those of the parts. The mean may be a second result.
+// The variance is the sum of the variances of the parts. The mean may be a second result.
 std::vector<Complex> ComplexLowering::lower_deviation(const ir::Node& node, const Symbolic& symbolic) {
   const std::vector<Value> real = call(node, symbolic, Part::real),
                            imaginary = call(node, symbolic, Part::imaginary);
@@ -209,7 +209,8 @@ std::vector<Complex> ComplexLowering::lower_deviation(const ir::Node& node, cons
   return results;
 }
 
-// Calls the mapping with each complex tensor as pairs. Its types are PyTorch's: is_in_pairs asks for them.
+// Calls the mapping with each complex tensor as pairs. The node keeps PyTorch's types, which is_in_pairs
+// reads.
 std::vector<Complex> ComplexLowering::call_in_pairs(const ir::Node& node, const Symbolic& symbolic) {
   PartOfValues values(values_);
   for (const ir::Attribute& attribute : node.attributes) {
@@ -259,8 +260,7 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
     g_.refuse(std::string(unsupported_complex));
   if (rule == ComplexRule::pairs) return call_in_pairs(node, *symbolic);
   if (const Product* product = product_of(op)) return {lower_product(node, *symbolic, *product)};
-  // A complex factor is no part of a number.
-  if (complex_alpha) g_.refuse("a complex alpha");
+  if (complex_alpha) g_.refuse("a complex alpha is not supported; multiply the operand by it instead");
   if (op == "aten::gradient") refuse_complex(node, "spacing");
   return call_by_rule(node, *symbolic, rule);
 }

@@ -1,5 +1,6 @@
-// Complex tensors. ONNX Runtime has none, so each is two real ones; at the inputs and outputs of the model
-// they are the pairs of a last dim of size 2, as in torch.view_as_real.
+// Complex tensors. ONNX Runtime has no complex kernels, so a complex tensor becomes two real tensors. At the
+// inputs and outputs of the model it is one real tensor of pairs with a last dim of size 2, as in
+// torch.view_as_real.
 #pragma once
 
 #include <functional>
@@ -14,23 +15,22 @@
 namespace opbridge::lowering {
 
 struct Complex {
-  Value re, im;  // `im` absent: a real tensor
+  Value re, im;  // without `im`: a real tensor
 };
 
-// float32 of complex64, float64 of complex128, a real type itself.
+// The element type of the parts: float32 for complex64, float64 for complex128, `type` itself if it is real.
 ElementType part_type(ElementType type);
 
-// With complex numbers as pairs in a last dim; a real tensor itself.
+// The tensor of pairs for a complex tensor; a real tensor is returned as it is.
 ir::TensorType in_pairs(ir::TensorType type);
 ir::Weight in_pairs(ir::Weight weight);
 
-// Of a mapping that takes and returns complex tensors as pairs in a last dim: whether PyTorch's argument is
-// one.
+// For mappings that take and return complex tensors as pairs: whether PyTorch's argument is complex.
 bool is_in_pairs(const GraphBuilder& g, std::string_view argument);
 
 class ComplexLowering {
  public:
-  // `values`: what the real tensors of the program have become.
+  // `values` maps the program's real tensors to ONNX values.
   ComplexLowering(GraphBuilder& g, const ValueMap& values, BodyLowering& bodies)
       : g_(g), values_(values), bodies_(bodies) {}
 
@@ -41,8 +41,8 @@ class ComplexLowering {
   void set_pairs(const ir::Value* value, Value pairs);
   Value pairs(const ir::Value* value);
 
-  // The results of the node, whose mapping for real tensors is `symbolic`, null where there is none. Throws
-  // Error(unsupported) where complex tensors are not supported.
+  // Returns the results of the node. `symbolic` is its mapping for real tensors, or null. Throws
+  // Error(unsupported) if the operator is not supported for complex tensors.
   std::vector<Complex> lower(const ir::Node& node, const Symbolic* symbolic);
 
  private:
@@ -50,7 +50,7 @@ class ComplexLowering {
   struct Special;
   static const std::unordered_map<std::string_view, Special>& specials();
 
-  // What of a complex argument stands in its place in a call of the mapping for real tensors.
+  // What replaces a complex argument in a call of the mapping for real tensors.
   enum class Part : uint8_t { real, imaginary, size, is_nonzero, none };
   using Selector =
       std::function<Part(std::string_view argument, size_t index)>;  // index in a list of tensors
@@ -72,7 +72,7 @@ class ComplexLowering {
   const ValueMap& values_;
   BodyLowering& bodies_;
   std::unordered_map<const ir::Value*, Complex> parts_;
-  ir::Graph shadows_;  // the calls as they are for one part
+  ir::Graph shadows_;  // holds the calls of mappings for real tensors
 };
 
 }  // namespace opbridge::lowering

@@ -1,4 +1,4 @@
-// A call of an operator that has a meaning of its own for complex numbers.
+// The call of an operator that has a mapping of its own for complex tensors.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ inline constexpr std::string_view unsupported_complex =
 
 bool is_complex_value(const ir::Value* value);  // of a torch-level graph
 
-// The tensors of an argument: one, those of a list, or none.
+// Visits the tensors of an argument: one, those of a list, or none.
 void for_each_tensor(const ir::AttributeValue& argument, const std::function<void(const ir::Value*)>& visit);
 
 class ComplexLowering::Call {
@@ -34,7 +34,7 @@ class ComplexLowering::Call {
     }
   }
 
-  // A tensor or a number, in `type`.
+  // An argument that is a tensor or a number, converted to `type`.
   Complex operator[](std::string_view argument) const {
     const ir::AttributeValue* value = node_.find(argument);
     if (!value) g.refuse(std::string(unsupported_complex));
@@ -78,7 +78,7 @@ class ComplexLowering::Call {
     const auto* list = value ? std::get_if<std::vector<int64_t>>(value) : nullptr;
     return list ? *list : std::vector<int64_t>();
   }
-  // The same as [], its imaginary part never absent.
+  // The same with an imaginary part of zeros for a real tensor.
   Complex full(std::string_view argument) const {
     Complex z = (*this)[argument];
     if (!z.im) z.im = filled(g, z.re.dims(), 0, z.re.element_type());
@@ -97,12 +97,12 @@ struct ComplexLowering::Special {
   Complex (*function)(const Call& call);
 };
 
-// Linear in each tensor of its factors. Something may be added, in a form that takes no scaling, or scaled by
-// `beta` where the product is by `alpha`.
+// An operator that is linear in each of its factors. It may add a tensor to the product; if `is_scaled`, the
+// product is scaled by the argument `alpha` and the addend by `beta`.
 struct ComplexLowering::Product {
   std::string_view op;
   std::vector<std::string_view> factors;
-  std::string_view addend;  // where there is one
+  std::string_view addend;  // empty if there is none
   bool is_scaled = false;
   bool conjugates_first = false;
 };

@@ -12,8 +12,8 @@ namespace {
 
 constexpr ElementType wide_type = ElementType::float64;
 
-// Shorthands of one graph. Intermediate results are float64, so that of complex64 nothing is lost where large
-// numbers cancel.
+// Shorthands that make nodes in one graph. Intermediate results are float64, so that complex64 loses no
+// digits to cancellation.
 class Parts {
  public:
   explicit Parts(GraphBuilder& g) : g_(g) {}
@@ -33,7 +33,7 @@ class Parts {
   Value sqrt(Value x) const { return g_.op("Sqrt", x); }
   Value sin(Value x) const { return g_.op("Sin", x); }
   Value cos(Value x) const { return g_.op("Cos", x); }
-  // ONNX Runtime has these in float32 alone.
+  // ONNX Runtime has kernels for these in float32 only.
   Value sinh(Value x) const { return half_of(subtract(g_.op("Exp", x), g_.op("Exp", negative(x)))); }
   Value cosh(Value x) const { return half_of(add(g_.op("Exp", x), g_.op("Exp", negative(x)))); }
   Value asinh(Value x) const {
@@ -41,7 +41,7 @@ class Parts {
     return times(g_.op("Sign", x), log1p(g_, add(size, over(times(x, x), add(number(1), root)))));
   }
   Value length(Complex z) const { return sqrt(add(times(z.re, z.re), times(z.im, z.im))); }
-  // The angle in float32, corrected by what is left when z is turned back by it.
+  // Computes the angle in float32, rotates z back by it, and adds the remaining angle.
   Value angle(Complex z) const {
     Value rough = wide(atan2(g_, g_.cast(z.im, ElementType::float32), g_.cast(z.re, ElementType::float32)));
     Value left = over(subtract(times(z.im, cos(rough)), times(z.re, sin(rough))), length(z));
@@ -60,7 +60,7 @@ class Parts {
     return {times(size, cos(z.im)), times(size, sin(z.im))};
   }
   Complex log(Complex z) const { return {g_.op("Log", length(z)), angle(z)}; }
-  // The part that is not a difference first; the other one from it.
+  // Computes the part that does not cancel first, and the other one from it.
   Complex sqrt(Complex z) const {
     Value t = sqrt(half_of(add(g_.op("Abs", z.re), length(z))));
     Value zero = number(0), is_zero = g_.op("Equal", t, zero);
@@ -102,7 +102,7 @@ class Parts {
 
 using Table = std::unordered_map<std::string_view, ComplexFunction>;
 
-// `compute` of wide parts.
+// Applies `compute` to the parts in float64.
 template <auto compute>
 Complex in_wide(GraphBuilder& g, Complex z) {
   const ElementType type = z.re.element_type();
@@ -192,7 +192,7 @@ Complex multiply(GraphBuilder& g, Complex a, Complex b) {
           g.op("Add", g.op("Mul", a.re, b.im), g.op("Mul", a.im, b.re))};
 }
 
-// The larger part of the divisor is divided out first, so that no square overflows. By 0, PyTorch divides
+// Divides by the larger part of the divisor first, so that no square overflows. By 0, PyTorch divides
 // part by part, whatever the signs of the zeros.
 Complex divide(GraphBuilder& g, Complex a, Complex b) {
   auto quotient = [&](Value x, Value y) { return g.op("Div", x, y); };
@@ -211,15 +211,15 @@ Complex divide(GraphBuilder& g, Complex a, Complex b) {
           g.op("Where", by_zero, quotient(imaginary, size), quotient(product.im, norm))};
 }
 
-// Computed in float64, where the squares of float32 neither overflow nor vanish.
+// Computed in float64, in which squares of float32 neither overflow nor underflow.
 Value absolute(GraphBuilder& g, Complex z) {
   if (!z.im) return g.op("Abs", z.re);
   const Parts p(g);
   return g.cast(p.length(p.wide(z)), z.re.element_type());
 }
 
-// exp(exponent * log(base)). Of 0 it is 0 to an exponent whose real part is positive, infinite to a negative
-// one; to 0 it is 1 where the exponent is a number, NaN where it is a tensor, as in PyTorch.
+// exp(exponent * log(base)). A power of base 0 is 0 if the exponent's real part is positive and infinite if
+// it is negative; 0^0 is 1 if the exponent is a number and NaN if it is a tensor, as in PyTorch.
 Complex power(GraphBuilder& g, Complex base, Complex exponent, bool by_number) {
   const ElementType type = base.re.element_type();
   const Parts p(g);

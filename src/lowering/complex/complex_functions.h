@@ -1,4 +1,4 @@
-// Functions of complex numbers, in real arithmetic on their two parts.
+// Functions of complex numbers in real arithmetic.
 #pragma once
 
 #include <string_view>
@@ -7,7 +7,7 @@
 
 namespace opbridge::lowering {
 
-// Parts of one type, float32 or float64; an imaginary part that is absent is zero.
+// All parts have the same type, float32 or float64. A missing imaginary part is zero.
 Complex add(GraphBuilder& g, Complex a, Complex b);
 Complex negative(GraphBuilder& g, Complex z);
 Complex multiply(GraphBuilder& g, Complex a, Complex b);
@@ -15,7 +15,7 @@ Complex divide(GraphBuilder& g, Complex a, Complex b);
 Complex power(GraphBuilder& g, Complex base, Complex exponent, bool by_number);
 Value absolute(GraphBuilder& g, Complex z);
 
-// The function of one number that an operator such as "aten::tanh" is; null where it is none.
+// The function that an elementwise operator such as "aten::tanh" computes; null for other operators.
 using ComplexFunction = Complex (*)(GraphBuilder&, Complex);
 ComplexFunction complex_function(std::string_view op);
 

@@ -1,4 +1,4 @@
-// Products of complex tensors from those of their parts.
+// Products of complex tensors, as sums of products of their parts.
 #include <algorithm>
 #include <complex>
 
@@ -77,7 +77,7 @@ Complex ComplexLowering::lower_product(const ir::Node& node, const Symbolic& sym
   }
   bool real_added = product.is_scaled || product.addend.empty(), imaginary_added = real_added;
   Complex sum;
-  // A term for each choice of parts, times i for each imaginary one.
+  // One term for each choice of parts, times i for each imaginary part.
   for (size_t choice = 0; choice < size_t{1} << factors.size(); ++choice) {
     int turns = 0;
     bool vanishes = false;
@@ -110,7 +110,7 @@ Complex ComplexLowering::lower_product(const ir::Node& node, const Symbolic& sym
   if (!imaginary_added) {
     const auto* addend = std::get_if<ir::Value*>(node.find(product.addend));
     if (addend && *addend && parts(*addend).im)
-      g_.refuse("something complex added to a product that is real");
+      g_.refuse("a complex tensor is added to a product of real ones; make one factor complex");
   }
   const Call arguments(*this, g_, node);
   if (product.is_scaled) {
@@ -120,8 +120,8 @@ Complex ComplexLowering::lower_product(const ir::Node& node, const Symbolic& sym
       return *value == ir::AttributeValue(number) ||
              *value == ir::AttributeValue(static_cast<double>(number));
     };
-    // A product without terms is 0 whatever alpha is, and addmm and addbmm read nothing that they multiply by
-    // 0.
+    // A product over an empty dim is 0 for every alpha. With alpha 0, addmm and addbmm do not read the
+    // factors.
     Value first = parts(*std::get_if<ir::Value*>(node.find(product.factors.front()))).re;
     const bool has_terms = first.rank() == 1 || !first.dim(-1).is(0);
     const bool reads_always = !(product.op == "aten::addmm" || product.op == "aten::addbmm");

@@ -1,4 +1,4 @@
-// Operators of complex tensors that are neither linear nor a function of one number.
+// Operators on complex tensors that are neither linear nor elementwise functions of one tensor.
 #include <cmath>
 #include <limits>
 
@@ -41,7 +41,7 @@ Complex joined(GraphBuilder& g, Complex a, Complex b, int64_t axis) {
   return {g.concat({a.re, b.re}, axis), g.concat({a.im, b.im}, axis)};
 }
 
-// The tensor whose elements along `axis` are multiplied, and how many these are.
+// A tensor whose `size` elements along `axis` are multiplied.
 struct Row {
   Complex z;
   int64_t axis, size;
@@ -69,7 +69,7 @@ Complex product(const Call& call) {
   auto [z, axis, size] = row_of(call);
   const std::vector<Dim>& dims = *g.result().dims;
   if (size == 0) return {filled(g, dims, 1, call.type), filled(g, dims, 0, call.type)};
-  for (; size > 1; size -= size / 2) {  // one half times the other; of an odd number one is left
+  for (; size > 1; size -= size / 2) {  // multiplies one half by the other; an odd size leaves one element
     const int64_t half = size / 2;
     Complex products = multiply(g, slice(g, z, axis, 0, half), slice(g, z, axis, half, 2 * half));
     z = size % 2 == 0 ? products : joined(g, products, slice(g, z, axis, size - 1, size), axis);
@@ -77,7 +77,7 @@ Complex product(const Call& call) {
   return {g.reshape(z.re, dims), g.reshape(z.im, dims)};
 }
 
-// In float64.
+// Computed in float64.
 template <class Call>
 Complex cumulative_product(const Call& call) {
   GraphBuilder& g = call.g;
@@ -91,7 +91,7 @@ Complex cumulative_product(const Call& call) {
   return {g.cast(g.reshape(z.re, dims), call.type), g.cast(g.reshape(z.im, dims), call.type)};
 }
 
-// The powers 0 to N - 1 of each element, in a new last dim.
+// The powers 0 to N - 1 of each element, along a new last dim.
 constexpr int64_t most_powers = 1000;
 template <class Call>
 Complex vander(const Call& call) {
@@ -116,15 +116,15 @@ Complex vander(const Call& call) {
   return {stacked(re), stacked(im)};
 }
 
-// b + log(1 + exp(a - b)), b the one of greater real part, the first of two equal ones: the angle is not
-// taken back into (-pi, pi].
+// b + log(1 + exp(a - b)), where b has the greater real part, or is the first if these are equal. As in
+// PyTorch, the imaginary part is not wrapped to (-pi, pi].
 Complex log_of_sum(GraphBuilder& g, Complex a, Complex b) {
   Value swapped = g.op("GreaterOrEqual", a.re, b.re);
   const auto chosen = [&](Value x, Value y) { return g.op("Where", swapped, x, y); };
   const Complex less{chosen(b.re, a.re), chosen(b.im, a.im)}, greater{chosen(a.re, b.re), chosen(a.im, b.im)};
   const Complex ratio = complex_function("aten::exp")(g, add(g, less, negative(g, greater)));
   const Complex rest = add(g, greater, complex_function("aten::log1p")(g, ratio));
-  // Of two that are equally infinite: the one, or the logarithm of the sum itself.
+  // If both real parts are -inf, the result is `less`; if both are +inf, it is log(exp(a) + exp(b)).
   const auto of_itself = [&](Complex z) { return complex_function("aten::exp")(g, z); };
   const Complex sum = complex_function("aten::log")(g, add(g, of_itself(a), of_itself(b)));
   Value infinity = g.scalar_like(a.re, INFINITY), same = g.op("Equal", a.re, b.re);
@@ -151,7 +151,7 @@ Complex log_of_sums(const Call& call) {
   return {g.reshape(g.op("Add", z.re, greatest), dims), g.reshape(z.im, dims)};
 }
 
-// By the mean of the squares, which are complex too.
+// Divides by the root of the mean of the squares, which are complex.
 template <class Call>
 Complex rms_norm(const Call& call) {
   GraphBuilder& g = call.g;
@@ -206,7 +206,7 @@ Complex renorm(const Call& call) {
   return multiply(g, z, {renorm_factor(g, norm, call.number("maxnorm", 0)), {}});
 }
 
-// The base to the power of numbers from `start` to `end`, counted from the nearer one.
+// The base to the power of numbers from `start` to `end`, computed from the nearer end.
 template <class Call>
 Complex logspace(const Call& call) {
   GraphBuilder& g = call.g;

@@ -1,6 +1,6 @@
-// Fourier transforms. A complex tensor comes and goes as pairs in a last dim (see complex.h), which is the
-// form of ONNX's DFT too. ONNX Runtime computes DFT in the type of its input with an error that grows with
-// the length, for a thousand elements of float32 beyond 0.1; so it is given float64.
+// Fourier transforms. Complex tensors are pairs in a last dim (see complex.h), as in ONNX's DFT. ONNX Runtime
+// computes DFT in the type of its input, with an error that grows with the length and exceeds 0.1 for a
+// thousand elements of float32; so the input is cast to float64.
 #include <cmath>
 
 #include "lowering/add.h"
@@ -15,7 +15,7 @@ using Norm = std::optional<std::string>;
 using Sizes = std::optional<std::vector<Dim>>;
 using Axes = std::optional<std::vector<int64_t>>;
 
-// What a transform makes of what: `half` is the half of a spectrum that tells the whole of a real signal's.
+// The input and output of a transform. `half` is the half spectrum that determines a real signal.
 enum class Form { complex, real_to_half, half_to_real };
 
 struct Transform {
@@ -25,31 +25,31 @@ struct Transform {
 
 constexpr ElementType wide_type = ElementType::float64;
 
-// (…, 2), or (…, 1) of a real tensor.
+// The signal as float64: (…, 2) for a complex tensor, (…, 1) for a real one.
 Value as_signal(GraphBuilder& g, Value self, std::string_view argument) {
   Value wide = g.cast(self, wide_type);
   return is_in_pairs(g, argument) ? wide : g.unsqueeze(wide, {-1});
 }
 
-// Cut, or filled up with zeros.
+// Truncates the axis, or pads it with zeros.
 Value resize(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   if (x.dim(axis) == size) return x;
-  const auto rank = static_cast<size_t>(x.rank()), place = static_cast<size_t>(axis);
+  const auto rank = static_cast<size_t>(x.rank()), index = static_cast<size_t>(axis);
   std::vector<Dim> dims = x.dims();
-  const Dim missing = max(size - dims[place], Dim(0));
+  const Dim missing = max(size - dims[index], Dim(0));
   if (!missing.is(0)) {
     std::vector<Dim> pads(2 * rank, Dim(0));
-    pads[rank + place] = missing;
-    dims[place] = dims[place] + missing;
+    pads[rank + index] = missing;
+    dims[index] = dims[index] + missing;
     x = g.typed(g.op("Pad", x, g.sizes(pads)), dims);
   }
-  if (dims[place] == size) return x;
-  dims[place] = size;
+  if (dims[index] == size) return x;
+  dims[index] = size;
   return g.typed(g.slice(x, axis, g.ints({0}), g.size(size)), dims);
 }
 
 Value dft(GraphBuilder& g, Value x, int64_t axis, bool inverse, bool onesided) {
-  // Before 1.24 ONNX Runtime takes the signal for the batch where there is none.
+  // Before 1.24, ONNX Runtime takes the signal dim for the batch dim if there is no batch dim.
   if (x.rank() == 2) return g.squeeze(dft(g, g.unsqueeze(x, {0}), axis + 1, inverse, onesided), {0});
   std::vector<Dim> dims = x.dims();
   dims.back() = Dim(2);
@@ -66,7 +66,7 @@ Value conjugate(GraphBuilder& g, Value x) {
   return g.op("Mul", x, g.constant(ir::Weight::of(std::span<const double>(signs), {2})));
 }
 
-// The whole spectrum, `size` long, of which `x` has the first half: x[size - k] is the conjugate of x[k].
+// The whole spectrum of length `size` from its first half `x`: x[size - k] is the conjugate of x[k].
 Value whole_spectrum(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   const Dim rest = size - x.dim(axis);
   std::vector<Dim> dims = x.dims();
@@ -80,7 +80,7 @@ Value times(GraphBuilder& g, Value x, const Dim& factor) {
   return factor.is(1) ? x : g.op("Mul", x, g.scalar(factor, wide_type));
 }
 
-// What DFT leaves to do: its inverse has divided by the lengths `divided`, in all.
+// Applies the norm. `divided` is the factor by which the inverse DFT has already divided.
 Value normalize(GraphBuilder& g, Value x, const Dim& count, const Dim& divided, bool forward,
                 const Norm& norm) {
   const std::string name = norm.value_or("backward");
@@ -108,7 +108,7 @@ Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes,
     const int64_t count = sizes ? static_cast<int64_t>(sizes->size()) : rank;
     for (int64_t axis = rank - count; axis < rank; ++axis) axes.push_back(axis);
   }
-  if (axes.empty() && kind.form != Form::complex) g.refuse("no axis is given");
+  if (axes.empty() && kind.form != Form::complex) g.refuse("the transform has no axis; pass dim");
   const bool to_real = kind.form == Form::half_to_real;
   std::vector<Dim> lengths;
   Dim count(1), divided(1);
@@ -142,7 +142,7 @@ Value transform(GraphBuilder& g, Value self, Transform kind, const Sizes& sizes,
   return g.cast(normalize(g, x, count, divided, kind.forward, norm), part_type(g.result().element_type));
 }
 
-// Each element `shift` places further, around the end.
+// Rolls each dim by half of its size.
 Value shifted(GraphBuilder& g, Value self, const Axes& dims, bool inverse) {
   std::vector<int64_t> axes;
   for (int64_t axis = 0; axis < self.rank(); ++axis) axes.push_back(axis);
@@ -158,20 +158,20 @@ Value shifted(GraphBuilder& g, Value self, const Axes& dims, bool inverse) {
   return self;
 }
 
-// The place in the signal of each element of each frame, (frames, length).
-Value frame_places(GraphBuilder& g, const Dim& frames, int64_t hop, int64_t length) {
+// The index in the signal of each element of each frame, (frames, length).
+Value frame_indices(GraphBuilder& g, const Dim& frames, int64_t hop, int64_t length) {
   Value starts = g.unsqueeze(arithmetic(g, 0, hop, frames), {1});
   return g.typed(g.op("Add", starts, arithmetic(g, 0, 1, length)), {frames, Dim(length)});
 }
 
 struct Frames {
   int64_t length, hop;
-  Value window;  // (length), absent where it is all ones
+  Value window;  // (length); empty if it is all ones
 
   Frames(GraphBuilder& g, int64_t n_fft, std::optional<int64_t> hop_length, std::optional<int64_t> win_length,
          std::optional<Value> given)
       : length(n_fft), hop(hop_length.value_or(n_fft / 4)) {
-    if (is_in_pairs(g, "window")) g.refuse("a complex window; multiply the frames yourself");
+    if (is_in_pairs(g, "window")) g.refuse("a complex window is not supported; multiply the frames by it");
     per_axis(g, "n_fft", {length}, 1, 1);
     per_axis(g, "hop_length", {hop}, 1, 1);
     const int64_t size = per_axis(g, "win_length", {win_length.value_or(n_fft)}, 1, 1).front();
@@ -187,13 +187,13 @@ struct Frames {
 Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> hop_length,
            std::optional<int64_t> win_length, std::optional<Value> given, bool normalized,
            std::optional<bool> onesided, Ignored, std::optional<bool> align_to_window) {
-  if (align_to_window.value_or(false)) g.refuse("align_to_window");
+  if (align_to_window.value_or(false)) g.refuse("align_to_window=True is not supported");
   const Frames frames(g, n_fft, hop_length, win_length, given);
   Value x = as_signal(g, self, "self");
   const bool is_batch = x.rank() == 3;
   if (!is_batch) x = g.unsqueeze(x, {0});
   const Dim count = floor_div(x.dim(1) - Dim(n_fft), Dim(frames.hop)) + Dim(1);
-  x = g.typed(g.gather(x, frame_places(g, count, frames.hop, n_fft), 1),
+  x = g.typed(g.gather(x, frame_indices(g, count, frames.hop, n_fft), 1),
               {x.dim(0), count, Dim(n_fft), x.dim(-1)});
   const std::vector<Dim> dims = x.dims();
   if (frames.window) x = g.typed(g.op("Mul", x, g.unsqueeze(frames.window, {-1})), dims);
@@ -205,12 +205,12 @@ Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> ho
   return g.cast(x, part_type(g.result().element_type));
 }
 
-// The frames (batch, count, length), each laid over the last one `hop` further.
+// Overlap-add of frames (batch, count, length) at a distance of `hop`.
 Value overlap(GraphBuilder& g, Value values, int64_t hop, const Dim& total) {
   const Dim batch = values.dim(0), elements = values.dim(1) * values.dim(2);
-  Value places = frame_places(g, values.dim(1), hop, values.dim(2).value());
-  places = g.expand(g.reshape(places, {Dim(1), elements}), std::vector{batch, elements});
-  Value sum = g.op("ScatterElements", filled(g, std::vector{batch, total}, 0, wide_type), places,
+  Value indices = frame_indices(g, values.dim(1), hop, values.dim(2).value());
+  indices = g.expand(g.reshape(indices, {Dim(1), elements}), std::vector{batch, elements});
+  Value sum = g.op("ScatterElements", filled(g, std::vector{batch, total}, 0, wide_type), indices,
                    g.reshape(values, {batch, elements}), attr("axis", 1), attr("reduction", "add"));
   return g.typed(sum, {batch, total});
 }
@@ -224,7 +224,7 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
   if (!is_batch) x = g.unsqueeze(x, {0});
   x = g.transpose(x, {0, 2, 1, 3});
   const Dim batch = x.dim(0), count = x.dim(1), size(n_fft);
-  if (!return_complex) {  // the second half is not read
+  if (!return_complex) {  // PyTorch does not read the second half
     if (!onesided.value_or(!x.dim(2).is(n_fft))) x = resize(g, x, 2, Dim(n_fft / 2 + 1));
     x = whole_spectrum(g, x, 2, size);
   }
@@ -255,7 +255,8 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
   return g.cast(result, part_type(g.result().element_type));
 }
 
-// The core operators say by a number what has been divided: nothing, by the root of the count, or by it.
+// Converts the `normalization` of the core operators: 0 divides by nothing, 1 by the root of the element
+// count, 2 by the count.
 Norm norm_of(int64_t normalization, bool forward) {
   if (normalization == 1) return "ortho";
   return forward == (normalization == 0) ? "backward" : "forward";

@@ -21,7 +21,7 @@ Value relu(GraphBuilder& g, Value self) {
   });
 }
 
-// x where it is positive, x * slope elsewhere.
+// x if it is positive, x * slope otherwise.
 Value leaky_relu(GraphBuilder& g, Value self, double slope) {
   return in_kernel_type(g, self, [&](Value x) {
     if (x.element_type() != ElementType::float64) return g.op("LeakyRelu", x, attr("alpha", slope));
@@ -29,7 +29,7 @@ Value leaky_relu(GraphBuilder& g, Value self, double slope) {
   });
 }
 
-// One slope, or one for each channel; channels are dim 1.
+// `weight` is one slope, or one for each channel; channels are dim 1.
 Value prelu(GraphBuilder& g, Value self, Value weight) {
   return in_kernel_type(g, self, [&](Value x) {
     Value slope = operand(g, weight, g.result().element_type);
@@ -44,7 +44,7 @@ Value prelu(GraphBuilder& g, Value self, Value weight) {
   });
 }
 
-// scale * x where x is positive, scale * alpha * (exp(x * input_scale) - 1) elsewhere.
+// scale * x if x is positive, scale * alpha * (exp(x * input_scale) - 1) otherwise.
 Value elu(GraphBuilder& g, Value self, double alpha, double scale, double input_scale) {
   return in_kernel_type(g, self, [&](Value x) {
     auto times = [&](Value value, double factor) {
@@ -57,7 +57,7 @@ Value elu(GraphBuilder& g, Value self, double alpha, double scale, double input_
   });
 }
 
-// x + 3, from 0 to 6.
+// x + 3, clamped to [0, 6].
 Value relu6_of_sum(GraphBuilder& g, Value x) {
   return g.op("Clip", g.op("Add", x, g.scalar_like(x, 3)), g.scalar_like(x, 0), g.scalar_like(x, 6));
 }
@@ -80,7 +80,7 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
     if (g.opset() >= 20 && x.element_type() != ElementType::float64)
       return g.op("Gelu", x, attr("approximate", approximate));
     auto constant = [&](double value) { return g.scalar_like(x, value); };
-    // In the forms that ONNX Runtime recognizes and fuses.
+    // ONNX Runtime recognizes and fuses these forms.
     if (approximate == "tanh") {
       Value cubed = g.op("Mul", g.op("Pow", x, constant(3)), constant(0.044715));
       Value inner = g.op("Mul", g.op("Add", x, cubed), constant(std::sqrt(2 / std::numbers::pi)));
@@ -88,19 +88,19 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
       return g.op("Mul", g.op("Mul", x, constant(0.5)), factor);
     }
     Value error = elementary(g, "Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
-    if (x.element_type() == ElementType::float64)  // no fusion, and no number that overflows
+    if (x.element_type() == ElementType::float64)  // not fused; this order does not overflow
       return g.op("Mul", g.op("Mul", x, constant(0.5)), g.op("Add", error, constant(1)));
     return g.op("Mul", g.op("Mul", x, g.op("Add", error, constant(1))), constant(0.5));
   });
 }
 
-// log(1 + exp(beta * x)) / beta, and x itself where beta * x exceeds the threshold.
+// log(1 + exp(beta * x)) / beta, or x where beta * x exceeds the threshold.
 Value softplus_above(GraphBuilder& g, Value self, double beta, double threshold) {
   return in_kernel_type(g, self, [&](Value x) {
     Value scaled = beta == 1 ? x : g.op("Mul", x, g.scalar_like(x, beta));
     Value soft = softplus(g, scaled);
     if (beta != 1) soft = g.op("Div", soft, g.scalar_like(x, beta));
-    // From 20 on the two are equal up to rounding, except in float64.
+    // For beta * x >= 20 both are equal up to rounding, except in float64.
     if (threshold >= 20 && x.element_type() != ElementType::float64) return soft;
     return g.op("Where", g.op("Greater", scaled, g.scalar_like(x, threshold)), x, soft);
   });
@@ -118,7 +118,7 @@ Value softmax_of_kernel_type(GraphBuilder& g, Value x, int64_t axis) {
 }
 
 Value softmax(GraphBuilder& g, Softmax function, Value self, int64_t dim) {
-  // PyTorch takes integers where there are none.
+  // PyTorch accepts integer tensors without elements.
   if (!is_floating_point(g.result().element_type))
     return filled(g, *g.result().dims, 0, g.result().element_type);
   return in_kernel_type(g, self, [&](Value x) {
@@ -127,7 +127,7 @@ Value softmax(GraphBuilder& g, Softmax function, Value self, int64_t dim) {
   });
 }
 
-// Zeros instead of NaN where all of a row is -inf.
+// Softmax that returns zeros instead of NaN for a row of -inf.
 Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
   const ElementType type = g.result().element_type;
   Value x = operand(g, self, type);
@@ -210,7 +210,7 @@ void register_activation(SymbolicRegistry& registry) {
          return g.op("Where", below, g.scalar_like(x, value), x);
        });
      });
-  // Not ONNX's Shrink, which takes NaN for 0.
+  // ONNX's Shrink would turn NaN into 0.
   on("aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar lambd) {
        return in_kernel_type(g, self, [&](Value x) {

@@ -27,7 +27,7 @@ Value multiply(GraphBuilder& g, Value a, Value b) {
   return elementwise(g, "Mul", {a, b});
 }
 
-// Both in the kernel type.
+// Two operands in the kernel type of the call's result.
 struct Pair {
   Value a, b;
 };
@@ -37,25 +37,26 @@ Pair operands(GraphBuilder& g, Value a, Value b) {
   return {operand(g, a, type), operand(g, b, type)};
 }
 
-// Of these PyTorch rounds Python numbers to float16 or bfloat16, as add and sub do, and mul and div do not.
+// For operators in which PyTorch rounds Python numbers to float16 or bfloat16 first: add and sub do, mul and
+// div do not.
 Pair rounded_operands(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
   return operands(g, g.cast(a, type), g.cast(b, type));
 }
 
-// Whether there is nothing to divide: ONNX Runtime fails on an integer 0 of no dims even there.
+// Whether the result has no elements. ONNX Runtime fails on a scalar integer divisor 0 even then.
 bool is_empty(GraphBuilder& g) { return element_count(*g.result().dims).is(0); }
 
-Value nothing(GraphBuilder& g) { return filled(g, *g.result().dims, 0, g.result().element_type); }
+Value empty_result(GraphBuilder& g) { return filled(g, *g.result().dims, 0, g.result().element_type); }
 
 Value remainder(GraphBuilder& g, Value a, Value b) {
-  if (is_empty(g)) return nothing(g);
+  if (is_empty(g)) return empty_result(g);
   const Pair p = rounded_operands(g, a, b);
   return g.cast(floor_modulo(g, p.a, p.b, static_number(g, b)), g.result().element_type);
 }
 
 Value floor_divide(GraphBuilder& g, Value a, Value b) {
-  if (is_empty(g)) return nothing(g);
+  if (is_empty(g)) return empty_result(g);
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, g.cast(a, type), b);
   return g.cast(floor_quotient(g, p.a, p.b, static_number(g, b)), type);
@@ -64,17 +65,17 @@ Value floor_divide(GraphBuilder& g, Value a, Value b) {
 Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>& rounding) {
   if (!rounding) return elementwise(g, "Div", {a, b});
   if (*rounding == "floor") return floor_divide(g, a, b);
-  if (is_empty(g)) return nothing(g);
+  if (is_empty(g)) return empty_result(g);
   const ElementType type = g.result().element_type;
   const Pair p = operands(g, a, b);
   Value quotient = g.op("Div", p.a, p.b);
   if (!is_floating_point(type)) return g.cast(quotient, type);
   if (g.is_number(b)) return g.cast(truncate(g, quotient), type);
-  // Of tensors PyTorch rounds the quotient to float16 or bfloat16 before it cuts off what follows the point.
+  // For two tensors PyTorch rounds the quotient to float16 or bfloat16 before it truncates.
   return g.cast(truncate(g, g.cast(g.cast(quotient, type), p.a.element_type())), type);
 }
 
-// By repeated squaring: ONNX Runtime's Pow of integers goes through float64.
+// Repeated squaring, since ONNX Runtime's Pow of integers computes in float64.
 Value integer_power(GraphBuilder& g, Value base, int64_t exponent) {
   Value result;
   for (;; base = g.op("Mul", base, base)) {
@@ -113,7 +114,7 @@ Value interpolate(GraphBuilder& g, Value self, Value end, Value weight) {
   return g.cast(lerp(g, p.a, p.b, operand(g, weight, type), static_number(g, weight)), type);
 }
 
-// Each name in its Tensor and its Scalar overload: both arguments are operands.
+// Registers `function` for the Tensor and the Scalar overload of `name`.
 template <class Add, class F>
 void on_binary(const Add& on, std::string_view name, int opset, F function) {
   on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", name), Since{opset}, function);
@@ -156,7 +157,7 @@ void register_arithmetic(SymbolicRegistry& registry) {
   on_binary(on, "remainder", 10, remainder);
   on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{10}, remainder);
   on_binary(on, "fmod", 10, [](GraphBuilder& g, Value a, Value b) {
-    if (is_empty(g)) return nothing(g);
+    if (is_empty(g)) return empty_result(g);
     const Pair p = rounded_operands(g, a, b);
     return g.cast(g.op("Mod", p.a, p.b, attr("fmod", 1)), g.result().element_type);
   });

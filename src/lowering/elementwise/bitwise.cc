@@ -13,7 +13,7 @@ bool is_unsigned(ElementType type) {
 
 int64_t bits(ElementType type) { return static_cast<int64_t>(bits_of(type)); }
 
-// `logical` of bools, `bitwise` of integers.
+// `logical` for bools, `integral` for integers.
 Value bitwise(GraphBuilder& g, const char* logical, const char* integral, Value a, Value b) {
   const ElementType type = g.result().element_type;
   if (type != ElementType::boolean && g.opset() < 18)
@@ -27,7 +27,7 @@ Value bitwise_not(GraphBuilder& g, Value self) {
   return in_kernel_type(g, self, [&](Value x) { return g.op("Sub", g.scalar_like(x, -1), x); });
 }
 
-// The type in which BitShift shifts unsigned integers: ONNX Runtime has no kernel for 16 bits.
+// The type in which BitShift runs: ONNX Runtime has no kernel for uint16.
 ElementType shift_type(ElementType type) { return type == ElementType::uint16 ? ElementType::uint32 : type; }
 
 Value shift_unsigned(GraphBuilder& g, const char* direction, Value self, Value other,
@@ -36,25 +36,25 @@ Value shift_unsigned(GraphBuilder& g, const char* direction, Value self, Value o
   Value x = g.cast(g.cast(self, type), wide), by = g.cast(g.cast(other, type), wide);
   Value shifted = g.op("BitShift", x, by, attr("direction", direction));
   if (!count) {
-    // A shift by all bits or more is 0 in PyTorch, and not defined in ONNX.
+    // A shift by the bit width or more is 0 in PyTorch and undefined in ONNX.
     Value inside = g.op("Less", g.cast(by, ElementType::int64), g.scalar(bits(type), ElementType::int64));
     shifted = g.op("Mul", shifted, g.cast(inside, wide));
   }
   return g.cast(shifted, type);
 }
 
-// x / divisor towards minus infinity.
+// x / divisor, rounded towards minus infinity.
 Value divide_down(GraphBuilder& g, Value x, Value divisor) {
   return g.op("Div", g.op("Sub", x, g.op("Mod", x, divisor)), divisor);
 }
 
-// 0, and -1 where x is negative: all that the last shift leaves.
+// -1 if x is negative, otherwise 0: the result of a right shift by all bits but one.
 Value sign_bit(GraphBuilder& g, Value x) {
   return g.op("Neg", g.cast(g.op("Less", x, g.scalar_like(x, 0)), x.element_type()));
 }
 
-// BitShift takes unsigned integers only; signed ones are multiplied or divided by a power of two. Its
-// greatest, the sign bit, is negative.
+// BitShift takes unsigned integers only, so signed ones are multiplied or divided by a power of two. The
+// greatest power, the sign bit, is a negative number.
 Value shift_signed(GraphBuilder& g, bool left, Value self, int64_t count) {
   return in_kernel_type(g, self, [&](Value x) {
     if (!left && count == bits(x.element_type()) - 1) return sign_bit(g, x);

@@ -30,8 +30,8 @@ Value differences(GraphBuilder& g, Value x, int64_t axis) {
 
 Value diff(GraphBuilder& g, Value self, int64_t n, int64_t dim, std::optional<Value> prepend,
            std::optional<Value> append) {
-  if (n < 0 || n > 1000) g.refuse("differences of differences, more than 1,000 times");
-  if (n == 0) return self;  // without the ends, as PyTorch has it
+  if (n < 0 || n > 1000) g.refuse("n must be in [0, 1000]");
+  if (n == 0) return self;  // PyTorch ignores prepend and append here
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, self.rank());
   std::vector<Value> parts;
@@ -41,26 +41,26 @@ Value diff(GraphBuilder& g, Value self, int64_t n, int64_t dim, std::optional<Va
   Value x = g.concat(std::move(parts), axis);
   for (int64_t i = 0; i < n; ++i) {
     x = differences(g, x, axis);
-    // Whether neighbours differ, once more a bool.
+    // For bools the difference is whether neighbours differ.
     if (type == ElementType::boolean) x = g.op("Abs", x);
   }
   return g.cast(x, type);
 }
 
-// The areas between neighbours, times two.
+// Twice the areas between neighbours.
 Value trapezoids(GraphBuilder& g, Value y, std::optional<Value> x, int64_t axis) {
   const Neighbours pair = neighbours(g, y, axis);
   Value heights = in_own_type(g, "Add", pair.later, pair.earlier);
   if (!x) return heights;
   const bool one_for_all = x->rank() == 1 && y.rank() != 1;
-  // PyTorch counts the axis from the first dim in places of more dims too.
+  // PyTorch counts the axis from the first dim also if the coordinates have more dims.
   if (!one_for_all && x->rank() < y.rank()) {
     std::vector<int64_t> leading(y.rank() - x->rank());
     std::iota(leading.begin(), leading.end(), 0);
     x = g.unsqueeze(*x, leading);
   }
-  const Neighbours places = neighbours(g, *x, one_for_all ? 0 : axis);
-  Value widths = in_own_type(g, "Sub", places.later, places.earlier);
+  const Neighbours coordinates = neighbours(g, *x, one_for_all ? 0 : axis);
+  Value widths = in_own_type(g, "Sub", coordinates.later, coordinates.earlier);
   if (one_for_all) {
     std::vector<Dim> dims(y.rank() - axis, Dim(1));
     dims[0] = widths.dim(0);
@@ -73,8 +73,8 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
   const ElementType type = g.result().element_type;
   const int64_t axis = wrap_axis(dim, y.rank());
   if (!x && !cumulative && !y.dim(axis).is(0)) {
-    // PyTorch subtracts half of the two ends from the sum: the sum of integers may wrap around, and infinite
-    // ends leave NaN.
+    // As PyTorch does, subtract half of the two ends from the sum: the sum of integers may wrap around, and
+    // infinite ends give NaN.
     Value first = g.slice(y, axis, 0, 1), last = g.slice(y, axis, -1, end_of_axis);
     Value ends = operand(g, in_own_type(g, "Add", first, last), type);
     const bool whole = is_integral(y.element_type());
@@ -99,20 +99,20 @@ Value trapezoid(GraphBuilder& g, Value y, std::optional<Value> x, double dx, int
                 type);
 }
 
-// Where the samples of an axis lie: `distance` apart, or at `places`.
+// The coordinates of the samples along an axis: `distance` apart, or given as a tensor.
 struct Spacing {
   double distance = 1;
-  std::optional<Value> places;
+  std::optional<Value> coordinates;
 };
 
-// A sum of neighbours along an axis: `begin`, `end` and a weight for each.
+// A term of a weighted sum of neighbours along an axis: the slice [begin, end) times a weight.
 struct Term {
   int64_t begin, end;
   Value weight;
 };
 
-// Derivatives of `self`, in the element type of `x`, along `axis`: of the parabola through three neighbours,
-// at the two ends of the line through two of them where `edge_order` is 1.
+// The derivative of `self` along `axis`, in the element type of `x`: the slope of the parabola through three
+// neighbours, and at both ends, if `edge_order` is 1, that of the line through two.
 Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spacing& spacing,
                  int64_t edge_order) {
   const auto weighted = [&](std::initializer_list<Term> terms) {
@@ -123,8 +123,8 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
     }
     return sum;
   };
-  if (!spacing.places) {
-    // Integers are subtracted as integers, which may wrap around.
+  if (!spacing.coordinates) {
+    // As in PyTorch, integers are subtracted as integers, which may wrap around.
     const auto difference = [&](int64_t later, int64_t later_end, int64_t earlier, int64_t earlier_end,
                                 double intervals) {
       Value change = in_own_type(g, "Sub", g.slice(self, axis, later, later_end),
@@ -149,13 +149,13 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
     Value last = g.op("Add", g.op("Sub", term(0.5, -3, -2), twice(-2, -1)), term(1.5, -1, end_of_axis));
     return g.concat({over_distance(first), inside, over_distance(last)}, axis);
   }
-  // Steps as wide as the axis is long, less one, which broadcast along the others. Sums and products have the
-  // type of the places, in which integers may wrap around, as in PyTorch.
-  const ElementType given = spacing.places->element_type();
+  // The distances of neighbours, with trailing dims of size 1 to broadcast. Sums and products have the type
+  // of the coordinates, in which integers may wrap around, as in PyTorch.
+  const ElementType given = spacing.coordinates->element_type();
   const ElementType of_ratios = is_floating_point(given) ? kernel_type(given) : ElementType::float32;
   std::vector<int64_t> behind(x.rank() - axis - 1);
   std::iota(behind.begin(), behind.end(), 1);
-  const Neighbours ends = neighbours(g, *spacing.places, 0);
+  const Neighbours ends = neighbours(g, *spacing.coordinates, 0);
   Value steps = in_own_type(g, "Sub", ends.later, ends.earlier);
   const auto step = [&](int64_t begin, int64_t end) {
     return g.unsqueeze(g.slice(steps, 0, begin, end), behind);
@@ -167,7 +167,7 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
   const auto ratio = [&](Value over, Value under) {
     return g.op("Div", g.cast(over, of_ratios), g.cast(under, of_ratios));
   };
-  // The weights of three neighbours `a` and `b` apart in the slope at the first, second or third of them.
+  // The weights of three neighbours, at distances `a` and `b`, in the slope at the first, second or third.
   const auto slope = [&](Value a, Value b, int at, std::array<std::pair<int64_t, int64_t>, 3> of) {
     Value both = sum(a, b), first, second, third;
     if (at == 0) {
@@ -206,8 +206,9 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
                   axis);
 }
 
-// aten::gradient in all its overloads: (self, spacing, dim, edge_order), some without spacing. Spacing is one
-// number for all dims, or a number or a tensor of places for each; without dims it is along all of them.
+// All overloads of aten::gradient: (self, spacing, dim, edge_order), some without spacing. Spacing is one
+// number for all dims, or a number or a tensor of coordinates for each. Without dims the gradient is along
+// all dims.
 std::vector<Value> gradient(const SymbolicCall& call) {
   using namespace symbolic_detail;
   GraphBuilder& g = call.g;
@@ -215,7 +216,7 @@ std::vector<Value> gradient(const SymbolicCall& call) {
   Value self = Decode<Value>::get(call, 0);
   std::vector<Spacing> spacings;
   if (dims_at == 2 && std::holds_alternative<std::vector<ir::Value*>>(*call.arguments[1])) {
-    for (Value places : decode_values(call, 1)) spacings.push_back({1, places});
+    for (Value coordinates : decode_values(call, 1)) spacings.push_back({1, coordinates});
   } else if (dims_at == 2) {
     for (double distance : decode_doubles(call, 1).value_or(std::vector{1.0}))
       spacings.push_back({distance, std::nullopt});

@@ -1,11 +1,11 @@
-// Conversions of element type, and what copies or re-labels a tensor without changing its values.
+// Conversions of element type, and operators that copy a tensor without changing its values.
 #include "lowering/add.h"
 #include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
 
-// PyTorch's result says which type it is; device and layout have no meaning in ONNX.
+// The element type is that of PyTorch's result; device and layout have no meaning in ONNX.
 Value to_result_type(GraphBuilder& g, Value self) { return g.cast(self, g.result().element_type); }
 
 }  // namespace

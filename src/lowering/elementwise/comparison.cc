@@ -1,4 +1,4 @@
-// Comparisons, and choices between values.
+// Comparisons, and selections between values.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,21 +16,21 @@ Value compare(GraphBuilder& g, std::string_view op, Value a, Value b) {
   const Value both[] = {a, b};
   const ElementType type = result_type(g, both);
   if (op == "Equal" && type == ElementType::boolean) return g.op(op, g.cast(a, type), g.cast(b, type));
-  // PyTorch rounds a number to the type of the tensors first, where arithmetic takes it as it is.
+  // Comparisons round a Python number to the tensors' type first; arithmetic does not.
   const auto side = [&](Value value) {
     return is_floating_point(type) ? g.cast(g.cast(value, type), kernel_type(type)) : operand(g, value, type);
   };
   return g.op(op, side(a), side(b));
 }
 
-// The greater or the lesser, NaN where either is.
+// The maximum or the minimum; NaN if either is NaN.
 Value extremum(GraphBuilder& g, bool greatest, Value a, Value b) {
   const ElementType type = g.result().element_type;
   if (type == ElementType::boolean) return g.op(greatest ? "Or" : "And", g.cast(a, type), g.cast(b, type));
   return elementwise(g, greatest ? "Max" : "Min", {a, b});
 }
 
-// The greater or the lesser, the other where one is NaN.
+// The maximum or the minimum; if one is NaN, the other.
 Value extremum_of_numbers(GraphBuilder& g, bool greatest, Value a, Value b) {
   const ElementType type = g.result().element_type;
   if (!is_floating_point(type)) return extremum(g, greatest, a, b);
@@ -50,7 +50,7 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
   const ElementType type = g.result().element_type;
   auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
   return in_kernel_type(g, self, [&](Value x) {
-    // A bound beyond the integers of the type is none.
+    // A bound that the integer type cannot represent has no effect.
     for (std::optional<Value>* bound : {&min, &max}) {
       const bool is_number = *bound && is_integral(type) && (*bound)->weight();
       if (is_number && !converts_exactly(*(*bound)->weight(), type)) bound->reset();
@@ -60,7 +60,7 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
     for (const std::optional<Value>& bound : {min, max}) {
       if (bound && is_nan(*bound)) return filled(g, x.dims(), NAN, type);
     }
-    // With one bound alone, ONNX Runtime's Clip turns infinity on the other side into the greatest finite
+    // With only one bound, ONNX Runtime's Clip turns the infinity at the other end into the greatest finite
     // number.
     if (min && max && single(min) && single(max)) return g.op("Clip", x, min, max);
     if (min) x = g.op("Max", x, *min);
@@ -86,7 +86,7 @@ Value isclose(GraphBuilder& g, Value self, Value other, double rtol, double atol
     Value distance = g.op("Abs", g.op("Sub", x, y));
     Value allowed = g.op("Add", g.scalar_like(y, atol), g.op("Mul", g.op("Abs", y), g.scalar_like(y, rtol)));
     Value within = g.op("LessOrEqual", distance, allowed);
-    // An infinite tolerance does not make anything close.
+    // An infinite distance is never within the tolerance, even if that is infinite.
     Value finite = g.op("Less", distance, g.scalar_like(y, INFINITY));
     close = g.op("Or", close, g.op("And", within, finite));
   }
@@ -107,7 +107,7 @@ Value heaviside(GraphBuilder& g, Value self, Value values) {
 Value copysign(GraphBuilder& g, Value self, Value other) {
   const ElementType type = g.result().element_type;
   Value size = g.op("Abs", operand(g, self, type));
-  // Not by Where, of which ONNX Runtime makes 0 where -0 is chosen.
+  // A Where would lose the sign of -0 in ONNX Runtime.
   Value factor = g.cast(sign_bit(g, operand(g, other, type)), size.element_type());
   factor = g.op("Sub", g.scalar_like(size, 1), g.op("Mul", factor, g.scalar_like(size, 2)));
   return g.cast(g.op("Mul", size, factor), type);
@@ -148,7 +148,7 @@ void register_comparison(SymbolicRegistry& registry) {
     auto bounded = [greatest](GraphBuilder& g, Value self, Value bound) {
       return greatest ? clamp(g, self, bound, std::nullopt) : clamp(g, self, std::nullopt, bound);
     };
-    // The bound from below is a greatest.
+    // A lower bound is a maximum.
     const char* name = greatest ? "min" : "max";
     on(fmt::format("aten::clamp_{0}(Tensor self, Scalar {0}) -> Tensor", name), Since{12}, bounded);
     on(fmt::format("aten::clamp_{0}.Tensor(Tensor self, Tensor {0}) -> Tensor", name), Since{12}, bounded);

@@ -1,4 +1,4 @@
-// Sums, products, extremes of everything up to a place along one dim.
+// Cumulative sums, products and extrema along one dim.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 namespace opbridge::lowering {
 namespace {
 
-// Whether there is nothing to go along. Scan needs at least one slice.
+// Whether there are no slices to scan. Scan needs at least one.
 bool is_trivial(Value x, int64_t dim) { return x.rank() == 0 || x.dim(dim).is(0); }
 
 bool can_be_empty(Value x) {
   return std::ranges::any_of(x.dims(), [](const Dim& dim) { return !dim.is_static() || dim.is(0); });
 }
 
-// Goes along `dim` slice by slice: `step` makes of the states and a slice the next states, of which `kept`
-// are the outputs. A state starts as the number given.
+// Scans `source` along `dim`: `step` computes the next states from the states and a slice. The first `kept`
+// states of all steps are the outputs. `start` is the initial value of a state.
 struct State {
   Scalar start;
   ElementType type;
@@ -34,11 +34,11 @@ std::vector<Value> scan(
   const int64_t source_axis = wrap_axis(dim, source.rank());
   std::vector<Dim> slice = source.dims();
   slice.erase(slice.begin() + source_axis);
-  // ONNX Runtime's Scan divides by 0 where it goes along another axis than the first of an empty tensor.
+  // ONNX Runtime's Scan divides by 0 if it scans an empty tensor along any axis but the first.
   const bool in_front = can_be_empty(source);
   const int64_t axis = in_front ? 0 : source_axis;
   Value x = in_front ? move_axis(g, source, source_axis, 0) : source;
-  // Scan needs a slice: where there may be none, one more stands behind them.
+  // Scan needs at least one slice: if there may be none, append one.
   const bool extended = may_be_zero(x.dim(axis));
   if (extended) {
     std::vector<Dim> one = x.dims();
@@ -101,14 +101,14 @@ Value logcumsumexp(GraphBuilder& g, Value self, int64_t dim) {
   });
 }
 
-// What no element lies beyond.
+// The lowest or the highest value of a type.
 Scalar outermost(ElementType type, bool lowest) {
   if (is_floating_point(type)) return lowest ? -INFINITY : INFINITY;
   if (type == ElementType::int32) return lowest ? INT32_MIN : INT32_MAX;
   return lowest ? INT64_MIN : INT64_MAX;
 }
 
-// Extremes and their places: of equal ones the last, and NaN from the first one on.
+// Cumulative extrema and their indices: the last of equal values, and NaN from the first NaN on.
 std::vector<Value> cumulative_extremum(GraphBuilder& g, bool greatest, Value self, int64_t dim) {
   const ElementType type = self.element_type();
   Value x = operand(g, self, type);
@@ -118,11 +118,11 @@ std::vector<Value> cumulative_extremum(GraphBuilder& g, bool greatest, Value sel
       scan(g, x, dim,
            {{outermost(kernel, greatest), kernel}, {0, ElementType::int64}, {0, ElementType::int64, false}},
            2, [&](GraphBuilder& b, std::span<const Value> in) {
-             const Value best = in[0], place = in[1], here = in[2], value = in[3];
+             const Value best = in[0], best_index = in[1], index = in[2], value = in[3];
              Value taken = b.op(greatest ? "GreaterOrEqual" : "LessOrEqual", value, best);
              if (is_floating_point(kernel)) taken = b.op("Or", taken, b.op("IsNaN", value));
-             return std::vector{b.op("Where", taken, value, best), b.op("Where", taken, here, place),
-                                b.op("Add", here, b.scalar(1, ElementType::int64))};
+             return std::vector{b.op("Where", taken, value, best), b.op("Where", taken, index, best_index),
+                                b.op("Add", index, b.scalar(1, ElementType::int64))};
            });
   return {g.cast(results[0], type), results[1]};
 }

@@ -1,4 +1,4 @@
-// Mathematical functions of two tensors, and the special functions, which are opbridge's own operators.
+// Mathematical functions of two tensors, and special functions, which are opbridge's own operators.
 #include "lowering/elementwise/special.h"
 
 #include <fmt/format.h>
@@ -14,12 +14,12 @@
 
 namespace opbridge::lowering {
 
-// The angle from the ratio of sizes, in [0, pi/2], then put into the right quadrant: minus zero counts as
-// negative.
+// Computes the angle of (|x|, |y|), in [0, pi/2], and moves it to the quadrant of (x, y). Minus zero counts
+// as negative.
 Value atan2(GraphBuilder& g, Value y, Value x) {
   Value height = g.op("Abs", y), width = g.op("Abs", x);
   Value ratio = g.op("Div", height, width);
-  // 0/0 is 0 here, and infinity over infinity 1: of equal sizes neither is divided.
+  // Equal magnitudes are not divided: 0/0 must be 0 here, and inf/inf must be 1.
   Value equal_ratio = g.cast(g.op("Greater", height, g.scalar_like(x, 0)), x.element_type());
   ratio = g.op("Where", g.op("Equal", height, width), equal_ratio, ratio);
   Value angle = elementary(g, "Atan", ratio);
@@ -30,11 +30,11 @@ Value atan2(GraphBuilder& g, Value y, Value x) {
 
 namespace {
 
-// Of two values in one kernel type of floating point.
+// A function of two values with the same floating-point kernel type.
 using Compute = Value (*)(GraphBuilder& g, Value a, Value b);
 
-// In float64 the squares of float32 neither overflow nor vanish; of float64 the greater one is taken out.
-// Infinity wins over NaN.
+// float32 is computed in float64, in which its squares neither overflow nor underflow; float64 is divided by
+// the greater magnitude. The result is infinite if either value is, even if the other is NaN.
 Value hypot(GraphBuilder& g, Value a, Value b) {
   const ElementType type = a.element_type();
   a = g.op("Abs", g.cast(a, ElementType::float64));
@@ -62,7 +62,7 @@ Value logaddexp2(GraphBuilder& g, Value a, Value b) {
   return times(logaddexp(g, times(a, std::numbers::ln2), times(b, std::numbers::ln2)), std::numbers::log2e);
 }
 
-// x * log, 0 where x is, unless the other is NaN.
+// x * log, or 0 where x is 0 and `other` is not NaN.
 Value times_log(GraphBuilder& g, Value x, Value log, Value other) {
   Value zero = g.scalar_like(x, 0);
   Value vanishes = g.op("And", g.op("Equal", x, zero), g.op("Not", g.op("IsNaN", other)));
@@ -73,8 +73,9 @@ Value xlogy(GraphBuilder& g, Value x, Value y) { return times_log(g, x, g.op("Lo
 
 Value xlog1py(GraphBuilder& g, Value x, Value y) { return times_log(g, x, log1p(g, y), y); }
 
-// Of floating-point numbers by an integer exactly, in three steps: no power of 2 overflows. In other cases
-// with a power of 2, in the exponent's type where that is one of floating point.
+// For floating-point numbers and an integer exponent the result is exact: three multiplications keep each
+// power of 2 finite. Otherwise multiplies by a power of 2, which has the exponent's type if that is floating
+// point.
 Value ldexp(GraphBuilder& g, Value self, Value exponent) {
   const ElementType type = g.result().element_type, own = exponent.element_type();
   const auto times = [&](Value a, Value b) { return g.op("Mul", a, b); };
@@ -93,18 +94,18 @@ Value ldexp(GraphBuilder& g, Value self, Value exponent) {
   return g.cast(times(scaled, power(rest)), type);
 }
 
-// Whether an element is not 0: for a loop that goes on until all are.
+// Whether any element is nonzero: the condition of a loop that ends when all are 0.
 Value any_nonzero(GraphBuilder& g, Value x) {
   Value there = g.cast(x, ElementType::boolean);
-  // One that is not beside it, for a tensor without elements.
+  // Append a false, for a tensor without elements.
   Value flat =
       g.concat({g.reshape(there, {Dim(-1)}), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
   g.typed(flat, std::vector{g.unknown_size("flat", 1)});
   return any_along(g, flat, std::vector<int64_t>{0}, false);
 }
 
-// Euclid's algorithm on all elements at once, as long as one of them has a remainder. The least integer has
-// no positive counterpart: its remainders are negative, as in C.
+// Euclid's algorithm on all elements at once, until all remainders are 0. The absolute value of the least
+// integer is negative, and so are its remainders, as in C.
 Value gcd(GraphBuilder& g, Value a, Value b) {
   const auto& [type, result_dims] = g.result();
   const std::vector<Dim>& dims = *result_dims;
@@ -157,13 +158,13 @@ Value cross(GraphBuilder& g, Value a, Value b, int64_t dim) {
 }
 
 struct Function {
-  std::vector<const char*> names;  // in ATen, with the arguments in the schema's own words
+  std::vector<const char*> names;  // ATen's names, with the arguments of the schema
   const char* op;
 };
 
 // The multivariate log-gamma function: the sum of lgamma(x - j / 2) for j = 0, 1, … p - 1, and a constant.
 Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
-  if (p < 1) g.refuse("p has to be 1 or more");
+  if (p < 1) g.refuse("p must be at least 1");
   check_constant(g, p);
   return in_kernel_type(g, self, [&](Value x) {
     std::vector<double> shifts;
@@ -181,11 +182,11 @@ Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
 
 }  // namespace
 
-// By repeated squaring, as long as an exponent has bits left: ONNX Runtime's Pow of integers goes through
+// Repeated squaring in a loop until all exponents are 0, since ONNX Runtime's Pow of integers computes in
 // float64.
 Value power_of_integers(GraphBuilder& g, Value base, Value exponent, const std::vector<Dim>& dims) {
   const auto number = [](GraphBuilder& on, Value like, int64_t value) { return on.scalar_like(like, value); };
-  // ONNX Runtime mixes up the buffers of tensors without elements in a loop.
+  // ONNX Runtime confuses the buffers of tensors without elements in a loop.
   if (std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); }))
     return filled(g, dims, 0, base.element_type());
   base = g.expand(base, dims);
@@ -195,7 +196,7 @@ Value power_of_integers(GraphBuilder& g, Value base, Value exponent, const std::
   const ir::TensorType numbers{base.element_type(), dims}, counter{ElementType::int64, std::vector<Dim>()},
       flag{ElementType::boolean, std::vector<Dim>()};
   Value left = g.op("Abs", exponent);
-  // Where the exponent is negative its last bit decides.
+  // For a negative exponent only the last bit matters: the result is 0 unless the base is 1 or -1.
   left = g.op("Where", inverse, g.op("Mod", left, number(g, left, 2)), left);
   ir::GraphPtr body = g.subgraph(
       "square", {counter, flag, numbers, numbers, numbers}, [&](GraphBuilder& on, std::vector<Value> in) {

@@ -1,5 +1,5 @@
-// Python numbers that are known only when the model runs: what `item()` reads, and what the model computes
-// from it. Integers that follow from sizes are no values but Dims, and do not come here.
+// Python numbers that are known only when the model runs: results of `item()`, and arithmetic on them.
+// Arithmetic on sizes is not here: sizes are Dims, not values.
 #include <fmt/format.h>
 
 #include "lowering/add.h"
@@ -44,7 +44,7 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
   const auto of_numbers = [&](std::string key, SymbolicFunction function) {
     registry.add(Symbolic{std::move(key), std::nullopt, Since{12}, Origin::bundled, std::move(function)});
   };
-  // In the type of the result.
+  // Computed in the type of the result.
   const std::initializer_list<std::pair<const char*, Binary>> arithmetic = {
       {"_operator::add", [](GraphBuilder& g, Value a, Value b) { return g.op("Add", a, b); }},
       {"_operator::sub", [](GraphBuilder& g, Value a, Value b) { return g.op("Sub", a, b); }},
@@ -76,7 +76,7 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
       return std::vector{negated ? call.g.op("Not", result) : result};
     });
   }
-  // In the type of the operand.
+  // Computed in the type of the operand.
   const std::initializer_list<std::pair<const char*, const char*>> unary = {
       {"_operator::neg", "Neg"},  {"_operator::abs", "Abs"},    {"builtins::abs", "Abs"},
       {"math::floor", "Floor"},   {"math::ceil", "Ceil"},       {"torch::sym_not", "Not"},

@@ -1,4 +1,4 @@
-// Functions of one tensor, element by element.
+// Elementwise functions of one tensor.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,32 +10,32 @@
 namespace opbridge::lowering {
 namespace {
 
-// Of a value in a kernel type.
+// A function of a value that has a kernel type.
 using Compute = Value (*)(GraphBuilder& g, Value x);
 
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
 
 Value scaled(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 
-// To another base: in float64, so that it is exact at the powers of the base, which people round down.
+// A logarithm to another base. float64 makes it exact at powers of the base, which users often round down.
 Value logarithm(GraphBuilder& g, Value x, double factor) {
   return g.cast(scaled(g, g.op("Log", g.cast(x, ElementType::float64)), factor), x.element_type());
 }
 
-// exp(x) - 1 = (exp(x) + 1) * tanh(x / 2), which does not cancel.
+// exp(x) - 1, as (exp(x) + 1) * tanh(x / 2), which does not cancel.
 Value expm1(GraphBuilder& g, Value x) {
   Value sum = g.op("Add", g.op("Exp", x), constant(g, x, 1));
   return g.op("Mul", sum, g.op("Tanh", scaled(g, x, 0.5)));
 }
 
-// sin(pi x) / (pi x), 1 at 0.
+// sin(pi x) / (pi x), and 1 at 0.
 Value sinc(GraphBuilder& g, Value x) {
   Value angle = scaled(g, x, std::numbers::pi);
   Value at_zero = g.op("Equal", x, constant(g, x, 0));
   return g.op("Where", at_zero, constant(g, x, 1), g.op("Div", g.op("Sin", angle), angle));
 }
 
-// -x log x, 0 at 0, -inf below.
+// -x log x, 0 for x = 0, and -inf for negative x.
 Value entr(GraphBuilder& g, Value x) {
   Value zero = constant(g, x, 0);
   Value positive = g.op("Neg", g.op("Mul", x, g.op("Log", x)));
@@ -47,7 +47,7 @@ Value logit(GraphBuilder& g, Value self, std::optional<double> eps) {
   return in_kernel_type(g, self, [&](Value x) {
     if (eps && *eps >= 0) {
       Value low = constant(g, x, *eps), high = constant(g, x, 1 - *eps);
-      // Where the bounds cross, PyTorch asks for the lower one first.
+      // If the lower bound exceeds the upper one, PyTorch compares with the lower one first.
       x = *eps > 0.5 ? g.op("Where", g.op("Less", x, low), low, g.op("Min", x, high))
                      : g.op("Clip", x, low, high);
     }
@@ -55,7 +55,7 @@ Value logit(GraphBuilder& g, Value self, std::optional<double> eps) {
   });
 }
 
-// Of a real number: pi where it is negative.
+// The angle of a real number: pi if it is negative, otherwise 0.
 Value angle(GraphBuilder& g, Value self) {
   return in_kernel_type(g, self, [&](Value x) {
     Value zero = constant(g, x, 0);
@@ -64,7 +64,7 @@ Value angle(GraphBuilder& g, Value self) {
   });
 }
 
-// Floor, Ceil, …: integers stay as they are.
+// Floor, Ceil, …; integers are returned unchanged.
 Value rounded(GraphBuilder& g, Value self, Compute compute) {
   if (!is_floating_point(self.element_type())) return self;
   return in_kernel_type(g, self, [&](Value x) { return compute(g, x); });
@@ -76,7 +76,7 @@ Value round_decimals(GraphBuilder& g, Value self, int64_t decimals) {
   if (decimals == 0) return rounded(g, self, round);
   if (!is_floating_point(self.element_type())) {
     if (decimals > 0) return self;
-    g.refuse("rounding integers to tens, hundreds, … has no counterpart; round a floating-point tensor");
+    g.refuse("rounding integers to tens, hundreds, … is not supported; round a floating-point tensor");
   }
   return in_kernel_type(g, self, [&](Value x) {
     Value power = constant(g, x, std::pow(10.0, std::abs(static_cast<double>(decimals))));
@@ -85,7 +85,7 @@ Value round_decimals(GraphBuilder& g, Value self, int64_t decimals) {
   });
 }
 
-// NaN has none: 0. What ONNX's Sign makes of it is left open.
+// The sign of NaN is 0 in PyTorch and unspecified in ONNX.
 Value sign(GraphBuilder& g, Value self) {
   if (self.element_type() == ElementType::boolean) return self;
   return in_kernel_type(g, self, [&](Value x) {
@@ -100,7 +100,7 @@ Value isfinite(GraphBuilder& g, Value x) { return g.op("Equal", g.op("Sub", x, x
 
 Value isinf(GraphBuilder& g, Value x) { return g.op("Equal", g.op("Abs", x), constant(g, x, INFINITY)); }
 
-// A predicate of floating-point numbers; for integers always `of_integers`.
+// A predicate of floating-point numbers; for integers it is always `of_integers`.
 Value classify(GraphBuilder& g, Value self, bool of_integers, Compute compute) {
   if (!is_floating_point(self.element_type()))
     return filled(g, self.dims(), of_integers, ElementType::boolean);
@@ -132,7 +132,7 @@ void register_unary(SymbolicRegistry& registry) {
       on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{opset}, function);
   };
 
-  // One ONNX operator each. Integers are cast to floating point where PyTorch's result is.
+  // Operators that are one ONNX operator. Integers are cast if PyTorch's result is floating point.
   struct Direct {
     std::initializer_list<const char*> names;
     const char* op;

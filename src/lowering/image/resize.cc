@@ -17,8 +17,8 @@ using Mode = Interpolation::Mode;
 
 struct Axis {
   Dim from, to;
-  std::optional<double> scale;   // that ATen computes coordinates with; none: the quotient of the sizes
-  std::optional<double> factor;  // `to` is floor(from * factor)
+  std::optional<double> scale;   // for ATen's coordinates; if missing, they follow from the sizes
+  std::optional<double> factor;  // if present, `to` is floor(from * factor)
 
   bool is_static() const { return from.is_static() && to.is_static(); }
   bool stays() const { return from == to && !scale; }
@@ -30,14 +30,14 @@ AxisSizes sizes_of(GraphBuilder& g, const Axis& axis) {
   return {from, by_factor ? floor(from * *axis.factor) : Term::size(g, axis.to), axis.scale};
 }
 
-// What a resized image is made from: (N, C, spatial…), and its spatial axes.
+// An image (N, C, spatial…) to resize along its spatial axes.
 struct Image {
   Value pixels;
   std::vector<Axis> axes;
   Interpolation how;
 
-  // Whether ATen takes the one or the other kernel for nearest pixels (nearest_place); both where that
-  // depends on the size.
+  // Whether ATen takes its kernel for small images (see nearest_index); both values if that depends on a
+  // dynamic size.
   std::vector<bool> is_small() const {
     if (axes.size() != 2) return {false};
     if (!axes[0].to.is_static() || !axes[1].to.is_static()) return {true, false};
@@ -45,8 +45,8 @@ struct Image {
   }
 };
 
-// Without the scales that ATen ignores.
-void drop_idle_scales(Image& image) {
+// Removes the scales that ATen ignores.
+void drop_ignored_scales(Image& image) {
   const bool always_small = image.is_small() == std::vector{true};
   for (Axis& axis : image.axes) {
     if (!axis.scale) continue;
@@ -54,13 +54,14 @@ void drop_idle_scales(Image& image) {
     const bool twice = axis.is_static() && axis.to.value() == 2 * axis.from.value();
     const bool ignored = (same && (image.how.copies_equal || *axis.scale == 1)) ||
                          (image.how.mode == Mode::nearest && always_small && (same || twice));
-    // An older program's -1 says that there is none.
+    // In older programs -1 stands for a missing scale.
     if (image.how.align_corners || ignored || !(*axis.scale > 0)) axis.scale.reset();
   }
 }
 
-// ONNX Runtime's Resize computes sizes and places in float32, and divides by the scale where ATen multiplies
-// by its reciprocal. Up to here is tried whether they agree where sizes are known only when the model runs.
+// ONNX Runtime's Resize computes sizes and coordinates in float32, and divides by the scale where ATen
+// multiplies by its reciprocal. For dynamic sizes, all sizes below this one are checked for agreement at
+// export.
 constexpr int64_t most_tried = 1 << 14;
 
 double resized(int64_t from, float factor) { return std::floor(factor * static_cast<float>(from)); }
@@ -69,17 +70,17 @@ bool nearest_pixels_agree(GraphBuilder& g, const Image& image, const AxisSizes& 
   const auto from = static_cast<int64_t>(axis.from.number()), to = static_cast<int64_t>(axis.to.number());
   for (const bool small : image.is_small()) {
     for (int64_t i = 0; i < to; ++i) {
-      const auto place = static_cast<float>(i);
-      const float source = image.how.mode == Mode::nearest ? std::floor(place / factor)
-                                                           : std::round((place + 0.5F) / factor - 0.5F);
+      const auto pixel = static_cast<float>(i);
+      const float source = image.how.mode == Mode::nearest ? std::floor(pixel / factor)
+                                                           : std::round((pixel + 0.5F) / factor - 0.5F);
       const double taken = std::clamp<double>(source, 0, static_cast<double>(from - 1));
-      if (taken != nearest_place(g, image.how, axis, small, static_cast<double>(i)).number()) return false;
+      if (taken != nearest_index(g, image.how, axis, small, static_cast<double>(i)).number()) return false;
     }
   }
   return true;
 }
 
-// The factor by which Resize gives an axis what PyTorch gives it.
+// The factor with which Resize computes the same as PyTorch along an axis; nothing if there is none.
 std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Axis& axis) {
   if (axis.is_static()) {
     const double quotient = static_cast<double>(axis.to.value()) / static_cast<double>(axis.from.value());
@@ -98,7 +99,7 @@ std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Ax
   };
   if (!std::ranges::all_of(std::views::iota(int64_t{1}, most_tried), agrees)) return std::nullopt;
   if (axis.scale) {
-    // Where a size of more than 1 is kept or doubled, though the factor is greater, ATen and Resize differ.
+    // ATen and Resize differ where rounding keeps or doubles a size above 1 although the factor is greater.
     if ((factor > 1 && factor < 1.5) || (image.how.mode == Mode::nearest && factor > 2 && factor < 2.5))
       return std::nullopt;
     const Term many = static_cast<double>(most_tried);
@@ -108,7 +109,7 @@ std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Ax
   return narrow;
 }
 
-// The inputs of Resize beside the image; nothing where it does not give what PyTorch gives.
+// The inputs of Resize after the image; nothing if Resize would not compute the same as PyTorch.
 std::optional<std::vector<Operand>> resize_inputs(GraphBuilder& g, const Image& image) {
   Value nothing =
       g.opset() >= 13 ? Value() : g.constant(ir::Weight::of<float>(std::span<const float>(), {0}));
@@ -136,7 +137,8 @@ std::optional<std::vector<Operand>> resize_inputs(GraphBuilder& g, const Image& 
 }
 
 Value resize_node(GraphBuilder& g, const Image& image, std::vector<Operand> inputs) {
-  if (g.opset() < 11) g.refuse("Resize as PyTorch computes it needs opset 11");
+  if (g.opset() < 11)
+    g.refuse("PyTorch's interpolation needs Resize of opset 11; export with opset_version=11 or later");
   const auto& [mode, align_corners, antialias, in_float64, copies_equal] = image.how;
   inputs.insert(inputs.begin(), image.pixels);
   inputs.push_back(attr("mode", mode == Mode::linear ? "linear" : mode == Mode::cubic ? "cubic" : "nearest"));
@@ -153,30 +155,30 @@ Value resize_node(GraphBuilder& g, const Image& image, std::vector<Operand> inpu
   return g.op_list("Resize", 1, std::move(inputs)).front();
 }
 
-// The places of nearest pixels along an axis.
-Value nearest_places(GraphBuilder& g, const Image& image, const Axis& axis) {
+// The indices of the nearest pixels along an axis.
+Value nearest_indices(GraphBuilder& g, const Image& image, const Axis& axis) {
   const AxisSizes sizes = sizes_of(g, axis);
   const std::vector<bool> small = image.is_small();
-  const auto place_of = [&](const Term& to) {
-    const auto by = [&](bool is_small) { return nearest_place(g, image.how, sizes, is_small, to); };
+  const auto index_of = [&](const Term& to) {
+    const auto by = [&](bool is_small) { return nearest_index(g, image.how, sizes, is_small, to); };
     if (small.size() == 1) return by(small.front());
-    // Both kernels round alike where the sizes alone decide.
+    // Without a scale, both kernels round alike.
     if (image.how.mode == Mode::nearest && !axis.scale && !image.how.in_float64) return by(false);
     const Term height = sizes_of(g, image.axes[0]).to, width = sizes_of(g, image.axes[1]).to;
     return choose(g, less(height + width, 129), by(true), by(false));
   };
   if (axis.is_static() && small.size() == 1) {
-    std::vector<int64_t> places;
+    std::vector<int64_t> indices;
     for (int64_t i = 0; i < axis.to.value(); ++i)
-      places.push_back(static_cast<int64_t>(place_of(static_cast<double>(i)).number()));
-    return g.ints(places);
+      indices.push_back(static_cast<int64_t>(index_of(static_cast<double>(i)).number()));
+    return g.ints(indices);
   }
-  return g.cast(place_of(Term::range(g, sizes.to, axis.to)).value(g), ElementType::int64);
+  return g.cast(index_of(Term::range(g, sizes.to, axis.to)).value(g), ElementType::int64);
 }
 
-// The elements of which pixels are made along an axis, and their shares.
+// The pixels of an axis as weighted sums of input elements: their indices and weights.
 struct Taps {
-  Value places, weights;
+  Value indices, weights;
 };
 
 std::vector<Taps> taps_along(GraphBuilder& g, const Image& image, const Axis& axis) {
@@ -184,34 +186,34 @@ std::vector<Taps> taps_along(GraphBuilder& g, const Image& image, const Axis& ax
   std::vector<Taps> result;
   if (!axis.is_static()) {
     for (const Tap& tap : taps(g, image.how, sizes, Term::range(g, sizes.to, axis.to)))
-      result.push_back({g.cast(tap.place.value(g), ElementType::int64), tap.weight.value(g)});
+      result.push_back({g.cast(tap.index.value(g), ElementType::int64), tap.weight.value(g)});
     return result;
   }
   const int64_t count = axis.to.value();
-  std::vector<std::vector<int64_t>> places;
+  std::vector<std::vector<int64_t>> indices;
   std::vector<std::vector<double>> weights;
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<Tap> made = taps(g, image.how, sizes, static_cast<double>(i));
-    places.resize(made.size());
+    indices.resize(made.size());
     weights.resize(made.size());
     for (size_t k = 0; k < made.size(); ++k) {
-      places[k].push_back(static_cast<int64_t>(made[k].place.number()));
+      indices[k].push_back(static_cast<int64_t>(made[k].index.number()));
       weights[k].push_back(made[k].weight.number());
     }
   }
-  for (size_t k = 0; k < places.size(); ++k)
-    result.push_back({g.ints(places[k]), g.constant(ir::Weight::of<double>(weights[k], {count}))});
+  for (size_t k = 0; k < indices.size(); ++k)
+    result.push_back({g.ints(indices[k]), g.constant(ir::Weight::of<double>(weights[k], {count}))});
   return result;
 }
 
-// Resized by Gather and sums, axis by axis.
+// Resizes with Gather and weighted sums, axis by axis.
 Value resize_by_taps(GraphBuilder& g, const Image& image) {
   Value x = image.pixels;
   for (int64_t axis = 2; axis < x.rank(); ++axis) {
     const Axis& sizes = image.axes.at(axis - 2);
     if (sizes.stays()) continue;
     if (image.how.is_nearest()) {
-      x = g.gather(x, nearest_places(g, image, sizes), axis);
+      x = g.gather(x, nearest_indices(g, image, sizes), axis);
       continue;
     }
     Value sum;
@@ -219,7 +221,7 @@ Value resize_by_taps(GraphBuilder& g, const Image& image) {
       std::vector<int64_t> others(x.rank() - axis - 1);
       std::iota(others.begin(), others.end(), 1);
       Value weights = g.unsqueeze(g.cast(taps.weights, x.element_type()), others);
-      Value part = g.op("Mul", g.gather(x, taps.places, axis), weights);
+      Value part = g.op("Mul", g.gather(x, taps.indices, axis), weights);
       sum = sum ? g.op("Add", sum, part) : part;
     }
     x = sum;
@@ -227,8 +229,8 @@ Value resize_by_taps(GraphBuilder& g, const Image& image) {
   return x;
 }
 
-// The fixed-point numbers in which ATen resizes uint8: weights are whole numbers over `one`, a power of two
-// that the greatest of them decides (_compute_index_ranges_int16_weights).
+// ATen resizes uint8 in fixed point: weights are int16 multiples of 1 / one, where `one` is the greatest
+// power of two for which the greatest weight fits (_compute_index_ranges_int16_weights).
 bool fits_fixed_point(double greatest, int bits) {
   return std::floor(0.5 + std::ldexp(greatest, bits)) < 1 << 15;
 }
@@ -248,10 +250,10 @@ Term fixed_point_one(GraphBuilder& g, const Term& weights) {
   return {g, g.reduce("ReduceMax", fitting.value(g), {}, false)};
 }
 
-// What each of `to` pixels of an axis takes of each of `from`: (to, from).
+// The weight of each of `from` input elements in each of `to` pixels of an axis: (to, from).
 struct Shares {
   Value matrix;  // float64
-  Term one = 1;  // what they sum to, more or less
+  Term one = 1;  // the sum of each row, up to rounding
 };
 
 Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool fixed_point) {
@@ -262,17 +264,17 @@ Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool
   std::vector<double> matrix(static_cast<size_t>(from * to));
   for (int64_t i = 0; i < to; ++i) {
     double* row = matrix.data() + i * from;
-    const auto place = static_cast<double>(i);
+    const auto pixel = static_cast<double>(i);
     if (!image.how.antialias) {
-      for (const Tap& tap : taps(g, image.how, sizes, place))
-        row[static_cast<int64_t>(tap.place.number())] += tap.weight.number();
+      for (const Tap& tap : taps(g, image.how, sizes, pixel))
+        row[static_cast<int64_t>(tap.index.number())] += tap.weight.number();
       continue;
     }
-    const Antialiasing window = antialiasing(g, image.how, sizes, place, 0);
+    const Antialiasing window = antialiasing(g, image.how, sizes, pixel, 0);
     const auto end = static_cast<int64_t>(window.end.number());
     double total = 0;
     for (auto j = static_cast<int64_t>(window.first.number()); j < end; ++j) {
-      row[j] = antialiasing(g, image.how, sizes, place, static_cast<double>(j)).weight.number();
+      row[j] = antialiasing(g, image.how, sizes, pixel, static_cast<double>(j)).weight.number();
       total += row[j];
     }
     for (int64_t j = 0; j < from && total != 0; ++j) row[j] /= total;
@@ -290,8 +292,8 @@ Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool
 
 Shares computed_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool fixed_point) {
   const AxisSizes sizes = sizes_of(g, axis);
-  const auto moved = [&](const Term& places, int64_t to) {
-    return Term(g, g.unsqueeze(places.value(g), {to}));
+  const auto moved = [&](const Term& indices, int64_t to) {
+    return Term(g, g.unsqueeze(indices.value(g), {to}));
   };
   const Term rows = moved(Term::range(g, sizes.to, axis.to), 1);
   const Term columns = moved(Term::range(g, sizes.from, axis.from), 0);
@@ -304,14 +306,14 @@ Shares computed_shares(GraphBuilder& g, const Image& image, const Axis& axis, bo
     weights = weights / choose(g, equal(total, 0), 1, total);
   } else {
     for (const Tap& tap : taps(g, image.how, sizes, rows))
-      weights = weights + choose(g, equal(columns, tap.place), tap.weight, 0);
+      weights = weights + choose(g, equal(columns, tap.index), tap.weight, 0);
   }
   if (!fixed_point) return {weights.value(g)};
   const Term one = fixed_point_one(g, weights);
   return {to_fixed_point(g, weights, one).value(g), one};
 }
 
-// Resized by products of matrices, columns and then rows.
+// Resizes with matrix products, first along columns, then along rows.
 Value resize_by_matrices(GraphBuilder& g, const Image& image) {
   const ElementType type = image.pixels.element_type();
   const bool fixed_point = type == ElementType::uint8;
@@ -333,20 +335,20 @@ Value resize_by_matrices(GraphBuilder& g, const Image& image) {
 
 using Scales = std::vector<std::optional<double>>;  // of the spatial axes
 
-// (N, C, spatial…) resized in its spatial axes. `by_scales`: the size follows from the scales.
+// Resizes the spatial axes of (N, C, spatial…). `by_scales`: the sizes follow from the scales.
 Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales, Interpolation how) {
   if (input.rank() != std::ssize(scales) + 2 || std::ssize(*g.result().dims) != input.rank())
-    g.refuse(fmt::format("an image of {} axes is resized in {}", input.rank(), scales.size()));
+    g.refuse(fmt::format("the input has {} dims; {} are expected", input.rank(), scales.size() + 2));
   for (const std::vector<Dim>& dims : {input.dims(), *g.result().dims}) {
     for (const Dim& dim : dims) {
-      if (dim.is_static()) check_constant(g, dim.value());  // a table of the pixels that one is made from
+      if (dim.is_static()) check_constant(g, dim.value());  // there may be a table of weights
     }
   }
   for (const std::optional<double>& scale : scales) {
-    // Products with other numbers may not be finite. Beside sizes, -1 says that there is none.
+    // Products with scales outside these bounds may overflow. If sizes are given, -1 stands for no scale.
     constexpr double most = 1 << 30;
     if (scale && (by_scales || *scale > 0) && !(*scale >= 1 / most && *scale <= most))
-      g.refuse(fmt::format("a scale of {}", *scale));
+      g.refuse(fmt::format("the scale {} is outside [2^-30, 2^30]", *scale));
   }
   const ElementType type = input.element_type();
   const bool wide = type == ElementType::float64, bytes = type == ElementType::uint8 && !how.is_nearest();
@@ -357,14 +359,15 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
     const std::optional<double> scale = scales.at(axis - 2);
     image.axes.push_back(
         {input.dim(axis), g.result().dims->at(axis), scale, by_scales ? scale : std::nullopt});
-    if (image.axes.back().from.is(0)) g.refuse("an image without pixels");
+    if (image.axes.back().from.is(0)) g.refuse("the image has no pixels");
   }
-  drop_idle_scales(image);
+  drop_ignored_scales(image);
   if (bytes) return resize_by_matrices(g, image);
   if (!how.is_nearest() && !is_floating_point(type))
-    g.refuse("PyTorch rounds integers otherwise; interpolate floating-point numbers, and round after that");
+    g.refuse(
+        "PyTorch rounds integers in another way than ONNX; interpolate floating-point numbers and round");
   if (how.antialias) {
-    // What ONNX has no attribute for, or ONNX Runtime computes otherwise.
+    // Cases that ONNX's Resize cannot express, or that ONNX Runtime computes in another way.
     const bool has_scale =
         std::ranges::any_of(image.axes, [](const Axis& axis) { return axis.scale || axis.factor; });
     if (wide || has_scale || how.mode == Mode::lanczos || how.align_corners || g.opset() < 18)
@@ -377,7 +380,7 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
   return in_kernel_type(g, input, [&](Value x) { return resize_by_taps(g, {x, image.axes, image.how}); });
 }
 
-// With a scale for each of the `count` axes, or none; a size wins over scales.
+// Resizes with a scale for each of the `count` axes, or with none; `size` takes precedence over scales.
 Value resize_vec(GraphBuilder& g, Value input, const std::optional<std::vector<Dim>>& size,
                  const std::optional<std::vector<double>>& scales, size_t count, const Interpolation& how) {
   if (scales && scales->size() != count)

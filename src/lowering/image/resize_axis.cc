@@ -7,11 +7,11 @@ namespace {
 
 using Mode = Interpolation::Mode;
 
-// In the type in which ATen computes coordinates. Sums and products of float32 numbers are rounded once, as
-// by the fused multiply-add that ATen is compiled to.
+// Rounds to the type of ATen's coordinates. A sum with a float32 product is rounded once, as by the fused
+// multiply-add that ATen compiles to.
 Term rounded(const Interpolation& how, const Term& x) { return how.in_float64 ? x : to_float32(x); }
 
-// How far apart in the input neighbours of the result lie.
+// The distance in the input of two neighbouring pixels of the result.
 Term step_of(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, bool small) {
   const auto& [from, to, scale] = axis;
   if (how.align_corners) return choose(g, less(1, to), (from - 1) / max(to - 1, 1), 0);
@@ -22,11 +22,11 @@ Term step_of(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, b
   return step;
 }
 
-// Keys' cubic convolution.
+// Cubic convolution (Keys 1981) with parameter a, for |x| <= 1 and for 1 < |x| < 2.
 Term cubic_near(double a, const Term& x) { return ((a + 2) * x - (a + 3)) * x * x + 1; }
 Term cubic_far(double a, const Term& x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; }
 
-// How far the filter for antialiasing reaches at a scale of 1.
+// The radius of the antialiasing filter at a scale of 1.
 double reach_of(Mode mode) { return mode == Mode::lanczos ? 3 : mode == Mode::cubic ? 2 : 1; }
 
 constexpr double opencv = -0.75, pillow = -0.5;
@@ -45,24 +45,24 @@ Term filtered(GraphBuilder& g, Mode mode, const Term& x) {
 
 }  // namespace
 
-Term nearest_place(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, bool small,
-                   const Term& place) {
+Term nearest_index(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, bool small,
+                   const Term& pixel) {
   Interpolation kernel = how;
   if (small) kernel.in_float64 = false;
   const Term step = rounded(kernel, step_of(g, kernel, axis, small));
-  Term source = place * step;
+  Term source = pixel * step;
   if (how.mode == Mode::nearest_exact && small) {
-    source = (place + 0.5) * step;
+    source = (pixel + 0.5) * step;
   } else if (how.mode == Mode::nearest_exact) {
-    source = max(rounded(kernel, (place + 0.5) * step - 0.5), 0) + 0.5;
+    source = max(rounded(kernel, (pixel + 0.5) * step - 0.5), 0) + 0.5;
   }
   return min(floor(to_float32(source)), axis.from - 1);
 }
 
-std::vector<Tap> taps(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, const Term& place) {
+std::vector<Tap> taps(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, const Term& pixel) {
   const Term step = step_of(g, how, axis, false), last = axis.from - 1;
   const bool cubic = how.mode == Mode::cubic;
-  Term source = how.align_corners ? place * step : (place + 0.5) * step - 0.5;
+  Term source = how.align_corners ? pixel * step : (pixel + 0.5) * step - 0.5;
   if (!cubic) source = max(source, 0);
   const Term base = min(floor(source), last), t = min(max(source - base, 0), 1);
   if (!cubic) return {{base, 1 - t}, {min(base + 1, last), t}};

@@ -14,30 +14,30 @@ struct Interpolation {
   Mode mode = Mode::nearest;
   bool align_corners = false;
   bool antialias = false;
-  bool in_float64 = false;    // the type of coordinates is float64, not float32
-  bool copies_equal = false;  // an axis that keeps its size is copied, whatever its scale is
+  bool in_float64 = false;    // coordinates are float64, not float32
+  bool copies_equal = false;  // an axis that keeps its size is copied, even if it has a scale
 
   bool is_nearest() const { return mode == Mode::nearest || mode == Mode::nearest_exact; }
 };
 
 struct AxisSizes {
   Term from, to;
-  std::optional<double> scale;  // where it is given, coordinates follow from it and not from the sizes
+  std::optional<double> scale;  // if present, coordinates follow from it instead of the sizes
 };
 
-// The place from which the pixel at `place` is copied. ATen has two kernels: `small` is the one for images in
-// two dims whose height and width are at most 128 together.
-Term nearest_place(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, bool small,
-                   const Term& place);
+// The index of the element that is copied to the pixel at index `pixel`. ATen has two kernels: `small` is the
+// one for two-dimensional images whose height and width sum up to at most 128.
+Term nearest_index(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, bool small,
+                   const Term& pixel);
 
-// An element of which the pixel at a place is made, and its share.
+// The index of an input element that contributes to a pixel, and its weight.
 struct Tap {
-  Term place, weight;
+  Term index, weight;
 };
-std::vector<Tap> taps(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, const Term& place);
+std::vector<Tap> taps(GraphBuilder& g, const Interpolation& how, const AxisSizes& axis, const Term& pixel);
 
-// With antialiasing the number of taps follows from the scale: the share of the element at `from` in the
-// pixel at `to` before these are divided by their sum, and the range of `from` in which it is not 0.
+// With antialiasing the number of taps depends on the scale: `weight` is that of element `from` in pixel `to`
+// before normalization; it is nonzero for `from` in [first, end).
 struct Antialiasing {
   Term first, end, weight;
 };

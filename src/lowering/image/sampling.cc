@@ -1,4 +1,4 @@
-// Sampling at places that are themselves data.
+// Sampling of images at coordinates that are data.
 #include <fmt/format.h>
 
 #include "lowering/add.h"
@@ -10,7 +10,7 @@ namespace {
 
 template <size_t count>
 const char* choice(GraphBuilder& g, const std::array<const char*, count>& names, int64_t index) {
-  if (index < 0 || index >= static_cast<int64_t>(count)) g.refuse("a mode that PyTorch does not have");
+  if (index < 0 || index >= static_cast<int64_t>(count)) g.refuse("the mode does not exist in PyTorch");
   return names[index];
 }
 
@@ -26,7 +26,7 @@ Value reflected(GraphBuilder& g, Value grid) {
   return g.op("Where", g.op("Greater", g.op("Abs", grid), number(1)), inside, grid);
 }
 
-// Of volumes GridSample is defined from opset 20 on, and ONNX Runtime has it without cubic interpolation.
+// GridSample takes volumes from opset 20 on. ONNX Runtime's kernel for them has no cubic interpolation.
 Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolation, int64_t padding,
                    bool align_corners) {
   const bool old = g.opset() < 20;
@@ -45,15 +45,15 @@ Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolati
               attr("padding_mode", choice(g, paddings, padding)), attr("align_corners", align_corners));
 }
 
-// Centres of `size` pixels, or with `align_corners` from edge to edge, in [-1, 1]; 0 of a single one.
-// float64.
+// The coordinates of `size` pixels in [-1, 1], float64: their centres, or with `align_corners` from -1 to 1.
+// The coordinate of a single pixel is 0.
 Value centres(GraphBuilder& g, const Dim& size, bool align_corners) {
   Value doubled = arithmetic(g, Dim(1) - size, 2, size);
   Value divisor = g.size(align_corners ? max(size - Dim(1), 1) : size);
   return g.op("Div", g.cast(doubled, ElementType::float64), g.cast(divisor, ElementType::float64));
 }
 
-// theta (N, axes, axes + 1) applied to the homogeneous coordinates of each pixel.
+// Applies theta (N, axes, axes + 1) to the homogeneous coordinates of each pixel.
 Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bool align_corners) {
   std::vector<Dim> image(size.begin() + 2, size.end());
   const Dim pixels = element_count(image);

@@ -6,8 +6,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// RoiAlign has regions without their images; it shifts them by half a pixel, as `aligned` asks, from opset 16
-// on.
+// RoiAlign takes the regions and their image indices as separate inputs. It can shift regions by half a pixel
+// (`aligned`) from opset 16 on.
 Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
                 int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
   if (g.opset() < (aligned ? 16 : 10) || g.opset() >= 22) {
@@ -29,13 +29,13 @@ Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, 
   return g.op_list("RoiAlign", 1, std::move(operands)).front();
 }
 
-// NonMaxSuppression is of float32, and of one score for each box of each class of each image.
+// NonMaxSuppression takes float32 and has batch and class dims.
 Value nms(GraphBuilder& g, Value boxes, Value scores, double iou_threshold) {
   const bool standard = g.opset() >= 10 && boxes.element_type() == ElementType::float32 &&
                         iou_threshold >= 0 && iou_threshold <= 1;
   if (!standard) return g.op("opbridge::nms", boxes, scores, attr("iou_threshold", iou_threshold));
   const Value all = g.ints({std::numeric_limits<int64_t>::max()});
-  // It compares float32 with float32, torchvision with the double.
+  // NonMaxSuppression compares with a float32 threshold, torchvision with a double.
   auto rounded = static_cast<float>(iou_threshold);
   if (rounded > iou_threshold) rounded = std::nextafter(rounded, -1.0F);
   const Value threshold = g.unsqueeze(g.scalar(static_cast<double>(rounded), ElementType::float32), {0});

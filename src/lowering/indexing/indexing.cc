@@ -1,4 +1,4 @@
-// Reading by index, and what indices are made of.
+// Reading by index, and helpers for indices.
 #include "lowering/indexing/indexing.h"
 
 #include "builder/shape_inference.h"
@@ -11,8 +11,8 @@ bool is_mask(Value index) {
   return index.element_type() == ElementType::boolean || index.element_type() == ElementType::uint8;
 }
 
-Value places_of(GraphBuilder& g, Value mask) {
-  // The count is only known when the model runs, and has a name of its own until PyTorch gives it one.
+Value nonzero_indices(GraphBuilder& g, Value mask) {
+  // The count is known only when the model runs. It has a new symbol until the call's result names it.
   const Dim count = g.unknown_size("count");
   Value nonzero =
       g.typed(g.op("NonZero", g.cast(mask, ElementType::boolean)), std::vector{Dim(mask.rank()), count});
@@ -26,7 +26,7 @@ int64_t Indices::position() const {
 }
 
 Value Indices::columns(GraphBuilder& g) const {
-  if (places) return places;
+  if (mask_indices) return mask_indices;
   std::vector<Value> columns;
   for (Value indices : of_axis) columns.push_back(g.unsqueeze(g.expand(indices, dims), {-1}));
   return g.concat(columns, -1);
@@ -40,7 +40,6 @@ std::vector<int64_t> Indices::axes_first(int64_t rank) const {
   return order;
 }
 
-// The place of the only index among `given`; nothing where there are several, or none.
 std::optional<size_t> only_index(const std::vector<std::optional<Value>>& given) {
   std::optional<size_t> found;
   for (size_t i = 0; i < given.size(); ++i) {
@@ -70,13 +69,13 @@ Indices read_indices(GraphBuilder& g, Value& self, const std::vector<std::option
       mask = g.unsqueeze(mask, {0});
     }
     const bool alone = only_index(given).has_value();
-    Value places = places_of(g, mask);
-    if (alone) result.places = places;
+    Value mask_indices = nonzero_indices(g, mask);
+    if (alone) result.mask_indices = mask_indices;
     for (int64_t i = 0; i < mask.rank(); ++i) {
       result.axes.push_back(axis++);
-      if (!alone) result.of_axis.push_back(g.gather(places, g.scalar(i, ElementType::int64), 1));
+      if (!alone) result.of_axis.push_back(g.gather(mask_indices, g.scalar(i, ElementType::int64), 1));
     }
-    if (alone) result.dims = {places.dim(0)};
+    if (alone) result.dims = {mask_indices.dim(0)};
   }
   for (Value indices : result.of_axis) result.dims = broadcast_dims(result.dims, indices.dims());
   return result;
@@ -111,7 +110,7 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
   if (where.axes.empty()) return self;
 
   Value gathered = g.op("GatherND", g.transpose(self, where.axes_first(self.rank())), where.columns(g));
-  // Result of GatherND: the indices' dims, then the axes without index.
+  // GatherND returns the dims of the indices first, then the axes without an index.
   const auto index_rank = static_cast<int64_t>(where.dims.size());
   const int64_t rank = index_rank + self.rank() - static_cast<int64_t>(where.axes.size());
   const int64_t position = where.position();
@@ -125,7 +124,7 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
   return g.transpose(gathered, std::move(permutation));
 }
 
-// The rows of `self` where `mask` holds, both broadcast to one shape.
+// The elements of `self` where `mask` is true, after both are broadcast.
 Value masked_select(GraphBuilder& g, Value self, Value mask) {
   const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
   self = flat(g, g.expand(self, dims));
@@ -155,15 +154,15 @@ Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<i
 }
 
 Value nonzero(GraphBuilder& g, Value self) {
-  if (self.rank() > 0) return places_of(g, self);
-  // One row without columns, or none.
+  if (self.rank() > 0) return nonzero_indices(g, self);
+  // The result has no columns, and one row if the scalar is nonzero.
   Value count = g.unsqueeze(g.cast(g.cast(self, ElementType::boolean), ElementType::int64), {0});
   ir::Weight zero = scalar_weight(0, ElementType::int64);
   zero.dims = {1};
   return g.op("ConstantOfShape", g.concat({count, g.ints({0})}, 0), attr("value", std::move(zero)));
 }
 
-// The first `size` rows, and rows of `fill` where there are fewer.
+// The first `size` rows of nonzero, padded with rows of `fill`.
 Value nonzero_static(GraphBuilder& g, Value self, Dim size, int64_t fill) {
   Value rest = filled(g, std::vector{size, Dim(self.rank())}, fill, ElementType::int64);
   if (self.rank() == 0) return rest;
@@ -173,10 +172,10 @@ Value nonzero_static(GraphBuilder& g, Value self, Dim size, int64_t fill) {
 
 std::vector<Value> nonzero_columns(GraphBuilder& g, Value self) {
   if (self.rank() == 0) self = g.unsqueeze(self, {0});
-  Value places = places_of(g, self);
+  Value mask_indices = nonzero_indices(g, self);
   std::vector<Value> columns;
   for (int64_t i = 0; i < self.rank(); ++i)
-    columns.push_back(g.gather(places, g.scalar(i, ElementType::int64), 1));
+    columns.push_back(g.gather(mask_indices, g.scalar(i, ElementType::int64), 1));
   return columns;
 }
 

@@ -1,4 +1,4 @@
-// Writing by index: index_put, scatter and their like.
+// Writing by index: index_put, scatter and similar operators.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,12 +13,13 @@ namespace {
 Attr reduction_attribute(GraphBuilder& g, Reduction reduction) {
   const int since = reduction == Reduction::add || reduction == Reduction::multiply ? 16 : 18;
   if (g.opset() < since)
-    g.refuse(fmt::format("elements that are written more than once are reduced since opset {}", since));
+    g.refuse(fmt::format("Scatter with a reduction needs opset {}; export with opset_version={} or later",
+                         since, since));
   constexpr std::array names = {"none", "add", "mul", "max", "min"};
   return attr("reduction", names[static_cast<size_t>(reduction)]);
 }
 
-// ONNX Runtime has no kernels that reduce float16.
+// ONNX Runtime's reducing Scatter kernels lack float16.
 ElementType reducing_type(ElementType type) {
   return type == ElementType::float16 ? ElementType::float32 : kernel_type(type);
 }
@@ -69,17 +70,17 @@ Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value 
 
 namespace {
 
-// self[mask] = values where no value is for one element alone: then nothing has to be counted. The mask
-// begins at `axis`. Nothing where the values go by the count.
+// self[mask] = values as a Where, if `values` broadcasts along the masked elements. The dims of the mask
+// begin at `axis`. Returns nothing if `values` has one entry for each true element.
 std::optional<Value> put_where(GraphBuilder& g, Value self, Value mask, int64_t axis, Value values,
                                bool accumulate) {
   const int64_t behind = self.rank() - axis - mask.rank();  // axes behind those of the mask
-  const int64_t place_of_count = values.rank() - behind - 1;
-  if (place_of_count >= 0) {
-    if (!values.dim(place_of_count).is(1)) return std::nullopt;
+  const int64_t count_axis = values.rank() - behind - 1;
+  if (count_axis >= 0) {
+    if (!values.dim(count_axis).is(1)) return std::nullopt;
     std::vector<int64_t> axes(std::max<int64_t>(mask.rank() - 1, 0));
-    for (size_t i = 0; i < axes.size(); ++i) axes[i] = place_of_count + static_cast<int64_t>(i);
-    values = mask.rank() == 0 ? g.squeeze(values, {place_of_count}) : g.unsqueeze(values, axes);
+    for (size_t i = 0; i < axes.size(); ++i) axes[i] = count_axis + static_cast<int64_t>(i);
+    values = mask.rank() == 0 ? g.squeeze(values, {count_axis}) : g.unsqueeze(values, axes);
   }
   mask = g.cast(mask, ElementType::boolean);
   std::vector<int64_t> axes(behind);
@@ -104,7 +105,7 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
     values = g.expand(g.cast(values, self.element_type()), original);
     return accumulate ? g.op("Add", self, values) : values;
   }
-  // The values, as self[...] has them: the indices' dims stand at `position` among those without index.
+  // `values` has the dims of self[...]: those of the indices at `position` among the axes without an index.
   const std::vector<int64_t> order = where.axes_first(self.rank());
   const auto index_rank = static_cast<int64_t>(where.dims.size());
   const int64_t position = where.position();
@@ -123,8 +124,8 @@ Value index_put(GraphBuilder& g, Value self, std::vector<std::optional<Value>> g
   return g.reshape(g.transpose(written, inverse(order)), original);
 }
 
-// What index_add, index_copy and index_fill have in common. `source` broadcasts to the part that is written.
-// PyTorch does not look at the indices where there is nothing to write to.
+// The common part of index_add, index_copy and index_fill. `source` broadcasts to the written part. PyTorch
+// does not check the indices if `self` is empty.
 Value write_along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value source,
                   Reduction reduction = Reduction::none) {
   if (element_count(self).is(0)) return self;
@@ -142,7 +143,7 @@ Value index_add(GraphBuilder& g, Value self, int64_t dim, Value indices, Value s
   return write_along(g, self, dim, indices, source, Reduction::add);
 }
 
-// The part of `src` that has the indices' shape.
+// Slices `src` to the shape of the indices.
 Value cut_to(GraphBuilder& g, Value src, Value indices) {
   for (int64_t axis = 0; axis < src.rank(); ++axis) {
     if (src.dim(axis) == indices.dim(axis)) continue;
@@ -151,7 +152,7 @@ Value cut_to(GraphBuilder& g, Value src, Value indices) {
   return src;
 }
 
-// The arguments of ScatterElements, none of them without axes.
+// The arguments of ScatterElements; scalars have become 1-d.
 struct Scatter {
   Value self, indices, src;
   int64_t axis;
@@ -186,7 +187,7 @@ Reduction named_reduction(GraphBuilder& g, std::string_view name) {
   g.refuse(fmt::format("reduce='{}' is not known", name));
 }
 
-// What changes nothing in a reduction.
+// The neutral element of a reduction.
 Value neutral(GraphBuilder& g, Reduction reduction, ElementType type) {
   if (reduction == Reduction::add) return g.scalar(0, type);
   if (reduction == Reduction::multiply) return g.scalar(1, type);
@@ -196,7 +197,7 @@ Value neutral(GraphBuilder& g, Reduction reduction, ElementType type) {
   return g.scalar(lowest ? INT32_MIN : INT32_MAX, type);
 }
 
-// Elements that nothing is written to stay as they are; the others count themselves where `include_self`.
+// Elements without updates keep their values; the others take part in the reduction if `include_self`.
 Value scatter_reduce(GraphBuilder& g, const Scatter& s, const std::string& name, bool include_self) {
   const Reduction reduction = named_reduction(g, name);
   const ElementType type = s.self.element_type(), wide = reducing_type(type);
@@ -208,14 +209,14 @@ Value scatter_reduce(GraphBuilder& g, const Scatter& s, const std::string& name,
   if (!include_self) start = written_with(self, neutral(g, reduction, wide), Reduction::none);
   Value result = scatter_elements(g, start, s.indices, src, s.axis, reduction);
   if (name == "mean") {
-    result = g.cast(g.cast(result, type), wide);  // PyTorch's sum wraps around
+    result = g.cast(g.cast(result, type), wide);  // as PyTorch's sum, which wraps around
     Value count = filled(g, s.self.dims(), 1, wide);
     if (!include_self) count = written_with(count, g.scalar(0, wide), Reduction::none);
     count = written_with(count, g.scalar(1, wide), Reduction::add);
     if (is_integral(type)) result = g.op("Sub", result, g.op("Mod", result, count));  // rounds down
     result = g.op("Div", result, count);
   } else if (is_floating_point(wide) && (reduction == Reduction::max || reduction == Reduction::min)) {
-    // NaN is the outcome wherever it is among the elements; ONNX leaves that open.
+    // In PyTorch the result is NaN if any element is; ONNX does not specify this.
     Value nans = g.cast(g.op("IsNaN", self), ElementType::int32);
     if (!include_self) nans = written_with(nans, g.scalar(0, ElementType::int32), Reduction::none);
     nans = scatter_elements(g, nans, s.indices, g.cast(g.op("IsNaN", src), ElementType::int32), s.axis,
@@ -225,7 +226,7 @@ Value scatter_reduce(GraphBuilder& g, const Scatter& s, const std::string& name,
   return g.reshape(g.cast(result, type), s.dims);
 }
 
-// The places that index_reduce, index_add, … write to, as scatter has them.
+// Expands the 1-d indices of index_reduce, index_add, … to those of scatter.
 Scatter along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value source) {
   const int64_t axis = wrap_axis(dim, self.rank());
   std::vector<int64_t> others;
@@ -240,13 +241,13 @@ Scatter along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value sou
   return result;
 }
 
-// The elements of `source` one after the other where `mask` holds.
+// Writes the elements of `source`, in order, to the elements where `mask` is true.
 Value masked_scatter(GraphBuilder& g, Value self, Value mask, Value source) {
   const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
   self = g.expand(self, dims);
-  Value places = places_of(g, flat(g, g.expand(mask, dims)));
-  source = g.slice(flat(g, source), 0, g.ints({0}), g.sizes({places.dim(0)}));
-  return g.reshape(scatter_nd(g, flat(g, self), places, source), dims);
+  Value mask_indices = nonzero_indices(g, flat(g, g.expand(mask, dims)));
+  source = g.slice(flat(g, source), 0, g.ints({0}), g.sizes({mask_indices.dim(0)}));
+  return g.reshape(scatter_nd(g, flat(g, self), mask_indices, source), dims);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Whether, and where, values are among others.
+// Searches: searchsorted, bucketize, isin.
 #include "lowering/add.h"
 #include "lowering/kernel.h"
 
@@ -16,20 +16,20 @@ Value isin(GraphBuilder& g, Value elements, Value tests, bool invert) {
   return invert ? g.op("Not", found) : found;
 }
 
-// Up to so many boundaries each value is compared with all of them.
+// Up to this many boundaries, each value is compared with all of them.
 constexpr int64_t most_compared = 64;
 
-// How many of the boundaries lie before each value: those below it, or with `right` also those equal to it.
-// NaN comes after all of them.
-Value place_among(GraphBuilder& g, Value boundaries, Value values, bool right) {
+// The number of boundaries below each value; with `right`, those equal to it count too. NaN is above all
+// boundaries.
+Value count_before(GraphBuilder& g, Value boundaries, Value values, bool right) {
   const Value both[] = {boundaries, values};
   const ElementType type = result_type(g, both);
   Value edges = operand(g, boundaries, type), x = operand(g, values, type);
   const Dim& count = edges.dim(-1);
   if (!count.is_static() || count.value() > most_compared) {
-    Value places =
+    Value indices =
         kernel(g, "opbridge::searchsorted", {edges, x, attr("right", right)}, {ElementType::int64, x.dims()});
-    return g.cast(places, g.result().element_type);
+    return g.cast(indices, g.result().element_type);
   }
   if (edges.rank() > 1) edges = g.unsqueeze(edges, {-2});  // a row for each row of values
   Value before = g.op("Not", g.op(right ? "Greater" : "GreaterOrEqual", edges, g.unsqueeze(x, {-1})));
@@ -40,11 +40,11 @@ Value place_among(GraphBuilder& g, Value boundaries, Value values, bool right) {
 Value searchsorted(GraphBuilder& g, Value sequence, Value self, Ignored, bool right,
                    std::optional<std::string> side, std::optional<Value> sorter) {
   if (sorter) sequence = g.op("GatherElements", sequence, *sorter, attr("axis", -1));
-  return place_among(g, sequence, self, right || side == "right");
+  return count_before(g, sequence, self, right || side == "right");
 }
 
 Value bucketize(GraphBuilder& g, Value self, Value boundaries, Ignored, bool right) {
-  return place_among(g, boundaries, self, right);
+  return count_before(g, boundaries, self, right);
 }
 
 }  // namespace

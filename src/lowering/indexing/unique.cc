@@ -1,4 +1,4 @@
-// What is different among elements or slices. How many that are is known only when the model runs.
+// Unique elements or slices. Their number is known only when the model runs.
 #include <array>
 
 #include "lowering/add.h"
@@ -9,7 +9,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// Of floating-point numbers, of which NaN differs from all, itself too: values, inverse, counts.
+// Unique floating-point numbers: values, inverse, counts. Each NaN is unique.
 std::array<Value, 3> unique_with_nan(GraphBuilder& g, Value x) {
   constexpr ElementType integer = ElementType::int64;
   Value nan = g.op("IsNaN", x), is_number = g.op("Not", nan), zero = g.scalar(0, integer);
@@ -18,17 +18,17 @@ std::array<Value, 3> unique_with_nan(GraphBuilder& g, Value x) {
   Value many = g.op("Shape", found[0]);
   Value of_nan = g.op("Compress", x, nan, attr("axis", 0));
   Value ones = g.op("Expand", g.ints({1}), g.op("Shape", of_nan));
-  // Each NaN is a place behind the one before, and behind all numbers.
-  Value places = g.op("Add", g.op("CumSum", g.cast(nan, integer), zero), g.op("Sub", many, g.ints({1})));
+  // The NaNs follow all numbers, in order.
+  Value positions = g.op("Add", g.op("CumSum", g.cast(nan, integer), zero), g.op("Sub", many, g.ints({1})));
   Value numbers = g.op("Sub", g.op("CumSum", g.cast(is_number, integer), zero), g.ints({1}));
-  // A NaN may look up anything, if need be what is at -1.
+  // The value looked up for a NaN is not used. The 0 makes index -1 valid.
   Value of_numbers = g.op("Concat", found[2], g.ints({0}), attr("axis", 0));
   Value looked_up = g.op("Gather", of_numbers, numbers, attr("axis", 0));
-  return {g.op("Concat", found[0], of_nan, attr("axis", 0)), g.op("Where", nan, places, looked_up),
+  return {g.op("Concat", found[0], of_nan, attr("axis", 0)), g.op("Where", nan, positions, looked_up),
           g.op("Concat", found[3], ones, attr("axis", 0))};
 }
 
-// In ascending order, which PyTorch also gives where it is not asked for.
+// The result is sorted: PyTorch sorts even with sorted=False.
 std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> dim, bool wants_inverse,
                           bool wants_counts) {
   const ElementType type = self.element_type();
@@ -55,15 +55,15 @@ std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> di
   return {values, wants_inverse ? inverse : nothing, wants_counts ? counts : nothing};
 }
 
-// The first of each run of equal neighbours.
+// The first element of each run of equal neighbours.
 std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_inverse, bool wants_counts,
                                       std::optional<int64_t> dim) {
   constexpr ElementType integer = ElementType::int64;
   Value x = dim ? self : flat(g, self);
   const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
   const Dim& size = x.dim(axis);
-  // Slices come with their inverse and counts, asked for or not. PyTorch's own shapes say so of the elements
-  // of a vector too, which do not.
+  // For slices PyTorch always returns inverse and counts. Its shapes claim the same for the elements of a
+  // vector, but these come without unless requested.
   const bool of_slices = dim && x.rank() > 1;
   Value nothing = dim ? Value() : filled(g, std::vector{Dim(0)}, 0, integer);
   Value compared = operand(g, x, x.element_type());
@@ -81,8 +81,8 @@ std::vector<Value> unique_consecutive(GraphBuilder& g, Value self, bool wants_in
   Value one = g.scalar(1, integer), zero = g.scalar(0, integer);
   Value inverse = g.op("Sub", g.op("CumSum", g.cast(begins, integer), zero), one);
   if (!dim) inverse = g.reshape(inverse, self.dims());
-  Value places = g.typed(g.op("NonZero", begins), std::vector{Dim(1), g.unknown_size("runs")});
-  Value starts = g.squeeze(places, {0});
+  Value positions = g.typed(g.op("NonZero", begins), std::vector{Dim(1), g.unknown_size("runs")});
+  Value starts = g.squeeze(positions, {0});
   Value ends = g.concat({g.slice(starts, 0, 1, end_of_axis), g.sizes({size})}, 0);
   return {values, wants_inverse || of_slices ? inverse : nothing,
           wants_counts || of_slices ? g.op("Sub", ends, starts) : nothing};

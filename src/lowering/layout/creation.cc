@@ -1,4 +1,4 @@
-// Tensors made from numbers. Size and element type are those that PyTorch gave the result.
+// Creation of tensors. Size and element type are those of PyTorch's result.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
   auto is = [](const Scalar& number, int64_t value) {
     return number.is_static() && number.to_double() == static_cast<double>(value);
   };
-  // ONNX Runtime makes a Slice of Gather(Range), a wrong one where the places begin or end below 0.
+  // ONNX Runtime fuses Gather(Range) to a Slice, which is wrong if the range begins or ends below 0.
   const bool is_ascending =
       start.is_static() && step.is_static() && start.to_double() >= 0 && step.to_double() > 0;
   const bool all_integral = start.is_integral() && end.is_integral() && step.is_integral();
@@ -32,7 +32,7 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
     return g.cast(g.op("Range", g.scalar(start, kernel), g.scalar(end, kernel), g.scalar(step, kernel)),
                   type);
   }
-  // PyTorch counts the elements first, and computes each from its place, in float64.
+  // PyTorch determines the element count first, and computes each element from its index in float64.
   Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
   Value result = g.op("Range", zero, g.size(count), one);
   const ElementType wide = is_integral(type) ? ElementType::int64 : ElementType::float64;
@@ -43,7 +43,7 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
   return g.cast(result, type);
 }
 
-// From both ends to the middle, with steps in the precision of the result, as PyTorch computes it.
+// Counts from both ends to the middle, with steps in the precision of the result, as PyTorch does.
 template <class T>
 std::vector<double> linspace(T start, T end, int64_t steps) {
   std::vector<double> values(steps);
@@ -64,7 +64,7 @@ std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar&
   return linspace<float>(static_cast<float>(start.to_double()), static_cast<float>(end.to_double()), steps);
 }
 
-// Of ends that are data: the same, when the model runs.
+// The same for ends that are data, computed when the model runs.
 Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
   check_constant(g, steps);
   const ElementType type = g.result().element_type;
@@ -72,15 +72,16 @@ Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
   start = g.cast(g.cast(start, type), wide);
   if (steps == 1) return g.reshape(start, {Dim(1)});
   end = g.cast(g.cast(end, type), wide);
-  std::vector<double> places(steps);
+  std::vector<double> steps_from_end(steps);
   std::vector<uint8_t> first_half(steps);
   for (int64_t i = 0; i < steps; ++i) {
     first_half[i] = i < steps / 2;
-    places[i] = static_cast<double>(first_half[i] ? i : steps - 1 - i);
+    steps_from_end[i] = static_cast<double>(first_half[i] ? i : steps - 1 - i);
   }
   Value step = g.op("Div", g.op("Sub", end, start), g.scalar(steps - 1, wide));
   Value way =
-      g.op("Mul", step, g.cast(g.constant(ir::Weight::of(std::span<const double>(places), {steps})), wide));
+      g.op("Mul", step,
+           g.cast(g.constant(ir::Weight::of(std::span<const double>(steps_from_end), {steps})), wide));
   Value from_start =
       g.cast(g.constant(ir::Weight::of(std::span<const uint8_t>(first_half), {steps})), ElementType::boolean);
   return g.op("Where", from_start, g.op("Add", start, way), g.op("Sub", end, way));
@@ -92,20 +93,20 @@ Value eye(GraphBuilder& g) {
 }
 
 // 0, 1, … size - 1 as a column (axis -2) or a row (axis -1).
-Value places(GraphBuilder& g, Value like, int64_t axis) {
+Value indices_along(GraphBuilder& g, Value like, int64_t axis) {
   Value range = arithmetic(g, 0, 1, like.dim(axis));
   return axis == -1 ? range : g.unsqueeze(range, {-1});
 }
 
-// The triangle above the diagonal number `diagonal`, or below it; zero elsewhere.
+// The upper or lower triangle of `self`, bounded by the diagonal `diagonal`; zero elsewhere.
 Value triangle(GraphBuilder& g, bool upper, Value self, const Dim& diagonal) {
   const ElementType type = g.result().element_type;
   Value x = self;
-  // Trilu has kernels for bool too.
+  // Trilu has a kernel for bool, which needs no other kernel type.
   if (type != ElementType::boolean) x = operand(g, self, type);
   if (g.opset() >= 14) return g.cast(g.op("Trilu", x, g.size(diagonal), attr("upper", upper)), type);
-  Value border = g.op("Add", places(g, self, -2), g.size(diagonal));
-  Value kept = g.op(upper ? "GreaterOrEqual" : "LessOrEqual", places(g, self, -1), border);
+  Value border = g.op("Add", indices_along(g, self, -2), g.size(diagonal));
+  Value kept = g.op(upper ? "GreaterOrEqual" : "LessOrEqual", indices_along(g, self, -1), border);
   if (type == ElementType::boolean) return g.op("And", x, kept);
   return g.cast(g.op("Where", kept, x, g.scalar_like(x, 0)), type);
 }
@@ -134,8 +135,8 @@ Value one_hot(GraphBuilder& g, Value self, int64_t classes) {
   return self.rank() == 0 ? g.reshape(result, *g.result().dims) : result;
 }
 
-// The frequencies of a discrete Fourier transform of `n` samples `distance` apart; of its first half alone,
-// the last being positive.
+// The frequencies of a discrete Fourier transform of `n` samples at `distance`. `half`: only the first half,
+// in which the last frequency is positive.
 Value frequencies(GraphBuilder& g, int64_t n, double distance, bool half) {
   const int64_t count = half ? n / 2 + 1 : n;
   check_constant(g, count);
@@ -154,7 +155,7 @@ Value frequencies(GraphBuilder& g, int64_t n, double distance, bool half) {
 void register_creation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  // What is uninitialized in PyTorch is zero here.
+  // Tensors that PyTorch leaves uninitialized are zero.
   for (const auto& [name, value] : {std::pair{"zeros", 0}, {"ones", 1}, {"empty", 0}}) {
     const bool is_empty = std::string_view(name) == "empty";
     on(fmt::format("aten::new_{}(Tensor self, SymInt[] size, *, {}) -> Tensor", name, tensor_options),
@@ -256,7 +257,7 @@ void register_creation(SymbolicRegistry& registry) {
        Since{9},
        [](GraphBuilder& g, Value start, Value end, int64_t steps, double base, Ignored, Ignored, Ignored,
           Ignored) {
-         // Of more than one, PyTorch rounds the ends to the type of the result first.
+         // For more than one step, PyTorch rounds the ends to the result's type first.
          Value exponents = steps == 1 ? g.reshape(g.cast(start, ElementType::float64), {Dim(1)})
                                       : linspace(g, start, end, steps);
          return g.cast(g.op("Pow", g.scalar_like(exponents, base), exponents), g.result().element_type);

@@ -1,4 +1,4 @@
-// Matrices made of their diagonals.
+// Reading diagonals, and making matrices of them.
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/reduction/reduce.h"
@@ -6,11 +6,12 @@
 namespace opbridge::lowering {
 namespace {
 
-// The last dim of `self` along the diagonal number `offset` of matrices in `dim1` and `dim2` of the result.
+// Puts the last dim of `self` on the diagonal `offset` of matrices in the dims `dim1` and `dim2` of the
+// result.
 Value diag_embed(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int64_t dim2) {
   const ElementType type = self.element_type();
   const Dim size = self.dim(-1) + Dim(std::abs(offset));
-  // Above the main diagonal an element is named by its row, below by its column.
+  // The index of an element is its row above the main diagonal, and its column below.
   Value padded = self;
   if (offset != 0) {
     std::vector<Dim> pads(2 * self.rank(), Dim(0));
@@ -21,8 +22,8 @@ Value diag_embed(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int6
   dims.back() = size;
   g.typed(padded, dims);
   Value square = filled(g, std::vector{size, size}, 0, ElementType::int32);
-  Value places = g.cast(g.op("EyeLike", square, attr("k", offset)), ElementType::boolean);
-  Value matrices = g.op("Where", places, g.unsqueeze(padded, {offset >= 0 ? -1 : -2}), g.scalar(0, type));
+  Value indices = g.cast(g.op("EyeLike", square, attr("k", offset)), ElementType::boolean);
+  Value matrices = g.op("Where", indices, g.unsqueeze(padded, {offset >= 0 ? -1 : -2}), g.scalar(0, type));
 
   const int64_t rank = self.rank() + 1, rows = wrap_axis(dim1, rank), columns = wrap_axis(dim2, rank);
   std::vector<int64_t> permutation;
@@ -31,7 +32,7 @@ Value diag_embed(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int6
   return g.transpose(matrices, std::move(permutation));
 }
 
-// Of a matrix: rows and columns laid in one, the next element is a row and a column away.
+// The diagonal of a matrix: in the flattened matrix, its elements are columns + 1 apart.
 Value diagonal(GraphBuilder& g, Value self, int64_t offset, const Dim& length) {
   const Dim &rows = self.dim(0), &columns = self.dim(1);
   const Dim first = offset >= 0 ? Dim(offset) : Dim(-offset) * columns, step = columns + Dim(1);

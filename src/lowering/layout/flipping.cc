@@ -1,4 +1,4 @@
-// Elements in the reverse order.
+// Reversal of axes, and rotations by quarter turns.
 #include <limits>
 #include <numeric>
 
@@ -16,7 +16,7 @@ Value flip(GraphBuilder& g, Value self, std::vector<int64_t> dims) {
   return self;
 }
 
-// Quarter turns from the first of `dims` to the second.
+// Rotates by quarter turns from the first of `dims` to the second.
 Value rot90(GraphBuilder& g, Value self, int64_t turns, std::vector<int64_t> dims) {
   dims = wrap_axes(dims, self.rank());
   turns = (turns % 4 + 4) % 4;

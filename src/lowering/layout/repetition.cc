@@ -1,4 +1,4 @@
-// repeat_interleave: how often each element comes is a number, or depends on the data.
+// repeat_interleave. The number of repetitions is a number or a tensor.
 #include "lowering/add.h"
 #include "lowering/indexing/indexing.h"
 
@@ -11,9 +11,9 @@ Value of_one_axis(GraphBuilder& g, Value value, const Dim& size) {
   return value;
 }
 
-// 0 repeats[0] times, 1 repeats[1] times, …
-Value repeated_places(GraphBuilder& g, Value repeats) {
-  // A mark at the end of each run; how many of them lie behind a place is its number.
+// The index 0 repeats[0] times, then 1 repeats[1] times, …
+Value repeated_indices(GraphBuilder& g, Value repeats) {
+  // A mark is set at the end of each run; the index at a position is the number of marks up to there.
   Value zero = g.scalar(0, ElementType::int64);
   Value ends = g.op("CumSum", g.cast(repeats, ElementType::int64), zero);
   Value total = g.reduce("ReduceSum", g.cast(repeats, ElementType::int64), {0}, true);
@@ -32,7 +32,7 @@ Value repeat_interleave(GraphBuilder& g, Value self, Value repeats, std::optiona
   if (x.rank() == 0) x = g.unsqueeze(x, {0});
   const int64_t axis = wrap_axis(dim.value_or(0), x.rank());
   if (repeats.rank() == 0) repeats = g.unsqueeze(repeats, {0});
-  return g.gather(x, repeated_places(g, g.expand(repeats, std::vector{x.dim(axis)})), axis);
+  return g.gather(x, repeated_indices(g, g.expand(repeats, std::vector{x.dim(axis)})), axis);
 }
 
 Value repeat_interleave(GraphBuilder& g, Value self, const Dim& repeats, std::optional<int64_t> dim) {
@@ -53,7 +53,7 @@ void register_repetition(SymbolicRegistry& registry) {
   using Axis = std::optional<int64_t>;
 
   on("aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", Since{16},
-     [](GraphBuilder& g, Value repeats, Ignored) { return repeated_places(g, repeats); });
+     [](GraphBuilder& g, Value repeats, Ignored) { return repeated_indices(g, repeats); });
   on("aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, "
      "SymInt? output_size=None) -> Tensor",
      Since{16}, [](GraphBuilder& g, Value self, Value repeats, Axis dim, Ignored) {

@@ -22,7 +22,7 @@ Value swap_axes(GraphBuilder& g, Value self, int64_t a, int64_t b) {
   return g.transpose(self, std::move(permutation));
 }
 
-// The elements in their order, in the shape that PyTorch gave the result.
+// Reshapes to the dims of PyTorch's result.
 Value to_result_shape(GraphBuilder& g, Value self) { return g.reshape(self, *g.result().dims); }
 
 Value slice(GraphBuilder& g, Value self, int64_t dim, const std::optional<Dim>& start,
@@ -40,7 +40,7 @@ Value slice(GraphBuilder& g, Value self, int64_t dim, const std::optional<Dim>& 
   return g.slice(self, dim, bound(start, 0), bound(end, end_of_axis), step);
 }
 
-// From a place that may count from the end.
+// narrow with a start that is data and may count from the end.
 Value narrow(GraphBuilder& g, Value self, int64_t dim, Value start, Dim length) {
   const int64_t axis = wrap_axis(dim, self.rank());
   Value zero = g.scalar(0, ElementType::int64);
@@ -51,7 +51,7 @@ Value narrow(GraphBuilder& g, Value self, int64_t dim, Value start, Dim length) 
 }
 
 Value concatenate(GraphBuilder& g, std::vector<Value> tensors, int64_t dim) {
-  // torch.cat passes over empty 1-d tensors whatever the rank of the others.
+  // torch.cat skips empty 1-d tensors, whatever the rank of the others.
   if (!g.result().dims->empty() && g.result().rank() > 1) {
     std::erase_if(tensors, [](Value tensor) { return tensor.rank() == 1 && tensor.dim(0).is(0); });
   }
@@ -92,13 +92,13 @@ Value roll(GraphBuilder& g, Value self, std::vector<Dim> shifts, std::vector<int
   return self;
 }
 
-// The amounts by which torch.nn.functional.pad lengthens an axis; negative ones shorten it.
+// The padding of torch.nn.functional.pad at both ends of an axis; negative amounts crop.
 struct Padding {
   int64_t axis;
   Dim before, after;
 };
 
-// Splits off the amounts that shorten.
+// Moves the negative amounts out of `amounts` and returns them as positive ones.
 Padding shortening_of(Padding& amounts) {
   auto cut = [](Dim& amount) {
     if (!amount.is_static() || amount.value() >= 0) return Dim(0);
@@ -115,8 +115,7 @@ Value shortened(GraphBuilder& g, Value self, const Padding& amounts) {
   return g.typed(g.slice(self, amounts.axis, g.sizes({start}), g.sizes({end})), std::move(dims));
 }
 
-// The end in front of the beginning, and the beginning after the end. ONNX Runtime's Pad has no such mode
-// before opset 19, and not for every size.
+// Circular padding. ONNX Runtime's Pad has this mode only from opset 19 on, and not for every size.
 Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
   const int64_t axis = amounts.axis;
   const Dim size = self.dim(axis);
@@ -132,9 +131,9 @@ Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
 
 // torch.nn.functional.pad: `pad` holds (before, after) from the last dim backwards.
 Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::string& mode, double value) {
-  if (g.opset() < 11) g.refuse("padding needs opset 11");
+  if (g.opset() < 11) g.refuse("padding needs opset 11; export with opset_version=11 or later");
   const int64_t rank = self.rank();
-  if (static_cast<int64_t>(pad.size()) > 2 * rank) g.refuse("more dims are padded than there are");
+  if (static_cast<int64_t>(pad.size()) > 2 * rank) g.refuse("pad lists more dims than the input has");
   std::vector<Dim> pads(2 * rank, Dim(0));
   std::vector<Padding> shortenings;
   for (size_t i = 0; i + 1 < pad.size(); i += 2) {
@@ -148,7 +147,7 @@ Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::s
     }
   }
   if (mode == "circular") return self;
-  // What is cut off at one end is still what the other end continues.
+  // Pad before cropping: elements that are cropped at one end may be padding at the other.
   if (std::ranges::any_of(pads, [](const Dim& amount) { return !amount.is(0); })) {
     const Value number = mode == "constant" ? g.scalar_like(self, value) : Value();
     self = g.op("Pad", self, g.sizes(pads), number, attr("mode", mode == "replicate" ? "edge" : mode));

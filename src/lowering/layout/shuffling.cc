@@ -1,4 +1,4 @@
-// Channels that change their order, or places with pixels.
+// Shuffles of channels, and of channels and pixels.
 #include <fmt/format.h>
 
 #include "lowering/add.h"
@@ -7,12 +7,12 @@
 namespace opbridge::lowering {
 namespace {
 
-// Channels that were in `groups` rows lie in as many columns.
+// Transposes the channels, taken as a matrix with `groups` rows.
 Value channel_shuffle(GraphBuilder& g, Value self, const Dim& groups) {
   const std::vector<Dim> dims = self.dims();
   const bool is_known = groups.is_static() && dims.at(1).is_static();
   if (is_known && (groups.value() < 1 || dims[1].value() % groups.value() != 0))
-    g.refuse(fmt::format("{} channels in {} groups", dims[1].str(), groups.str()));
+    g.refuse(fmt::format("{} channels cannot be divided into {} groups", dims[1].str(), groups.str()));
   std::vector<Dim> grouped = dims;
   grouped.at(1) = floor_div(dims.at(1), groups);
   grouped.insert(grouped.begin() + 1, groups);
@@ -32,7 +32,7 @@ Value pixel_shuffle(GraphBuilder& g, Value self, int64_t factor, bool back) {
   for (const int64_t axis : {first, first + 1}) {
     const Dim &one = small.at(axis), &other = large.at(axis);
     if (factor < 1 || (one.is_static() && other.is_static() && !(one * side == other)))
-      g.refuse(fmt::format("a factor of {} between the sizes {} and {}", factor, one.str(), other.str()));
+      g.refuse(fmt::format("the factor {} does not fit the sizes {} and {}", factor, one.str(), other.str()));
   }
   if (!back && self.rank() == 4 && self.element_type() == ElementType::float32)
     return g.op("DepthToSpace", self, attr("blocksize", factor), attr("mode", "CRD"));

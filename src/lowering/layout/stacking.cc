@@ -1,4 +1,4 @@
-// Joining and cutting by the names that NumPy gave them, and products of index sets.
+// Joining and splitting under NumPy's names (hstack, vsplit, …), combinations, and meshgrid.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// With ones in front up to `rank` dims; in three dims a row lies along the middle one.
+// torch.atleast_1d, 2d and 3d: adds leading dims of size 1; in 3d a vector lies along the middle dim.
 Value at_least(GraphBuilder& g, Value self, int64_t rank) {
   if (self.rank() >= rank) return self;
   if (rank < 3 || self.rank() == 0) {
@@ -38,7 +38,7 @@ Value column_stack(GraphBuilder& g, std::vector<Value> tensors) {
   return joined(g, std::move(tensors), 1);
 }
 
-// `value` in front of the tensor, or behind it, along `axis`.
+// Pads `axis` with `value` at both ends.
 Value lengthened(GraphBuilder& g, Value tensor, int64_t axis, const Dim& before, const Dim& after,
                  double value) {
   if (before.is(0) && after.is(0)) return tensor;
@@ -48,7 +48,7 @@ Value lengthened(GraphBuilder& g, Value tensor, int64_t axis, const Dim& before,
   return g.op("Pad", tensor, g.sizes(pads), g.scalar_like(tensor, value));
 }
 
-// Sequences, whose first dims differ, as one batch.
+// Pads sequences of different lengths to one batch.
 Value pad_sequence(GraphBuilder& g, std::vector<Value> sequences, bool batch_first, double value,
                    const std::string& side) {
   const int64_t batch = batch_first ? 0 : 1;
@@ -63,8 +63,8 @@ Value pad_sequence(GraphBuilder& g, std::vector<Value> sequences, bool batch_fir
   return g.concat(std::move(sequences), batch);
 }
 
-// Each tensor cut along `dim` into `chunks` parts, zeros behind the last; first parts of all in a row, then
-// second parts, …
+// Splits each tensor along `dim` into `chunks` parts, the last one padded with zeros, and joins the first
+// parts of all tensors, then the second parts, …
 Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, int64_t chunks) {
   std::vector<Value> rows;
   for (Value tensor : tensors) {
@@ -79,16 +79,16 @@ Value chunks_joined(GraphBuilder& g, std::vector<Value> tensors, int64_t dim, in
   return joined(g, std::move(rows), -1);
 }
 
-// Cut along `dim` where `places` says, which count from the end where they are negative.
-std::vector<Value> cut_at(GraphBuilder& g, Value self, Value places, int64_t dim) {
+// Splits along `dim` at the indices `indices`, which count from the end if they are negative.
+std::vector<Value> cut_at(GraphBuilder& g, Value self, Value indices, int64_t dim) {
   dim = wrap_axis(dim, self.rank());
-  if (places.rank() == 0) g.refuse("a number of parts that is data; pass it as a Python number");
+  if (indices.rank() == 0) g.refuse("the number of parts is data; pass it as a Python number");
   std::vector<Value> parts;
   Value begin = g.ints({0});
   for (size_t i = 0; i < g.result_count(); ++i) {
-    const auto place = static_cast<int64_t>(i);
+    const auto index = static_cast<int64_t>(i);
     const bool last = i + 1 == g.result_count();
-    Value end = last ? g.ints({end_of_axis}) : g.slice(places, 0, place, place + 1);
+    Value end = last ? g.ints({end_of_axis}) : g.slice(indices, 0, index, index + 1);
     parts.push_back(g.slice(self, dim, begin, end));
     begin = end;
   }
@@ -109,7 +109,7 @@ Value cartesian_product(GraphBuilder& g, std::vector<Value> tensors) {
   return joined(g, std::move(tensors), 1);
 }
 
-// How many choices of `count` of `size` places there are.
+// The number of combinations of `count` out of `size` elements.
 double choice_count(int64_t size, int64_t count, bool repeated) {
   const auto largest = static_cast<double>(repeated ? size + count - 1 : size);
   double result = 1;
@@ -118,14 +118,14 @@ double choice_count(int64_t size, int64_t count, bool repeated) {
   return size > 0 ? std::max(result, 0.0) : 0;
 }
 
-// Every choice of `count` places in ascending order, one after the other.
+// All combinations of `count` indices, each ascending, concatenated in lexicographic order.
 std::vector<int64_t> choices(int64_t size, int64_t count, bool repeated) {
   const int64_t step = repeated ? 0 : 1;
   std::vector<int64_t> chosen(count), all;
   for (int64_t i = 0; i < count; ++i) chosen[i] = i * step;
   while (size > 0 && chosen.back() < size) {
     all.insert(all.end(), chosen.begin(), chosen.end());
-    // The last place that can go on does, and those behind it follow as closely as they may.
+    // Advance the last index that can advance, and set those after it to their least values.
     int64_t i = count - 1;
     while (i > 0 && chosen[i] + (count - 1 - i) * step + 1 >= size) --i;
     ++chosen[i];
@@ -136,7 +136,7 @@ std::vector<int64_t> choices(int64_t size, int64_t count, bool repeated) {
 
 Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replacement) {
   if (!self.dim(0).is_static())
-    g.refuse("combinations of a dynamic number of elements; make that size constant");
+    g.refuse("combinations need a constant number of elements; make that size constant");
   if (count == 0) return filled(g, *g.result().dims, 0, self.element_type());
   const int64_t size = self.dim(0).value();
   check_constant(g, count);
@@ -147,7 +147,7 @@ Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replace
   return g.gather(self, g.constant(ir::Weight::of<int64_t>(all, {rows, count})), 0);
 }
 
-// Each element of `self` times all of `other`.
+// The Kronecker product: each element of `self` times all of `other`.
 Value kronecker(GraphBuilder& g, Value self, Value other) {
   const int64_t rank = std::max(self.rank(), other.rank());
   auto spread = [&](Value value, bool before) {
@@ -166,7 +166,7 @@ Value kronecker(GraphBuilder& g, Value self, Value other) {
   return g.reshape(product, *g.result().dims);
 }
 
-// The parts of an axis between `bounds`, which need not ascend nor lie within it: each part is a slice.
+// The slices of an axis between consecutive `bounds`, which may be out of order or out of range.
 std::vector<Value> split_at(GraphBuilder& g, Value self, const std::vector<Dim>& bounds, int64_t dim) {
   const int64_t axis = wrap_axis(dim, self.rank());
   Dim sum(0);
@@ -181,8 +181,8 @@ std::vector<Value> split_at(GraphBuilder& g, Value self, const std::vector<Dim>&
   return parts;
 }
 
-// Each of the tensors along an axis of its own, broadcast to all; 0-d ones count as one element. "xy" swaps
-// the first two axes.
+// Expands each tensor along an axis of its own. 0-d tensors count as one element. "xy" swaps the first two
+// axes.
 std::vector<Value> meshgrid(GraphBuilder& g, std::vector<Value> tensors, std::string_view indexing) {
   const auto rank = static_cast<int64_t>(tensors.size());
   std::vector<Value> grids;
@@ -248,9 +248,9 @@ void register_stacking(SymbolicRegistry& registry) {
 
   on("aten::tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", Since{9},
      [](GraphBuilder& g, Value self, Ignored, int64_t dim) {
-       // torch takes the remainder that the example leaves for that of every size.
+       // torch.export assumes the remainder of the example for every size.
        if (!self.dim(dim).is_static())
-         g.refuse("how many parts are longer by one depends on a dynamic size; split at indices");
+         g.refuse("the sizes of the parts depend on a dynamic size; split at indices instead");
        return split_as_results(g, self, dim);
      });
   on("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, "

@@ -1,4 +1,4 @@
-// Views that pick elements by their place in memory, and writing through views.
+// Views that select elements by their index in memory, and writes through views.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -10,8 +10,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// The bounds of self[start:end:step] along an axis of `size`, as numbers from 0 to the size; nothing where
-// that depends on what is only known when the model runs.
+// The bounds of self[start:end:step] along an axis of `size`, clamped to [0, size]; nothing if they are known
+// only when the model runs.
 struct Range {
   Dim start, end;
 };
@@ -22,8 +22,8 @@ std::optional<Range> read_range(const std::optional<Dim>& start, const std::opti
     if (!given || given->is(end_of_axis) || *given == size) return given ? size : otherwise;
     if (given->is(0)) return Dim(0);
     if (given->is_static() && size.is_static()) {
-      const int64_t place = given->value() < 0 ? given->value() + size.value() : given->value();
-      return Dim(std::clamp<int64_t>(place, 0, size.value()));
+      const int64_t bound = given->value() < 0 ? given->value() + size.value() : given->value();
+      return Dim(std::clamp<int64_t>(bound, 0, size.value()));
     }
     return std::nullopt;
   };
@@ -32,7 +32,7 @@ std::optional<Range> read_range(const std::optional<Dim>& start, const std::opti
   return Range{*from, *to};
 }
 
-// `self` with `src` in the place of self[start:end:step] along `dim`.
+// A copy of `self` in which `src` replaces self[start:end:step] along `dim`.
 Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const std::optional<Dim>& start,
                     const std::optional<Dim>& end, int64_t step) {
   const int64_t axis = wrap_axis(dim, self.rank());
@@ -40,7 +40,7 @@ Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const s
   const std::optional<Range> range = read_range(start, end, size);
   src = g.cast(src, self.element_type());
   if (!range || step != 1) {
-    // The places are those that the slice itself takes.
+    // Slice the indices of the axis to get those that are written.
     Value all = arithmetic(g, 0, 1, size);
     Value rows =
         g.slice(all, 0, g.sizes({start.value_or(Dim(0))}), g.sizes({end.value_or(Dim(end_of_axis))}), step);
@@ -72,11 +72,11 @@ Value select_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const 
   return slice_scatter(g, self, src, axis, index, end, 1);
 }
 
-// A diagonal of two axes: a row of places in these axes, one after the other.
+// A diagonal of two axes: the indices of its elements in the flattened axes.
 struct Diagonal {
-  std::vector<int64_t> order;  // takes the two axes last
-  Value places;
-  std::vector<Dim> flattened;  // dims in that order, the two as one
+  std::vector<int64_t> order;  // moves the two axes to the end
+  Value indices;
+  std::vector<Dim> flattened;  // dims in that order, with the two axes flattened
 };
 
 Diagonal read_diagonal(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -93,14 +93,14 @@ Diagonal read_diagonal(GraphBuilder& g, Value self, int64_t offset, int64_t dim1
   result.flattened.push_back(rows * columns);
   const Dim down(std::max<int64_t>(0, -offset)), right(std::max<int64_t>(0, offset));
   const Dim count = max(Dim(0), min(rows - down, columns - right));
-  result.places = arithmetic(g, down * columns + right, columns + Dim(1), count);
+  result.indices = arithmetic(g, down * columns + right, columns + Dim(1), count);
   return result;
 }
 
 Value diagonal(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int64_t dim2) {
   const Diagonal where = read_diagonal(g, self, offset, dim1, dim2);
   Value flattened = g.reshape(g.transpose(self, where.order), where.flattened);
-  return g.gather(flattened, where.places, static_cast<int64_t>(where.flattened.size()) - 1);
+  return g.gather(flattened, where.indices, static_cast<int64_t>(where.flattened.size()) - 1);
 }
 
 Value diagonal_scatter(GraphBuilder& g, Value self, Value src, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -108,25 +108,25 @@ Value diagonal_scatter(GraphBuilder& g, Value self, Value src, int64_t offset, i
   Value turned = g.transpose(self, where.order);
   const std::vector<Dim> dims = turned.dims();
   const auto last = static_cast<int64_t>(where.flattened.size()) - 1;
-  Value written = scatter_rows(g, g.reshape(turned, where.flattened), last, where.places, src);
+  Value written = scatter_rows(g, g.reshape(turned, where.flattened), last, where.indices, src);
   return g.transpose(g.reshape(written, dims), inverse(where.order));
 }
 
-// The places in memory, counted in elements, of a view with these sizes and strides.
-Value strided_places(GraphBuilder& g, const std::vector<Dim>& size, const std::vector<Dim>& stride,
-                     const std::optional<Dim>& offset) {
-  if (size.size() != stride.size()) g.refuse("sizes and strides differ in number");
-  Value places = g.size(offset.value_or(Dim(0)));
+// The memory indices, in elements, of a view with these sizes and strides.
+Value strided_indices(GraphBuilder& g, const std::vector<Dim>& size, const std::vector<Dim>& stride,
+                      const std::optional<Dim>& offset) {
+  if (size.size() != stride.size()) g.refuse("size and stride have different lengths");
+  Value indices = g.size(offset.value_or(Dim(0)));
   for (size_t i = 0; i < size.size(); ++i) {
     Value of_axis = arithmetic(g, 0, stride[i], size[i]);
     std::vector<int64_t> behind(size.size() - i - 1);
     std::iota(behind.begin(), behind.end(), 1);
-    places = g.op("Add", places, g.unsqueeze(of_axis, behind));
+    indices = g.op("Add", indices, g.unsqueeze(of_axis, behind));
   }
-  return places;
+  return indices;
 }
 
-// The last two axes swapped; all of them reversed where `all`.
+// Swaps the last two axes, or with `all` reverses all axes.
 Value turn(GraphBuilder& g, Value self, bool all) {
   std::vector<int64_t> order(self.rank());
   std::iota(order.begin(), order.end(), 0);
@@ -138,7 +138,7 @@ Value turn(GraphBuilder& g, Value self, bool all) {
   return g.transpose(self, order);
 }
 
-// All sub-sequences of `size` along `dim`, `step` apart, as a last axis.
+// All windows of `size` elements along `dim` at distances of `step`, as a new last axis.
 Value unfold(GraphBuilder& g, Value self, int64_t dim, int64_t size, int64_t step) {
   if (self.rank() == 0) return g.reshape(self, *g.result().dims);
   const int64_t axis = wrap_axis(dim, self.rank());
@@ -201,14 +201,14 @@ void register_views(SymbolicRegistry& registry) {
                            "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, "
                            "SymInt? storage_offset=None) -> Tensor"}) {
     on(line, Since{11}, [](GraphBuilder& g, Value self, Dims size, Dims stride, OptionalDim offset) {
-      return g.gather(flat(g, self), strided_places(g, size, stride, offset), 0);
+      return g.gather(flat(g, self), strided_indices(g, size, stride, offset), 0);
     });
   }
   on("aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
      "SymInt? storage_offset=None) -> Tensor",
      Since{11}, [](GraphBuilder& g, Value self, Value src, Dims size, Dims stride, OptionalDim offset) {
-       Value places = g.reshape(strided_places(g, size, stride, offset), std::vector{element_count(src)});
-       return g.reshape(scatter_elements(g, flat(g, self), places, flat(g, src), 0), self.dims());
+       Value indices = g.reshape(strided_indices(g, size, stride, offset), std::vector{element_count(src)});
+       return g.reshape(scatter_elements(g, flat(g, self), indices, flat(g, src), 0), self.dims());
      });
   for (const char* line : {"aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
                            "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"}) {

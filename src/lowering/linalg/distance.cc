@@ -22,16 +22,16 @@ Value dist(GraphBuilder& g, Value a, Value b, Scalar p) {
   return g.cast(vector_norm(g, difference, p.to_double(), {}, false), type);
 }
 
-// Whether so many differences are computed at once in standard ONNX, where they all take memory.
+// Whether standard ONNX may compute this many differences at once, all of which take memory.
 bool is_feasible(const Dim& differences) {
   constexpr int64_t most_elements = 1 << 16;
   return differences.is_static() && differences.value() <= most_elements;
 }
 
-// An attribute keeps p as float32.
+// Whether p fits the node's float32 attribute.
 bool is_attribute(double p) { return static_cast<float>(p) == p; }
 
-// (…, n, width) and (…, m, width) to (…, n, m), in standard ONNX.
+// The distances of vectors (…, n, width) and (…, m, width) in standard ONNX: (…, n, m).
 Value distances(GraphBuilder& g, Value a, Value b, double p) {
   const ElementType type = g.result().element_type;
   Value difference =
@@ -47,14 +47,14 @@ Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
   return distances(g, a, b, p);
 }
 
-// Of each two rows, the first before the second.
+// The distances of all pairs of rows i < j.
 Value pdist(GraphBuilder& g, Value self, double p) {
   if (self.rank() != 2) g.refuse("distances of the rows of a matrix need a tensor with two dims");
   // PyTorch takes integers where there are no pairs.
   const bool is_real = is_floating_point(g.result().element_type);
   if (is_real && !is_feasible(self.dim(0) * self.dim(0) * self.dim(1)) && is_attribute(p))
     return floating_kernel(g, "opbridge::pdist", {self}, {attr("p", p)});
-  if (!self.dim(0).is_static()) g.refuse("the number of pairs needs a number of rows known at export");
+  if (!self.dim(0).is_static()) g.refuse("the number of rows is dynamic; make that size constant");
   const int64_t rows = self.dim(0).value();
   check_constant(g, (self.dim(0) * self.dim(0)).value());
   std::vector<int64_t> first, second;
@@ -70,8 +70,7 @@ Value pdist(GraphBuilder& g, Value self, double p) {
   });
 }
 
-// Of the tensors as broadcast to each other, each vector is divided by its length, or by eps where it is
-// shorter.
+// After broadcasting, each vector is divided by its length, or by eps if it is shorter.
 Value cosine_similarity(GraphBuilder& g, Value a, Value b, int64_t dim, double eps) {
   const ElementType type = g.result().element_type;
   const std::vector<Dim> dims = broadcast_dims(a.dims(), b.dims());
@@ -84,7 +83,7 @@ Value cosine_similarity(GraphBuilder& g, Value a, Value b, int64_t dim, double e
   return g.cast(g.reduce("ReduceSum", product, axes, false), type);
 }
 
-// Slices along `dim` whose norm exceeds `maxnorm` are scaled down to it.
+// Scales down slices along `dim` whose norm exceeds `maxnorm`.
 Value renorm(GraphBuilder& g, Value self, Scalar p, int64_t dim, Scalar maxnorm) {
   return in_kernel_type(g, self, [&](Value x) {
     std::vector<int64_t> others;

@@ -1,4 +1,4 @@
-// Solving and factorizing: kernels of operators/linalg.
+// Solvers and factorizations, with the kernels of operators/linalg.
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/linalg/matrices.h"
@@ -8,14 +8,14 @@ namespace {
 
 using Values = std::vector<Value>;
 
-// A kernel that takes one batch of matrices.
+// A node of a kernel that takes one batch of matrices.
 template <size_t outputs, class... Attributes>
 std::array<Value, outputs> kernel(GraphBuilder& g, std::string_view name, const Matrices& a,
                                   Attributes... attributes) {
   return g.ops<outputs>("opbridge::" + std::string(name), a.value, attributes..., attr("complex", a.complex));
 }
 
-// The batch of the result of two matrices whose batches are broadcast; `dims` last dims are no part of it.
+// The batch dims of the result: all but the last `dims`.
 std::vector<Dim> result_batch(const GraphBuilder& g, size_t dims) {
   const std::vector<Dim>& all = *g.result().dims;
   return first_dims(all, static_cast<int64_t>(all.size() - dims));
@@ -26,7 +26,7 @@ Value empty(GraphBuilder& g, size_t result) {
   return filled(g, *type.dims, 0, type.element_type);
 }
 
-// PyTorch takes B for vectors where it has one dim, or the shape of A without its last.
+// PyTorch takes B for a batch of vectors if it has one dim, or the shape of A without the last dim.
 bool is_vector(const Matrices& a, const Matrices& b) {
   if (b.rank() == 1) return true;
   if (b.rank() + 1 != a.rank()) return false;
@@ -61,7 +61,7 @@ Value lu_solve(GraphBuilder& g, Matrices lu, Value pivots, Matrices b, bool left
 }
 
 std::array<Value, 3> factor_lu(GraphBuilder& g, const Matrices& a, bool pivot, bool check_errors) {
-  if (!pivot) g.refuse("without pivoting; PyTorch has no kernel for the CPU either");
+  if (!pivot) g.refuse("pivot=False is not supported; PyTorch has no CPU kernel for it either");
   auto result = kernel<3>(g, "lu_factor", a, attr("check_errors", check_errors));
   g.typed(result[0], {a.type(), a.value.dims()});
   g.typed(result[1], {ElementType::int32, shape(a.batch(), {min(a.rows(), a.columns())}, false)});
@@ -196,9 +196,9 @@ void register_factors(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Value lu, Value pivots, bool unpack_data, bool unpack_pivots) {
        const Matrices factors = matrices(g, lu, "LU_data");
        if ((!unpack_data || !unpack_pivots) && factors.complex) {
-         g.refuse("parts of a complex factorization; unpack all of it");
+         g.refuse("unpacking parts of a complex factorization is not supported; unpack all of it");
        }
-       if (!unpack_pivots) {  // PyTorch does not look at them
+       if (!unpack_pivots) {  // PyTorch does not check them
          const std::vector<Dim> dims =
              shape(factors.batch(), {min(factors.rows(), factors.columns())}, false);
          pivots = filled(g, dims, 1, ElementType::int32);
@@ -294,7 +294,8 @@ void register_spectra(SymbolicRegistry& registry) {
          const Svd result = svd(g, a, !some);
          return std::array{result.u.value, result.values, adjoint(g, result.vh).value};
        }
-       if (a.complex) g.refuse("compute_uv=False of complex matrices; use torch.linalg.svdvals");
+       if (a.complex)
+         g.refuse("compute_uv=False is not supported for complex matrices; use torch.linalg.svdvals");
        return std::array{empty(g, 0), singular_values(g, a), empty(g, 2)};
      });
 

@@ -1,5 +1,5 @@
-// Linear algebra that is products and sums of ONNX; what takes kernels is in factorization.cc and
-// matrix_functions.cc.
+// Linear algebra in standard ONNX; factorization.cc and matrix_functions.cc have what needs kernels of our
+// own.
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/elementwise/special.h"
@@ -9,11 +9,11 @@
 namespace opbridge::lowering {
 namespace {
 
-// The identity of size n, of each batch.
+// Identity matrices with these dims.
 Value identity(GraphBuilder& g, std::vector<Dim> dims, ElementType type) {
   const Dim n = last_dims(dims, 1)[0];
-  Value places = g.op("Range", g.scalar(0, ElementType::int64), g.size(n), g.scalar(1, ElementType::int64));
-  Value matrix = g.cast(g.op("Equal", g.unsqueeze(places, {1}), places), type);
+  Value indices = g.op("Range", g.scalar(0, ElementType::int64), g.size(n), g.scalar(1, ElementType::int64));
+  Value matrix = g.cast(g.op("Equal", g.unsqueeze(indices, {1}), indices), type);
   return g.expand(g.typed(matrix, std::vector{n, n}), dims);
 }
 
@@ -42,14 +42,14 @@ Value multi_dot(GraphBuilder& g, const std::vector<Value>& tensors) {
   const ElementType type = g.result().element_type;
   Value product = operand(g, tensors.at(0), type);
   for (size_t i = 1; i < tensors.size(); ++i) {
-    // Of products without terms ONNX Runtime leaves the memory as it was.
+    // ONNX Runtime leaves the result uninitialized if the inner dim is 0.
     if (product.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
     product = g.op("MatMul", product, operand(g, tensors[i], type));
   }
   return g.cast(product, type);
 }
 
-// Of variables in rows and observations in columns: one matrix of float32 or float64.
+// The covariance matrix of variables in rows and observations in columns, float32 or float64.
 Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<Value> fweights,
                  std::optional<Value> aweights) {
   const ElementType type = g.result().element_type;
@@ -59,7 +59,7 @@ Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<
   const Dim observations = x.dim(1);
   auto sum = [&](Value value) { return g.reduce("ReduceSum", value, {-1}, true); };
 
-  // What is summed of the weights is summed in their own type.
+  // Sums of weights are computed in the weights' type.
   const ElementType own = aweights ? kernel_type(aweights->element_type()) : ElementType::int64;
   Value weights = fweights ? g.cast(*fweights, own) : Value();
   if (aweights) {
@@ -90,7 +90,7 @@ Value correlation(GraphBuilder& g, Value self) {
   return g.op("Clip", scaled, g.scalar_like(c, -1), g.scalar_like(c, 1));
 }
 
-// The powers of each element, in a new last dim: 0, 1, … or, `falling`, from the highest down.
+// The powers 0, 1, … of each element along a new last dim; `falling` starts with the highest power.
 Value vander(GraphBuilder& g, Value x, std::optional<Dim> given, bool falling) {
   const ElementType type = g.result().element_type;
   if (x.rank() == 0) x = g.unsqueeze(x, {0});

@@ -10,7 +10,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// x @ weight^T (+ bias), as torch.nn.functional.linear: weight is (out, in), or (in) for an output without a
+// x @ weight^T (+ bias), as torch.nn.functional.linear. `weight` is (out, in), or (in), which removes the
 // last dim.
 Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias) {
   const bool has_terms = !input.dim(-1).is(0);
@@ -22,7 +22,7 @@ Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bi
 
 bool is(const Scalar& value, double number) { return value.is_static() && value.to_complex() == number; }
 
-// beta * self + alpha * product; self may be broadcast. Rounded once.
+// beta * self + alpha * product, rounded once. `self` may be broadcast.
 Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta, const Scalar& alpha) {
   const ElementType type = g.result().element_type;
   auto scaled = [&](Value value, const Scalar& factor) {
@@ -30,7 +30,7 @@ Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta,
     return is(factor, 1) ? value : g.op("Mul", value, g.scalar_like(value, factor));
   };
   Value sum = scaled(product, alpha);
-  // Times 0, self is not read, NaN or not.
+  // With beta 0, PyTorch does not read self, so its NaN is ignored.
   if (!is(beta, 0)) sum = g.op("Add", sum, scaled(self, beta));
   return g.cast(g.expand(sum, *g.result().dims), type);
 }
@@ -41,8 +41,8 @@ Value product(GraphBuilder& g, Value a, Value b) {
   return matmul(g, operand(g, a, type), operand(g, b, type));
 }
 
-// beta * self + alpha * a b. A product without terms is 0 whatever alpha is; times 0, `reads_always` tells
-// whether PyTorch reads the factors, NaN or not.
+// beta * self + alpha * a b. A product over an empty dim is 0 for every alpha. `reads_always`: PyTorch reads
+// the factors even if alpha is 0, so their NaN propagates.
 Value add_product(GraphBuilder& g, Value self, Value a, Value b, const Scalar& beta, const Scalar& alpha,
                   bool reads_always = false) {
   if (a.dim(-1).is(0) || (is(alpha, 0) && !reads_always))
@@ -50,23 +50,23 @@ Value add_product(GraphBuilder& g, Value self, Value a, Value b, const Scalar& b
   return add_scaled(g, self, product(g, a, b), beta, alpha);
 }
 
-// a W b for each W of `weight` (out, in of a, in of b).
+// a W b for each matrix W of `weight` (out, features of a, features of b).
 Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Value> bias) {
   std::vector<Dim> dims = first_dims(a.dims(), a.rank() - 1);
   dims.push_back(weight.dim(0));
   dims.push_back(weight.dim(2));
   Value matrix = g.reshape(g.transpose(weight, {1, 0, 2}), {weight.dim(1), weight.dim(0) * weight.dim(2)});
-  Value rows = g.reshape(g.op("MatMul", a, matrix), dims);  // (…, out, in of b)
+  Value rows = g.reshape(g.op("MatMul", a, matrix), dims);  // (…, out, features of b)
   Value result = g.squeeze(g.op("MatMul", rows, g.unsqueeze(b, {-1})), {-1});
   return bias ? g.op("Add", result, *bias) : result;
 }
 
-// The product of all three, each with the dims of size 1 that it lacks, summed over `summed`.
+// The product of three tensors, each unsqueezed in the dims that it lacks, summed over `summed`.
 Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t> lacks_a,
                 std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
                 Ignored) {
   const ElementType type = g.result().element_type;
-  // PyTorch does not compare the sizes of factors where there is nothing to compute.
+  // PyTorch does not compare the sizes of the factors if the result is empty.
   if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, type);
   const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
     return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
@@ -75,8 +75,7 @@ Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t>
   return g.cast(summed.empty() ? product : sum_of(g, product, summed, false), type);
 }
 
-// The sum over the dims `of_self` of the one and `of_other` of the other, pair by pair; of a pair, one may be
-// of size 1.
+// The sum over the pairs of dims (of_self[i], of_other[i]). One dim of a pair may have size 1.
 Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> of_self,
                 std::vector<int64_t> of_other) {
   const ElementType type = g.result().element_type;
@@ -112,8 +111,8 @@ Value tensordot(GraphBuilder& g, Value self, Value other, std::vector<int64_t> o
   return g.cast(g.reshape(product, *g.result().dims), type);
 }
 
-// The equation with a letter for each dim of an ellipsis, the same from the last dim on: what its ellipses
-// stand for need not be equally many dims in PyTorch, nor among those of the result.
+// The equation with letters for the dims of each ellipsis, aligned at the last dim. In PyTorch the ellipses
+// of an equation may have different numbers of dims, and the result may leave them out.
 std::string spelled_out(GraphBuilder& g, const std::string& equation, std::span<const Value> tensors) {
   constexpr std::string_view dots = "...";
   const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
@@ -128,10 +127,10 @@ std::string spelled_out(GraphBuilder& g, const std::string& equation, std::span<
     std::string term = left.substr(0, left.find(','));
     left.erase(0, std::min(left.size(), term.size() + 1));
     const auto named = static_cast<size_t>(std::ranges::count_if(term, is_letter));
-    const size_t place = term.find(dots), hidden = tensor.rank() - named;
-    if (place != term.npos) {
-      if (hidden > names.size()) g.refuse("there are not enough letters for all dims");
-      term.replace(place, dots.size(), names.substr(names.size() - hidden));
+    const size_t position = term.find(dots), hidden = tensor.rank() - named;
+    if (position != term.npos) {
+      if (hidden > names.size()) g.refuse("the equation needs more than 52 letters; split it into two");
+      term.replace(position, dots.size(), names.substr(names.size() - hidden));
       most = std::max(most, hidden);
     }
     std::ranges::copy_if(term, std::back_inserter(letters), is_letter);
@@ -140,10 +139,11 @@ std::string spelled_out(GraphBuilder& g, const std::string& equation, std::span<
   const std::string shared = names.substr(names.size() - most);
   if (arrow != equation.npos) {
     std::string right = equation.substr(arrow);
-    if (const size_t place = right.find(dots); place != right.npos) right.replace(place, dots.size(), shared);
+    if (const size_t position = right.find(dots); position != right.npos)
+      right.replace(position, dots.size(), shared);
     return result + right;
   }
-  // Where no result is written: these dims, and each letter that comes once, by the alphabet.
+  // Without an explicit result: the dims of the ellipses, then each letter that occurs once, sorted.
   std::string once;
   std::ranges::sort(letters);
   for (char letter : letters) {
@@ -158,7 +158,7 @@ Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) 
   return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
 }
 
-// As Gemm has its factors.
+// Whether the factor fits Gemm's float32 attribute.
 bool is_float32(const Scalar& factor) {
   return static_cast<double>(static_cast<float>(factor.to_double())) == factor.to_double();
 }
@@ -218,7 +218,7 @@ void register_linear(SymbolicRegistry& registry) {
   }
   on("aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Value a, Value b, Scalar beta, Scalar alpha) {
-       // The sum over the batch is a product of the matrices laid side by side.
+       // The sum over the batch is one product of the concatenated matrices.
        Value wide = g.reshape(g.transpose(a, {1, 0, 2}), {a.dim(1), a.dim(0) * a.dim(2)});
        Value high = g.reshape(b, {b.dim(0) * b.dim(1), b.dim(2)});
        return add_product(g, self, wide, high, beta, alpha);

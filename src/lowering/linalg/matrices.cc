@@ -18,7 +18,7 @@ Value pairs(GraphBuilder& g, Value re, Value im) {
   return g.concat({g.unsqueeze(re, {-1}), g.unsqueeze(im, {-1})}, -1);
 }
 
-// MatMul of matrices whose batches are alike.
+// MatMul of matrices with equal batch dims.
 Value multiply(GraphBuilder& g, Value a, Value b) {
   std::vector<Dim> dims = a.dims();
   dims.back() = b.dim(-1);
@@ -28,8 +28,8 @@ Value multiply(GraphBuilder& g, Value a, Value b) {
 }  // namespace
 
 Matrices matrices(const GraphBuilder& g, Value value, std::string_view argument) {
-  // PyTorch computes with no others, but lets those without elements pass.
-  if (!is_floating_point(value.element_type())) g.refuse("matrices of integers");
+  // PyTorch accepts integer matrices only if they are empty.
+  if (!is_floating_point(value.element_type())) g.refuse("integer matrices are not supported");
   return {value, is_in_pairs(g, argument)};
 }
 

@@ -1,5 +1,5 @@
-// Batches of matrices for the kernels of linear algebra (operators/linalg), real or complex, then as pairs in
-// a last dim (see complex.h).
+// Batches of matrices for the kernels of operators/linalg, real or complex. Complex numbers are pairs in a
+// last dim (see complex.h).
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace opbridge::lowering {
 
-// (batch…, rows, columns), of pairs where `complex`.
+// (batch…, rows, columns), with a last dim of pairs if `complex`.
 struct Matrices {
   Value value;
   bool complex = false;
@@ -24,37 +24,37 @@ struct Matrices {
   ElementType type() const { return value.element_type(); }
 };
 
-// What PyTorch calls `argument`.
+// The argument `argument` of the call, whose lowered value is `value`.
 Matrices matrices(const GraphBuilder& g, Value value, std::string_view argument);
 
-// dims of a tensor of such numbers.
+// The dims of a tensor, with a last dim of pairs if `complex`.
 std::vector<Dim> shape(std::vector<Dim> batch, std::initializer_list<Dim> dims, bool complex);
 
 Matrices expanded(GraphBuilder& g, const Matrices& a, const std::vector<Dim>& batch);
 Matrices transposed(GraphBuilder& g, const Matrices& a);
 Matrices adjoint(GraphBuilder& g, const Matrices& a);
 Matrices product(GraphBuilder& g, const Matrices& a, const Matrices& b);
-// Each column times a number: `factors` (batch…, columns), real.
+// Multiplies each column by a number of `factors` (batch…, columns), which are real.
 Matrices scaled_columns(GraphBuilder& g, const Matrices& a, Value factors);
 
-// The kernels. `full`: all vectors, or as many as there are singular values.
+// Singular value decomposition. `full`: all singular vectors, otherwise as many as there are singular values.
 struct Svd {
   Matrices u;
-  Value values;  // the greatest first
+  Value values;  // descending
   Matrices vh;
 };
 Svd svd(GraphBuilder& g, const Matrices& a, bool full);
 Value singular_values(GraphBuilder& g, const Matrices& a);
 
 struct Eigh {
-  Value values;  // the least first
+  Value values;  // ascending
   Matrices vectors;
 };
 Eigh eigh(GraphBuilder& g, const Matrices& a, bool upper);
 
 struct Inverse {
   Matrices inverse;
-  Value info;  // int32 (batch…): above 0 where there is none
+  Value info;  // int32 (batch…): positive for a singular matrix
 };
 Inverse inverse(GraphBuilder& g, const Matrices& a, bool check_errors);
 

@@ -1,4 +1,4 @@
-// Functions of matrices that are made of a factorization and a little arithmetic.
+// Functions of matrices that use a factorization: norms, ranks, inverses, determinants.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,13 +23,14 @@ std::array<Value, 3> determinant(GraphBuilder& g, const Matrices& a) {
   return result;
 }
 
-// The sizes of the numbers, real. The squares of float32 neither overflow nor vanish in float64.
+// The magnitudes of the elements. Computed in float64, in which squares of float32 neither overflow nor
+// underflow.
 Value sizes_of(GraphBuilder& g, const Matrices& a) {
   if (!a.complex) return a.value;
   return g.cast(g.reduce("ReduceL2", g.cast(a.value, ElementType::float64), {-1}, false), a.type());
 }
 
-// The greatest of no number at all is 0 where none is negative.
+// The maximum or minimum along the last dim of non-negative values; the maximum of no values is 0.
 Value extreme(GraphBuilder& g, bool greatest, Value values) {
   const Dim last = values.dim(-1);
   if (greatest && (!last.is_static() || last.is(0))) {
@@ -42,28 +43,28 @@ Value extreme(GraphBuilder& g, bool greatest, Value values) {
   return Extremum(g, greatest, values).value(std::vector<int64_t>{-1}, false);
 }
 
-// Of a kernel type.
+// `a` has a kernel type.
 Value matrix_norm(GraphBuilder& g, const Matrices& a, const Order& order) {
   const std::vector<int64_t> both{-2, -1};
   if (const std::string* name = std::get_if<std::string>(&order)) {
     if (*name == "fro") return vector_norm(g, sizes_of(g, a), 2, both, false);
     if (*name == "nuc") return g.reduce("ReduceSum", singular_values(g, a), {-1}, false);
-    g.refuse("the matrix norm " + *name);
+    g.refuse("the matrix norm '" + *name + "' does not exist; use 'fro' or 'nuc'");
   }
   const double number = std::get<double>(order), size = std::abs(number);
   if (size == 2) return extreme(g, number > 0, singular_values(g, a));
-  if (size != 1 && !std::isinf(size)) g.refuse("a matrix norm of this order");
+  if (size != 1 && !std::isinf(size)) g.refuse("a matrix norm needs the order 1, -1, 2, -2, inf or -inf");
   Value magnitudes = g.op("Abs", sizes_of(g, a));
   return extreme(g, number > 0, g.reduce("ReduceSum", magnitudes, {size == 1 ? -2 : -1}, false));
 }
 
 Matrices numbers(GraphBuilder& g, Value self, std::optional<ElementType> type) {
   const Matrices a = matrices(g, self, "self");
-  if (type && a.complex) g.refuse("norms of complex numbers in another element type");
+  if (type && a.complex) g.refuse("dtype is not supported for norms of complex numbers; cast before");
   return {a.complex ? self : operand(g, self, type.value_or(self.element_type())), a.complex};
 }
 
-// The dims that are matrices, moved to the end; the norm's dims are 1 where `keepdim`.
+// The matrix norm over `dims`, which are moved to the end; with `keepdim` they remain with size 1.
 Value norm_of_dims(GraphBuilder& g, const Matrices& a, const Order& order, std::vector<int64_t> dims,
                    bool keepdim) {
   dims = wrap_axes(dims, a.rank());
@@ -87,12 +88,12 @@ Value norm(GraphBuilder& g, Value self, const std::optional<Order>& order, const
   if (order && count == 2)
     return norm_of_dims(g, a, *order, dims.value_or(std::vector<int64_t>{-2, -1}), keepdim);
   const double* number = order ? std::get_if<double>(&*order) : nullptr;
-  if (order && !number) g.refuse("a norm of vectors by name");
+  if (order && !number) g.refuse("the order of a vector norm must be a number");
   Value result = vector_norm(g, sizes_of(g, a), number ? *number : 2, dims, keepdim);
   return g.cast(result, g.result().element_type);
 }
 
-// What is to count as zero beside the greatest singular value.
+// The tolerance below which a singular value counts as zero; `relative` is to the greatest one.
 struct Tolerance {
   Value absolute, relative;
 };
@@ -121,7 +122,7 @@ Tolerance tolerance(GraphBuilder& g, const Matrices& a, std::optional<Value> abs
   return {least, absolute ? g.op("Where", g.op("Greater", least, zero), zero, given) : given};
 }
 
-// Which of the values, none of them below zero, are more than nothing.
+// Whether each value, all of which are non-negative, exceeds the tolerance.
 Value counts(GraphBuilder& g, Value values, const Tolerance& t) {
   Value greatest = g.reduce("ReduceMax", values, {-1}, false);
   Value limit = g.op("Max", t.absolute, g.op("Mul", t.relative, greatest));
@@ -152,10 +153,10 @@ Value matrix_rank(GraphBuilder& g, const Matrices& a, const Tolerance& t, bool h
   return g.reduce("ReduceSum", g.cast(counts(g, values, t), ElementType::int64), {-1}, false);
 }
 
-// `atol` and `rtol`: numbers, tensors or none, as the overloads have them.
+// `atol` and `rtol` are numbers, tensors or missing, depending on the overload.
 template <class Absolute, class Relative>
 Value pinv_within(GraphBuilder& g, Value self, const Absolute& atol, const Relative& rtol, bool hermitian) {
-  // A tensor of tolerances may have batch dims that the matrices lack.
+  // A tolerance that is a tensor may have batch dims that the matrices lack.
   const std::vector<Dim>& dims = *g.result().dims;
   const std::vector<Dim> batch = first_dims(dims, static_cast<int64_t>(dims.size()) - 2);
   const Matrices given = matrices(g, self, "self");
@@ -183,8 +184,8 @@ Value condition(GraphBuilder& g, Value self, const Order& order) {
   }
   const Inverse inverted = inverse(g, a, false);
   Value singular = g.op("Greater", inverted.info, g.scalar(0, ElementType::int32));
-  // Where there is no inverse, of the matrix itself instead: a norm may ask for a factorization, which is of
-  // finite numbers.
+  // The norm of an inverse may need a factorization, which requires finite elements. So a singular matrix
+  // replaces its own inverse here; the result is not used.
   Value usable = g.unsqueeze(g.op("Not", singular),
                              a.complex ? std::vector<int64_t>{-3, -2, -1} : std::vector<int64_t>{-2, -1});
   Value finite = g.op("Where", usable, inverted.inverse.value, a.value);
@@ -343,7 +344,7 @@ void register_matrix_functions(SymbolicRegistry& registry) {
   on("aten::logdet(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     const Matrices a = matrices(g, self, "self");
     auto [det, sign, log] = determinant(g, a);
-    if (a.complex) {  // the sign is of size 1, so its logarithm is its angle
+    if (a.complex) {  // the sign has magnitude 1, so its logarithm is its angle
       const auto part = [&](int64_t i) { return g.gather(sign, g.scalar(i, ElementType::int64), -1); };
       Value angle = complex_function("aten::angle")(g, {part(0), part(1)}).re;
       return g.concat({g.unsqueeze(log, {-1}), g.unsqueeze(angle, {-1})}, -1);

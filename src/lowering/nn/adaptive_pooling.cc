@@ -1,4 +1,4 @@
-// Adaptive pooling: output i of n takes the elements from floor(i * size / n) to ceil((i + 1) * size / n).
+// Adaptive pooling: output i of n reduces the elements [floor(i * size / n), ceil((i + 1) * size / n)).
 #include <fmt/format.h>
 
 #include <numeric>
@@ -11,12 +11,12 @@
 namespace opbridge::lowering {
 namespace {
 
-// The windows of one axis, all made as long as the longest by naming the last element again.
+// The windows of one axis, padded to the length of the longest one by repeating the last element.
 struct Windows {
   Dim length;
-  Value places;  // (count, length)
-  Value sizes;   // (count), without what is named again
-  bool equal;    // whether nothing is
+  Value indices;  // (count, length), indices along the axis
+  Value sizes;    // (count), without the repeated elements
+  bool equal;     // no window repeats elements
 };
 
 Windows windows(GraphBuilder& g, const Dim& size, const Dim& count) {
@@ -37,7 +37,7 @@ Windows windows(GraphBuilder& g, const Dim& size, const Dim& count) {
   Value offsets = g.unsqueeze(arithmetic(g, 0, 1, result.length), {0});
   Value last = g.unsqueeze(g.op("Sub", result.sizes, g.scalar(1, ElementType::int64)), {1});
   offsets = g.op("Where", g.op("Less", offsets, last), offsets, last);
-  result.places = g.op("Add", g.unsqueeze(starts, {1}), offsets);
+  result.indices = g.op("Add", g.unsqueeze(starts, {1}), offsets);
   return result;
 }
 
@@ -61,13 +61,14 @@ std::vector<Dim> result_dims(Value self, const std::vector<Dim>& output) {
   return dims;
 }
 
-// ONNX Runtime's pools take no image without channels, which PyTorch's adaptive ones do.
+// ONNX Runtime's pools refuse images without channels; PyTorch's adaptive pools accept them.
 bool has_channels(Value self, size_t axes) {
   const Dim& channels = self.dim(self.rank() - static_cast<int64_t>(axes) - 1);
   return channels.is_static() && channels.value() > 0;
 }
 
-// The side of equal windows side by side; none where an output does not divide its input.
+// The kernel size if the windows are equal and adjacent; nothing if an output size does not divide its input
+// size.
 std::optional<std::vector<int64_t>> equal_windows(Value self, std::span<const Dim> output) {
   std::vector<int64_t> kernel;
   for (size_t i = 0; i < output.size(); ++i) {
@@ -87,9 +88,9 @@ std::optional<std::vector<int64_t>> equal_windows(Value self, std::span<const Di
 
 Value mean_along(GraphBuilder& g, Value x, int64_t axis, const Dim& count) {
   const Windows of = windows(g, x.dim(axis), count);
-  Value parts = g.gather(x, of.places, axis);
+  Value parts = g.gather(x, of.indices, axis);
   if (of.equal) return g.reduce("ReduceMean", parts, {axis + 1}, false);
-  // What is named again does not count.
+  // Repeated elements do not count.
   std::vector<Dim> dims(x.rank() - axis, 1);
   dims[0] = count;
   Value divisor = g.reshape(of.sizes, dims);
@@ -125,9 +126,10 @@ Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& out
   });
 }
 
-// (…, outputs…, elements of a window), and where each of these stands in its channel.
+// The elements of all windows, (…, outputs…, elements of a window), and their indices in the flattened
+// channel.
 struct AllWindows {
-  Value elements, places;
+  Value elements, indices;
 };
 
 AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
@@ -135,35 +137,35 @@ AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& outp
   std::vector<Dim> dims_of_all = result_dims(self, output);
   std::vector<int64_t> order(leading);
   std::iota(order.begin(), order.end(), 0);
-  Value x = self, places;
+  Value x = self, indices;
   Dim length(1);
   for (int64_t i = 0; i < axes; ++i) {
     const Dim& size = self.dim(leading + i);
     const Windows of = windows(g, size, output[i]);
-    x = g.gather(x, of.places, leading + 2 * i);
+    x = g.gather(x, of.indices, leading + 2 * i);
     order.push_back(leading + 2 * i);
     // (outputs…, elements of their windows…)
     std::vector<Dim> dims(2 * axes, 1);
     dims[i] = output[i];
     dims[axes + i] = of.length;
-    Value along = g.reshape(of.places, dims);
-    places = places ? g.op("Add", g.op("Mul", places, g.size(size)), along) : along;
+    Value along = g.reshape(of.indices, dims);
+    indices = indices ? g.op("Add", g.op("Mul", indices, g.size(size)), along) : along;
     length = length * of.length;
   }
   for (int64_t i = 0; i < axes; ++i) order.push_back(leading + 2 * i + 1);
-  std::vector<Dim> place_dims = output;
-  place_dims.push_back(length);
+  std::vector<Dim> index_dims = output;
+  index_dims.push_back(length);
   dims_of_all.push_back(length);
   return {g.reshape(g.transpose(x, order), dims_of_all),
-          g.expand(g.reshape(places, place_dims), dims_of_all)};
+          g.expand(g.reshape(indices, index_dims), dims_of_all)};
 }
 
-// Greatest elements, and their places, which count from 0 in each channel of each sample.
+// The maxima, and their indices in the flattened channel.
 std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::vector<Dim>& output) {
   const ElementType type = self.element_type();
   const std::vector<Dim> result = result_dims(self, output);
   if (is_empty(result)) return {filled(g, result, 0, type), filled(g, result, 0, ElementType::int64)};
-  Value elements, places;
+  Value elements, indices;
   if (is_to_one(output)) {
     const auto axes = static_cast<int64_t>(output.size());
     std::vector<Dim> dims = first_dims(self.dims(), self.rank() - axes);
@@ -172,13 +174,13 @@ std::array<Value, 2> adaptive_max_pool(GraphBuilder& g, Value self, const std::v
   } else {
     const AllWindows all = all_windows(g, self, output);
     elements = all.elements;
-    places = all.places;
+    indices = all.indices;
   }
   Extremum greatest(g, true, elements);
   Value values = g.reshape(g.cast(greatest.value(std::vector<int64_t>{-1}, false), type), result);
-  Value place = greatest.place(-1, true);
-  if (places) place = g.op("GatherElements", places, place, attr("axis", -1));
-  return {values, g.reshape(place, result)};
+  Value index = greatest.index(-1, true);
+  if (indices) index = g.op("GatherElements", indices, index, attr("axis", -1));
+  return {values, g.reshape(index, result)};
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// Grouped queries: each key and value head serves several query heads in a row. (…, heads, length, width)
+// Grouped-query attention: repeats each key or value head (…, heads, length, width) for consecutive query
+// heads.
 Value repeat_heads(GraphBuilder& g, Value value, const Dim& query_heads) {
   const Dim& heads = value.dim(-3);
   if (heads == query_heads) return value;
@@ -59,21 +60,21 @@ bool all_moderate(const ir::Weight& weight) {
 }
 
 bool is_moderate(const ir::Weight& weight) {
-  constexpr int64_t largest = 1 << 20;  // elements that are looked at
+  constexpr int64_t largest = 1 << 20;  // larger tables are not read
   if (weight.element_count() > largest) return false;
   if (weight.element_type == ElementType::float32) return all_moderate<float>(weight);
   return weight.element_type == ElementType::float64 && all_moderate<double>(weight);
 }
 
-// Whether a mask hides nothing, whatever the inputs: it is made of tables of numbers, none so large that sums
-// become infinite, as relative positions give it. A mask that comes from more values than any of those do is
-// taken to hide something.
+// Whether a mask hides no key for any input: it is computed from constant tables whose numbers are too small
+// for infinite sums, as relative position biases are. The search is limited; a mask that exceeds the limits
+// is taken to hide keys.
 bool is_finite_table(const ir::Value* mask) {
-  constexpr size_t most_values = 256, most_sums = 24;  // each doubles the greatest number at most
+  constexpr size_t most_values = 256, most_sums = 24;  // each sum at most doubles the greatest number
   size_t sums = 0;
   static const std::set<std::string_view> moves{"Gather", "GatherND", "Reshape",   "Transpose", "Squeeze",
                                                 "Slice",  "Expand",   "Unsqueeze", "Flatten",   "Identity"};
-  std::vector<const ir::Value*> values{mask};  // without repetition: sums may share their terms
+  std::vector<const ir::Value*> values{mask};  // without duplicates: sums may share their terms
   for (size_t i = 0; i < values.size(); ++i) {
     if (i == most_values) return false;
     if (values[i]->weight) {
@@ -90,8 +91,8 @@ bool is_finite_table(const ir::Value* mask) {
   return true;
 }
 
-// Zeros in the rows of the result (…, length, width) whose mask hides every key: PyTorch's softmax is 0
-// there, ONNX's is 0/0.
+// Sets the rows of the result (…, length, width) to 0 for which the mask hides every key: PyTorch's softmax
+// is 0 there, ONNX's is NaN.
 Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
   if (mask.dim(-1) == Dim(0) || is_finite_table(mask.get())) return result;
   Value shown;
@@ -101,12 +102,12 @@ Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
     Value greatest = g.reduce("ReduceMax", mask, {-1}, true);
     shown = g.op("Not", g.op("Equal", greatest, g.scalar(-INFINITY, mask.element_type())));
   }
-  // ONNX Runtime is slow to broadcast the condition; the layers that share a mask share what it becomes.
+  // ONNX Runtime broadcasts the condition slowly; layers with the same mask share the expanded one.
   return g.op("Where", g.expand(shown, result.dims()), result, g.scalar(0.0, result.element_type()));
 }
 
-// Whether Attention (opset 23) can say it in ONNX Runtime, whose kernel takes neither bfloat16 nor empty
-// dims, does not broadcast, and scales in float32 by the square root of a factor.
+// Whether ONNX's Attention (opset 23) applies. ONNX Runtime's kernel supports neither bfloat16 nor empty
+// dims, does not broadcast, and multiplies query and key by the square root of the scale in float32.
 bool has_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<double> scale) {
   const ElementType type = query.element_type();
   if (g.opset() < 23 || (scale && !(*scale > 0)) ||
@@ -155,10 +156,10 @@ Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optio
   return mask ? without_hidden_rows(g, result, *mask) : result;
 }
 
-// The same, and the logarithm of the sum of each row's exponentials.
+// attention(), and the logarithm of the sum of each row's exponentials.
 std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Value value, double dropout,
                                      bool is_causal, std::optional<Value> mask, std::optional<double> scale) {
-  // float16 and bfloat16 are rounded once, in the end.
+  // float16 and bfloat16 are rounded once, at the end.
   const ElementType type = g.result(1).element_type;
   query = g.cast(query, type);
   key = g.cast(key, type);

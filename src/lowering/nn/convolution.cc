@@ -16,7 +16,7 @@ struct Convolution {
   bool transposed = false;
   std::vector<int64_t> output_padding;
 
-  // One number for each axis, checked.
+  // The parameters with one number for each axis, checked.
   Convolution of_axes(const GraphBuilder& g, size_t axes) const {
     return {strides(g, stride, axes),
             paddings(g, padding, axes),
@@ -27,14 +27,14 @@ struct Convolution {
   }
 };
 
-// The bias, to be added to images with so many spatial axes.
+// The bias, shaped to be added to images with this many spatial axes.
 Value per_channel(GraphBuilder& g, Value bias, size_t axes) {
   std::vector<Dim> dims(axes + 1, Dim(1));
   dims[0] = bias.dim(0);
   return g.reshape(bias, dims);
 }
 
-// As a product of matrices, of integers and of float64.
+// The convolution as a matrix product, for integers and float64.
 Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                               const Convolution& c, std::vector<int64_t> pads) {
   const size_t axes = weight.rank() - 2;
@@ -44,11 +44,11 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
   Window window{{}, c.stride, {}, c.dilation};
   for (size_t i = 0; i < axes; ++i) {
     if (!weight.dim(static_cast<int64_t>(i) + 2).is_static())
-      g.refuse("a kernel of dynamic size needs float32");
+      g.refuse("a kernel of dynamic size is supported for float32 only; convert the input and the weight");
     window.kernel.push_back(
         per_axis(g, "the kernel's size", {weight.dim(static_cast<int64_t>(i) + 2).value()}, 1, 1).front());
   }
-  if (c.transposed) {  // (in, out / groups, …) to (out, in / groups, …), each kernel turned round
+  if (c.transposed) {  // (in, out / groups, …) to (out, in / groups, …), with each kernel reversed
     const Dim in = weight.dim(0), out = weight.dim(1), per_group = floor_div(in, Dim(c.groups));
     std::vector<Dim> dims{c.groups, per_group};
     dims.insert(dims.end(), weight.dims().begin() + 1, weight.dims().end());
@@ -77,7 +77,7 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
   return g.cast(result, type);
 }
 
-// A batch. `pads`: before and after each axis, as ONNX has them.
+// The convolution of a batch. `pads` are in ONNX's order: the begins of all axes, then the ends.
 Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                            const Convolution& c, std::vector<int64_t> pads) {
   if (needs_gathered_windows(x.element_type()))
@@ -87,12 +87,12 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
   if (c.transposed) {
     output_padding = c.output_padding;
     for (size_t i = 0; i < axes; ++i) {
-      // Padding takes from the end of the result what output_padding adds.
+      // The end padding crops the result, output_padding extends it.
       const int64_t both = std::min(pads[axes + i], output_padding[i]);
       pads[axes + i] -= both;
       output_padding[i] -= both;
-      // PyTorch bounds output_padding by the dilation too, ONNX Runtime by the stride. No product reaches
-      // there.
+      // PyTorch allows an output_padding below the dilation or the stride, ONNX Runtime only below the
+      // stride. The rest of the result gets no products and is padded.
       beyond[axes + 4 + i] = std::max<int64_t>(0, output_padding[i] - (c.stride[i] - 1));
       output_padding[i] -= beyond[axes + 4 + i];
     }
@@ -121,7 +121,7 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                   const Convolution& given) {
   const size_t axes = spatial_axes(g, weight);
   const Convolution c = given.of_axes(g, axes);
-  // ONNX Runtime's ConvTranspose makes no empty result.
+  // ONNX Runtime's ConvTranspose fails if the result is empty.
   const std::vector<Dim>& result = *g.result().dims;
   if (std::ranges::any_of(result, [](const Dim& size) { return size.is(0); })) {
     return filled(g, result, 0, g.result().element_type);
@@ -132,7 +132,7 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                   [&](Value x) { return convolution_of_batch(g, x, weight, bias, c, std::move(pads)); });
 }
 
-// padding='same' or 'valid'. For 'same' PyTorch pads the odd one at the end.
+// padding='same' or 'valid'. If the padding of 'same' is odd, PyTorch pads one more at the end.
 Value convolution_by_name(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias,
                           const Convolution& given, const std::string& padding) {
   const size_t axes = spatial_axes(g, weight);

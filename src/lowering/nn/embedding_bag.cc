@@ -1,4 +1,4 @@
-// Sums, means and greatest elements of rows of a table, bag by bag.
+// Sums, means and maxima of bags of table rows.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -13,44 +13,45 @@ namespace {
 
 enum class Mode : int64_t { sum, mean, max };
 
-// Of each bag and column, which of `indices` the greatest element comes from; 0 where the bag is empty.
-// `rows` are those at `indices`, in the bags `bag`.
+// For each bag and column, the one of `indices` whose row has the maximum; 0 for an empty bag. `rows` are the
+// rows at `indices`, `bag` their bags.
 Value indices_of_greatest(GraphBuilder& g, Value rows, Value indices, Value bag, Value greatest) {
   constexpr ElementType integer = ElementType::int64;
-  Value none = g.op("Shape", indices);  // the place of one index more, which is 0
-  Value places = g.op("Range", g.scalar(0, integer), g.squeeze(none, {0}), g.scalar(1, integer));
-  g.typed(places, indices.dims());
+  Value none = g.op("Shape", indices);  // the position of an index 0 that is appended for empty bags
+  Value positions = g.op("Range", g.scalar(0, integer), g.squeeze(none, {0}), g.scalar(1, integer));
+  g.typed(positions, indices.dims());
   Value is_greatest = g.op("Equal", rows, g.gather(greatest, bag, 0));
-  Value candidates = g.op("Where", is_greatest, g.unsqueeze(places, {1}), none);
+  Value candidates = g.op("Where", is_greatest, g.unsqueeze(positions, {1}), none);
   Value start = g.op("Expand", none, g.op("Shape", greatest));
   Value first = g.op("ScatterND", start, g.unsqueeze(bag, {1}), candidates, attr("reduction", "min"));
   return g.gather(g.op("Concat", indices, g.ints({0}), attr("axis", 0)), first, 0);
 }
 
-// The rows at `indices`, reduced from each of `offsets` to the next; the bag of each index; how many there
-// are in each bag; and where the greatest elements come from. PyTorch leaves out of the last three what its
-// way to the first one does not need: the bags are empty then, the others 0.
+// Returns the reduction of the rows at `indices` from each offset to the next, the bag of each index, the
+// size of each bag, and the indices of the maxima. PyTorch computes the last three only as far as its kernel
+// for the first needs them: otherwise the bags have no elements and the others are 0.
 std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, Value offsets, Mode mode,
                                  std::optional<Value> factors, bool include_last_offset,
                                  std::optional<int64_t> padding_idx) {
-  if (mode == Mode::max && g.opset() < 18) g.refuse("ScatterND takes the greatest from opset 18 on");
+  if (mode == Mode::max && g.opset() < 18)
+    g.refuse("mode='max' needs ScatterND of opset 18; export with opset_version=18 or later");
   const ElementType type = g.result().element_type, kernel = kernel_type(type);
   std::vector<Dim> dims = *g.result().dims;  // (bags, width)
   const Dim wanted = dims.at(0);
-  // What stands behind the last offset goes to one more bag, which is dropped in the end.
+  // The indices after the last offset go to an additional bag, which is dropped at the end.
   if (include_last_offset) dims[0] = wanted + Dim(1);
   const std::vector<Dim> bags{dims[0]};
   indices = g.cast(indices, ElementType::int64);
   offsets = g.cast(offsets, ElementType::int64);
 
-  // The bag of each index: how many begin before it or at it, less one.
+  // The bag of an index is the number of offsets up to it, minus one.
   Value one = g.scalar(1, ElementType::int64), zero = g.scalar(0, ElementType::int64);
-  Value places = arithmetic(g, 0, 1, indices.dim(0));
-  Value begun = g.op("GreaterOrEqual", g.unsqueeze(places, {1}), g.unsqueeze(offsets, {0}));
+  Value positions = arithmetic(g, 0, 1, indices.dim(0));
+  Value begun = g.op("GreaterOrEqual", g.unsqueeze(positions, {1}), g.unsqueeze(offsets, {0}));
   Value bag = g.op("Sub", g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false), one);
   const Dim& bags_told = g.result(1).dims->at(0);
   Value bag_of_each = bags_told.is(0) ? filled(g, std::vector{Dim(0)}, 0, ElementType::int64) : bag;
-  // PyTorch's shapes of fake tensors have the bags of bfloat16 rows, which its kernel leaves out.
+  // For bfloat16, PyTorch's shape rule says that there are bags, but its kernel returns none.
   const bool is_padded = padding_idx && *padding_idx >= 0;
   if (mode == Mode::sum && type == ElementType::bfloat16 && !is_padded && !bags_told.is(0)) {
     bag_of_each = Value();
@@ -58,8 +59,8 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   if (is_padded) {
     Value counted = g.op("Not", g.op("Equal", indices, g.scalar(*padding_idx, ElementType::int64)));
     const Dim count = g.unknown_size("kept");
-    Value places = g.typed(g.op("NonZero", counted), std::vector{Dim(1), count});
-    Value kept = g.squeeze(places, {0});
+    Value positions = g.typed(g.op("NonZero", counted), std::vector{Dim(1), count});
+    Value kept = g.squeeze(positions, {0});
     auto keep = [&](Value value) {
       std::vector<Dim> kept_dims = value.dims();
       kept_dims[0] = count;
@@ -83,7 +84,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
     if (include_last_offset) value = g.slice(value, 0, g.ints({0}), g.sizes({wanted}));
     return g.cast(value, g.result(index).element_type);
   };
-  // With a last offset PyTorch's own shapes of the last two are not those that it computes.
+  // With include_last_offset, PyTorch's shape rule and kernel disagree about the last two results.
   const bool has_sizes = !include_last_offset;
   if (mode == Mode::sum) {
     const auto zeros = [&](size_t index) {
@@ -106,7 +107,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
           as_result(3, indices_of_greatest(g, rows, indices, bag, greatest))};
 }
 
-// The rows at `indices` that are longer than `longest`, by the norm of order `order`, scaled to that length.
+// Scales the rows at `indices` whose norm of order `order` exceeds `longest` to that norm.
 Value embedding_renorm(GraphBuilder& g, Value weight, Value indices, double longest, double order) {
   return in_kernel_type(g, weight, [&](Value x) {
     const Dim count = element_count(indices);

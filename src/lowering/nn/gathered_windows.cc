@@ -1,6 +1,5 @@
-// Windows of images, gathered axis by axis: patches, and the pooling and convolution of integers, which ONNX
-// has of floating-point numbers alone, and of float64, of which ONNX Runtime has no kernels. Values are in a
-// kernel type.
+// Windows of images, gathered axis by axis, for im2col and for pooling and convolution of integers, which
+// ONNX lacks, and of float64, for which ONNX Runtime has no kernels. Values have a kernel type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,22 +17,22 @@ int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
   return x.dim(axis).value();
 }
 
-// Spatial axis i in two: the windows, and the elements of each. What of a window is outside is another
-// element of it, named again.
+// Splits spatial axis i into two: the windows, and the elements of each. Elements outside the image are
+// replaced by another element of the same window.
 Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
   const auto axis = static_cast<int64_t>(i) + 2;
   const int64_t size = constant_size(g, x, axis), kernel = window.kernel[i], dilation = window.dilation[i];
   check_constant(g, (Dim(count) * Dim(kernel)).value());
-  std::vector<int64_t> places;
-  for (int64_t place = 0; place < count; ++place) {
+  std::vector<int64_t> indices;
+  for (int64_t index = 0; index < count; ++index) {
     for (int64_t k = 0; k < kernel; ++k) {
-      int64_t at = place * window.stride[i] - window.padding[i] + k * dilation;
+      int64_t at = index * window.stride[i] - window.padding[i] + k * dilation;
       if (at < 0) at += (-at + dilation - 1) / dilation * dilation;
       if (at >= size) at -= (at - size + dilation) / dilation * dilation;
-      places.push_back(at);
+      indices.push_back(at);
     }
   }
-  return g.gather(x, g.constant(ir::Weight::of<int64_t>(places, {count, kernel})), axis);
+  return g.gather(x, g.constant(ir::Weight::of<int64_t>(indices, {count, kernel})), axis);
 }
 
 }  // namespace
@@ -55,7 +54,7 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const S
   return g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
 }
 
-Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
+Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
   const Dim count = floor_div(size - Dim(dilation * (kernel - 1) + 1), Dim(stride)) + Dim(1);
   Value offsets = arithmetic(g, 0, dilation, kernel), starts = arithmetic(g, 0, stride, count);
   return g.op("Add", g.unsqueeze(offsets, {1}), g.unsqueeze(starts, {0}));
@@ -68,9 +67,9 @@ Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const st
   return x;
 }
 
-// Of equal elements PyTorch takes the first: in each row the first, then the first of these rows.
-std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
-                                                   const std::vector<int64_t>& counts) {
+// PyTorch returns the first of equal maxima: the first in each row, then the first of these rows.
+std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
+                                                    const std::vector<int64_t>& counts) {
   const size_t axes = counts.size();
   std::vector<int64_t> dims(axes + 2, 1);
   for (size_t i = 0; i < axes; ++i) dims[i + 2] = constant_size(g, x, static_cast<int64_t>(i) + 2);
@@ -78,16 +77,16 @@ std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, con
   check_constant(g, elements);
   std::vector<int64_t> all(elements);
   std::iota(all.begin(), all.end(), 0);
-  Value places = g.expand(g.constant(ir::Weight::of<int64_t>(all, dims)), x.dims());
+  Value indices = g.expand(g.constant(ir::Weight::of<int64_t>(all, dims)), x.dims());
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 3;
     Value parts = windows(g, x, i, window, counts[i]);
     auto [greatest, at] = g.ops<2>("TopK", parts, g.ints({1}), attr("axis", axis));
-    places = g.op("GatherElements", windows(g, places, i, window, counts[i]), at, attr("axis", axis));
-    places = g.squeeze(places, {axis});
+    indices = g.op("GatherElements", windows(g, indices, i, window, counts[i]), at, attr("axis", axis));
+    indices = g.squeeze(indices, {axis});
     x = g.squeeze(greatest, {axis});
   }
-  return {x, places};
+  return {x, indices};
 }
 
 Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
@@ -102,8 +101,8 @@ Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const st
   x = padded(g, x, pads, 0);
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 2;
-    Value places = window_places(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
-    x = g.reduce("ReduceSum", g.gather(x, places, axis), {axis}, false);
+    Value indices = window_indices(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
+    x = g.reduce("ReduceSum", g.gather(x, indices, axis), {axis}, false);
   }
   return g.op("Div", x, g.cast(g.constant(ir::Weight::of<int64_t>(divisors, counts)), x.element_type()));
 }
@@ -131,20 +130,20 @@ Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window&
   const int64_t channels = constant_size(g, x, 1), out_channels = constant_size(g, weight, 0);
   x = padded(g, x, pads, 0);
   std::vector<int64_t> order{0, 1}, counts;
-  int64_t terms = channels / groups, places = 1;
+  int64_t terms = channels / groups, indices = 1;
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 2;
     const int64_t span = window.dilation[i] * (window.kernel[i] - 1) + 1;
     counts.insert(counts.begin(), (constant_size(g, x, axis) - span) / window.stride[i] + 1);
-    x = g.gather(x, window_places(g, x.dim(axis), window.kernel[i], window.dilation[i], window.stride[i]),
+    x = g.gather(x, window_indices(g, x.dim(axis), window.kernel[i], window.dilation[i], window.stride[i]),
                  axis);
     terms *= window.kernel[i];
-    places *= counts.front();
+    indices *= counts.front();
   }
   // (batch, channels, elements, windows, elements, windows, …): all elements first.
   for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 2);
   for (size_t i = 0; i < axes; ++i) order.push_back(2 * static_cast<int64_t>(i) + 3);
-  x = g.reshape(g.transpose(x, order), {batch, groups, terms, places});
+  x = g.reshape(g.transpose(x, order), {batch, groups, terms, indices});
   Value product = g.op("MatMul", g.reshape(weight, {groups, out_channels / groups, terms}), x);
   std::vector<Dim> dims{batch, out_channels};
   dims.insert(dims.end(), counts.begin(), counts.end());

@@ -1,4 +1,4 @@
-// Loss functions. The last step of each is the reduction: 0 none, 1 the mean, 2 the sum.
+// Loss functions. The last step of each is the reduction: 0 for none, 1 for the mean, 2 for the sum.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -14,14 +14,14 @@ namespace {
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
 Value times(GraphBuilder& g, Value x, double factor) { return g.op("Mul", x, constant(g, x, factor)); }
 Value at_least(GraphBuilder& g, Value x, double least) { return g.op("Max", x, constant(g, x, least)); }
-// Where x is above 0, which NaN is not.
+// x if it is above 0, otherwise 0, also for NaN.
 Value above_zero(GraphBuilder& g, Value x) {
   Value zero = constant(g, x, 0);
   return g.op("Where", g.op("Greater", x, zero), x, zero);
 }
 Value one_minus(GraphBuilder& g, Value x) { return g.op("Sub", constant(g, x, 1), x); }
 
-// Losses of two tensors, element by element: what `compute` makes of them in the kernel type.
+// An elementwise loss of two tensors: `compute` in the kernel type, then the reduction.
 template <class F>
 Value elementwise_loss(GraphBuilder& g, Value self, Value target, int64_t reduction, F compute) {
   const ElementType type = g.result().element_type;
@@ -40,7 +40,7 @@ Value l1_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
                           [&](Value x, Value t) { return g.op("Abs", g.op("Sub", x, t)); });
 }
 
-// scale * |d| - offset where |d| reaches the bound, factor * d^2 below.
+// scale * |d| - offset if |d| reaches the bound, otherwise factor * d^2.
 Value rounded_l1(GraphBuilder& g, Value self, Value target, int64_t reduction, double bound, double factor,
                  double scale) {
   return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
@@ -54,7 +54,7 @@ Value rounded_l1(GraphBuilder& g, Value self, Value target, int64_t reduction, d
 Value binary_cross_entropy(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
                            int64_t reduction) {
   return elementwise_loss(g, self, target, reduction, [&](Value x, Value t) {
-    // PyTorch bounds the logarithms, so that infinity times zero does not occur.
+    // PyTorch bounds the logarithms from below, to avoid infinity times zero.
     Value of_one = g.op("Mul", t, at_least(g, g.op("Log", x), -100));
     Value of_zero = g.op("Mul", one_minus(g, t), at_least(g, log1p(g, g.op("Neg", x)), -100));
     Value loss = g.op("Neg", g.op("Add", of_one, of_zero));
@@ -119,7 +119,7 @@ Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double mar
 
 Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, double margin, int64_t reduction) {
   const ElementType type = g.result().element_type;
-  // In ATen's order: unsigned integers wrap around.
+  // The order of operations is ATen's, since unsigned integers wrap around.
   const ElementType target_type = target.element_type();
   Value negated = g.cast(g.op("Neg", operand(g, target, target_type)), target_type);
   Value difference = in_own_type(g, "Sub", a, b);
@@ -165,10 +165,10 @@ Value triplet_margin_loss(GraphBuilder& g, Value anchor, Value positive, Value n
   return reduced(g, at_least(g, loss, 0), reduction);
 }
 
-// Classes are dim 1, or 0 where there is no batch.
+// The dim of the classes: 1, or 0 without a batch.
 int64_t class_axis(Value self) { return self.rank() == 1 ? 0 : 1; }
 
-// 1 at the target's class; all 0 where the target is ignored or outside.
+// True at the target's class; false everywhere if the target is ignored or out of range.
 Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
   Value classes =
       g.op("Range", g.scalar(0, ElementType::int64), g.dim_of(like, axis), g.scalar(1, ElementType::int64));
@@ -177,19 +177,19 @@ Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
   return g.op("Equal", g.unsqueeze(target, {axis}), g.reshape(classes, dims));
 }
 
-// The classes that `target` names for the samples of `x`: that of a single sample may be a vector of one
-// element.
+// The target classes as int64. For a single sample without batch dim, `target` may have one element or no
+// dims.
 Value class_indices(GraphBuilder& g, Value target, Value x) {
   target = g.cast(target, ElementType::int64);
   return x.rank() == 1 && target.rank() == 1 ? g.squeeze(target, {0}) : target;
 }
 
 struct TargetLoss {
-  Value losses;   // of each target, times its weight
-  Value weights;  // of each target; 0 where it is ignored
+  Value losses;   // of each target, multiplied by its weight
+  Value weights;  // of each target; 0 if it is ignored
 };
 
-// minus `log`, weighted, at the targets' classes.
+// -log[class of the target] * weight.
 TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std::optional<Value> weight,
                                    const Dim& ignore_index) {
   const int64_t axis = class_axis(log);
@@ -200,7 +200,7 @@ TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std
       g.squeeze(g.op("GatherElements", log, g.unsqueeze(safe, {axis}), attr("axis", axis)), {axis});
   Value weights = g.cast(kept, log.element_type());
   if (weight) weights = g.op("Mul", g.gather(*weight, safe, 0), weights);
-  // Where it is ignored the logarithm may be infinite.
+  // The logarithm may be infinite for an ignored target.
   Value counted = g.op("Where", kept, picked, constant(g, log, 0));
   return {g.op("Neg", g.op("Mul", counted, weights)), weights};
 }
@@ -221,7 +221,7 @@ Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> w
                            reduction);
 }
 
-// `x` and `weight` in a kernel type.
+// `x` and `weight` have a kernel type.
 Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value> weight, int64_t reduction,
                     Dim ignore_index, double smoothing) {
   const ElementType type = g.result().element_type;
@@ -266,8 +266,8 @@ Value cross_entropy_loss(GraphBuilder& g, Value self, Value target, std::optiona
   return cross_entropy(g, operand(g, self, type), target, weight, reduction, ignore_index, smoothing);
 }
 
-// The scores input @ linear_weight^T + linear_bias, and their loss, which PyTorch computes a part of the
-// batch after the other. Scores of half types are not rounded.
+// The cross entropy of input @ linear_weight^T + linear_bias, which PyTorch computes in chunks of the batch.
+// In half types the logits are not rounded.
 Value linear_cross_entropy(GraphBuilder& g, Value input, Value linear_weight, Value target,
                            std::optional<Value> linear_bias, std::optional<Value> weight, int64_t reduction,
                            Dim ignore_index, double smoothing) {
@@ -301,7 +301,7 @@ Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Sca
   return reduced(g, loss, reduction);
 }
 
-// The targets of a sample are those before its first -1.
+// The targets of a sample end at its first -1.
 Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
   const ElementType type = g.result().element_type;
   Value x = operand(g, self, type);
@@ -328,7 +328,7 @@ Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t 
   return reduced(g, result, reduction);
 }
 
-// log_probs (T, N, C), or (T, C) of one sequence.
+// `log_probs` is (T, N, C), or (T, C) for a single sequence.
 Value ctc_loss(GraphBuilder& g, Value log_probs, Value targets, Value input_lengths, Value target_lengths,
                int64_t blank, int64_t reduction, bool zero_infinity) {
   Value x = operand(g, log_probs, g.result().element_type);
@@ -423,7 +423,7 @@ void register_loss(SymbolicRegistry& registry) {
         std::optional<Value> weight, std::string reduction, Dim ignore_index, double smoothing, Ignored,
         Ignored, Ignored, Ignored, bool of_input, bool of_weight, bool of_bias) {
        if (of_input || of_weight || of_bias)
-         g.refuse("gradients that are computed with the loss; export under torch.no_grad()");
+         g.refuse("its gradients are computed with the loss; export under torch.no_grad()");
        return std::array{linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight,
                                               reduction == "mean" ? mean_reduction : sum_reduction,
                                               ignore_index, smoothing),

@@ -7,7 +7,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// The input less its mean, over its deviation, channel by channel, in float32 at least. Statistics are 1-d.
+// The input normalized by its own mean and deviation, channel by channel, in float32 or wider. Statistics are
+// 1-d.
 struct NormalizedByBatch {
   Value result, mean, variance, deviation;
 };
@@ -45,8 +46,8 @@ NormalizedByBatch normalized_by_batch(GraphBuilder& g, Value input, std::optiona
           g.squeeze(deviation, others)};
 }
 
-// In training without running statistics by those of the batch; with them, which then change, the program
-// has _native_batch_norm_legit_functional in its place.
+// In training mode without running statistics, uses those of the batch. If there are running statistics,
+// which training changes, the program has _native_batch_norm_legit_functional instead.
 Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std::optional<Value> bias,
                  std::optional<Value> mean, std::optional<Value> variance, bool training, double, double eps,
                  Ignored) {
@@ -57,7 +58,7 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   }
   const ElementType type = kernel_type(input.element_type());
   const std::vector<Dim> channels{input.dim(1)};
-  // PyTorch asks only for as many elements as there are channels.
+  // PyTorch accepts any shape with as many elements as there are channels.
   const auto per_channel = [&](Value value) {
     return g.cast(value.rank() == 1 ? value : g.reshape(value, channels), type);
   };
@@ -77,11 +78,11 @@ std::vector<Value> native_batch_norm(GraphBuilder& g, Value input, std::optional
           g.cast(inverse, g.result(2).element_type)};
 }
 
-// The same, and the running statistics, moved by `momentum` towards those of the batch.
+// native_batch_norm(), and the running statistics after an update with `momentum`.
 std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::optional<Value> weight,
                                           std::optional<Value> bias, Value mean, Value variance,
                                           bool training, double momentum, double eps) {
-  if (!training) g.refuse("running statistics do not change outside of training");
+  if (!training) g.refuse("running statistics are not updated in evaluation mode");
   const NormalizedByBatch by_batch = normalized_by_batch(g, input, weight, bias, eps);
   const ElementType wide = by_batch.mean.element_type();
   Dim count(1);
@@ -92,7 +93,7 @@ std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::opt
     Value kept = g.op("Mul", g.cast(running, wide), g.scalar(1 - momentum, wide));
     return g.cast(g.op("Add", kept, g.op("Mul", batch, g.scalar(momentum, wide))), running.element_type());
   };
-  // The running variance is that of all there is to see, of which the batch is a sample.
+  // The running variance is the unbiased estimate (Bessel's correction).
   Value n = g.scalar(count, wide);
   Value of_sample = g.op("Mul", by_batch.variance, g.op("Div", n, g.op("Sub", n, g.scalar(1, wide))));
   const auto as_result = [&](size_t i, Value value) { return g.cast(value, g.result(i).element_type); };
@@ -100,7 +101,7 @@ std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::opt
           moved(mean, by_batch.mean), moved(variance, of_sample)};
 }
 
-// The input less its mean over the last `axes` dims, and its variance over them.
+// The input minus its mean over the last `axes` dims, and its variance over them.
 std::array<Value, 2> centered_and_variance(GraphBuilder& g, Value input, int64_t axes) {
   std::vector<int64_t> reduced;
   for (int64_t axis = -axes; axis < 0; ++axis) reduced.push_back(axis);
@@ -121,9 +122,10 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   const auto axes = static_cast<int64_t>(normalized_shape.size());
   const ElementType type = input.element_type();
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
-  // LayerNormalization computes in float32 at most.
+  // LayerNormalization computes in float32, also for float64.
   if (g.opset() >= 17 && type != ElementType::float64) {
-    // Under autocast a half input meets float32 weights, which PyTorch does not round.
+    // Under autocast the input may be of a half type and the weights float32; PyTorch does not round the
+    // weights.
     const auto is_wider = [&](const std::optional<Value>& value) {
       return half && value && value->element_type() == ElementType::float32;
     };
@@ -141,7 +143,7 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   return g.cast(result, type);
 }
 
-// `values`, one for each channel, along dim 1 of `like`.
+// `values`, one for each channel, shaped to broadcast along dim 1 of `like`.
 Value per_channel(GraphBuilder& g, Value values, Value like) {
   if (like.rank() == 2) return values;
   std::vector<Dim> dims(like.rank() - 1, Dim(1));
@@ -155,10 +157,10 @@ Value scaled_and_shifted(GraphBuilder& g, Value x, std::optional<Value> weight, 
   return x;
 }
 
-// What InstanceNormalization, of float32 in ONNX Runtime, does not take.
+// Whether ONNX Runtime's InstanceNormalization, which is float32 only, does not apply.
 bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || element_count(x).is(0); }
 
-// Mean, and 1 over the standard deviation, of the last `axes` dims of `x`.
+// The mean and the inverse standard deviation over the last `axes` dims of `x`.
 std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps) {
   std::vector<int64_t> reduced(axes);
   std::iota(reduced.begin(), reduced.end(), -axes);
@@ -167,8 +169,8 @@ std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps)
           g.op("Reciprocal", g.op("Sqrt", g.op("Add", variance, g.scalar_like(x, eps))))};
 }
 
-// `x`, of which `rows` are (N, groups, rest), in PyTorch's order of operations: with weights that are not
-// finite, it gives NaN where another order gives infinity.
+// The group norm of `x` in PyTorch's order of operations; `rows` is `x` as (N, groups, rest). With infinite
+// weights the result is NaN where another order would give infinity.
 Value group_norm_by_scales(GraphBuilder& g, Value x, Value rows, Value weight, std::optional<Value> bias,
                            double eps) {
   const auto [mean, inverse] = moments(g, rows, 1, eps);
@@ -224,7 +226,7 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
   return g.cast(result, type);
 }
 
-// `normalized` beside the moments of `rows`, as the native operators return them.
+// The results of the native operators: `normalized` and the moments of `rows`.
 std::vector<Value> with_moments(GraphBuilder& g, Value normalized, Value rows, int64_t axes, double eps) {
   const auto found = moments(g, operand(g, rows, rows.element_type()), axes, eps);
   std::vector<Value> results{normalized};
@@ -238,7 +240,7 @@ double epsilon_of(ElementType type) {
                                       : std::numeric_limits<float>::epsilon();
 }
 
-// Zhang and Sennrich 2019, arXiv:1910.07467, in the form that ONNX Runtime fuses.
+// RMS normalization (Zhang and Sennrich 2019, arXiv:1910.07467), in the form that ONNX Runtime fuses.
 Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
                std::optional<double> eps) {
   const ElementType type = input.element_type();
@@ -246,26 +248,25 @@ Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, 
   Value x = half ? g.cast(input, ElementType::float32) : input;
   std::vector<int64_t> axes(normalized_shape.size());
   std::iota(axes.begin(), axes.end(), -static_cast<int64_t>(axes.size()));
-  // Of float64 what ONNX Runtime makes of the form is wrong: it must not know it.
+  // ONNX Runtime's fusion is wrong for float64, so float64 takes a form that it does not recognize.
   const bool fused = x.element_type() != ElementType::float64;
   Value square = fused ? g.op("Pow", x, g.scalar_like(x, 2)) : g.op("Mul", x, x);
   Value mean = g.reduce("ReduceMean", square, axes, true);
   Value root = g.op("Sqrt", g.op("Add", mean, g.scalar_like(x, eps.value_or(epsilon_of(x.element_type())))));
   Value result = g.op("Div", x, root);
   if (!weight) return g.cast(result, type);
-  // PyTorch rounds before it multiplies, but not where it computes with wider weights.
+  // PyTorch rounds before it multiplies by the weight, unless the weight is wider.
   const bool is_wider = half && weight->element_type() == ElementType::float32;
   if (!is_wider) result = g.cast(g.cast(result, type), kernel_type(type));
   return g.cast(g.op("Mul", result, g.cast(*weight, result.element_type())), g.result().element_type);
 }
 
-// Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): `direction` scaled to the length `size`
-// along all dims but `dim`, or all where it is -1.
-// A dim of -1 is none: the length is that of all elements.
+// Weight normalization (Salimans and Kingma 2016, arXiv:1602.07868): scales `direction` to the length `size`,
+// a norm over all dims except `dim`. If `dim` is -1, the norm is over all dims.
 Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
   if (dim < -1) dim = wrap_axis(dim, direction.rank());
   for (int64_t axis = 0; axis < direction.rank() && size.rank() == direction.rank(); ++axis) {
-    if (axis != dim && !size.dim(axis).is(1)) g.refuse("lengths along another dim than `dim`");
+    if (axis != dim && !size.dim(axis).is(1)) g.refuse("g must have size 1 in all dims except `dim`");
   }
   return in_kernel_type(g, direction, [&](Value x) {
     std::vector<int64_t> axes;
@@ -287,7 +288,7 @@ void register_normalization(SymbolicRegistry& registry) {
      "float momentum, float eps, bool cudnn_enabled) -> Tensor",
      Since{9}, batch_norm);
 
-  // In evaluation mode the statistics of the batch, two of the results, are empty.
+  // In evaluation mode the batch statistics (the second and third result) are empty.
   on("aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
      "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
      Since{9},
@@ -325,7 +326,7 @@ void register_normalization(SymbolicRegistry& registry) {
      "Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, "
      "Tensor running_mean_out, Tensor running_var_out)",
      Since{9}, batch_norm_in_training);
-  // The fourth result is what a GPU's library keeps for the gradient.
+  // The fourth result is data that cuDNN reserves for the gradient.
   on("aten::_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor "
      "running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, "
      "Tensor running_mean_out, Tensor running_var_out)",

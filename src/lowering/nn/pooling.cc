@@ -12,8 +12,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// Whether every window ends inside, so that rounding up or down is the same.
-bool rounding_is_idle(Value self, const Window& window, size_t axes) {
+// Whether the windows fit exactly, so that rounding the window count up or down makes no difference.
+bool fits_exactly(Value self, const Window& window, size_t axes) {
   for (size_t i = 0; i < axes; ++i) {
     const Dim& size = last_dims(self.dims(), axes)[i];
     if (!size.is_static()) return false;
@@ -28,8 +28,8 @@ int64_t product(std::span<const int64_t> values) {
   return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
 }
 
-// How many elements each window counts, row by row: what of it lies in the input and its padding, or in the
-// input alone. `sizes` of the input, `counts` of windows, along each axis.
+// The divisor of each window, row by row: its number of elements in the padded input, or in the input alone.
+// `sizes` are those of the input and `counts` the window counts, along each axis.
 std::vector<int64_t> counted(const GraphBuilder& g, const Window& window, const std::vector<int64_t>& sizes,
                              const std::vector<int64_t>& counts, bool count_include_pad) {
   std::vector<int64_t> result{1};
@@ -37,8 +37,8 @@ std::vector<int64_t> counted(const GraphBuilder& g, const Window& window, const 
     check_constant(g, (Dim(static_cast<int64_t>(result.size())) * Dim(counts[i])).value());
     std::vector<int64_t> next;
     for (int64_t count : result) {
-      for (int64_t place = 0; place < counts[i]; ++place) {
-        int64_t from = place * window.stride[i] - window.padding[i];
+      for (int64_t index = 0; index < counts[i]; ++index) {
+        int64_t from = index * window.stride[i] - window.padding[i];
         int64_t to = std::min(from + window.kernel[i], sizes[i] + window.padding[i]);
         if (!count_include_pad) {
           from = std::max<int64_t>(from, 0);
@@ -73,8 +73,8 @@ Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
   return *std::move(sizes);
 }
 
-// What has to stand after an axis so that rounding down gives the windows that PyTorch gets by rounding up:
-// it leaves out one that starts beyond the input and its left padding.
+// The padding at the end of an axis with which rounding the window count down gives the windows of ceil_mode.
+// PyTorch drops a window that starts after the input and its left padding.
 int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t axis) {
   const size_t axes = window.kernel.size();
   const Dim &size = last_dims(self.dims(), axes)[axis], &count = last_dims(*g.result().dims, axes)[axis];
@@ -84,20 +84,20 @@ int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t
     return std::max<int64_t>((count.value() - 1) * stride + span - padding - size.value(), 0);
   if (padding + stride > span || (padding > 0 && window.dilation[axis] > 1)) {
     g.refuse(
-        "ceil_mode needs an input of constant size where padding and stride together exceed the kernel, or "
-        "where a window with gaps meets padding");
+        "ceil_mode needs an input of constant size if padding + stride exceeds the kernel's extent, or if "
+        "there "
+        "are both padding and dilation");
   }
   return padding + stride - 1;
 }
 
-// Means over whole windows of `x` (N, C, spatial…) with zeros around it.
+// The mean over whole windows of `x` (N, C, spatial…) padded with zeros.
 Value mean_with_zeros(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& pads) {
   return g.op("AveragePool", x, attr("kernel_shape", window.kernel), attr("strides", window.stride),
               attr("pads", pads), attr("count_include_pad", 1));
 }
 
-// What part of each window counts, of an input whose size is known only when the model runs; (1, 1,
-// windows…).
+// The fraction of each window that counts, for an input of dynamic size: (1, 1, windows…).
 Value counted_part(GraphBuilder& g, Value x, const Window& window, std::vector<int64_t> pads,
                    bool count_include_pad) {
   const size_t axes = window.kernel.size();
@@ -111,10 +111,10 @@ Value counted_part(GraphBuilder& g, Value x, const Window& window, std::vector<i
   return mean_with_zeros(g, filled(g, dims, 1, x.element_type()), window, pads);
 }
 
-// Means where windows hang over the end of the input. PyTorch divides by what of a window lies in the input
-// and its padding (count_include_pad) or in the input alone; what ONNX counts there differs by version.
-// So: the mean over whole windows of the input with zeros around it, scaled by how many there are to how many
-// count.
+// The mean if windows extend beyond the end of the input. PyTorch divides by the number of window elements in
+// the padded input (count_include_pad) or in the input alone; ONNX's definition differs between versions. So
+// this computes the mean over whole windows of the zero-padded input and scales it by the ratio of both
+// counts.
 Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool count_include_pad,
                         std::optional<int64_t> divisor) {
   const size_t axes = window.kernel.size();
@@ -149,7 +149,7 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
                           [&](Value x) { return gathered_avg_pool(g, x, window, sizes.result, divisors); });
     return g.cast(mean, self.element_type());
   }
-  if (ceil_mode && !rounding_is_idle(self, window, axes))
+  if (ceil_mode && !fits_exactly(self, window, axes))
     return avg_pool_over_end(g, self, window, count_include_pad, divisor);
   std::vector<int64_t> pads = window.padding;
   pads.insert(pads.end(), window.padding.begin(), window.padding.end());
@@ -163,25 +163,25 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   });
 }
 
-// How MaxPool is made to round up: by padding at the end.
+// The additional padding at the end with which MaxPool, rounding down, computes PyTorch's ceil_mode.
 struct EndOfPool {
   std::vector<int64_t> padding;
-  std::vector<int64_t> beyond;  // by what the input has to grow first, for ONNX pads less than a kernel
+  std::vector<int64_t> beyond;  // padding for a separate Pad: MaxPool's must be less than the kernel
 };
 
-// Whether some window along an axis reads padding alone, of which runtimes make different numbers. Of those
-// that start inside of the image the last one says it for all.
-bool has_idle_window(const Window& window, size_t axis, int64_t size, int64_t count) {
+// Whether some window along an axis reads only padding, for which runtimes return different values. Among the
+// windows that start inside the image, it is enough to check the last one.
+bool has_empty_window(const Window& window, size_t axis, int64_t size, int64_t count) {
   const int64_t stride = window.stride[axis], padding = window.padding[axis], step = window.dilation[axis];
-  const auto is_idle = [&](int64_t place) {
-    const int64_t start = place * stride - padding;
+  const auto is_empty = [&](int64_t index) {
+    const int64_t start = index * stride - padding;
     const int64_t skipped = start < 0 ? (-start + step - 1) / step : 0;
     return skipped >= window.kernel[axis] || start + skipped * step >= size;
   };
-  for (int64_t place = 0; place < count && place * stride < padding; ++place) {
-    if (is_idle(place)) return true;
+  for (int64_t index = 0; index < count && index * stride < padding; ++index) {
+    if (is_empty(index)) return true;
   }
-  return count > 0 && is_idle(count - 1);
+  return count > 0 && is_empty(count - 1);
 }
 
 EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
@@ -189,8 +189,8 @@ EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   EndOfPool end;
   for (size_t i = 0; i < axes; ++i) {
     const Dim &size = last_dims(self.dims(), axes)[i], &count = last_dims(*g.result().dims, axes)[i];
-    if (size.is_static() && count.is_static() && has_idle_window(window, i, size.value(), count.value()))
-      g.refuse("ceil_mode where a window holds nothing of the input");
+    if (size.is_static() && count.is_static() && has_empty_window(window, i, size.value(), count.value()))
+      g.refuse("ceil_mode makes a window that contains only padding; use ceil_mode=False or less padding");
     const int64_t missing = padding_at_end(g, self, window, i);
     end.padding.push_back(std::min(missing, window.kernel[i] - 1));
     end.beyond.push_back(missing - end.padding.back());
@@ -199,7 +199,7 @@ EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   return end;
 }
 
-// The input grown at its end by what no maximum is.
+// The input, padded at its end with -inf.
 Value grown(GraphBuilder& g, Value x, const std::vector<int64_t>& beyond) {
   if (beyond.empty()) return x;
   std::vector<int64_t> pads(beyond.size(), 0);
@@ -214,12 +214,12 @@ std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndO
           attr("pads", std::move(pads)), attr("dilations", window.dilation)};
 }
 
-// Along each axis, for integers.
+// The window counts along each axis of an integer input.
 std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
   const Sizes sizes = sizes_of_gathered(g, self, window.kernel.size());
   for (size_t i = 0; i < window.kernel.size(); ++i) {
-    if (has_idle_window(window, i, sizes.input[i], sizes.result[i]))
-      g.refuse("a window that holds nothing of the input, of integers");
+    if (has_empty_window(window, i, sizes.input[i], sizes.result[i]))
+      g.refuse("a window contains only padding, which has no maximum for integers");
   }
   return sizes.result;
 }
@@ -228,7 +228,7 @@ EndOfPool end_of_pool(GraphBuilder& g, Value self, const Window& window, bool ce
   return ceil_mode ? rounded_up(g, self, window) : EndOfPool{window.padding, {}};
 }
 
-// MaxPool has integers of 8 bits only, and these cannot be grown.
+// MaxPool supports only 8-bit integers, and these cannot be padded with -inf.
 bool is_gathered(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
   const ElementType type = self.element_type();
   if (!is_integral(type)) return false;
@@ -257,13 +257,13 @@ Window max_window(GraphBuilder& g, Value self, const std::vector<int64_t>& kerne
   return window;
 }
 
-// Places in images of the dims `from`, in the smaller images of the dims `to`.
-Value replaced(GraphBuilder& g, Value places, std::span<const Dim> from, std::span<const Dim> to) {
+// Converts flat indices in images of dims `from` to flat indices in the smaller images of dims `to`.
+Value replaced(GraphBuilder& g, Value indices, std::span<const Dim> from, std::span<const Dim> to) {
   Value result;
   Dim row(1);
   for (size_t i = from.size(); i-- > 0;) {
-    Value along = i == 0 ? places : g.op("Mod", places, g.size(from[i]));
-    if (i > 0) places = g.op("Div", places, g.size(from[i]));
+    Value along = i == 0 ? indices : g.op("Mod", indices, g.size(from[i]));
+    if (i > 0) indices = g.op("Div", indices, g.size(from[i]));
     along = row.is(1) ? along : g.op("Mul", along, g.size(row));
     result = result ? g.op("Add", result, along) : along;
     row = row * to[i];
@@ -271,7 +271,7 @@ Value replaced(GraphBuilder& g, Value places, std::span<const Dim> from, std::sp
   return result;
 }
 
-// The same with the places, which ONNX counts on from channel to channel and from sample to sample.
+// MaxPool with indices. ONNX's are flat indices in the whole tensor, PyTorch's in the channel.
 std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& window, const EndOfPool& end) {
   Value whole = grown(g, x, end.beyond);
   std::vector<Value> results = g.op_list("MaxPool", 2, max_pool_operands(whole, window, end));
@@ -282,18 +282,19 @@ std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& w
   return results;
 }
 
-// Places count from 0 in each channel of each sample.
-std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+// Max pooling with indices in the flattened channel.
+std::array<Value, 2> max_pool_with_indices(GraphBuilder& g, Value self, const Window& window,
+                                           bool ceil_mode) {
   const size_t axes = window.kernel.size();
   const bool batched = self.rank() == static_cast<int64_t>(axes) + 2;
   Value x = batched ? self : g.unsqueeze(self, {0});
   std::array<Value, 2> results;
   if (is_gathered(g, self, window, ceil_mode)) {
-    results = gathered_max_pool_with_places(g, operand(g, x, self.element_type()), window,
-                                            window_counts(g, self, window));
+    results = gathered_max_pool_with_indices(g, operand(g, x, self.element_type()), window,
+                                             window_counts(g, self, window));
     results[0] = g.cast(results[0], self.element_type());
   } else {
-    // Of windows that are all 0, ONNX Runtime 1.20 finds no place in uint8.
+    // ONNX Runtime 1.20 returns no index for uint8 windows that are all 0.
     Value numbers = is_integral(x.element_type()) ? g.cast(x, ElementType::float32) : x;
     const std::vector<Value> made =
         max_pool_of_numbers(g, numbers, window, end_of_pool(g, self, window, ceil_mode));
@@ -304,13 +305,13 @@ std::array<Value, 2> max_pool_with_places(GraphBuilder& g, Value self, const Win
   return results;
 }
 
-// What max_pool made, back at its places; zero elsewhere.
-Value max_unpool(GraphBuilder& g, Value self, Value places, const std::vector<Dim>& size) {
+// Writes pooled values to their indices; all other elements are zero.
+Value max_unpool(GraphBuilder& g, Value self, Value indices, const std::vector<Dim>& size) {
   const auto axes = static_cast<int64_t>(size.size());
   std::vector<Dim> from = first_dims(self.dims(), self.rank() - axes), to = from;
   from.push_back(element_count(last_dims(self.dims(), axes)));
   to.push_back(element_count(size));
-  Value scattered = g.op("ScatterElements", filled(g, to, 0, self.element_type()), g.reshape(places, from),
+  Value scattered = g.op("ScatterElements", filled(g, to, 0, self.element_type()), g.reshape(indices, from),
                          g.reshape(self, from), attr("axis", -1));
   return g.reshape(scattered, *g.result().dims);
 }
@@ -358,18 +359,18 @@ void register_pooling(SymbolicRegistry& registry) {
        Since{10},
        [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
               bool ceil_mode) {
-         return max_pool_with_places(
+         return max_pool_with_indices(
              g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes), ceil_mode);
        });
   }
   on("aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Since{11},
-     [](GraphBuilder& g, Value self, Value places, std::vector<Dim> size) {
-       return max_unpool(g, self, places, size);
+     [](GraphBuilder& g, Value self, Value indices, std::vector<Dim> size) {
+       return max_unpool(g, self, indices, size);
      });
   on("aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) "
      "-> Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Value places, std::vector<Dim> size, Ignored, Ignored) {
-       return max_unpool(g, self, places, size);
+     Since{11}, [](GraphBuilder& g, Value self, Value indices, std::vector<Dim> size, Ignored, Ignored) {
+       return max_unpool(g, self, indices, size);
      });
 }
 

@@ -1,4 +1,4 @@
-// What the pooling families share.
+// Helpers for pooling, convolution and im2col.
 #pragma once
 
 #include <array>
@@ -8,38 +8,38 @@
 
 namespace opbridge::lowering {
 
-// (N, C, spatial…) with `value` around it. `pads`: of each spatial axis at its start, then of each at its
-// end; negative where something is cut off.
+// Pads (N, C, spatial…) with `value`. `pads` are the begins of all spatial axes, then the ends; negative ones
+// crop.
 Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value);
 
-// Where each element of the kernel (first dim) meets each window (second dim) along one axis of `size`, all
-// of them inside.
-Value window_places(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride);
+// The indices along an axis of `size` of each kernel element (first dim) in each window (second dim). All
+// windows must lie inside.
+Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride);
 
-// Whether ONNX, or ONNX Runtime, has no AveragePool and no Conv of the type, so that the functions below
-// serve.
+// Whether ONNX or ONNX Runtime lacks AveragePool and Conv for the type, so that the functions below are
+// needed.
 inline bool needs_gathered_windows(ElementType type) {
   return is_integral(type) || type == ElementType::float64;
 }
 
-// Pooling by gathered windows; the spatial sizes are constant. `counts` are of windows along each axis. Of
-// integers the mean is rounded towards zero, as in PyTorch.
+// Pooling of gathered windows; the spatial sizes must be constant. `counts` are the window counts along each
+// axis. The mean of integers is rounded towards zero, as in PyTorch.
 Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts);
-// And the places, which count from 0 in each channel of each sample.
-std::array<Value, 2> gathered_max_pool_with_places(GraphBuilder& g, Value x, const Window& window,
-                                                   const std::vector<int64_t>& counts);
-// `divisors`: of each window, row by row.
+// Returns the maxima and their indices in the flattened channel.
+std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
+                                                    const std::vector<int64_t>& counts);
+// `divisors` has one divisor for each window, row by row.
 Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
                         const std::vector<int64_t>& divisors);
 
-// The convolution. `weight`: (out, in / groups, spatial…); `pads`: of each axis at its start,
-// then of each at its end.
+// The convolution. `weight` is (out, in / groups, spatial…); `pads` are the begins of all spatial axes, then
+// the ends.
 Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window& window,
                            const std::vector<int64_t>& pads, int64_t groups);
-// What a transposed convolution is made of: `strides[i] - 1` zeros between the elements along spatial axis i.
+// Inserts `strides[i] - 1` zeros between the elements along spatial axis i, for a transposed convolution.
 Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides);
 
-// One sample's result, made of a batch of one.
+// Removes the batch dim of size 1.
 Value without_batch(GraphBuilder& g, Value result);
 
 // Runs `pool` on (N, C, spatial…), for an input with or without its batch dim.

@@ -1,6 +1,6 @@
-// Quantization: x becomes round(x / scale) + zero_point, within the levels that there are. PyTorch multiplies
-// by 1 / scale where QuantizeLinear divides: an element may come to the next level where it is, but for
-// rounding, in the middle of two.
+// Quantization: x becomes round(x / scale) + zero_point, clipped to [least, greatest]. PyTorch multiplies by
+// 1 / scale where QuantizeLinear divides, so an element halfway between two levels may be rounded to the
+// other one.
 #include <array>
 
 #include "lowering/add.h"
@@ -12,11 +12,11 @@ namespace {
 
 struct Scheme {
   Value scale;                  // float32, 0-d or [channels]
-  Value zero_point;             // integers, as many
-  const ir::Weight* known;      // the zero points, where they are constant
-  std::optional<int64_t> axis;  // that of the channels
-  int64_t least, greatest;      // level
-  // The zero points are of floating point: they are added before rounding, and not after it.
+  Value zero_point;             // integers of the same shape
+  const ir::Weight* known;      // the zero points, if they are constant
+  std::optional<int64_t> axis;  // of the channels; missing for one scale
+  int64_t least, greatest;      // levels
+  // The zero points are floating-point numbers, which are added before rounding, not after.
   bool has_real_zeros = false;
 };
 
@@ -46,12 +46,12 @@ Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> ze
   Value none = g.scalar(0, ElementType::int64);
   Value zeros = zero_points ? integers(g, *zero_points) : g.expand(none, scales.dims());
   const ir::Weight* known = zero_points.value_or(none).weight();
-  if (x.rank() == 0) g.refuse("channels of a tensor without axes");
+  if (x.rank() == 0) g.refuse("a tensor without dims has no channels");
   const int64_t channels = wrap_axis(axis, x.rank());
   return {g.cast(scales, ElementType::float32), zeros, known, channels, least, greatest};
 }
 
-// torch.fake_quantize_per_channel_affine takes real zero points too.
+// torch.fake_quantize_per_channel_affine takes floating-point zero points too.
 Scheme scheme_of_channels(GraphBuilder& g, Value x, Value scales, Value zero_points, int64_t axis,
                           int64_t least, int64_t greatest) {
   if (!is_floating_point(zero_points.element_type()))
@@ -63,7 +63,7 @@ Scheme scheme_of_channels(GraphBuilder& g, Value x, Value scales, Value zero_poi
   return scheme;
 }
 
-// Zero points that are learned are rounded to a level.
+// Learned zero points are rounded to a level.
 Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t greatest) {
   Value real = g.op("Round", g.cast(zero_points, ElementType::float32));
   Value clipped = g.op("Clip", real, g.scalar_like(real, least), g.scalar_like(real, greatest));
@@ -72,8 +72,8 @@ Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t g
 
 bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
 
-// Whether QuantizeLinear and DequantizeLinear know the type and its zero points: theirs are of that type,
-// where PyTorch's may be any integers. Those of opset 28 have no kernels in ONNX Runtime.
+// Whether QuantizeLinear and DequantizeLinear support the type and the zero points, which must be of that
+// type; PyTorch's may be any integers. Those of opset 28 have no kernels in ONNX Runtime.
 bool is_linear(GraphBuilder& g, ElementType type, const Scheme& scheme) {
   if (g.opset() >= 28) return false;
   if (!scheme.known || !converts_exactly(*scheme.known, type)) return false;
@@ -96,7 +96,7 @@ Value linear(GraphBuilder& g, const char* op, Value x, ElementType type, const S
   return g.typed(g.op_list(op, 1, std::move(operands)).front(), {result, x.dims()});
 }
 
-// A parameter of the scheme as float32, to be broadcast with `x`.
+// A parameter of the scheme as float32, shaped to broadcast with `x`.
 Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
   Value real = g.cast(parameter, ElementType::float32);
   if (!scheme.axis) return real;
@@ -105,7 +105,7 @@ Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
   return g.reshape(real, dims);
 }
 
-// As numbers of float32, before they are brought into range.
+// The levels as float32 numbers, before clipping.
 Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
   Value scale = beside(g, x, scheme.scale, scheme);
   Value inverse = g.op("Div", g.scalar_like(scale, 1), scale);
@@ -125,7 +125,7 @@ Value in_range_or_least(GraphBuilder& g, Value levels, const Scheme& scheme) {
               in_range(g, levels, scheme));
 }
 
-// What levels of float32 stand for.
+// The values of levels that are float32 numbers.
 Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
   Value centered = g.op("Sub", levels, beside(g, levels, scheme.zero_point, scheme));
   return g.op("Mul", centered, beside(g, levels, scheme.scale, scheme));
@@ -136,7 +136,7 @@ Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType t
   const auto* range = std::ranges::find(integer_ranges, type, &Range::type);
   const bool whole =
       range != integer_ranges.end() && scheme.least <= range->least && scheme.greatest >= range->greatest;
-  // Of the quantized types ONNX Runtime clips bytes alone.
+  // ONNX Runtime's Clip supports only the 8-bit quantized types.
   if (!is_linear(g, type, scheme) || !(whole || is_byte(type)))
     return g.cast(in_range(g, levels(g, x, scheme), scheme), type);
   Value made = linear(g, "QuantizeLinear", x, type, scheme, type);
@@ -146,7 +146,7 @@ Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType t
 Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType result) {
   const ElementType type = input.element_type();
   if (result != ElementType::float32 && !(is_byte(type) && size_of(result) == 2))
-    g.refuse("only float32 comes of more than 8 bits; export with out_dtype=torch.float32");
+    g.refuse("dequantizing more than 8 bits gives only float32; use out_dtype=torch.float32");
   if (is_linear(g, type, scheme))
     return g.cast(linear(g, "DequantizeLinear", input, type, scheme, ElementType::float32), result);
   return g.cast(values_at(g, g.cast(input, ElementType::float32), scheme), result);
@@ -164,7 +164,7 @@ Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
   return g.cast(values_at(g, in_range_or_least(g, levels(g, x, scheme), scheme), scheme), result);
 }
 
-// The result, and where nothing was brought into range: what the gradient passes.
+// The result, and a mask of the elements that were not clipped, through which the gradient passes.
 std::array<Value, 2> fake_quantize_and_mask(GraphBuilder& g, Value self, const Scheme& scheme) {
   Value all = levels(g, g.cast(self, ElementType::float32), scheme);
   Value mask = g.op("And", g.op("GreaterOrEqual", all, g.scalar_like(all, scheme.least)),
@@ -176,7 +176,7 @@ Value to_result_type(GraphBuilder& g, Value input, const Scheme& scheme, Ignored
   return dequantize(g, input, scheme, g.result().element_type);
 }
 
-// By a number each, or tensors of one element.
+// Calls `function` with one scale and zero point: numbers, or tensors of one element.
 template <auto function, class Scale, class ZeroPoint, class... More>
 auto per_tensor(GraphBuilder& g, Value x, Scale scale, ZeroPoint zero_point, int64_t least, int64_t greatest,
                 More... more) {
@@ -204,7 +204,7 @@ std::array<Value, 2> where_enabled(GraphBuilder& g, Value self, const Scheme& sc
   return {g.op("Where", on, result, self), g.op("Or", g.op("Not", on), mask)};
 }
 
-// Its observer is off.
+// For a disabled observer: the observer's state does not change.
 std::array<Value, 2> fused_fake_quantize(GraphBuilder& g, Value self, Ignored, Value enabled, Ignored,
                                          Ignored, Value scale, Value zero_point, Ignored, int64_t least,
                                          int64_t greatest, int64_t axis, bool by_channel, Ignored) {

@@ -14,9 +14,9 @@ struct Options {
   bool train = false, bidirectional = false;
 };
 
-// The layers one after another. `input` and `lengths` are those of recurrent_layer(), of which the states are
-// here those of all layers; `params` are PyTorch's: for each direction of each layer the weights of the input
-// and of the hidden state, their biases, and the projection.
+// Runs the layers one after another. `input` and `lengths` are as in recurrent_layer(); `states` are those of
+// all layers. `params` are in PyTorch's order: for each layer and direction the weights of the input and of
+// the hidden state, their biases, and the projection.
 std::vector<Value> recurrent(GraphBuilder& g, Cell cell, Value input, const std::optional<Lengths>& lengths,
                              const std::vector<Value>& states, const std::vector<Value>& params,
                              const Options& o) {
@@ -25,11 +25,12 @@ std::vector<Value> recurrent(GraphBuilder& g, Cell cell, Value input, const std:
   const int64_t both = o.bidirectional ? 2 : 1;
   const size_t without_projection = o.has_biases ? 4 : 2;
   if (o.num_layers < 1 || o.num_layers > static_cast<int64_t>(params.size()))
-    g.refuse(fmt::format("num_layers is {}, with {} weights", o.num_layers, params.size()));
+    g.refuse(fmt::format("num_layers is {}, but there are {} weights", o.num_layers, params.size()));
   const auto directions_in_all = static_cast<size_t>(o.num_layers * both);
   const size_t per_direction = params.size() / directions_in_all;
   if (params.size() % directions_in_all != 0 || per_direction < without_projection)
-    g.refuse(fmt::format("{} weights for {} directions of layers", params.size(), directions_in_all));
+    g.refuse(
+        fmt::format("{} weights do not fit {} directions of all layers", params.size(), directions_in_all));
 
   Value output = input;
   std::vector<std::vector<Value>> last(states.size());  // of each layer
@@ -63,8 +64,8 @@ std::vector<Value> of_batch(GraphBuilder& g, Cell cell, Value input, const std::
   return results;
 }
 
-// The rows of a packed sequence are those of its first step, of its second, …; of step t there are
-// batch_sizes[t], of the sequences that are not over. ONNX takes them padded, and how long each is.
+// The rows of a packed sequence are sorted by step: step t has batch_sizes[t] rows, one for each sequence
+// that has not ended. ONNX takes padded sequences and their lengths.
 std::vector<Value> of_packed_sequence(GraphBuilder& g, Cell cell, Value data, Value batch_sizes,
                                       const std::vector<Value>& states, const std::vector<Value>& params,
                                       const Options& o) {
@@ -84,12 +85,12 @@ std::vector<Value> of_packed_sequence(GraphBuilder& g, Cell cell, Value data, Va
   return results;
 }
 
-// One step, of one layer: the states after it. Each input is (batch, features).
+// One step of one layer: returns the states after it. Each input is (batch, features).
 std::vector<Value> of_step(GraphBuilder& g, Cell cell, Value input, const std::vector<Value>& states,
                            Value w_ih, Value w_hh, std::optional<Value> b_ih, std::optional<Value> b_hh) {
   std::vector<Value> before, params{w_ih, w_hh};
   for (Value state : states) before.push_back(g.unsqueeze(state, {0}));
-  if (b_ih.has_value() != b_hh.has_value()) g.refuse("there is one bias of the two");
+  if (b_ih.has_value() != b_hh.has_value()) g.refuse("b_ih and b_hh must both be given, or neither");
   if (b_ih) params.insert(params.end(), {*b_ih, *b_hh});
   std::vector<Value> after =
       recurrent(g, cell, g.unsqueeze(input, {0}), {}, before, params, {.has_biases = b_ih.has_value()});

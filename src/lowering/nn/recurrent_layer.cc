@@ -5,13 +5,13 @@
 namespace opbridge::lowering {
 namespace {
 
-// The operator of ONNX, and how PyTorch's gates come into its order: blocks [begin, end) of the hidden size,
-// of which there are `blocks`.
+// ONNX's operator for a cell. The weights have `blocks` blocks of the hidden size; `gates` lists the block
+// ranges [begin, end) of PyTorch's weights in ONNX's order.
 struct Operator {
   const char* name;
   int64_t blocks;
   std::vector<std::pair<int64_t, int64_t>> gates;
-  const char* activation;  // where it has several
+  const char* activation;  // of an operator with a choice
 };
 
 const Operator& operator_of(Cell cell) {
@@ -82,8 +82,7 @@ std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const st
   return made;
 }
 
-// ONNX Runtime's LSTM and GRU end the process where there is no sequence: if there may be none, another one
-// goes along.
+// ONNX Runtime's LSTM and GRU crash if there is no sequence. If there may be none, one more is appended.
 std::vector<Value> by_operator_of_any_batch(GraphBuilder& g, Cell cell, Value input,
                                             const std::optional<Lengths>& lengths,
                                             const std::vector<Value>& states,
@@ -99,7 +98,7 @@ std::vector<Value> by_operator_of_any_batch(GraphBuilder& g, Cell cell, Value in
   return made;
 }
 
-// What a step makes of `x`, the input's share of the gates, and the states.
+// The states after a step. `x` is the input's contribution to the gates.
 std::vector<Value> step(GraphBuilder& g, Cell cell, Value x, const std::vector<Value>& states,
                         const Direction& transposed, int64_t hidden) {
   Value before = states[0];
@@ -127,7 +126,8 @@ std::vector<Value> step(GraphBuilder& g, Cell cell, Value x, const std::vector<V
   return {made, memory};
 }
 
-// One direction, step by step: the output and the states (batch, size) after it. All in one kernel type.
+// One direction as a loop over the steps: returns the output and the states (batch, size) after it. All
+// values have the same kernel type.
 std::vector<Value> by_steps(GraphBuilder& g, Cell cell, Value input, const std::optional<Lengths>& lengths,
                             const std::vector<Value>& states, const Direction& direction, bool backwards) {
   const ElementType type = input.element_type();
@@ -174,19 +174,19 @@ std::vector<Value> by_steps(GraphBuilder& g, Cell cell, Value input, const std::
 std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    const std::optional<Lengths>& lengths, const std::vector<Value>& states,
                                    std::span<const Direction> directions) {
-  // ONNX has no projections, and ONNX Runtime no float64.
+  // ONNX's operators have no projections, and ONNX Runtime's kernels no float64.
   const ElementType type = input.element_type(), kernel = kernel_type(type);
   if (!is_floating_point(type))
-    g.refuse("a recurrent layer of integers; cast its inputs and weights to float32");
+    g.refuse("recurrent layers of integers are not supported; cast the inputs and weights to float32");
   if (!directions[0].projection && type != ElementType::float64)
     return by_operator_of_any_batch(g, cell, input, lengths, states, directions);
   input = g.cast(input, kernel);
   std::vector<std::vector<Value>> parts(1 + states.size());
   for (size_t i = 0; i < directions.size(); ++i) {
     std::vector<Value> own;
-    const auto place = static_cast<int64_t>(i);
+    const auto index = static_cast<int64_t>(i);
     for (Value state : states)
-      own.push_back(g.squeeze(g.slice(g.cast(state, kernel), 0, place, place + 1), {0}));
+      own.push_back(g.squeeze(g.slice(g.cast(state, kernel), 0, index, index + 1), {0}));
     const std::vector<Value> made = by_steps(g, cell, input, lengths, own, directions[i], i == 1);
     parts[0].push_back(made[0]);
     for (size_t k = 1; k < made.size(); ++k) parts[k].push_back(g.unsqueeze(made[k], {0}));

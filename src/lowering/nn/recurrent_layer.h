@@ -1,4 +1,4 @@
-// One layer of a recurrent network, in one direction or in both.
+// One layer of a recurrent network, in one direction or both.
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@ namespace opbridge::lowering {
 
 enum class Cell : uint8_t { lstm, gru, tanh, relu };
 
-// The weights of one direction, their gates in PyTorch's order.
+// The weights of one direction, with the gates in PyTorch's order.
 struct Direction {
   Value w_ih, w_hh;
   std::optional<Value> b_ih, b_hh;
   std::optional<Value> projection;  // of the hidden state
 };
 
-// Of sequences that are not equally long.
+// The lengths of sequences in a padded batch.
 struct Lengths {
-  Value counts;  // int32 (batch): how long each is
-  Value runs;    // bool (length, batch): whether a sequence is not over
+  Value counts;  // int32 (batch): the length of each
+  Value runs;    // bool (length, batch): true until a sequence ends
 };
 
-// `input` is (length, batch, features); `states` are (directions, batch, size) each: the hidden state, and
-// that of the cells for LSTM. Returns the output (length, batch, directions * size), undefined where a
-// sequence is over, and the states after it.
+// `input` is (length, batch, features). `states` are (directions, batch, size): the hidden state, and for
+// LSTM the cell state. Returns the output (length, batch, directions * size), which is undefined after the
+// end of a sequence, and the final states.
 std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    const std::optional<Lengths>& lengths, const std::vector<Value>& states,
                                    std::span<const Direction> directions);

@@ -17,10 +17,10 @@ std::vector<int64_t> per_axis(const GraphBuilder& g, std::string_view argument, 
                               size_t axes, int64_t least) {
   if (values.size() == 1) values.resize(axes, values.front());
   if (values.size() != axes)
-    g.refuse(fmt::format("{} has {} numbers for {} axes", argument, values.size(), axes));
+    g.refuse(fmt::format("{} has {} numbers for {} spatial axes", argument, values.size(), axes));
   for (const int64_t value : values) {
     if (value < least || value >= too_large)
-      g.refuse(fmt::format("{} is {}, and it is from {} to 2^31 - 1", argument, value, least));
+      g.refuse(fmt::format("{} is {}; it must be from {} to 2^31 - 1", argument, value, least));
   }
   return values;
 }
@@ -32,7 +32,7 @@ Window window_of(const GraphBuilder& g, size_t axes, std::vector<int64_t> kernel
   int64_t elements = 1;
   for (const int64_t size : window.kernel) {
     elements *= size;
-    if (elements >= too_large) g.refuse("a kernel of 2^31 or more elements");
+    if (elements >= too_large) g.refuse("the kernel has 2^31 or more elements");
   }
   return window;
 }
@@ -43,7 +43,7 @@ Dim window_count(const Window& window, size_t axis, const Dim& size, bool ceil_m
   const Dim reach = size + Dim(2) * padding - Dim(span);
   if (!ceil_mode) return floor_div(reach, stride) + Dim(1);
   const Dim last = floor_div(reach + stride - Dim(1), stride);
-  // None starts beyond the image and its left padding.
+  // No window starts after the image and its left padding.
   return min(last, floor_div(size + padding - Dim(1), stride)) + Dim(1);
 }
 
@@ -52,13 +52,13 @@ void check_pool(const GraphBuilder& g, const Window& window, Value image, bool c
   for (size_t i = 0; i < axes; ++i) {
     const int64_t span = window.dilation[i] * (window.kernel[i] - 1) + 1;
     if (window.padding[i] > span / 2)
-      g.refuse(fmt::format("padding of {}, and it is at most half of the window", window.padding[i]));
+      g.refuse(fmt::format("padding is {}; it must be at most half of the kernel", window.padding[i]));
     const Dim &size = last_dims(image.dims(), axes)[i], &said = last_dims(*g.result().dims, axes)[i];
     if (!size.is_static() || !said.is_static()) continue;
     const Dim count = window_count(window, i, size, ceil_mode);
     if (!(count == said)) {
       g.refuse(
-          fmt::format("the result is said to have the size {} along an axis of which the windows make {}",
+          fmt::format("the program says that the result has size {} along an axis, but there are {} windows",
                       said.str(), count.str()));
     }
   }

@@ -1,4 +1,4 @@
-// The windows of signal processing: constants, for their length is one.
+// Window functions of signal processing. They are constants, since their lengths are.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ template <class At>
 Value window(GraphBuilder& g, int64_t length, bool periodic, At at) {
   const ElementType type = g.result().element_type;
   if (type != ElementType::float32 && type != ElementType::float64)
-    g.refuse("PyTorch rounds every step of a window in this type; make it in float32 and convert it");
+    g.refuse("PyTorch rounds every step of a window in this type; create it in float32 and convert it");
   check_constant(g, length);
   const auto period = static_cast<double>(periodic ? length : length - 1);
   std::vector<double> values;

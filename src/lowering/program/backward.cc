@@ -1,21 +1,22 @@
-// Derivatives that a captured program calls by name.
+// Backward operators that a captured program calls.
 #include "lowering/add.h"
 #include "lowering/indexing/indexing.h"
 
 namespace opbridge::lowering {
 namespace {
 
-// Of Softmax, or LogSoftmax where `logarithm`, from its output.
+// The gradient of Softmax, or of LogSoftmax if `logarithm`, from its output.
 Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType input_type,
                        bool logarithm) {
   if (input_type != gradient.element_type())
     g.refuse(
-        "PyTorch's kernel and its shape rule give different types where input_dtype is not the gradient's; "
-        "pass the gradient's");
+        "PyTorch's kernel and its shape rule return different types if input_dtype is not the gradient's "
+        "type; "
+        "pass the gradient's type");
   return in_kernel_type(g, gradient, [&](Value grad) {
     Value made = g.cast(output, grad.element_type());
     const std::vector<Dim> dims = grad.dims();
-    if (dims != output.dims()) g.refuse("the gradient has another shape than the output");
+    if (dims != output.dims()) g.refuse("the gradient and the output have different shapes");
     if (grad.rank() == 0) {
       grad = g.unsqueeze(grad, {0});
       made = g.unsqueeze(made, {0});
@@ -28,14 +29,14 @@ Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t di
   });
 }
 
-// Each gradient to the place that the greatest element of its window came from.
-Value max_pool_backward(GraphBuilder& g, Value gradient, Value self, Value places) {
+// Adds each gradient to the element that was the maximum of its window.
+Value max_pool_backward(GraphBuilder& g, Value gradient, Value self, Value indices) {
   std::vector<Dim> to = first_dims(self.dims(), self.rank() - 2), from = to;
   to.push_back(self.dim(-2) * self.dim(-1));
   from.push_back(gradient.dim(-2) * gradient.dim(-1));
   Value nothing = filled(g, to, 0, self.element_type());
   Value sums =
-      scatter_elements(g, nothing, g.reshape(places, from), g.reshape(gradient, from), -1, Reduction::add);
+      scatter_elements(g, nothing, g.reshape(indices, from), g.reshape(gradient, from), -1, Reduction::add);
   return g.reshape(sums, self.dims());
 }
 
@@ -65,7 +66,7 @@ void register_backward(SymbolicRegistry& registry) {
      "int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
      Since{16},
      [](GraphBuilder& g, Value gradient, Value self, Ignored, Ignored, Ignored, Ignored, Ignored,
-        Value places) { return max_pool_backward(g, gradient, self, places); });
+        Value indices) { return max_pool_backward(g, gradient, self, indices); });
 }
 
 }  // namespace opbridge::lowering

@@ -24,6 +24,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_fft(registry);
   lowering::register_flipping(registry);
   lowering::register_grouped(registry);
+  lowering::register_im2col(registry);
   lowering::register_indexing(registry);
   lowering::register_indexing_write(registry);
   lowering::register_linalg(registry);
@@ -31,8 +32,6 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_loss(registry);
   lowering::register_matrix_functions(registry);
   lowering::register_normalization(registry);
-  lowering::register_symbolic_scalars(registry);
-  lowering::register_im2col(registry);
   lowering::register_pooling(registry);
   lowering::register_quantization(registry);
   lowering::register_random(registry);
@@ -48,6 +47,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_special(registry);
   lowering::register_stacking(registry);
   lowering::register_statistics(registry);
+  lowering::register_symbolic_scalars(registry);
   lowering::register_unary(registry);
   lowering::register_unique(registry);
   lowering::register_views(registry);

@@ -1,5 +1,5 @@
-// Branches and loops of torch.export: higher-order operators, whose arguments are graphs and the values that
-// these are called with, all of them by position (arg0, arg1, …).
+// Branches and loops: torch.export's higher-order operators. Their arguments are graphs and the operands of
+// these, all by position (arg0, arg1, …).
 #include <fmt/format.h>
 
 #include "lowering/add.h"
@@ -66,13 +66,13 @@ std::vector<Value> branch(const SymbolicCall& call) {
                     graph("else_branch", 2)});
 }
 
-// while_loop(goes on, step, carried, others)
+// while_loop(condition, step, carried, others)
 std::vector<Value> loop(const SymbolicCall& call) {
   GraphBuilder& g = call.g;
   const std::vector<Value> carried = values(call, 2), others = values(call, 3);
   const auto goes_on = [&](GraphBuilder& b, const std::vector<Value>& now) {
     const std::vector<Value> result = call.bodies.lower_body(body(call, 0), b, joined(now, others));
-    if (result.size() != 1) g.refuse("its condition returns several values");
+    if (result.size() != 1) g.refuse("its condition must return one value");
     return truth(b, result[0]);
   };
   std::vector<ir::TensorType> types{{ElementType::int64, std::vector<Dim>()},
@@ -82,14 +82,14 @@ std::vector<Value> loop(const SymbolicCall& call) {
   const ir::GraphPtr step = g.subgraph("step", types, [&](GraphBuilder& b, std::vector<Value> inputs) {
     inputs.erase(inputs.begin(), inputs.begin() + 2);
     std::vector<Value> next = call.bodies.lower_body(body(call, 1), b, joined(inputs, others));
-    if (next.size() != inputs.size()) g.refuse("its body does not return what it is given");
+    if (next.size() != inputs.size()) g.refuse("its body must return as many values as it carries");
     next.insert(next.begin(), goes_on(b, next));
     return next;
   });
   return g.op_list("Loop", carried.size(), {Value(), goes_on(g, carried), carried, attr("body", step)});
 }
 
-// Scan over the first axis: `states` go from step to step, and each further output is stacked.
+// Scans the first axis: `step` carries the states; its further outputs are stacked.
 std::vector<Value> scan(const SymbolicCall& call, std::vector<Value> states, const std::vector<Value>& slices,
                         size_t outputs,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& step) {
@@ -110,7 +110,7 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
               });
 }
 
-// associative_scan(combine, slices, others): what comes out at a place is combined with the next slice.
+// associative_scan(combine, slices, others): combines each output with the next slice.
 std::vector<Value> associative_scan(const SymbolicCall& call) {
   GraphBuilder& g = call.g;
   const std::vector<Value> slices = values(call, 1), others = values(call, 2);

@@ -1,5 +1,5 @@
-// Random numbers: of the distributions that PyTorch draws from, by the generator of the runtime. Every run
-// draws others, unlike a model's dropout, which is refused.
+// Random numbers from the distributions of PyTorch, drawn by the runtime's generator: each run draws others.
+// Dropout is not among them; it is refused.
 #include <fmt/format.h>
 
 #include <limits>
@@ -10,11 +10,11 @@
 namespace opbridge::lowering {
 namespace {
 
-// Integers are int64 where nothing else is said.
+// The arguments of operators that draw integers, which are int64 by default.
 constexpr const char* integer_draws =
     "ScalarType? dtype=int64, Layout? layout=None, Device? device=None, bool? pin_memory=None";
 
-// Numbers in `type`, float32 or float64, from "RandomUniform" in [0, 1) or "RandomNormal" around 0.
+// Draws numbers of `type`, float32 or float64, with "RandomUniform" in [0, 1) or the standard "RandomNormal".
 Value draw(GraphBuilder& g, const std::string& op, const std::vector<Dim>& dims, ElementType type) {
   std::vector<int64_t> shape;
   for (const Dim& dim : dims) {
@@ -33,9 +33,9 @@ ElementType drawn_type(ElementType type) {
   return type == ElementType::float64 ? ElementType::float64 : ElementType::float32;
 }
 
-// In the shape and type of the call's result: `place` + `scale` * what is drawn.
-template <class Place, class Scale>
-Value result_of(GraphBuilder& g, const char* op, Place place, Scale scale) {
+// `location` + `scale` * drawn numbers, in the shape and type of the call's result.
+template <class Location, class Scale>
+Value result_of(GraphBuilder& g, const char* op, Location location, Scale scale) {
   const ElementType type = drawn_type(g.result().element_type);
   const auto number = [&](auto value) {
     if constexpr (std::is_same_v<decltype(value), Value>) {
@@ -45,7 +45,7 @@ Value result_of(GraphBuilder& g, const char* op, Place place, Scale scale) {
     }
   };
   Value drawn = draw(g, op, *g.result().dims, type);
-  return g.cast(g.op("Add", number(place), g.op("Mul", number(scale), drawn)), g.result().element_type);
+  return g.cast(g.op("Add", number(location), g.op("Mul", number(scale), drawn)), g.result().element_type);
 }
 
 Value uniform(GraphBuilder& g, double from, double to) {
@@ -57,7 +57,7 @@ Value normal(GraphBuilder& g, Mean mean, Deviation deviation) {
   return result_of(g, "RandomNormal", mean, deviation);
 }
 
-// Integers in [low, high).
+// Draws integers in [low, high).
 Value integers(GraphBuilder& g, const Dim& low, const Dim& high) {
   const ElementType wide = ElementType::float64;
   Value drawn = draw(g, "RandomUniform", *g.result().dims, wide);
@@ -66,7 +66,7 @@ Value integers(GraphBuilder& g, const Dim& low, const Dim& high) {
   return g.cast(number, g.result().element_type);
 }
 
-// 1 with probability `p`, a number or a tensor.
+// 1 with probability `p`.
 Value bernoulli(GraphBuilder& g, Value p) {
   // PyTorch does not compare the shapes where there is nothing to draw.
   if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, g.result().element_type);
@@ -75,7 +75,7 @@ Value bernoulli(GraphBuilder& g, Value p) {
   return g.cast(g.op("Less", drawn, g.cast(p, type)), g.result().element_type);
 }
 
-// Of mean 1, and never 0.
+// Draws from the exponential distribution of mean 1; never 0.
 Value exponential(GraphBuilder& g, const std::vector<Dim>& dims, ElementType type) {
   Value drawn = g.op("Sub", g.scalar(1, type), draw(g, "RandomUniform", dims, type));
   const double least =
@@ -83,8 +83,8 @@ Value exponential(GraphBuilder& g, const std::vector<Dim>& dims, ElementType typ
   return g.op("Max", g.op("Neg", g.op("Log", drawn)), g.scalar(least, type));
 }
 
-// Among exponential variables with the rates `self`, each is the first to come in proportion to its rate, and
-// those that come first are a sample without replacement.
+// Exponential variables with the rates `self` are smallest with probabilities proportional to the rates, and
+// the indices of the smallest `count` are a sample without replacement.
 Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacement) {
   const ElementType type = drawn_type(self.element_type());
   Value rates = g.cast(self, type);
@@ -99,7 +99,8 @@ Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacemen
   return g.ops<2>("TopK", speed, g.sizes({count}), attr("axis", -1))[1];
 }
 
-// torch's fake tensors take another default type than its kernel, so the result's declared type says nothing.
+// `type` is given because the declared type of the result is unreliable: the default type of torch's fake
+// tensors differs from its kernel's.
 Value permutation(GraphBuilder& g, const Dim& count, ElementType type) {
   Value drawn = draw(g, "RandomUniform", {count}, ElementType::float64);
   return g.cast(g.ops<2>("TopK", drawn, g.sizes({count}), attr("axis", 0))[1], type);

@@ -38,7 +38,8 @@ Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes) {
 
 namespace {
 
-// Whether float64 holds sums of the elements: they are, or were converted from, integers of 32 bits at most.
+// Whether float64 holds sums of the elements exactly: these are integers of at most 32 bits, or were cast
+// from such.
 bool is_narrow(Value x) {
   const auto narrow = [](Value value) { return size_of(value.element_type()) < 8; };
   const ir::Node* made_by = x.get()->producer;
@@ -46,10 +47,10 @@ bool is_narrow(Value x) {
                        !is_floating_point(made_by->inputs[0]->tensor_type().element_type));
 }
 
-// The elements of `x` with those that are reduced along its last axis.
+// `x` with the reduced axes flattened to the last one.
 struct Rows {
   Value elements;
-  std::vector<Dim> dims, result;  // of the elements; of what reducing them gives
+  std::vector<Dim> dims, result;  // of the elements; of the reduction
 };
 
 Rows rows_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
@@ -70,7 +71,7 @@ Rows rows_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   return {g.reshape(g.transpose(x, order), dims), dims, result};
 }
 
-// MatMul adds int64 as it is, where ReduceSum goes through float64.
+// A sum of int64 with MatMul, which adds int64; ONNX Runtime's ReduceSum computes in float64.
 Value sum_by_product(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const Rows rows = rows_along(g, x, axes, keepdim);
   Value ones = filled(g, std::vector{rows.dims.back()}, 1, x.element_type());
@@ -98,7 +99,9 @@ Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
 Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   if (is_floating_point(x.element_type())) return g.reduce("ReduceProd", x, axes_of(axes, x), keepdim);
   if (x.rank() == 0) return x;
-  if (g.opset() < 16) g.refuse("products of integers that may wrap around need opset 16");
+  if (g.opset() < 16)
+    g.refuse(
+        "products of integers that may wrap around need opset 16; export with opset_version=16 or later");
   return product_by_scatter(g, x, axes, keepdim);
 }
 
@@ -116,7 +119,8 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   auto over = [&](const char* op, Value value) {
     return g.cast(g.reduce(op, widened_for_sum(g, value, axes), axes_of(axes, x), keepdim), x.element_type());
   };
-  if (order != 0 && x.rank() > 0 && count_of(x, axes).is(1)) {  // PyTorch takes no power, which may overflow
+  if (order != 0 && x.rank() > 0 &&
+      count_of(x, axes).is(1)) {  // as PyTorch, avoid powers, which may overflow
     return over("ReduceSum", g.op("Abs", x));
   }
   if (order == 1) return over("ReduceL1", x);
@@ -134,11 +138,11 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const std::vector<int64_t> all = axes_of(axes, x);
   const Dim count = count_of(x, axes);
-  if (count.is(0) || may_be_zero(count)) {  // of nothing there is no maximum
+  if (count.is(0) || may_be_zero(count)) {  // ReduceMax needs an element
     return g.cast(g.reduce("ReduceSum", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
   }
   if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
-  // Before, it had no booleans.
+  // Before opset 20, ReduceMax does not take booleans.
   return g.cast(g.reduce("ReduceMax", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
 }
 
@@ -160,7 +164,7 @@ Value elements_of_median(GraphBuilder& g, Value x) {
 
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
   Value bound = g.scalar_like(norm, most);
-  // The small number that PyTorch adds.
+  // PyTorch adds 1e-7 to the norm.
   Value factor = g.op("Div", bound, g.op("Add", norm, g.scalar_like(norm, 1e-7)));
   return g.op("Where", g.op("Greater", norm, bound), factor, g.scalar_like(norm, 1));
 }
@@ -186,7 +190,7 @@ Value Extremum::value(const Axes& axes, bool keepdim) {
   return g_.op("Where", any_nan(axes, keepdim), g_.scalar_like(x_, NAN), result);
 }
 
-Value Extremum::place(int64_t axis, bool keepdim) {
+Value Extremum::index(int64_t axis, bool keepdim) {
   if (x_.rank() == 0) return g_.scalar(0, ElementType::int64);
   auto first = [&](const char* op, Value value) {
     return g_.op(op, value, attr("axis", wrap_axis(axis, x_.rank())), attr("keepdims", keepdim));

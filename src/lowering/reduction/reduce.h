@@ -1,4 +1,4 @@
-// Reductions that other lowerings are made of. Values are in a kernel type (see common.h).
+// Reductions that other lowerings use. Values have a kernel type (see common.h).
 #pragma once
 
 #include <optional>
@@ -9,61 +9,63 @@
 
 namespace opbridge::lowering {
 
-using Axes = std::optional<std::vector<int64_t>>;  // none, or empty: all
+using Axes = std::optional<std::vector<int64_t>>;  // missing or empty: all axes
 
-// `op` of two tensors in the type to which PyTorch promotes them, in which small integers wrap around; for
-// what is of another type in the end.
+// `op` of two tensors in the type to which PyTorch promotes them, in which small integers wrap around. For
+// intermediate results whose type is not that of the call's result.
 Value in_own_type(GraphBuilder& g, std::string_view op, Value a, Value b);
 
 std::vector<int64_t> axes_of(const Axes& axes, Value value);
 
-// How many elements make one element of the result.
+// The number of elements that are reduced to one.
 Dim count_of(Value value, const Axes& axes);
 
-// `x`, in float64 where so many elements become one that ONNX Runtime's sum of float32 is off by more than
-// PyTorch's, which adds blocks.
+// `x`, cast to float64 if so many elements are reduced to one that ONNX Runtime's float32 sum is less
+// accurate than PyTorch's, which adds blockwise.
 Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes);
 
-// Integers wrap around, as in PyTorch; ONNX Runtime reduces them in float64 and converts the
-// result. `x` in a kernel type.
+// Sum and product. Integers wrap around, as in PyTorch; ONNX Runtime's own reductions compute them in float64
+// and convert the result.
 Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 
-// NaN for no elements, as in PyTorch; ONNX leaves that open.
+// The mean; NaN for no elements, as in PyTorch. ONNX does not specify this.
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 
-// Whether one of the booleans along `axes` is true.
+// Whether any of the booleans along `axes` is true.
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 
-// The p-norm of order `order`: also 0 (how many are not 0) and the infinities (greatest and least size).
+// The p-norm of order `order`, including 0 (the number of nonzero elements), inf (the greatest magnitude) and
+// -inf (the least one).
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim);
 
-// All elements, in one axis. Where there are none, the median of none: NaN, or the least integer.
+// All elements, flattened, for a median of the whole tensor. An empty tensor becomes PyTorch's median of no
+// elements: NaN, or the least integer.
 Value elements_of_median(GraphBuilder& g, Value x);
 
-// By what renorm multiplies that whose norm is `norm`, so that it comes to be at most `most`.
+// The factor by which renorm multiplies a slice with the norm `norm` to limit its norm to `most`.
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most);
 
-// The last step of a loss, cast to the type of the call's result. `losses` in a kernel type.
+// The reduction of a loss, cast to the type of the call's result.
 inline constexpr int64_t no_reduction = 0, mean_reduction = 1, sum_reduction = 2;
 Value reduced(GraphBuilder& g, Value losses, int64_t reduction);
 
-// Greatest or least elements and their places. ONNX leaves open what ReduceMax and ArgMax make of NaN; in
-// PyTorch it wins.
+// Maxima or minima and their indices. In PyTorch NaN is both the maximum and the minimum; ONNX does not
+// specify ReduceMax and ArgMax for NaN.
 class Extremum {
  public:
   // `self` is cast to its kernel type.
   Extremum(GraphBuilder& g, bool greatest, Value self);
 
   Value value(const Axes& axes, bool keepdim);    // in the kernel type
-  Value place(int64_t axis, bool keepdim);        // int64
-  Value any_nan(const Axes& axes, bool keepdim);  // bool; of floating point only
+  Value index(int64_t axis, bool keepdim);        // index, int64
+  Value any_nan(const Axes& axes, bool keepdim);  // bool; for floating point only
 
  private:
   GraphBuilder& g_;
   bool greatest_;
   Value x_;
-  Value nan_;  // whether x is NaN; none for integers
+  Value nan_;  // whether x is NaN; empty for integers
 };
 
 }  // namespace opbridge::lowering

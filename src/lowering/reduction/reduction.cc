@@ -72,18 +72,18 @@ Value extremum(GraphBuilder& g, bool greatest, Value self, const Axes& axes, boo
   return g.cast(Extremum(g, greatest, self).value(axes, keepdim), self.element_type());
 }
 
-Value place_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optional<int64_t> dim,
+Value index_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optional<int64_t> dim,
                         bool keepdim) {
-  if (dim) return Extremum(g, greatest, self).place(*dim, keepdim);
-  Value place = Extremum(g, greatest, g.reshape(self, {Dim(-1)})).place(0, false);
-  return g.reshape(place, *g.result().dims);
+  if (dim) return Extremum(g, greatest, self).index(*dim, keepdim);
+  Value index = Extremum(g, greatest, g.reshape(self, {Dim(-1)})).index(0, false);
+  return g.reshape(index, *g.result().dims);
 }
 
-// Whether an element is not zero, or all are not; no axes given: over all, none in the list: over none.
+// Whether any or all elements are nonzero. Missing axes mean all axes; an empty list reduces nothing.
 Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdim) {
   Value x = g.cast(self, ElementType::boolean);
   if (!axes || !axes->empty()) {
-    // Sum and product, unlike maximum and minimum, are right for no elements.
+    // Unlike maximum and minimum, sum and product are defined for no elements.
     Value numbers = g.cast(x, ElementType::int32);
     Value reduced = g.reduce(all ? "ReduceProd" : "ReduceSum", numbers, axes_of(axes, x), keepdim);
     x = g.cast(reduced, ElementType::boolean);
@@ -115,7 +115,7 @@ Value nanmean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
   return g.cast(g.op("Div", sum, g.reduce("ReduceSum", counted, axes_of(axes, x), keepdim)), type);
 }
 
-// The sum over what broadcasting to the shape of `self` would repeat.
+// The sum over the axes along which the result would be broadcast to the shape of `self`.
 Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
   const std::vector<Dim>& dims = *g.result().dims;
   const int64_t added = self.rank() - static_cast<int64_t>(dims.size());
@@ -127,35 +127,34 @@ Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
   return in_kernel_type(g, self, [&](Value x) { return g.reshape(sum_of(g, x, axes, true), dims); });
 }
 
-// Segments of `data` along `axis`, of the given lengths or between the given places.
+// Reduces segments of `data` along `axis`, given by their lengths or their offsets.
 Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optional<Value> lengths,
                      std::optional<Value> indices, std::optional<Value> offsets, int64_t axis, Ignored,
                      std::optional<Scalar> initial) {
-  if (indices || (!lengths && !offsets)) g.refuse("segments need lengths or offsets");
-  Value places = g.cast(offsets ? *offsets : *lengths, ElementType::int64);
+  if (indices || (!lengths && !offsets)) g.refuse("pass lengths or offsets; indices are not supported");
+  Value bounds = g.cast(offsets ? *offsets : *lengths, ElementType::int64);
   axis = wrap_axis(axis, data.rank());
-  if (axis != places.rank() - 1)
-    g.refuse("the segments have to lie along the last dim of lengths or offsets");
-  // PyTorch reads the offsets, and its shape rule the lengths.
+  if (axis != bounds.rank() - 1) g.refuse("axis must be the last dim of lengths or offsets");
+  // PyTorch's kernel reads the offsets, its shape rule the lengths.
   if (lengths && offsets && !(lengths->dim(axis) + Dim(1) == offsets->dim(axis)))
-    g.refuse("lengths and offsets are of different numbers of segments; pass one of them");
+    g.refuse("lengths and offsets have different numbers of segments; pass only one of them");
   if (!offsets) {
-    std::vector<Dim> first = places.dims();
+    std::vector<Dim> first = bounds.dims();
     first.back() = 1;
-    Value sums = g.op("CumSum", places, g.scalar(axis, ElementType::int64));
-    places = g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
+    Value sums = g.op("CumSum", bounds, g.scalar(axis, ElementType::int64));
+    bounds = g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
   }
   return in_kernel_type(g, data, [&](Value x) {
     std::optional<Value> start;
     if (initial) start = g.scalar_like(x, *initial);
-    return kernel(g, "opbridge::segment_reduce", {x, places, start, attr("reduce", reduce)},
+    return kernel(g, "opbridge::segment_reduce", {x, bounds, start, attr("reduce", reduce)},
                   {x.element_type(), g.result().dims});
   });
 }
 
-// Of the bits that elements have as float64 or int64.
+// The XOR of the bits of all elements as float64 or int64.
 Value hash_tensor(GraphBuilder& g, Value self, std::vector<int64_t> axes, Ignored, int64_t mode) {
-  if (mode != 0) g.refuse("a mode that PyTorch does not have");
+  if (mode != 0) g.refuse("the mode does not exist in PyTorch");
   std::vector<int64_t> reduced, order;
   if (self.rank() > 0) reduced = axes_of(axes, self);
   std::vector<Dim> dims;
@@ -253,11 +252,11 @@ void register_reduction(SymbolicRegistry& registry) {
        Since{12}, [greatest](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
          Extremum found(g, greatest, self);
          return std::array{g.cast(found.value(std::vector{dim}, keepdim), self.element_type()),
-                           found.place(dim, keepdim)};
+                           found.index(dim, keepdim)};
        });
     on(fmt::format("aten::arg{}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", name), Since{12},
        [greatest](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
-         return place_of_extremum(g, greatest, self, dim, keepdim);
+         return index_of_extremum(g, greatest, self, dim, keepdim);
        });
   }
   on("aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",

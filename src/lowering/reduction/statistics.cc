@@ -1,4 +1,4 @@
-// Order statistics: quantiles, the median without NaN, the mode. Histograms.
+// Order statistics (quantiles, nanmedian, the mode) and histograms.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,11 +10,11 @@
 namespace opbridge::lowering {
 namespace {
 
-// The elements in ascending order along a new last dim; what is NaN stands behind them.
+// The elements of an axis, moved to the end and sorted in ascending order, NaN last.
 struct Rows {
-  Value sorted, places;
-  Value numbers;  // int64: how many are not NaN, of each row; the last dim is 1
-  Value has_nan;  // bool, alike
+  Value sorted, indices;
+  Value numbers;  // int64: how many elements of each row are not NaN; the last dim is 1
+  Value has_nan;  // bool, with the same shape
 };
 
 Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
@@ -23,19 +23,19 @@ Rows sorted_rows(GraphBuilder& g, Value self, int64_t axis) {
   const bool has_nans = is_floating_point(x.element_type());
   Value nan = has_nans ? g.op("IsNaN", x) : filled(g, x.dims(), false, ElementType::boolean);
   Value counted = has_nans ? g.op("Where", nan, g.scalar_like(x, INFINITY), x) : x;
-  auto [values, places] =
+  auto [values, indices] =
       g.ops<2>("TopK", counted, g.sizes({x.dim(-1)}), attr("axis", -1), attr("largest", 0));
   rows.sorted = values;
-  rows.places = places;
+  rows.indices = indices;
   Value numbers = g.cast(g.op("Not", nan), ElementType::int64);
   rows.numbers = g.reduce("ReduceSum", numbers, {-1}, true);
   rows.has_nan = g.op("Less", rows.numbers, g.dim_of(x, -1));
   return rows;
 }
 
-// The elements at `places`, int64, counted from 0 along the last dim.
-Value at(GraphBuilder& g, Value rows, Value places) {
-  return g.op("GatherElements", rows, places, attr("axis", -1));
+// The elements at the int64 indices `indices` along the last dim.
+Value at(GraphBuilder& g, Value rows, Value indices) {
+  return g.op("GatherElements", rows, indices, attr("axis", -1));
 }
 
 Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
@@ -81,7 +81,7 @@ Value quantile(GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim,
   return g.cast(g.reshape(result, *g.result().dims), type);
 }
 
-// The lower one of two in the middle of what is not NaN.
+// The lower of the two middle elements, without NaN.
 std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
   const ElementType type = self.element_type();
   Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
@@ -93,35 +93,35 @@ std::array<Value, 2> nanmedian(GraphBuilder& g, Value self, int64_t dim) {
   if (is_floating_point(type))
     median = g.op("Where", g.op("Equal", rows.numbers, zero), g.scalar_like(x, NAN), median);
   const std::vector<Dim>& dims = *g.result().dims;
-  return {g.cast(g.reshape(median, dims), type), g.reshape(at(g, rows.places, middle), dims)};
+  return {g.cast(g.reshape(median, dims), type), g.reshape(at(g, rows.indices, middle), dims)};
 }
 
-// How often each of 0, 1, … count - 1 is among `places` (1-d int64), each time counted as its weight.
-Value occurrences(GraphBuilder& g, Value places, Value count, Value weights) {
+// For each of 0, 1, … count - 1, the sum of the weights of its occurrences in `indices` (1-d int64).
+Value occurrences(GraphBuilder& g, Value indices, Value count, Value weights) {
   const std::vector<Dim> bins{g.result().dims->at(0)};
   if (g.opset() >= 16) {
     Value zeros = g.typed(g.op("Expand", g.scalar_like(weights, 0), g.unsqueeze(count, {0})), bins);
-    return g.op("ScatterElements", zeros, places, weights, attr("axis", 0), attr("reduction", "add"));
+    return g.op("ScatterElements", zeros, indices, weights, attr("axis", 0), attr("reduction", "add"));
   }
   Value each = g.op("Range", g.scalar(0, ElementType::int64), count, g.scalar(1, ElementType::int64));
   g.typed(each, bins);
-  Value in_bin = g.op("Equal", g.unsqueeze(each, {1}), g.unsqueeze(places, {0}));
+  Value in_bin = g.op("Equal", g.unsqueeze(each, {1}), g.unsqueeze(indices, {0}));
   Value counted = g.op("Where", in_bin, weights, g.scalar_like(weights, 0));
   return g.reduce("ReduceSum", counted, {1}, false);
 }
 
 Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim minlength) {
   const ElementType type = g.result().element_type;
-  // PyTorch does not look at weights of nothing.
+  // PyTorch does not check the weights of an empty input.
   if (self.dim(0).is(0)) return filled(g, std::vector{minlength}, 0, type);
-  Value places = g.cast(self, ElementType::int64);
-  Value greatest = g.reduce("ReduceMax", places, {0}, false);
+  Value indices = g.cast(self, ElementType::int64);
+  Value greatest = g.reduce("ReduceMax", indices, {0}, false);
   Value needed = g.op("Add", greatest, g.scalar(1, ElementType::int64));
-  Value weight = weights ? operand(g, *weights, type) : filled(g, places.dims(), 1, type);
-  return g.cast(occurrences(g, places, g.op("Max", needed, g.size(minlength)), weight), type);
+  Value weight = weights ? operand(g, *weights, type) : filled(g, indices.dims(), 1, type);
+  return g.cast(occurrences(g, indices, g.op("Max", needed, g.size(minlength)), weight), type);
 }
 
-// Bins of equal width; what lies outside counts nowhere, and the upper end belongs to the last bin.
+// A histogram with bins of equal width. Elements outside are ignored; the upper end belongs to the last bin.
 Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
   return in_kernel_type(g, flat(g, self), [&](Value x) {
     Value low = g.scalar_like(x, min), high = g.scalar_like(x, max);
@@ -133,11 +133,11 @@ Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
       high = g.op("Where", same, g.op("Add", high, one), high);
     }
     Value scaled = g.op("Mul", g.op("Sub", x, low), g.scalar_like(x, bins));
-    Value place = g.cast(g.op("Div", scaled, g.op("Sub", high, low)), ElementType::int64);
-    place = g.op("Min", place, g.scalar(bins - 1, ElementType::int64));
+    Value bin = g.cast(g.op("Div", scaled, g.op("Sub", high, low)), ElementType::int64);
+    bin = g.op("Min", bin, g.scalar(bins - 1, ElementType::int64));
     Value inside = g.op("And", g.op("GreaterOrEqual", x, low), g.op("LessOrEqual", x, high));
-    place = g.op("Where", inside, place, g.scalar(0, ElementType::int64));
-    return occurrences(g, place, g.scalar(bins, ElementType::int64), g.cast(inside, x.element_type()));
+    bin = g.op("Where", inside, bin, g.scalar(0, ElementType::int64));
+    return occurrences(g, bin, g.scalar(bins, ElementType::int64), g.cast(inside, x.element_type()));
   });
 }
 
@@ -145,11 +145,11 @@ std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
   const ElementType type = self.element_type();
   Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
   x = move_axis(g, x, wrap_axis(dim, x.rank()), x.rank() - 1);
-  auto [values, places] = g.ops<2>("opbridge::mode", x);
+  auto [values, indices] = g.ops<2>("opbridge::mode", x);
   const std::vector<Dim> rows = first_dims(x.dims(), x.rank() - 1), &dims = *g.result().dims;
   g.typed(values, {x.element_type(), rows});
-  g.typed(places, {ElementType::int64, rows});
-  return {g.cast(g.reshape(values, dims), type), g.reshape(places, dims)};
+  g.typed(indices, {ElementType::int64, rows});
+  return {g.cast(g.reshape(values, dims), type), g.reshape(indices, dims)};
 }
 
 using Range = std::optional<std::vector<double>>;
@@ -169,7 +169,7 @@ std::vector<Value> histogram_edges(GraphBuilder& g, Value points, const std::vec
   return edges;
 }
 
-// The histogram of `points`, (N, D), and after it the edges.
+// The histogram of `points` (N, D), followed by the edges.
 std::vector<Value> histogram(GraphBuilder& g, Value points, std::optional<Value> weight,
                              std::vector<Value> edges, bool density) {
   const ElementType type = points.element_type();
@@ -182,7 +182,7 @@ std::vector<Value> histogram(GraphBuilder& g, Value points, std::optional<Value>
   return edges;
 }
 
-// Rows of the last dim as points, (N, D).
+// The rows of the last dim as points (N, D).
 Value points_of(GraphBuilder& g, Value self) {
   return g.reshape(self, {element_count(first_dims(self.dims(), self.rank() - 1)), self.dim(-1)});
 }
@@ -243,9 +243,9 @@ void register_statistics(SymbolicRegistry& registry) {
      "bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
      Since{9},
      [](GraphBuilder& g, Value self, int64_t bins, Range range, std::optional<Value> weight, bool density) {
-       if (!self.dim(-1).is_static()) g.refuse("points need a number of coordinates known at export");
+       if (!self.dim(-1).is_static()) g.refuse("the size of the last dim is dynamic; make it constant");
        const auto coordinates = static_cast<size_t>(self.dim(-1).value());
-       if (coordinates == 0) g.refuse("points without coordinates");
+       if (coordinates == 0) g.refuse("the last dim must have at least one coordinate");
        return histogramdd(g, self, std::vector(coordinates, bins), range, weight, density);
      });
   on("aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, "
