@@ -1,6 +1,6 @@
-// Which tensors share memory. Each value of the program is a tensor, a tensor shows a view of a storage, and
-// a view is a chain of view operators that starts at the whole storage. A mutation makes a new version of the
-// storage; a view whose value is of an older version is made again before it is read.
+// The alias model. Each value of the program is a tensor, a tensor refers to a view of a storage, and a view
+// is a chain of view operators that starts at the whole storage. A mutation creates a new version of the
+// storage; a view with a value of an older version is recomputed before it is read.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,13 @@ struct View;
 struct Storage {
   View* whole = nullptr;
   uint64_t version = 0;
-  // The graph input or initializer, or the value of an outer graph, whose memory this is; null for what the
-  // graph makes itself.
+  // The graph input, initializer or value of an outer graph that owns the memory; null for memory that the
+  // graph allocates itself.
   const ir::Value* owner = nullptr;
-  // Storages that may or may not be the same memory; null where there are none.
+  // Storages that may or may not be the same memory; null if there are none.
   std::shared_ptr<std::vector<Storage*>> maybe_same;
-  // The mutation of one of those, for a person to read; since then the elements here are not known.
+  // The operator that wrote to one of them, for an error: since then the elements of this storage are
+  // unknown.
   std::string lost_by;
 };
 
@@ -35,26 +36,26 @@ struct View {
   Storage* storage = nullptr;
   View* base = nullptr;  // null for the whole storage
   ViewKind kind = ViewKind::none;
-  const ir::Node* node = nullptr;   // the view operator,
-  size_t index = 0;                 // and which of its outputs
-  const ir::Value* form = nullptr;  // a value of the view's type and name
+  const ir::Node* node = nullptr;   // the view operator
+  size_t index = 0;                 // of the output of `node`
+  const ir::Value* form = nullptr;  // a value with the view's type and name
   ir::Value* value = nullptr;       // the elements at `version`
   uint64_t version = 0;
-  bool contiguous = false;  // known to be
-  // Filled in when first asked for; no strides where they are not known.
-  bool strides_asked = false;
+  bool contiguous = false;  // true if this is certain
+  // Computed on first use; missing if they are unknown.
+  bool strides_computed = false;
   std::optional<std::vector<Dim>> strides;
 
   bool is_stale() const { return version != storage->version; }
   const ir::TensorType& type() const { return form->tensor_type(); }
 };
 
-// What Python calls a tensor: `transpose_` changes its view, and all its names show that.
+// A tensor as in Python: `transpose_` changes its view, which all of its names then refer to.
 struct Tensor {
   View* view = nullptr;
 };
 
-// From now on, a write to the one may or may not be a write to the other.
+// Records that a write to one storage may or may not be a write to the other.
 void link(Storage& a, Storage& b);
 
 }  // namespace opbridge::functionalization

@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void not_fixed(const ir::Node& node, std::string_view argument,
                             const ir::AttributeValue& value) {
-  refuse(node, fmt::format("{}: {}={} is not a fixed value", node.op, argument, ir::str(value)));
+  refuse(node, fmt::format("{}: {}={} must be a constant", node.op, argument, ir::str(value)));
 }
 
 int64_t integer_of(const ir::Node& node, std::string_view argument, const ir::AttributeValue& value) {

@@ -9,7 +9,7 @@
 namespace opbridge::functionalization {
 namespace {
 
-// Visits the symbols of sizes; those of one expression once, however often it occurs.
+// Visits the symbols of sizes, each expression only once.
 class Symbols {
  public:
   explicit Symbols(std::function<void(std::string_view)> visit) : visit_(std::move(visit)) {}
@@ -22,7 +22,7 @@ class Symbols {
     }
   }
 
-  // Those in the arguments and results of a node and of its subgraphs.
+  // Visits the symbols in the arguments and results of a node and of its subgraphs.
   void visit(const ir::Node& node) {
     for (const ir::Attribute& attribute : node.attributes) {
       if (const auto* dim = std::get_if<Dim>(&attribute.value)) visit(*dim);
@@ -50,8 +50,8 @@ class Symbols {
   std::unordered_set<const Expr*> seen_;
 };
 
-// The nodes whose results first show a size that no graph input shows: `nonzero`, `item`. Other nodes may use
-// such a size without using the result.
+// Maps each symbol that no graph input has to the node whose result has it first (`nonzero`, `item`). Other
+// nodes may use such a symbol without using the result.
 std::unordered_map<std::string_view, ir::Node*> makers_of_symbols(const ir::Graph& graph) {
   std::unordered_map<std::string_view, ir::Node*> makers;
   std::unordered_set<std::string_view> from_inputs;

@@ -4,8 +4,8 @@
 
 namespace opbridge::functionalization {
 
-// Takes out the nodes that neither the graph's outputs nor another node needs, be it for a result or for a
-// size that the result is the first to have. All nodes are pure.
+// Removes nodes that neither the graph's outputs nor another live node needs. A node is also needed if its
+// result is the first value with a symbol that others use. All nodes must be pure.
 void drop_dead_nodes(ir::Graph& graph);
 
 }  // namespace opbridge::functionalization

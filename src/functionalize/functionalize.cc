@@ -1,4 +1,4 @@
-// Stage: in-place and view operators → pure ones, in one pass over the nodes.
+// The stage `functionalize`: replaces in-place and view operators by pure ones, in one pass over the nodes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,8 +48,7 @@ bool drops_nothing(const ir::Node& node) {
   return is("train", false) || is("p", 0.0);
 }
 
-// Whether the effect is on the first tensor and the result, of which there is one each; a view may have
-// several results.
+// Whether the effect relates the first tensor to the one result; a view may have several results.
 bool concerns_one_tensor(Effect effect) {
   switch (effect) {
     case Effect::same:
@@ -107,10 +106,10 @@ class Functionalizer {
     if (concerns_one_tensor(effect)) {
       self = subject(node);
       if (self == nullptr || is_list(*self) || node.outputs.empty()) {
-        if (effect == Effect::rearrange) refuse(node, node.op + " does not tell what it rearranges");
+        if (effect == Effect::rearrange) refuse(node, node.op + " has no tensor argument or no result");
         return visit_by_name(node);
       }
-      if (effect != Effect::view && node.outputs.size() > 1) refuse(node, node.op + " has one result");
+      if (effect != Effect::view && node.outputs.size() > 1) refuse(node, node.op + " must have one result");
     }
     switch (effect) {
       case Effect::pure:
@@ -152,12 +151,12 @@ class Functionalizer {
     }
   }
 
-  // PyTorch updates what is observed where the observer is on, and scales and zero points where fake
-  // quantization is on. Refuses a call that may change any of them.
+  // PyTorch updates the running extrema if the observer is on, and scale and zero point if fake quantization
+  // is on. Refuses a call that may change any of them.
   void check_observer(const ir::Node& node) {
     if (!is_zero(weight_of(node, "observer_on"))) {
       refuse(node, node.op +
-                       " may change what it has observed; call "
+                       " may change its running minimum and maximum; call "
                        "model.apply(torch.ao.quantization.disable_observer) before the export");
     }
     const Observed observed{weight_of(node, "running_min"), weight_of(node, "running_max"),
@@ -167,12 +166,12 @@ class Functionalizer {
                        flag(node, "symmetric_quant", false))) {
       refuse(node,
              node.op +
-                 " may change its scale and zero point, which follow from what it has observed; call the "
-                 "model once before the export");
+                 " may change its scale and zero point, which do not match its running minimum and maximum; "
+                 "call the model once before the export");
     }
   }
 
-  // Null where the argument is no constant.
+  // Null if the argument is not a constant.
   const ir::Weight* weight_of(const ir::Node& node, std::string_view argument) {
     const auto* value = std::get_if<ir::Value*>(given(node, argument));
     return value ? memory_.read(*value)->weight : nullptr;
@@ -217,7 +216,7 @@ class Functionalizer {
       contiguous = contiguous && memory_.view_of(value).contiguous;
       lists = lists || is_list(*value);
     });
-    // What happens to the elements of a list is not followed.
+    // The elements of lists are not tracked.
     if (lists) return make_perhaps_new(node);
     memory_.read_arguments(node);
     place_new(node, contiguous && makes_contiguous(node));
@@ -229,7 +228,7 @@ class Functionalizer {
       if (is_number(*value)) return;
       const View& view = memory_.view_of(value);
       contiguous = contiguous && view.contiguous;
-      value = view.value;  // old elements have the same sizes
+      value = view.value;  // an older version has the same sizes
     });
     place_new(node, contiguous && makes_contiguous(node));
   }
@@ -282,7 +281,7 @@ class Functionalizer {
     const ElementType from = element_type(*self);
     if (from == ElementType::undefined || from != element_type(*node.outputs[0])) return make_new(node);
     if (without_overload(node.op) == "aten::_to_copy" || flag(node, "copy", false)) return copy(node, self);
-    // A device or a memory format may be another one than the tensor has.
+    // The device or the memory format may change.
     const bool stays = node.op == "aten::to.dtype" && memory_format(node) == MemoryFormat::as_it_is;
     return stays ? bind_same(node, self) : copy_perhaps(node, self, false);
   }
@@ -297,7 +296,7 @@ class Functionalizer {
     memory_.emitter().place(&node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (is_list(*node.outputs[i]))
-        refuse(node, node.op + " returns a list, whose elements are not told apart");
+        refuse(node, node.op + " returns its views as one list value, which is not supported");
       memory_.bind(node.outputs[i], memory_.add_tensor(memory_.add_view(base, kind, node, i)));
     }
   }
@@ -311,18 +310,18 @@ class Functionalizer {
     if (is_view == Certainty::unknown) link(*base.storage, *memory_.view_of(node.outputs[0]).storage);
   }
 
-  // as_strided counts from the start of the storage, whatever view of it is given. The captures tell where
-  // the elements of that view lie.
+  // as_strided counts from the start of the storage, even if its argument is a view. The captures record the
+  // strides and the offset of that view (self_stride, self_offset).
   void view_strided(ir::Node& node, const ir::Value* self) {
     View& shown = memory_.view_of(self);
-    const std::optional<Strides> told = told_strides(node);
-    const Dim start = told ? size(node, "self_offset") : Dim(0);
+    const std::optional<Strides> recorded = recorded_strides(node);
+    const Dim start = recorded ? size(node, "self_offset") : Dim(0);
     std::erase_if(node.attributes, [](const ir::Attribute& attribute) {
       return attribute.name == "self_stride" || attribute.name == "self_offset";
     });
     const bool has_offset = given(node, "storage_offset") != nullptr;
     View* elements = nullptr;
-    if (const auto order = told ? order_in_memory(*shown.type().dims, *told) : std::nullopt) {
+    if (const auto order = recorded ? order_in_memory(*shown.type().dims, *recorded) : std::nullopt) {
       elements = &permuted(node, shown, *order);
       if (has_offset) set_offset(node, size(node, "storage_offset") - start);
     } else {
@@ -331,8 +330,8 @@ class Functionalizer {
       for (const View* each = &shown; each->base != nullptr; each = each->base) {
         at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
       }
-      // Strides that do not follow from a whole that is row-major say that it is not.
-      const bool contradicts = told && strides_of(shown) && !(*strides_of(shown) == *told);
+      // If the recorded strides do not follow from a row-major storage, the storage is not row-major.
+      const bool contradicts = recorded && strides_of(shown) && !(*strides_of(shown) == *recorded);
       if (!elements->contiguous || contradicts || !(at_start || has_offset)) refuse_layout(node);
     }
     check_inside(node, *elements);
@@ -349,12 +348,12 @@ class Functionalizer {
            node.op + " of a tensor whose layout in memory is not known; use slicing, unfold or indexing");
   }
 
-  static std::optional<Strides> told_strides(const ir::Node& node) {
-    const ir::AttributeValue* told = given(node, "self_stride");
-    if (told == nullptr) return std::nullopt;
-    if (const auto* numbers = std::get_if<std::vector<int64_t>>(told))
+  static std::optional<Strides> recorded_strides(const ir::Node& node) {
+    const ir::AttributeValue* recorded = given(node, "self_stride");
+    if (recorded == nullptr) return std::nullopt;
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(recorded))
       return Strides(numbers->begin(), numbers->end());
-    if (const auto* dims = std::get_if<std::vector<Dim>>(told)) return *dims;
+    if (const auto* dims = std::get_if<std::vector<Dim>>(recorded)) return *dims;
     return std::nullopt;
   }
 
@@ -366,7 +365,7 @@ class Functionalizer {
     }
   }
 
-  // The view with its axes in another order.
+  // The view with its axes permuted.
   View& permuted(const ir::Node& node, View& view, const std::vector<int64_t>& order) {
     if (std::ranges::is_sorted(order)) return view;
     std::vector<Dim> dims;
@@ -380,7 +379,7 @@ class Functionalizer {
     return memory_.add_view(view, ViewKind::permute, *permute, 0);
   }
 
-  // PyTorch may read the memory around its tensor; that is not known.
+  // PyTorch may read memory outside the tensor, whose elements are unknown.
   static void check_inside(const ir::Node& node, const View& elements) {
     const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
     const ir::TensorType& type = node.outputs[0]->tensor_type();
@@ -397,10 +396,10 @@ class Functionalizer {
   }
 
   [[noreturn]] static void refuse_outside(const ir::Node& node) {
-    refuse(node, node.op + " reads memory beyond the elements of its tensor; give it the whole tensor");
+    refuse(node, node.op + " reads memory outside its tensor; pass the whole tensor");
   }
 
-  // `transpose_` and the like: the same tensor shows another view from now on.
+  // `transpose_` and similar operators: the tensor refers to another view from now on.
   void rearrange(ir::Node& node, ViewKind kind, const ir::Value* self) {
     Tensor& tensor = memory_.tensor_of(self);
     const ir::Value* owner = tensor.view->storage->owner;
@@ -416,7 +415,7 @@ class Functionalizer {
     memory_.bind(node.outputs[0], tensor);
   }
 
-  // `set_`, and `data =`, which returns nothing: the tensor shows what the second argument shows.
+  // `set_`, and `data =`, which returns nothing: the tensor takes the view of the second argument.
   void reassign(ir::Node& node) {
     std::vector<const ir::Value*> tensors;
     node.for_each_use([&](ir::Value*& value) { tensors.push_back(value); });
@@ -431,7 +430,7 @@ class Functionalizer {
   void call(ir::Node& node, const std::vector<ir::GraphPtr>& bodies) {
     std::vector<Storage*> storages;
     for_each_use_in_subgraphs(node, [&](ir::Value*& value) {
-      if (is_number(*value) || !memory_.is_bound(value)) return;  // made inside, or further outside
+      if (is_number(*value) || !memory_.is_bound(value)) return;  // made inside the body, or further outside
       View& view = memory_.view_of(value);
       storages.push_back(view.storage);
       value = memory_.read(view);
@@ -439,7 +438,7 @@ class Functionalizer {
     bool shares = false;
     for (const ir::GraphPtr& body : bodies) shares |= Functionalizer(*body, options_, true).run();
     if (shares && memory_.is_nested())
-      refuse(node, node.op + " returns what is outside of it, in another subgraph");
+      refuse(node, node.op + " in a subgraph returns a tensor from outside of it; call .clone() on it");
     if (!shares) return make_new(node);
     make_perhaps_new(node);
     for (const ir::Value* output : node.outputs) {

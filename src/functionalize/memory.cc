@@ -108,14 +108,15 @@ void Memory::reassign(Tensor& tensor, View& view) {
   if (storage.owner != nullptr && &tensor_of(storage.owner) == &tensor) {
     if (storage.owner->tensor_type() != view.type()) {
       refuse(*node_,
-             fmt::format("{} gives {} another shape or element type", op_, describe_owner(*storage.owner)));
+             fmt::format("{} changes the shape or element type of {}", op_, describe_owner(*storage.owner)));
     }
     claim_from_outside(storage);
   }
   tensor.view = &view;
 }
 
-// A write must not be lost on anyone outside, and those who may share the memory do not know it any more.
+// Prepares a write: it must reach the owner of the storage, and makes the elements of storages that may share
+// the memory unknown.
 void Memory::claim(Storage& storage) {
   if (storage.owner != nullptr) claim_from_outside(storage);
   if (storage.maybe_same == nullptr) return;

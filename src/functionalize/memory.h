@@ -1,4 +1,4 @@
-// Reading and writing the elements of tensors, in the order of the program.
+// Tracks the elements of all tensors while the program is visited in order.
 #pragma once
 
 #include <deque>
@@ -22,11 +22,11 @@ class Memory {
   Emitter& emitter() { return emitter_; }
   bool is_nested() const { return nested_; }
 
-  // From now on, everything happens for this node.
+  // Starts the visit of a node: nodes emitted from now on belong to it, and errors name it.
   void begin(const ir::Node& node);
-  const std::string& op() const { return op_; }  // its operator, as it was
+  const std::string& op() const { return op_; }  // the original operator of that node
 
-  // A value that was not bound comes from outside the graph.
+  // An unbound value comes from outside the graph; it is bound to a new storage that it owns.
   Tensor& tensor_of(const ir::Value* value);
   View& view_of(const ir::Value* value) { return *tensor_of(value).view; }
   bool is_bound(const ir::Value* value) const { return tensors_.contains(value); }
@@ -35,21 +35,21 @@ class Memory {
   Tensor& add_tensor(View& view) { return tensors_storage_.emplace_back(Tensor{&view}); }
   // Binds `value` to a new storage whose elements are `elements`.
   View& bind_new(const ir::Value* value, ir::Value* elements, bool contiguous);
-  // What the output `index` of a view operator shows; its value is the node's own.
+  // Adds the view that output `index` of a view operator returns, with the node's own value.
   View& add_view(View& base, ViewKind kind, const ir::Node& node, size_t index);
 
-  // The value that holds the elements now. Numbers are what they are.
+  // The value that holds the current elements. A symbolic scalar is returned as it is.
   ir::Value* read(View& view);
   ir::Value* read(ir::Value* value);
   void read_arguments(ir::Node& node);
 
-  // `value`, of the view's type, becomes the elements of the view: a new version of its storage.
+  // Makes `value`, which has the view's type, the elements of the view, in a new version of its storage.
   void write(View& view, ir::Value* value);
 
-  // The tensor itself shows `view` from now on.
+  // Makes the tensor refer to `view`.
   void reassign(Tensor& tensor, View& view);
 
-  // The storages from outside that were written to, in the order of the first write.
+  // The storages with an owner that were written to, in the order of the first write.
   const std::vector<Storage*>& changed() const { return changed_; }
 
  private:

@@ -15,7 +15,8 @@ namespace {
 using torch::Result;
 using torch::without_overload;
 
-// `add_.Tensor` computes what `add.Tensor` does; here are the in-place operators of which that does not hold.
+// As a rule, `add_.Tensor` computes the same as `add.Tensor`. These are the in-place operators that break the
+// rule.
 const std::unordered_map<std::string_view, Mutation>& in_place_exceptions() {
   static const std::unordered_map<std::string_view, Mutation> table = {
       {"aten::copy_", {Write::copied}},
@@ -74,7 +75,7 @@ std::optional<Mutation> out_variant_of(const ir::Node& node) {
 std::optional<PromotionOperand> operand(const ir::Attribute& argument) {
   using Category = PromotionOperand::Category;
   if (argument.name == "alpha" || argument.name == "value")
-    return std::nullopt;  // they scale, and do not promote
+    return std::nullopt;  // factors do not take part in promotion
   if (std::holds_alternative<bool>(argument.value))
     return PromotionOperand{ElementType::boolean, Category::number};
   if (std::holds_alternative<int64_t>(argument.value) || std::holds_alternative<Dim>(argument.value)) {
@@ -124,7 +125,7 @@ std::optional<Mutation> mutation_of(const ir::Node& node) {
     if (exception != exceptions.end()) return exception->second;
   }
   if (!name.ends_with('_') || name.ends_with("__")) return is_aten ? out_variant_of(node) : std::nullopt;
-  // A custom operator has no pure twin that is known; it stays, and its result is what it writes.
+  // No pure form of a custom operator is known; the node stays, and its result is taken to be what it writes.
   if (!is_aten) return Mutation{Write::computed, node.op};
   const std::string_view pure = name.substr(0, name.size() - 1);
   return Mutation{Write::computed, std::string(pure) + std::string(op.substr(name.size()))};

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float least_scale = 6.1e-5f;
 
-// The scale and the zero point that ATen's ChooseQuantizationParams gives, with its types of numbers.
+// The scale and the zero point of ATen's ChooseQuantizationParams, computed in the same C++ types.
 std::pair<float, int32_t> choose_parameters(float min, float max, int32_t least, int32_t greatest,
                                             bool symmetric) {
   const bool centered = symmetric && min < 0 && max > 0;

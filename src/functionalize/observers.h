@@ -1,4 +1,4 @@
-// Fake quantization that also observes: aten::fused_moving_avg_obs_fake_quant.
+// Fake quantization with an observer: aten::fused_moving_avg_obs_fake_quant.
 #pragma once
 
 #include "opbridge/ir.h"
@@ -12,8 +12,8 @@ struct Observed {
   const ir::Weight* zero_point;
 };
 
-// Whether PyTorch, which computes scales and zero points anew from the running extremes at each call, gets
-// the ones that are there. False where one of them is not known.
+// PyTorch computes scales and zero points from the running extrema at each call. Returns whether the result
+// equals the stored ones; false if any of the tensors is unknown.
 bool is_up_to_date(const Observed& observed, int64_t least, int64_t greatest, bool symmetric);
 
 }  // namespace opbridge::functionalization

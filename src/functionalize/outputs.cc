@@ -7,7 +7,7 @@
 namespace opbridge::functionalization {
 namespace {
 
-// The value, or where its name is taken or not to be changed, a copy of it.
+// The value, or a copy of it if its name is taken or must not change.
 ir::Value* own_output(Memory& memory, ir::Value* value, const ir::Value& form,
                       std::unordered_set<const ir::Value*>& named) {
   if (value->producer != nullptr && named.insert(value).second) return value;

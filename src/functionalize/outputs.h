@@ -4,8 +4,8 @@
 
 namespace opbridge::functionalization {
 
-// Each output of the graph becomes what it is at the end of the program, under its own name; what was written
-// to outside follows.
+// Sets each output of the graph to its value at the end of the program, under its own name, and appends the
+// new values of inputs and buffers that were written to.
 void return_outputs(Memory& memory);
 
 }  // namespace opbridge::functionalization

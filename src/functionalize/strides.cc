@@ -18,10 +18,10 @@ Strides contiguous_strides(const std::vector<Dim>& dims) {
   return strides;
 }
 
-// The strides with which `to` shows the elements that `from` has at `strides`, if it can; the algorithm is
-// that of ATen's computeStride: axes that follow each other in memory are taken together and cut anew.
-// Without strides no two axes count as following each other. Sizes that are not known are taken for different
-// where they are not written alike, so that an answer holds for all sizes, and a refusal may not.
+// The strides of a view of shape `to` on elements of shape `from` with `strides`, or nothing. The algorithm
+// is that of ATen's computeStride: it merges axes that are adjacent in memory and splits them anew. Without
+// strides, no axes count as adjacent. Symbolic sizes count as different unless their expressions are equal:
+// so strides hold for all sizes, but "nothing" may be wrong for some.
 std::optional<Strides> regroup(const std::vector<Dim>& from, const Strides* strides,
                                const std::vector<Dim>& to) {
   Strides result(to.size(), 1);
@@ -119,7 +119,7 @@ std::optional<Strides> derive(const View& view, const Strides& base) {
     case ViewKind::conjugate:
     case ViewKind::negative:
       return strides;
-    // Not followed.
+    // The strides of these views are not tracked.
     case ViewKind::none:
     case ViewKind::overlapping:
     case ViewKind::strided:
@@ -148,7 +148,7 @@ bool stays_contiguous(const View& view) {
     case ViewKind::conjugate:
     case ViewKind::negative:
       return true;
-    // A run of the first axis is one piece of memory.
+    // Consecutive indices of the first axis are contiguous in memory.
     case ViewKind::select:
     case ViewKind::narrow:
       return axis(node, "dim", 0, rank) == 0;
@@ -175,20 +175,20 @@ bool stays_contiguous(const View& view) {
 }
 
 const std::optional<Strides>& strides_of(View& view) {
-  // From the nearest base whose answer is known, down to the view.
+  // Start at the nearest base whose strides were computed.
   std::vector<View*> path;
   View* known = &view;
-  while (!known->strides_asked && !known->contiguous && known->base != nullptr) {
+  while (!known->strides_computed && !known->contiguous && known->base != nullptr) {
     path.push_back(known);
     known = known->base;
   }
-  if (!known->strides_asked) {
-    known->strides_asked = true;
+  if (!known->strides_computed) {
+    known->strides_computed = true;
     if (known->contiguous && known->type().ranked()) known->strides = contiguous_strides(*known->type().dims);
   }
   for (; !path.empty(); path.pop_back()) {
     View& next = *path.back();
-    next.strides_asked = true;
+    next.strides_computed = true;
     if (next.base->strides && next.base->type().ranked() && next.type().ranked()) {
       next.strides = derive(next, *next.base->strides);
       if (next.strides && next.strides->size() != next.type().rank()) next.strides.reset();
@@ -217,7 +217,7 @@ std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims
   std::vector<int64_t> order(dims.size());
   std::iota(order.begin(), order.end(), 0);
   if (all_static(strides)) {
-    // A dim of 1 has any stride.
+    // The stride of an axis of size 1 is arbitrary.
     std::ranges::stable_sort(order, std::ranges::greater(), [&](int64_t axis) {
       return dims[axis].is(1) ? std::numeric_limits<int64_t>::max() : strides[axis].value();
     });

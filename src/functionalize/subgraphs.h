@@ -7,8 +7,8 @@
 
 namespace opbridge::functionalization {
 
-// Calls `visit` for each value that the subgraphs of a node use or return, their own and outer ones alike. It
-// may assign through the reference.
+// Calls `visit` for each value that the subgraphs of a node use or return, their own values and outer ones.
+// `visit` may assign to the reference.
 void for_each_use_in_subgraphs(const ir::Node& node, const std::function<void(ir::Value*&)>& visit);
 
 }  // namespace opbridge::functionalization

@@ -14,7 +14,7 @@ using Arguments = std::vector<ir::Attribute>;
 
 const std::vector<Dim>& dims_of(const View& view) {
   if (!view.type().ranked()) {
-    refuse(*view.node, fmt::format("the rank of %{} is not known, so it cannot be written", view.form->name));
+    refuse(*view.node, fmt::format("cannot write to %{}, whose rank is unknown", view.form->name));
   }
   return *view.type().dims;
 }
@@ -32,13 +32,13 @@ ir::AttributeValue number(const Dim& dim) {
   return dim;
 }
 
-// One of the slices that a split returns: the arguments `dim`, `start` and `end` of aten::slice.
+// One of the results of a split, as the arguments `dim`, `start` and `end` of aten::slice.
 Arguments slice_of_split(Emitter& emitter, const View& view) {
   const size_t cut = cut_axis(*view.node, dims_of(*view.base).size());
-  const std::vector<Dim>& places = emitter.places_of_split(*view.node, cut, view.index + 1);
+  const std::vector<Dim>& bounds = emitter.bounds_of_split(*view.node, cut, view.index + 1);
   return {{"dim", signed_of(cut)},
-          {"start", number(places[view.index])},
-          {"end", number(places[view.index + 1])}};
+          {"start", number(bounds[view.index])},
+          {"end", number(bounds[view.index + 1])}};
 }
 
 Arguments slice_of_narrow(const View& view) {
@@ -58,12 +58,12 @@ Arguments some_arguments(const ir::Node& node, std::initializer_list<std::string
 
 [[noreturn]] void refuse_overlap(const View& view) {
   refuse(*view.node,
-         fmt::format("an in-place operator writes to the result of {}, of which several elements are "
-                     "one element in memory; call .clone() before writing",
+         fmt::format("an in-place operator writes to the result of {}, several elements of which share "
+                     "memory; call .clone() before writing",
                      view.node->op));
 }
 
-// An expansion that repeats nothing only adds axes of size 1.
+// Whether an expansion repeats elements, rather than only adding axes of size 1.
 bool repeats_elements(const View& view) {
   const std::vector<Dim>& from = dims_of(*view.base);
   const std::vector<Dim>& to = dims_of(view);
@@ -89,15 +89,15 @@ ir::Value* Emitter::add_result(ir::Node* node, ir::Type type, const ir::Value& f
   return graph_.add_output_of(node, fmt::format("{}~{}", form.name, ++made_), std::move(type));
 }
 
-const std::vector<Dim>& Emitter::places_of_split(const ir::Node& node, size_t axis, size_t count) {
-  std::vector<Dim>& places = places_.try_emplace(&node, 1, Dim(0)).first->second;
-  while (places.size() <= count) {
-    const ir::TensorType& type = node.outputs[places.size() - 1]->tensor_type();
+const std::vector<Dim>& Emitter::bounds_of_split(const ir::Node& node, size_t axis, size_t count) {
+  std::vector<Dim>& bounds = bounds_.try_emplace(&node, 1, Dim(0)).first->second;
+  while (bounds.size() <= count) {
+    const ir::TensorType& type = node.outputs[bounds.size() - 1]->tensor_type();
     if (!type.ranked() || type.rank() <= axis)
       refuse(node, node.op + ": the sizes of its results are not known");
-    places.push_back(places.back() + (*type.dims)[axis]);
+    bounds.push_back(bounds.back() + (*type.dims)[axis]);
   }
-  return places;
+  return bounds;
 }
 
 std::vector<size_t> permutation(const ir::Node& node, size_t rank) {
@@ -114,12 +114,12 @@ std::vector<size_t> permutation(const ir::Node& node, size_t rank) {
   if (op == "aten::swapaxes") return swapped("axis0", 0, "axis1", 1);
   const bool moves = op == "aten::movedim" || op == "aten::moveaxis";
   if (!moves && op != "aten::permute") {
-    // t, mT, mH, matrix_H and adjoint swap the last two axes; a vector stays as it is.
+    // t, mT, mH, matrix_H and adjoint swap the last two axes; a vector is unchanged.
     if (rank >= 2) std::swap(order[rank - 2], order[rank - 1]);
     return order;
   }
 
-  // The axes that are named go where they are told, the others fill the gaps in order.
+  // The named axes move to their destinations; the others fill the gaps in order.
   const std::vector<int64_t> from = integers(node, moves ? "source" : "dims");
   std::vector<int64_t> to(from.size());
   std::iota(to.begin(), to.end(), 0);
@@ -176,7 +176,7 @@ ir::Value* write_back(Emitter& emitter, const View& view, ir::Value* base, ir::V
     first.insert(first.end(), rest.begin(), rest.end());
     return emitter.emit(std::move(op), std::move(first), type, *view.base->form);
   };
-  // The result is `base` but for the part that the arguments `where` pick.
+  // Replaces the part of `base` that the arguments `where` select.
   const auto scatter = [&](std::string op, const Arguments& where) {
     return make(std::move(op), {{"self", base}, {"src", updated}}, where);
   };

@@ -10,7 +10,7 @@
 namespace opbridge::functionalization {
 namespace {
 
-// Makes result `index` of a placed node, which computes in `computed`, one of type `written`.
+// Lets result `index` of an emitted node have the type `computed`, and casts it to `written`.
 void cast_result(Memory& memory, ir::Node& node, size_t index, ElementType computed, ElementType written) {
   ir::Value* result = node.outputs[index];
   ir::Value* exact =
@@ -25,7 +25,7 @@ void cast_result(Memory& memory, ir::Node& node, size_t index, ElementType compu
   memory.emitter().place(cast);
 }
 
-// Turns the node into the pure one and returns its results, each of its target's element type.
+// Turns the node into the pure one and returns its results, each cast to its target's element type.
 std::vector<ir::Value*> compute(Memory& memory, ir::Node& node, const std::string& pure,
                                 const std::vector<View*>& targets) {
   memory.read_arguments(node);
@@ -44,7 +44,7 @@ std::vector<ir::Value*> compute(Memory& memory, ir::Node& node, const std::strin
   return results;
 }
 
-// What is written by `fill_`, `zero_` and `copy_`.
+// The value that `fill_`, `zero_` or `copy_` writes.
 const ir::AttributeValue& content(const ir::Node& node) {
   static const ir::AttributeValue zero = int64_t{0};
   for (std::string_view name : {"src", "value", "fill_value", "other"}) {
@@ -60,7 +60,7 @@ ir::Value* filled(Memory& memory, const ir::TensorType& type, const ir::Attribut
         "aten::full", {{"size", sizes(*type.dims)}, {"fill_value", number}, {"dtype", element_type}}, type,
         *like.form);
   }
-  // Old elements have the same sizes.
+  // An older version has the same sizes.
   return memory.emitter().emit("aten::full_like", {{"self", like.value}, {"fill_value", number}}, type,
                                *like.form);
 }
@@ -88,7 +88,7 @@ ir::Value* copied(Memory& memory, const ir::Node& node, View& target) {
 ir::Value* filled_diagonal(Memory& memory, const ir::Node& node, View& target) {
   const ir::TensorType& type = target.type();
   if (!type.is_static() || type.rank() != 2 || flag(node, "wrap", false)) {
-    refuse(node, node.op + " is known for matrices of fixed size, without wrap=True");
+    refuse(node, node.op + " is supported only for matrices of constant size, without wrap=True");
   }
   const ir::TensorType diagonal{type.element_type, {{min((*type.dims)[0], (*type.dims)[1])}}};
   ir::Value* source = filled(memory, diagonal, content(node), target);
@@ -100,7 +100,7 @@ ir::Value* filled_diagonal(Memory& memory, const ir::Node& node, View& target) {
 
 void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
   const ir::Value* self = subject(node);
-  if (self == nullptr || is_list(*self)) refuse(node, node.op + " does not write to one tensor");
+  if (self == nullptr || is_list(*self)) refuse(node, node.op + " must write to one tensor");
   Tensor& tensor = memory.tensor_of(self);
   View& target = *tensor.view;
   const std::vector<ir::Value*> outputs = node.outputs;
@@ -142,10 +142,10 @@ void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
     if (results[i]->tensor_type().dims == before) {
       memory.write(*targets[i], results[i]);
     } else if (before && std::ranges::any_of(*before, [](const Dim& dim) { return dim.is(0); })) {
-      // `out=torch.empty(0)`: it gets new memory of the right size.
+      // PyTorch resizes an empty `out=` to the size of the result.
       tensors[i]->view = &memory.bind_new(results[i], results[i], false);
     } else {
-      refuse(node, fmt::format("{} resizes %{}; give it an out= of the right size", memory.op(),
+      refuse(node, fmt::format("{} resizes %{}; pass an out= of the right size", memory.op(),
                                targets[i]->form->name));
     }
     if (i < outputs.size()) memory.bind(outputs[i], *tensors[i]);
@@ -154,7 +154,7 @@ void write_out(Memory& memory, ir::Node& node, const Mutation& mutation) {
 
 namespace {
 
-// The running mean and variance that a normalization in training changes.
+// The running mean and variance that a normalization in training mode updates.
 std::array<View*, 2> running_statistics(Memory& memory, const ir::Node& node) {
   std::array<View*, 2> statistics{};
   for (size_t i = 0; i < 2; ++i) {
@@ -167,7 +167,7 @@ std::array<View*, 2> running_statistics(Memory& memory, const ir::Node& node) {
   return statistics;
 }
 
-// Running statistics move towards the mean over the samples of what each has by itself.
+// instance_norm: running statistics move towards the means over the samples of each sample's statistics.
 void normalize_by_instance(Memory& memory, ir::Node& node) {
   const std::array<View*, 2> statistics = running_statistics(memory, node);
   std::array<ir::Value*, 2> running{};
@@ -190,7 +190,7 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
     std::vector<ir::Attribute> arguments{{"self", value}, {"dim", std::move(axes)}, {"keepdim", false}};
     return memory.emitter().emit(op, std::move(arguments), std::move(to), *statistics[0]->form);
   };
-  // PyTorch rounds to a half type in the end.
+  // PyTorch rounds to a half type at the end.
   const ElementType wide =
       type.element_type == ElementType::float64 ? ElementType::float64 : ElementType::float32;
   const auto cast = [&](ir::Value* value, ElementType to) {
@@ -204,7 +204,7 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
   const ir::TensorType of_each{wide, {{type.dims->at(0), type.dims->at(1)}}};
   for (size_t i = 0; i < 2; ++i) {
     const ir::TensorType of_all{wide, statistics[i]->type().dims};
-    // Without correction=… the variance is that of a sample.
+    // The default of `correction` gives the unbiased variance.
     ir::Value* each = reduced(i == 0 ? "aten::mean.dim" : "aten::var.correction", input, pixels, of_each);
     ir::Value* all = reduced("aten::mean.dim", each, {0}, of_all);
     ir::Value* moved = memory.emitter().emit(
@@ -230,7 +230,7 @@ void normalize_by_batch(Memory& memory, ir::Node& node) {
                 [](const ir::Attribute& argument) { return argument.name == "cudnn_enabled"; });
   memory.emitter().place(&node);
   for (ir::Value* output : node.outputs) memory.bind_new(output, output, false);
-  // After the result: mean and inverse deviation of the batch, then the new running statistics.
+  // The results after the first: the batch's mean and inverse deviation, then the new running statistics.
   const size_t count = with_reserve ? 6 : 5;
   for (size_t i = node.outputs.size(); i < count; ++i) {
     const View& like = *statistics[(i + count) % 2];

@@ -49,7 +49,7 @@ class Program {
     return lines_of(functionalized_graph(outputs, options));
   }
 
-  // The nodes and the result, one a line, without types.
+  // The nodes and the result, one per line, without types.
   static std::string lines_of(const ir::Graph& graph) {
     std::string text;
     for (const ir::Node* node : graph.nodes) {
@@ -63,7 +63,7 @@ class Program {
     return text + fmt::format("return {}\n", ir::str(graph.outputs));
   }
 
-  // The refusal, with the line that it is for.
+  // The refusal, with its source line.
   std::string refusal(const Values& outputs, const FunctionalizeOptions& options = {}) {
     try {
       return functionalized(outputs, options);
@@ -96,7 +96,7 @@ TEST(Functionalize, DropsWhatNobodyUses) {
   EXPECT_EQ(p.functionalized({x}), "return [%x]\n");
 }
 
-// zeros(nonzero(x).shape[0]): the number of rows is known by nonzero alone.
+// zeros(nonzero(x).shape[0]): only nonzero makes the number of rows known.
 TEST(Functionalize, KeepsWhatMakesASize) {
   Program p;
   ir::Value* x = p.input("x", floats({s0}));
@@ -387,12 +387,11 @@ TEST(Functionalize, RefusesWritesToRepeatedElements) {
   ir::Value* wide = p.call("aten::expand", {{"self", y}, {"size", Ints{2, 3}}}, floats({2, 3}));
   p.call("aten::relu_", {{"self", wide}}, floats({2, 3}));
   EXPECT_EQ(p.refusal({y}),
-            "an in-place operator writes to the result of aten::expand, of which several elements are one "
-            "element in "
-            "memory; call .clone() before writing\n  at line 2");
+            "an in-place operator writes to the result of aten::expand, several elements of which share memory; call "
+            ".clone() before writing\n  at line 2");
 }
 
-// reshape is a view or a copy: three programs that differ in what precedes it.
+// reshape is a view or a copy, depending on the operators before it: three programs.
 TEST(Functionalize, ReshapeIsViewWhereStridesTell) {
   const auto program = [](Program& p, const char* producer, bool transposed) {
     ir::Value* x = p.input("x", floats({2, 3}));
