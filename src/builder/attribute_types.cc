@@ -28,7 +28,7 @@ std::vector<int64_t> ints_of(const NodeParts& node, std::string_view name, size_
   return ints == nullptr ? std::vector<int64_t>(count, 0) : *ints;
 }
 
-// Of undefined element type and unknown rank where the value is no tensor.
+// The type of a tensor; of undefined element type and unknown rank if the value is not a tensor.
 ir::TensorType type_of(const ir::Value* value) {
   const auto* type = value == nullptr ? nullptr : std::get_if<ir::TensorType>(&value->type);
   return type == nullptr ? ir::TensorType() : *type;
@@ -45,7 +45,7 @@ bool agree(const ir::TensorType& a, const ir::TensorType& b) {
          a.element_type == b.element_type;
 }
 
-// The type of what is one or the other: a size that differs is known only when the model runs.
+// A type that covers both: sizes that differ become unknown sizes.
 ir::TensorType join(const ir::TensorType& a, const ir::TensorType& b,
                     const std::function<Dim()>& unknown_size) {
   ir::TensorType result{a.element_type == ElementType::undefined ? b.element_type : a.element_type, {}};
@@ -80,7 +80,7 @@ Problem apply_if(const NodeParts& node, std::span<ir::TensorType> outputs,
   return std::nullopt;
 }
 
-// The values that a body hands from one iteration to the next.
+// Checks and types the values that a body carries from one iteration to the next.
 Problem carry(const NodeParts& node, const ir::Graph& body, size_t first_input, size_t first_output,
               std::span<ir::TensorType> outputs, const std::function<Dim()>& unknown_size) {
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -121,7 +121,7 @@ Problem apply_loop(const NodeParts& node, std::span<ir::TensorType> outputs,
   return std::nullopt;
 }
 
-// Since opset 9.
+// Scan since opset 9.
 Problem apply_scan(const NodeParts& node, std::span<ir::TensorType> outputs,
                    const std::function<Dim()>& unknown_size) {
   const ir::Graph& body = body_of(node, "body");
@@ -157,7 +157,7 @@ Problem apply_scan(const NodeParts& node, std::span<ir::TensorType> outputs,
   return std::nullopt;
 }
 
-// The type of the tensor that an attribute of Constant says.
+// The type of the tensor in an attribute of Constant.
 struct TypeOf {
   using Type = ir::TensorType;
   static Type list(ElementType type, size_t size) {

@@ -1,4 +1,4 @@
-// What a node's attributes say about its outputs: the bodies of If, Loop and Scan, and the value of Constant.
+// Types of outputs that follow from attributes: the bodies of If, Loop and Scan, and the value of Constant.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,9 @@ struct NodeParts {
   std::span<const ir::Attribute> attributes;
 };
 
-// Sets the types of the outputs as far as the attributes tell them. `unknown_size` makes a dim of its own for
-// each size that only running the model tells. Returns what is wrong with the attributes, if anything is.
+// Sets the types of the outputs as far as they follow from the attributes. `unknown_size` makes a new symbol
+// for each size that is known only when the model runs. Returns the text of an error if the attributes are
+// invalid.
 std::optional<std::string> apply_attributes(const NodeParts& node, std::span<ir::TensorType> outputs,
                                             const std::function<Dim()>& unknown_size);
 

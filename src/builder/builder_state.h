@@ -1,4 +1,4 @@
-// What a GraphBuilder and the builders of its subgraphs share.
+// State that a GraphBuilder shares with the builders of its subgraphs.
 #pragma once
 
 #include <map>
@@ -13,16 +13,16 @@
 namespace opbridge {
 
 struct GraphBuilder::State {
-  ir::Graph* root = nullptr;  // constants live here, for all subgraphs
+  ir::Graph* root = nullptr;  // holds the constants of all subgraphs
   NameCounts used_names, used_symbols;
-  std::map<std::string, Value> small_constants;  // type, dims and bytes → the one initializer
+  std::map<std::string, Value> small_constants;  // type, dims and bytes → initializer
   std::vector<OnnxFunction> functions;
-  std::unordered_set<const ir::Graph*> used_bodies;  // those that are a node's attribute
-  // Of the expressions that were asked for, which are kept: long ones are not written again and again.
+  std::unordered_set<const ir::Graph*> used_bodies;  // bodies that are an attribute of a node
+  // Caches the texts of expressions, since long ones are slow to write.
   std::unordered_map<ExprPtr, std::string> texts;
-  // What `size` and `sizes` have computed, and of which dims.
+  // Values that `size` and `sizes` made, and their dims.
   std::unordered_map<const ir::Value*, std::vector<Dim>> computed_sizes;
-  // Constants that stand for a Python number: they take the element type of what they meet.
+  // Constants that are Python numbers: they take the element type of the tensors that they are operands with.
   std::unordered_set<const ir::Value*> numbers;
 };
 

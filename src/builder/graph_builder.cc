@@ -18,7 +18,7 @@
 namespace opbridge {
 namespace {
 
-// An int where a float is expected, and an empty list of the other kind, are what they were meant to be.
+// Converts an int to the expected float, and an empty list to the expected kind.
 void adapt_kind(ir::AttributeValue& value, onnx::AttributeKind expected) {
   using Kind = onnx::AttributeKind;
   const std::vector<int64_t>* ints = std::get_if<std::vector<int64_t>>(&value);
@@ -40,14 +40,14 @@ std::string count_text(int least, int most) {
   return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
 }
 
-// The element type that "to", "dtype" or "value" gives to the outputs.
+// The element type of the outputs that the attribute "to", "dtype" or "value" declares.
 std::optional<ElementType> type_attribute(const onnx::OpSchema& schema,
                                           std::span<const ir::Attribute> attributes) {
   const std::string_view name = onnx::type_attribute_of(schema);
   for (const ir::Attribute& attribute : attributes) {
     if (name.empty() || attribute.name != name) continue;
     if (const int64_t* number = std::get_if<int64_t>(&attribute.value)) {
-      // A number out of range is no type at all, and fits nothing.
+      // A number out of range is an invalid type, which matches no schema.
       return static_cast<ElementType>(*number >= 0 && *number < 256 ? *number : 255);
     }
     if (const auto* weight = std::get_if<std::shared_ptr<const ir::Weight>>(&attribute.value))
@@ -61,9 +61,8 @@ std::optional<ElementType> known_element_type(Value value) {
   return value.element_type();
 }
 
-// The node on wider types, where this version of the operator does not take those of the inputs (bfloat16
-// before opset 22, often): its results are cast back. Missing where that is not what keeps the inputs from
-// fitting.
+// Makes the node in wider types if this version of the operator does not take those of the inputs, as often
+// for bfloat16 before opset 22; casts the results back. Returns nothing if wider types would not help.
 std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::OpSchema& schema,
                                                  size_t outputs, std::vector<Value> inputs,
                                                  const std::vector<ir::Attribute>& attributes) {
@@ -91,7 +90,7 @@ std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::Op
   return made;
 }
 
-// Inputs by position, without those left out at the end, and attributes.
+// Separates the inputs, without omitted ones at the end, from the attributes.
 std::pair<std::vector<Value>, std::vector<ir::Attribute>> parted(const std::vector<Operand>& operands) {
   std::vector<Value> inputs;
   std::vector<ir::Attribute> attributes;
@@ -233,7 +232,7 @@ onnx::TypeResolution GraphBuilder::resolve_types(const onnx::OpSchema& schema, s
                                                  std::span<const ir::Attribute> attributes) {
   std::vector<std::optional<ElementType>> types;
   for (Value input : inputs) types.push_back(known_element_type(input));
-  // Numbers give way: the type variables are resolved without them, and then tell what they have to be.
+  // The type variables are resolved without Python numbers, which then take the resolved types.
   std::vector<std::optional<ElementType>> firm = types;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && is_number(inputs[i])) firm[i].reset();
@@ -298,7 +297,7 @@ void GraphBuilder::check_attributes(std::string_view name, std::span<const ir::A
     }
     const auto check_float = [&](double value) {
       if (!is_beyond_float32(value)) return;
-      refuse(fmt::format("the attribute {} is {}, and an attribute is a float32", attribute.name, value));
+      refuse(fmt::format("the attribute {} is {}, which exceeds float32", attribute.name, value));
     };
     if (const auto* value = std::get_if<double>(&attribute.value)) check_float(*value);
     if (const auto* values = std::get_if<std::vector<double>>(&attribute.value)) {
@@ -313,7 +312,7 @@ void GraphBuilder::check_attributes(std::string_view name, std::span<const ir::A
       try {
         tensor->check();
       } catch (const Error& error) {
-        refuse_it("is no sparse tensor: " + error.message());
+        refuse_it("is not a sparse tensor: " + error.message());
       }
     };
     if (const auto* body = std::get_if<ir::GraphPtr>(&attribute.value)) check_body(*body);
@@ -356,7 +355,7 @@ ir::GraphPtr GraphBuilder::subgraph(
   for (ir::TensorType& type : inputs)
     parameters.push_back(body->add_input(unique_name(body->name + "/in"), std::move(type)));
   for (Value output : build(inner, parameters)) {
-    // A body's outputs must be its own, and each its own value.
+    // The outputs of a body must be made in the body, and must be different values.
     const bool own =
         output.get()->producer && std::ranges::find(body->nodes, output.get()->producer) != body->nodes.end();
     const bool taken = std::ranges::find(body->outputs, output.get()) != body->outputs.end();
@@ -410,7 +409,7 @@ Value GraphBuilder::number(const Scalar& value) {
 }
 
 Value GraphBuilder::number(ir::Weight weight) {
-  // Never shared with firm constants: what it is differs though the bytes are equal.
+  // Not shared with other constants of the same bytes, whose element type is fixed.
   Value made = state_->root->add_initializer(unique_name("number"), std::move(weight));
   state_->numbers.insert(made.get());
   return made;

@@ -1,4 +1,4 @@
-// Everyday operators: those whose form changed between opsets, and shortcuts where an operator would do
+// Common operators: those whose form changed between opsets, and shortcuts for operators that would do
 // nothing.
 #include <fmt/format.h>
 
@@ -13,8 +13,8 @@ void set_type(Value value, ElementType element_type, std::vector<Dim> dims) {
   value.get()->type = ir::TensorType{element_type, std::move(dims)};
 }
 
-// How many elements a slice with constant bounds takes of an axis of constant size; missing where something
-// is not constant.
+// The size of a slice with constant bounds of an axis of constant size; nothing if any of these is not
+// constant.
 std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t step) {
   const auto is_one = [](Value value) { return value.weight() && value.weight()->as<int64_t>().size() == 1; };
   if (!size.is_static() || !is_one(start) || !is_one(end) || step < 1) return std::nullopt;
@@ -25,9 +25,9 @@ std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t 
   return Dim(std::max<int64_t>(0, (bound(end) - bound(start) + step - 1) / step));
 }
 
-// A tensor of `dims`, one of which is 0.
+// A tensor without elements: one of `dims` is 0.
 Value without_elements(GraphBuilder& g, std::span<const Dim> dims, ElementType type) {
-  // ONNX Runtime's ConstantOfShape makes no bfloat16.
+  // ONNX Runtime's ConstantOfShape does not support bfloat16.
   const ElementType made = type == ElementType::bfloat16 ? ElementType::float32 : type;
   ir::Weight zero = scalar_weight(false, made);
   zero.dims = {1};
@@ -62,7 +62,7 @@ Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
     result = op("Reshape", value, sizes(dims));
   } else {
     result =
-        without_elements(*this, dims, value.element_type());  // before opset 14 a 0 copies the input's dim
+        without_elements(*this, dims, value.element_type());  // before opset 14, 0 copies the input's dim
   }
   set_type(result, value.element_type(), {dims.begin(), dims.end()});
   return result;
@@ -101,7 +101,7 @@ Value GraphBuilder::squeeze(Value value, std::vector<int64_t> axes) {
 
 Value GraphBuilder::expand(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
-  // ONNX Runtime drops an Expand of 1 to 0 when it loads the model.
+  // ONNX Runtime removes an Expand from 1 to 0 when it loads the model.
   const bool is_empty = std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); });
   Value result =
       is_empty ? without_elements(*this, dims, value.element_type()) : op("Expand", value, sizes(dims));

@@ -14,7 +14,7 @@ struct Linear {
   int64_t offset;
 };
 
-// `k*s`, `s + c`, `k*s + c`, `s`.
+// Matches `s`, `k*s`, `s + c` and `k*s + c`.
 std::optional<Linear> as_linear(const Expr& expr) {
   if (expr.kind == Expr::Kind::symbol) return Linear{expr.name, 1, 0};
   if (expr.operands.size() != 2) return std::nullopt;
@@ -50,7 +50,7 @@ void GraphBuilder::bind_dims(Value value) {
     const Dim& dim = value.dim(axis);
     if (dim.is_static()) continue;
     if (std::optional<Linear> linear = as_linear(*dim.expr()); linear && !sizes_.contains(linear->symbol)) {
-      // A plain symbol is the better source where there are both.
+      // Prefer a dim with factor 1, which needs no division.
       const DimSource source{value, axis, linear->factor, linear->offset};
       auto [entry, fresh] = dim_sources_.try_emplace(linear->symbol, source);
       if (!fresh && entry->second.factor != 1 && linear->factor == 1) entry->second = source;
@@ -117,7 +117,7 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
       result = op("Mod", operands[0], operands[1]);
       break;  // the sign of the divisor, as in Python
     case Expr::Kind::floor_div:
-      // Div truncates; what is left after taking the remainder away divides exactly.
+      // Div truncates; without the remainder the division is exact.
       result = dim_expr::least(expr).value_or(-1) >= 0
                    ? op("Div", operands[0], operands[1])
                    : op("Div", op("Sub", operands[0], op("Mod", operands[0], operands[1])), operands[1]);

@@ -9,7 +9,7 @@
 namespace opbridge {
 namespace {
 
-// One run of a lowering: numbers the values and the symbolic sizes that it sees, and makes its nodes.
+// One run of a lowering. Assigns handles to the values and symbolic sizes that it sees, and makes its nodes.
 class LoweringRun {
  public:
   explicit LoweringRun(const SymbolicCall& call)
@@ -46,7 +46,7 @@ class LoweringRun {
   }
 
  private:
-  // A function of the host: what it throws ends the lowering and is thrown again behind it.
+  // Wraps a function of the host: an exception ends the lowering and is rethrown after it.
   template <auto member, class... Args>
   static int guarded(void* user, Args... args) {
     LoweringRun& self = *static_cast<LoweringRun*>(user);
@@ -81,7 +81,7 @@ class LoweringRun {
   Dim decoded(const opbridge_dim& dim) const {
     if (dim.symbolic == 0) return Dim(dim.value);
     if (dim.symbolic == 1) return dims_.at(static_cast<size_t>(dim.value));
-    g_.refuse("its lowering computes with Dim::from_data(), which only a shape rule has");
+    g_.refuse("its lowering computes with Dim::from_data(), which only a shape rule may use");
   }
   std::vector<Dim> decoded(const opbridge_dim* dims, int32_t count) const {
     std::vector<Dim> result;
@@ -91,7 +91,7 @@ class LoweringRun {
   int64_t number(const Dim& dim) const {
     if (!dim.is_static()) {
       g_.refuse(fmt::format(
-          "the size {} is known only when the model runs, and its lowering needs a constant there",
+          "the size {} is known only when the model runs, but its lowering needs a constant there",
           dim.str()));
     }
     return dim.value();
@@ -102,9 +102,7 @@ class LoweringRun {
     return result;
   }
 
-  // --- Arguments ---
-
-  // What is behind the pointers of the argument stays until the run ends.
+  // The data that the argument points to stays valid until the run ends.
   opbridge_argument argument(size_t i, const SchemaType& type) {
     using Kind = SchemaType::Kind;
     const ir::AttributeValue& given = *call_.arguments[i];
@@ -157,8 +155,7 @@ class LoweringRun {
   }
 
   const char* c_string(const std::string& text) const {
-    if (text.find('\0') != std::string::npos)
-      g_.refuse("a string among its arguments holds a zero character");
+    if (text.find('\0') != std::string::npos) g_.refuse("a string argument contains a zero character");
     return text.c_str();
   }
 
@@ -171,8 +168,6 @@ class LoweringRun {
     result.*pointer = store.emplace_back(std::move(elements)).data();
     return result;
   }
-
-  // --- Sizes ---
 
   void arithmetic(int32_t what, const opbridge_dim* a, const opbridge_dim* b, opbridge_dim* result) {
     const Dim x = decoded(*a), y = decoded(*b);
@@ -200,7 +195,7 @@ class LoweringRun {
     }
   }
 
-  // Decided where the symbols cancel out: a guess would tie the model to it.
+  // Compares sizes if the symbols cancel out; any other answer would restrict the model to some sizes.
   bool holds(int32_t what, const opbridge_dim& a, const opbridge_dim& b) const {
     const Dim x = decoded(a), y = decoded(b), difference = x - y;
     if (!difference.is_static()) {
@@ -223,8 +218,6 @@ class LoweringRun {
   void require(int32_t what, const opbridge_dim* a, const opbridge_dim* b, const char* message) {
     if (!holds(what, *a, *b)) g_.refuse(message);
   }
-
-  // --- Nodes ---
 
   void type(opbridge_value of, opbridge_tensor_type* result) {
     const ir::TensorType& known = value(of).type();
@@ -301,13 +294,13 @@ class LoweringRun {
       case OPBRIDGE_REDUCE:
         return g_.reduce(name, in.at(0), numbers(dims.subspan(1)), number(dims[0]) != 0);
       default:
-        g_.refuse("its library was made with another opbridge: rebuild it");
+        g_.refuse("its library was built with another version of opbridge: rebuild it");
     }
   }
 
   Value set_dims(Value value, std::span<const Dim> dims) const {
     if (!value.get()->producer || (value.ranked() && value.dims().size() != dims.size()))
-      g_.refuse(fmt::format("its lowering gives {} dims it does not have", value.get()->name));
+      g_.refuse(fmt::format("its lowering declares wrong dims for {}", value.get()->name));
     value.get()->type = ir::TensorType{value.element_type(), std::vector(dims.begin(), dims.end())};
     return value;
   }

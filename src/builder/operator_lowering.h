@@ -1,4 +1,4 @@
-// Lowerings to standard ONNX that libraries of operators carry (opbridge/operator_abi.h).
+// Runs the lowerings to standard ONNX of operator libraries (opbridge/operator_abi.h).
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@ namespace opbridge {
 
 using LowerFunction = decltype(&opbridge_lower);
 
-// Lets operator `index` of the library whose entry is `lower` make the nodes of the call. Missing where it
-// leaves the call to the operator's own node.
+// Runs the lowering of operator `index` in the library whose entry point is `lower`. Returns nothing if the
+// lowering requests the operator's own node.
 std::optional<std::vector<Value>> run_lowering(LowerFunction lower, int32_t index,
                                                const OperatorSchema& schema, const SymbolicCall& call);
 

@@ -1,4 +1,5 @@
-// Operators written once: the mapping that follows from the schema, and the lowerings of their libraries.
+// Operators written with opbridge/operator.h: the mapping that follows from the schema, and the lowerings of
+// their libraries.
 #include <dlfcn.h>
 #include <fmt/format.h>
 
@@ -13,19 +14,19 @@
 namespace opbridge {
 namespace {
 
-// The list as operator libraries read it: one string in which a 0 follows each element.
+// The list as operator libraries read it: one string in which each element is followed by a zero character.
 std::string joined(const SymbolicCall& call, const std::string& name, const std::vector<std::string>& list) {
   std::string text;
   for (const std::string& element : list) {
     if (element.find('\0') != std::string::npos) {
-      call.g.refuse(fmt::format("a string of the argument {} holds a zero character", name));
+      call.g.refuse(fmt::format("a string of the argument {} contains a zero character", name));
     }
     text += element + '\0';
   }
   return text;
 }
 
-// Missing for what has no place in a node: None, and devices and the like.
+// The attribute of an argument; nothing for None, devices and other values that a node does not hold.
 std::optional<Attr> to_attribute(const SymbolicCall& call, const SchemaArgument& argument,
                                  const ir::AttributeValue& value) {
   const std::string& name = argument.name;
@@ -40,7 +41,7 @@ std::optional<Attr> to_attribute(const SymbolicCall& call, const SchemaArgument&
   if (const ElementType* type = std::get_if<ElementType>(&value)) return attr(name, *type);
   if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
     if (floating) return attr(name, std::vector<double>(list->begin(), list->end()));
-    // An empty list does not tell of what.
+    // An empty list may be a list of strings too.
     if (argument.type.kind == SchemaType::Kind::string) return attr(name, joined(call, name, {}));
     return attr(name, *list);
   }
@@ -53,8 +54,8 @@ std::optional<Attr> to_attribute(const SymbolicCall& call, const SchemaArgument&
   }
   if (std::holds_alternative<std::monostate>(value) || std::holds_alternative<ir::Opaque>(value))
     return std::nullopt;
-  call.g.refuse(
-      fmt::format("the argument {} is known only when the model runs, and an attribute is a constant", name));
+  call.g.refuse(fmt::format(
+      "the argument {} is known only when the model runs, but an attribute must be a constant", name));
 }
 
 std::vector<Value> as_node(const OperatorSchema& schema, const SymbolicCall& call) {
@@ -83,26 +84,26 @@ struct OperatorLibrary {
   LowerFunction lower;
 };
 
-// Never closed, unless it is refused: what it registered with PyTorch stays, and a registry may be copied.
-// `path` may be what the libraries of a set have in common, as opbridge.load_operators takes it.
+// Opens a library, which stays open unless it is refused: its registrations with PyTorch remain, and a
+// registry may be copied. `path` may lack the suffix _ort.so, as in opbridge.load_operators.
 OperatorLibrary open_library(std::filesystem::path path) {
   check_path(path);
   if (!std::filesystem::exists(path)) path += "_ort.so";
   std::unique_ptr<void, int (*)(void*)> handle(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
   if (handle == nullptr) {
-    throw Error(ErrorCode::invalid_file, fmt::format("cannot open a library of operators: {}", dlerror()));
+    throw Error(ErrorCode::invalid_file, fmt::format("cannot open the operator library: {}", dlerror()));
   }
   const auto operators =
       reinterpret_cast<decltype(&opbridge_operators)>(dlsym(handle.get(), "opbridge_operators"));
   if (operators == nullptr) {
     throw Error(ErrorCode::invalid_file,
-                fmt::format("{} is not a library of operators made with opbridge", path.string()));
+                fmt::format("{} is not an operator library of opbridge", path.string()));
   }
   const opbridge_operator_table* const table = operators();
   if (table->abi != OPBRIDGE_OPERATOR_ABI) {
     throw Error(ErrorCode::invalid_file,
-                fmt::format("{} was made with another opbridge (ABI {}, not {}): rebuild it", path.string(),
-                            table->abi, OPBRIDGE_OPERATOR_ABI));
+                fmt::format("{} was built with another version of opbridge (ABI {}, not {}): rebuild it",
+                            path.string(), table->abi, OPBRIDGE_OPERATOR_ABI));
   }
   return {table, reinterpret_cast<LowerFunction>(dlsym(handle.release(), "opbridge_lower"))};
 }

@@ -40,7 +40,7 @@ bool kinds_fit(SchemaType::Kind schema, Parameter::Kind parameter) {
 void SymbolicRegistry::check_parameters(const OperatorSchema& schema, std::span<const Parameter> parameters) {
   if (parameters.size() != schema.arguments.size()) {
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} has {} arguments, its symbolic function takes {}", schema.str(),
+                fmt::format("{} has {} arguments, but its symbolic function takes {}", schema.str(),
                             schema.arguments.size(), parameters.size()));
   }
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -52,7 +52,7 @@ void SymbolicRegistry::check_parameters(const OperatorSchema& schema, std::span<
                       argument.type.optional_elements == parameter.optional_elements;
     if (!fits) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: the symbolic function's parameter for {} {} has another type",
+                  fmt::format("{}: the symbolic function's parameter for {} {} has the wrong type",
                               schema.str(), argument.type.str(), argument.name));
     }
   }
@@ -84,7 +84,7 @@ const Symbolic* SymbolicRegistry::find(std::string_view key, int opset) const {
     const auto entry = table_.find(name);
     if (entry == table_.end()) return;
     for (const auto& symbolic : entry->second) {
-      // A function with a schema holds for its own overload only: another's arguments differ.
+      // A function with a schema holds only for its own overload, since overloads have other arguments.
       if (!symbolic->rule.holds_at(opset) || (!is_exact && symbolic->schema)) continue;
       const auto rank = rank_of(*symbolic, is_exact);
       if (!best || rank >= best_rank) {
@@ -104,7 +104,7 @@ std::optional<int> SymbolicRegistry::first_opset(std::string_view key) const {
     const auto entry = table_.find(name);
     if (entry == table_.end()) continue;
     for (const auto& symbolic : entry->second) {
-      if (name != key && symbolic->schema) continue;  // of another overload
+      if (name != key && symbolic->schema) continue;  // for another overload
       first = std::min(first.value_or(symbolic->rule.opset()), symbolic->rule.opset());
     }
   }

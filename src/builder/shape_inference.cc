@@ -94,7 +94,7 @@ T attribute_or(std::span<const ir::Attribute> attributes, std::string_view name,
   return fallback;
 }
 
-// At once: one after the other, the terms of a long sum would be gone over again and again.
+// The sum of all dims in one step; adding one dim after the other would take quadratic time.
 Dim sum_of(std::span<const Dim> dims) {
   Dim constant = 0;
   std::vector<ExprPtr> terms;
@@ -127,7 +127,7 @@ std::optional<std::vector<int64_t>> all_static(const std::optional<std::vector<D
   return numbers;
 }
 
-// A node whose dims are asked for. Its inputs are ranked, and the first one is there.
+// A node whose dims are inferred. Its inputs are ranked, and the first one is present.
 class Node {
  public:
   Node(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
@@ -145,7 +145,8 @@ class Node {
     return attribute_or<T>(attributes_, name, std::move(fallback));
   }
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
-  // What later opsets have as an input and earlier ones as an attribute. Missing where it is neither.
+  // An argument that is an input in later opsets and an attribute in earlier ones; nothing if its value is
+  // unknown.
   Dims sizes(size_t input, std::string_view attribute_name) const {
     if (has_input(input)) return known_sizes_(inputs_[input]);
     const auto numbers = attribute<std::vector<int64_t>>(attribute_name, {});
@@ -255,7 +256,7 @@ std::optional<std::vector<Dim>> Node::sliced() const {
     Dim& dim = dims.at(wrap_axis((*axes)[i], inputs_[0].rank()));
     const int64_t step = (*steps)[i];
     if (!dim.is_static() || step == 0) return std::nullopt;
-    // Bounds are clamped to where a first element may be, and one step beyond the last.
+    // Clamp the bounds to the indices of the axis and one step beyond them.
     const int64_t size = dim.value(), lowest = step > 0 ? 0 : -1, highest = step > 0 ? size : size - 1;
     const auto bound = [&](int64_t given) {
       return std::clamp(given < 0 ? given + size : given, lowest, highest);
@@ -294,7 +295,7 @@ std::optional<std::vector<Dim>> Node::of_greatest() const {
   return dims;
 }
 
-// (batch, channels, spatial…) of Conv, MaxPool and their like.
+// The dims (batch, channels, spatial…) of Conv, MaxPool and similar operators.
 std::optional<std::vector<Dim>> Node::windows() const {
   std::vector<Dim> dims = inputs_[0].dims();
   const bool is_convolution = op_ == "Conv";
@@ -365,7 +366,7 @@ std::optional<std::vector<Dim>> Node::dims() const {
   return std::nullopt;
 }
 
-// Two sizes of which one may be 1.
+// The broadcast of two sizes, each of which may be 1.
 Dim broadcast_dim(const Dim& a, const Dim& b) {
   const auto is_never_one = [](const Dim& dim) {
     return dim.is_static() ? !dim.is(1) : dim.least().value_or(0) > 1;
@@ -374,7 +375,7 @@ Dim broadcast_dim(const Dim& a, const Dim& b) {
   if (a.is(1) || is_never_one(b)) return b;
   const Dim greater = max(a, b);
   if (!may_be_zero(a) && !may_be_zero(b)) return greater;
-  return greater * min(min(a, b), Dim(1));  // 0 where one of them is
+  return greater * min(min(a, b), Dim(1));  // 0 if one of them is 0
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Dims of what `g.op` makes, where they follow simply from the inputs.
+// Infers the dims of values that `g.op` makes.
 #pragma once
 
 #include <functional>
@@ -7,17 +7,16 @@
 
 namespace opbridge {
 
-// The elements of an int64 tensor that holds sizes: a constant, or what GraphBuilder::sizes computes. Missing
-// for other tensors.
+// Returns the elements of an int64 tensor of sizes that is a constant or was made by GraphBuilder::sizes;
+// nothing for other tensors.
 using KnownSizes = std::function<std::optional<std::vector<Dim>>(Value)>;
 
-// Fills in `outputs[i].dims` for the operators it knows, where the dims follow from the inputs; leaves the
-// others unranked. What a lowering returns gets PyTorch's own dims in the end, so this serves the values in
-// between.
+// Sets `outputs[i].dims` of the operators that it knows, if the dims follow from the inputs; leaves others
+// unranked. It serves intermediate values: the results of a lowering get PyTorch's dims.
 void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,
                 std::span<ir::TensorType> outputs, const KnownSizes& known_sizes);
 
-// The dims of a broadcast of `a` and `b`, whichever of them are 1 when the model runs.
+// The dims of a broadcast of `a` and `b`, correct also if symbolic dims are 1 when the model runs.
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b);
 
 }  // namespace opbridge

@@ -16,7 +16,7 @@ bool is_none(const ir::AttributeValue& value) { return std::holds_alternative<st
 int64_t constant_size(const SymbolicCall& call, const Dim& dim) {
   if (!dim.is_static()) {
     call.g.refuse(fmt::format(
-        "the size {} is known only when the model runs, and this mapping needs a constant", dim.str()));
+        "the size {} is known only when the model runs, but this mapping needs a constant", dim.str()));
   }
   return dim.value();
 }
@@ -34,14 +34,14 @@ std::optional<Scalar> as_scalar(const SymbolicCall& call, const ir::AttributeVal
 }  // namespace
 
 void missing_argument(const SymbolicCall& call, size_t index) {
-  call.g.refuse(fmt::format("argument {} is None, and this mapping needs a value", index));
+  call.g.refuse(fmt::format("argument {} is None, but this mapping needs a value", index));
 }
 
 Value decode_value(const SymbolicCall& call, size_t index) {
   const ir::AttributeValue& value = argument(call, index);
   if (is_none(value)) return {};
   if (ir::Value* const* v = std::get_if<ir::Value*>(&value)) return call.values[*v];
-  // PyTorch writes `x + 1` as a call of add.Tensor with a number in place of a tensor.
+  // PyTorch records `x + 1` as a call of add.Tensor with a number instead of a tensor.
   if (std::optional<Scalar> scalar = as_scalar(call, value)) return call.g.number(*scalar);
   unexpected(call, index, "a tensor");
 }

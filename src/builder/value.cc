@@ -10,13 +10,13 @@ const std::vector<Dim>& Value::dims() const {
   const ir::TensorType& tensor = type();
   if (!tensor.ranked()) {
     throw Error(ErrorCode::unsupported,
-                "the rank of " + value_->name + " is not known; set its type in the symbolic function");
+                "the rank of " + value_->name + " is unknown; declare its type with g.typed");
   }
   return *tensor.dims;
 }
 
 const Dim& Value::dim(int64_t axis) const {
-  if (rank() == 0) throw Error(ErrorCode::invalid_argument, value_->name + " is 0-d, and has no axes");
+  if (rank() == 0) throw Error(ErrorCode::invalid_argument, value_->name + " is 0-d and has no axes");
   return dims()[wrap_axis(axis, rank())];
 }
 
@@ -46,9 +46,9 @@ double Scalar::to_double() const {
   if (const bool* v = std::get_if<bool>(&value_)) return *v ? 1.0 : 0.0;
   if (const int64_t* v = std::get_if<int64_t>(&value_)) return static_cast<double>(*v);
   if (const double* v = std::get_if<double>(&value_)) return *v;
-  throw Error(ErrorCode::unsupported, is_complex()
-                                          ? "a complex number where a real one is needed"
-                                          : "a number known only at run time where a constant is needed");
+  throw Error(ErrorCode::unsupported,
+              is_complex() ? "a complex number is given where a real one is needed"
+                           : "a number known only at run time is given where a constant is needed");
 }
 
 int64_t Scalar::to_int() const {
@@ -57,7 +57,7 @@ int64_t Scalar::to_int() const {
   if (const double* v = std::get_if<double>(&value_); v && std::abs(*v) < 0x1p63)
     return static_cast<int64_t>(*v);
   throw Error(ErrorCode::unsupported,
-              "a number known only at run time, or not real, where an integer constant is needed");
+              "an integer constant is needed; the given number is not real or is known only at run time");
 }
 
 std::complex<double> Scalar::to_complex() const {

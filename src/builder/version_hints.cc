@@ -11,7 +11,7 @@ bool has_input(const onnx::OpSchema& schema, std::string_view name) {
   return std::ranges::any_of(schema.inputs(), [&](const auto& input) { return input.name() == name; });
 }
 
-// The schema that comes into force next after `opset`; null where there is none.
+// The next version of the schema after `opset`; null if there is none.
 const onnx::OpSchema* next_version(const onnx::OpSchema& schema, int opset) {
   for (int later = opset + 1; later <= onnx::newest_opset(); ++later) {
     const onnx::OpSchema* found = onnx::find_schema("", schema.name(), later);

@@ -1,4 +1,4 @@
-// What an operator of ONNX has in another opset than the target's, for the errors of `g.op`.
+// Hints for the errors of `g.op`: attributes and inputs that an operator has in another opset.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,12 @@
 
 namespace opbridge {
 
-// Of an attribute that `schema` lacks: "; it is an input since opset 13", "; ONNX has it since opset 14", ";
-// ONNX has it up to opset 17"; empty where no version has it.
+// For an attribute that `schema` lacks: "; it is an input since opset 13", "; ONNX has it since opset 14", ";
+// ONNX has it up to opset 17"; empty if no version has it.
 std::string missing_attribute_hint(const onnx::OpSchema& schema, std::string_view attribute, int opset);
 
-// Of more inputs than `schema` takes, where a later version takes the first of them that is too many: "; axes
-// is an attribute up to opset 12", "; ONNX has input axes since opset 18".
+// For more inputs than `schema` has, if a later version has the first surplus one: "; axes is an attribute up
+// to opset 12", "; ONNX has input axes since opset 18".
 std::string surplus_input_hint(const onnx::OpSchema& schema, size_t first_surplus, int opset);
 
 }  // namespace opbridge

@@ -16,8 +16,8 @@ struct Affine {
   std::vector<float> scale, shift;
 };
 
-// Missing where the parameters are not as many constants of float32 each, or where infinities and NaN would
-// come to be multiplied in another order.
+// Nothing if the parameters are not float32 constants of equal size, or if the result is not finite: folding
+// would change the order of multiplications with infinity and NaN.
 std::optional<Affine> affine_of(const ir::Node& normalization) {
   std::vector<std::span<const float>> parameters;
   for (const ir::Value* input : std::span(normalization.inputs).subspan(1)) {
@@ -41,7 +41,7 @@ std::optional<Affine> affine_of(const ir::Node& normalization) {
   return result;
 }
 
-// Bias and all: the convolution that gives what the normalization of its result would.
+// Folds the normalization into the weight and the bias of the convolution.
 bool fold(ir::Graph& graph, Uses& uses, ir::Node& convolution, ir::Node& normalization) {
   const std::optional<Affine> affine = affine_of(normalization);
   if (!affine) return false;
@@ -79,7 +79,7 @@ bool fold_batch_normalization(ir::Graph& graph) {
     ir::Node* before = uses.producer_beside(node, node.inputs[0]);
     if (!before || before->op != "Conv" || !uses.once(before->outputs[0])) return;
     const ir::Value* weight = before->inputs[1];
-    // Names go on to what is made of them, so nothing else may use them.
+    // The new weights take the names of the old ones, so nothing else may use these.
     const bool own = weight->weight && uses.once(weight) && uses.once(node.inputs[2]) &&
                      (before->inputs.size() < 3 || !before->inputs[2] || uses.once(before->inputs[2]));
     if (!own || weight->weight->element_type != ElementType::float32) return;
@@ -89,7 +89,7 @@ bool fold_batch_normalization(ir::Graph& graph) {
     folded.insert(&node);
   });
   erase_nodes(graph, folded);
-  // The old weights go before anything finds them equal to others: what was made of them has their names.
+  // Remove the old weights, whose names the new ones have.
   return !folded.empty() && remove_dead_code(graph);
 }
 

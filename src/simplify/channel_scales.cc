@@ -1,5 +1,5 @@
-// A constant factor of each channel, as ConvNeXt, CaiT and BEiT scale their branches by, goes into the
-// weights of the convolution or the matrix product before it.
+// Folds constant factors of channels, such as the layer scales of ConvNeXt, CaiT and BEiT, into the weights
+// of the convolution or matrix product before them.
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
@@ -21,13 +21,14 @@ const ir::Weight* float32_weight(const ir::Value* value) {
   return usable ? value->weight : nullptr;
 }
 
-// Where `transpose` takes the given axis to.
+// The axis of the result that is `axis` of the input of `transpose`.
 int64_t moved_axis(const ir::Node& transpose, int64_t axis) {
   const Permutation permutation = permutation_of(transpose);
   return std::ranges::find(permutation, axis) - permutation.begin();
 }
 
-// Whether `scale` has one factor for each index of `axis` of a tensor of that rank, and nothing else.
+// Whether `scale`, broadcast to a tensor of that rank, varies along `axis` only, with one factor for each
+// index.
 bool varies_along(const ir::Weight& scale, int64_t axis, size_t rank) {
   const size_t missing = rank - std::min(rank, scale.dims.size());
   if (scale.dims.size() > rank || static_cast<size_t>(axis) < missing) return false;
@@ -48,13 +49,13 @@ class ChannelScales {
   }
 
  private:
-  // A convolution or a product with a matrix, whose weights nothing else uses.
+  // A convolution or a matrix product with weights that nothing else uses.
   struct Linear {
     ir::Node* node;
-    ir::Node* biased = nullptr;  // whose input `bias` is one, of one dim
-    size_t bias = 0;
-    int64_t axis = 1;  // of the channels, in the result
-    size_t rank = 0;   // of the result
+    ir::Node* biased = nullptr;  // the node that adds a 1-d bias, if any
+    size_t bias = 0;             // the index of the bias among its inputs
+    int64_t axis = 1;            // of the channels, in the result
+    size_t rank = 0;             // of the result
   };
 
   bool fold(ir::Node& multiplication, size_t scaled, size_t constant) {
@@ -72,7 +73,7 @@ class ChannelScales {
     return true;
   }
 
-  // What makes `value`, in the graph that holds `beside`.
+  // The linear operator that makes `value`, if it is in the same graph as `beside`.
   std::optional<Linear> linear_of(const ir::Node& beside, const ir::Value& value) {
     ir::Node* node = uses_.producer_beside(beside, &value);
     const auto* type = std::get_if<ir::TensorType>(&value.type);
@@ -110,7 +111,7 @@ class ChannelScales {
     if (!std::ranges::all_of(factors, [](float factor) { return std::isfinite(factor); })) return false;
     if (bytes_ + weight->bytes.size() > most_folded_bytes) return false;
     bytes_ += weight->bytes.size();
-    // A bias may serve others: they keep the old one.
+    // Other users of the bias keep the old one.
     if (bias) uses_.set_input(*linear.biased, linear.bias, added(*bias, scaled(*shift, 0, factors)));
     ir::Weight product =
         transposed ? transposed_and_scaled(*weight, factors) : scaled(*weight, axis, factors);

@@ -9,7 +9,7 @@
 namespace opbridge {
 namespace {
 
-// Larger constants are the model's own, and were merged where they share their bytes.
+// Larger constants are weights of the model, which were already merged if they share their bytes.
 constexpr size_t largest_compared = 256;
 
 void append(std::string& key, const ir::AttributeValue& value) {
@@ -30,7 +30,7 @@ void append(std::string& key, const ir::AttributeValue& value) {
           key += fmt::format("t{}[{}]", static_cast<int>(item->element_type), fmt::join(item->dims, ","));
           key.append(reinterpret_cast<const char*>(item->bytes.data()), item->bytes.size());
         } else {
-          key += fmt::format("@{}", static_cast<const void*>(&value));  // equal to nothing else
+          key += fmt::format("@{}", static_cast<const void*>(&value));  // makes the key unique
         }
       },
       value);
@@ -67,7 +67,7 @@ bool merge_common_subexpressions(ir::Graph& graph) {
       if (!fresh) uses.replace(value, entry->second);
     }
   }
-  // Within each graph: what another body computes may not be computed at all.
+  // Merge within each graph only: another body may not run at all.
   std::unordered_map<const ir::Graph*, std::unordered_map<std::string, ir::Node*>> nodes_of;
   return uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     std::unordered_map<std::string, ir::Node*>& nodes = nodes_of[&holder];

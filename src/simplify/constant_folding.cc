@@ -7,7 +7,7 @@
 namespace opbridge {
 namespace {
 
-// Weights above this are the model's own; what is computed from them is left to the runtime.
+// Larger inputs are weights of the model; the runtime computes what depends on them.
 constexpr size_t largest_folded_input = size_t{1} << 20;
 
 // `Shape` of a value whose dims are known needs no constant input.

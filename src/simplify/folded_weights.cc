@@ -15,7 +15,7 @@ ir::Weight owned(std::shared_ptr<float[]> elements, size_t count, std::vector<in
 ir::Weight scaled(const ir::Weight& weight, size_t axis, std::span<const float> factors) {
   const std::span<const float> from = weight.as<float>();
   auto to = std::make_shared_for_overwrite<float[]>(from.size());
-  size_t run = 1;  // of elements with the same factor
+  size_t run = 1;  // the number of consecutive elements with the same factor
   for (size_t i = axis + 1; i < weight.dims.size(); ++i) run *= static_cast<size_t>(weight.dims[i]);
   for (size_t start = 0; start < from.size();) {
     for (const float factor : factors) {
@@ -29,7 +29,8 @@ ir::Weight transposed_and_scaled(const ir::Weight& matrix, std::span<const float
   const std::span<const float> from = matrix.as<float>();
   auto to = std::make_shared_for_overwrite<float[]>(from.size());
   const auto rows = static_cast<size_t>(matrix.dims[0]), columns = static_cast<size_t>(matrix.dims[1]);
-  // Rows of one cache line of the result at a time: the lines read stay in the cache meanwhile.
+  // Process as many rows as fill a cache line of the result; the lines that are read stay in the cache
+  // meanwhile.
   constexpr size_t block = 16;
   for (size_t top = 0; top < rows; top += block) {
     const size_t bottom = std::min(top + block, rows);

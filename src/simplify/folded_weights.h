@@ -1,4 +1,4 @@
-// What the passes that multiply factors into weights have in common.
+// Helpers of the passes that multiply factors into weights.
 #pragma once
 
 #include <span>
@@ -7,14 +7,14 @@
 
 namespace opbridge {
 
-// How many bytes of weights a pass may copy, which otherwise stay where they are: as much as keeps an export
-// small.
+// The number of bytes of weights that a pass may copy. Weights are otherwise borrowed, so this bounds the
+// memory of an export.
 inline constexpr size_t most_folded_bytes = size_t{96} << 20;
 
-// `weight`, of float32, times one factor for each index of `axis`.
+// `weight` (float32) times one factor for each index of `axis`.
 ir::Weight scaled(const ir::Weight& weight, size_t axis, std::span<const float> factors);
 
-// The transpose of a matrix of float32, times one factor for each of its columns.
+// The transpose of a float32 matrix, with each column multiplied by a factor.
 ir::Weight transposed_and_scaled(const ir::Weight& matrix, std::span<const float> factors);
 
 }  // namespace opbridge

@@ -1,4 +1,4 @@
-// Nodes that give one of their inputs back.
+// Removes nodes that return one of their inputs unchanged.
 #include <algorithm>
 
 #include "ir/uses.h"
@@ -14,10 +14,10 @@ bool is_number(const ir::Weight& weight, double number) {
   return converted && converted->as<double>()[0] == number;
 }
 
-// Whether `wide` has every value of `narrow`, so that a conversion to it and back changes nothing.
+// Whether `wide` can represent every value of `narrow`, so that a conversion to it and back changes nothing.
 bool has_every_value_of(ElementType wide, ElementType narrow) {
   const auto is_signed = [](ElementType type) { return !name(type).starts_with("uint"); };
-  const auto exact_bits = [](ElementType type) {  // integers of so many bits and a sign are exact
+  const auto exact_bits = [](ElementType type) {  // integers with this many bits and a sign are exact
     switch (type) {
       case ElementType::float64:
         return 53u;
@@ -48,7 +48,7 @@ ElementType element_type_of_value(const ir::Value& value) {
   return type == nullptr ? ElementType::undefined : type->element_type;
 }
 
-// The input of a node that undoes the one before it.
+// The input of the node before, if `node` inverts that node.
 ir::Value* undone_source_of(const ir::Node& node) {
   const ir::Node* before = node.inputs[0]->producer;
   if (before == nullptr || before->op != node.op || before->inputs.size() != 1) return nullptr;
@@ -59,8 +59,8 @@ ir::Value* undone_source_of(const ir::Node& node) {
   return is_back ? source : nullptr;
 }
 
-// The input that `node` gives back, whatever its elements are; null where it does not. In x + 0, -0 becomes 0
-// in PyTorch; ONNX Runtime leaves the addition out as well.
+// The input that `node` returns unchanged for all elements; null if there is none. The exception is x + 0,
+// which turns -0 into 0 in PyTorch; ONNX Runtime removes this addition as well.
 ir::Value* source_of(const ir::Node& node) {
   const auto& inputs = node.inputs;
   if (node.op == "Identity") return inputs[0];
@@ -75,7 +75,8 @@ ir::Value* source_of(const ir::Node& node) {
   }
   const bool sum = node.op == "Add" || node.op == "Sub", product = node.op == "Mul" || node.op == "Div";
   if (!sum && !product) return nullptr;
-  // Not a whole tensor: that of a trained model would not be neutral, and the runtime fuses with it.
+  // Only one-element constants: a whole tensor, such as a trained scale, is not neutral and may take part in
+  // a fusion of the runtime.
   const auto is_neutral = [&](const ir::Value* value) {
     return value->weight && is_number(*value->weight, product ? 1 : 0);
   };
@@ -90,7 +91,7 @@ bool remove_identities(ir::Graph& graph) {
   Uses uses(graph);
   return uses.for_each_node([&](ir::Graph&, ir::Node& node) {
     ir::Value* source = source_of(node);
-    // Broadcast, it is another.
+    // A node that broadcasts its input must stay.
     if (source && source->type == node.outputs[0]->type && !uses.is_output(node.outputs[0]))
       uses.replace(node.outputs[0], source);
   });

@@ -1,33 +1,35 @@
-// The passes of the simplify stage. Each changes the graph and the bodies of control flow in it, in place,
-// and most return whether they changed anything; the outputs of the graph keep their values. A pass that
-// looks at several nodes wants them in the same graph: it moves no work into a body, which may run often, nor
-// out of one, which may not run. Their golden tests are in tests/cpp/golden.
+// The passes of the simplify stage. Each changes the graph and the bodies of its control flow in place and
+// returns whether it changed anything; the outputs of the graph keep their values. The nodes of a pattern
+// must be in the same graph, so that no work moves into a body, which may run often, or out of one, which may
+// not run. The golden tests are in tests/cpp/golden.
 #pragma once
 
 #include "opbridge/ir.h"
 
 namespace opbridge {
 
-// Nodes whose inputs are all small constants become constants; so does the Shape of what has known sizes.
+// Replaces nodes whose inputs are all small constants by constants, and so the Shape of a value of known
+// sizes.
 bool fold_constants(ir::Graph& graph);
 
-// x + 0, x * 1, -(-x), a Cast up and back, Where of a constant condition, and the like become x.
+// Replaces x + 0, x * 1, -(-x), a Cast to a wider type and back, Where of a constant condition, … by x.
 bool remove_identities(ir::Graph& graph);
 
-// Nodes that compute the same from the same become one, and so do equal small constants.
+// Merges nodes with the same operator, inputs and attributes, and equal small constants.
 bool merge_common_subexpressions(ir::Graph& graph);
 
-// Reshape, Squeeze, Unsqueeze and Transpose after one another become fewer; those that do nothing disappear.
+// Shortens chains of Reshape, Squeeze, Unsqueeze and Transpose, and removes those that change nothing.
 bool canonicalize_transposes(ir::Graph& graph);
 
-// x * (1 / y) becomes x / y, as the runtime wants to see it where it fuses an RMS normalization.
+// Replaces x * (1 / y) by x / y, the form in which ONNX Runtime fuses an RMS normalization.
 bool divide_by_reciprocals(ir::Graph& graph);
 
-// A normalization with constant statistics goes into the weights of the convolution before it, which become
-// copies: up to a limit.
+// Folds a BatchNormalization with constant statistics into the weights of the Conv before it. Copies at most
+// most_folded_bytes of weights.
 bool fold_batch_normalization(ir::Graph& graph);
 
-// So do constant factors of the channels of a convolution or of a product with a matrix.
+// Folds constant factors of channels into the weights of the Conv, Gemm or MatMul before. The same limit
+// holds.
 bool fold_channel_scales(ir::Graph& graph);
 
 }  // namespace opbridge

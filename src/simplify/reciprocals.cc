@@ -7,7 +7,7 @@
 namespace opbridge {
 namespace {
 
-// In float64 the fusion of ONNX Runtime 1.31 is wrong, and the half types would be rounded in another place.
+// The fusion of ONNX Runtime 1.31 is wrong for float64, and half types would be rounded at another step.
 bool is_float32(const ir::Value& value) {
   const auto* type = std::get_if<ir::TensorType>(&value.type);
   return type && type->element_type == ElementType::float32;
@@ -18,7 +18,7 @@ bool is_float32(const ir::Value& value) {
 bool divide_by_reciprocals(ir::Graph& graph) {
   bool changed = false;
   for (ir::Graph* each : all_graphs(graph)) {
-    // Those of this graph: a body, which may run often, need not divide by what was inverted outside of it.
+    // Only within one graph: a body may run often, and a value inverted outside of it is computed once.
     std::unordered_map<const ir::Value*, ir::Value*> inverted;
     for (ir::Node* node : each->nodes) {
       if (node->op == "Reciprocal") inverted.emplace(node->outputs[0], node->inputs[0]);

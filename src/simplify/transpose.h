@@ -9,7 +9,7 @@ namespace opbridge {
 
 using Permutation = std::vector<int64_t>;
 
-// A Transpose whose axes are known: by itself, or by the rank of its input.
+// Whether the node is a Transpose whose permutation is known, from its attribute or the rank of its input.
 inline bool is_transpose(const ir::Node* node) {
   if (!node || node->op != "Transpose") return false;
   const auto* type = std::get_if<ir::TensorType>(&node->inputs.at(0)->type);

@@ -1,4 +1,4 @@
-// Chains of Reshape, Squeeze, Unsqueeze and Transpose, made shorter.
+// Shortens chains of Reshape, Squeeze, Unsqueeze and Transpose.
 #include <algorithm>
 #include <ranges>
 
@@ -23,21 +23,22 @@ const Dims* dims_of(const ir::Value* value) {
   return type && type->dims ? &*type->dims : nullptr;
 }
 
-std::vector<int64_t> places_but_ones(const Dims& dims) {
-  std::vector<int64_t> places;
+// The axes whose size is not 1.
+std::vector<int64_t> nontrivial_axes(const Dims& dims) {
+  std::vector<int64_t> axes;
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (!dims[i].is(1)) places.push_back(static_cast<int64_t>(i));
+    if (!dims[i].is(1)) axes.push_back(static_cast<int64_t>(i));
   }
-  return places;
+  return axes;
 }
 
-bool differ_in_ones_alone(const Dims& a, const Dims& b) {
+bool differ_only_in_ones(const Dims& a, const Dims& b) {
   const auto is_one = [](const Dim& dim) { return dim.is(1); };
   return std::ranges::equal(a | std::views::filter(std::not_fn(is_one)),
                             b | std::views::filter(std::not_fn(is_one)));
 }
 
-bool moves_ones_alone(const Dims& from, const Permutation& permutation) {
+bool moves_only_ones(const Dims& from, const Permutation& permutation) {
   Permutation others = permutation;
   std::erase_if(others, [&](int64_t axis) { return from[static_cast<size_t>(axis)].is(1); });
   return std::ranges::is_sorted(others);
@@ -54,12 +55,12 @@ class Chains {
       if (does_nothing(node)) uses_.replace(node.outputs[0], node.inputs[0]);
     });
     if (!changed_ && !replaced) return false;
-    remove_dead_code(graph_);  // the inputs of dead nodes may have come to be of another type
+    remove_dead_code(graph_);  // the input types of dead nodes may be inconsistent now
     return true;
   }
 
  private:
-  // Returns another transposition to shorten after it, or null.
+  // Returns the next Transpose to shorten, or null.
   ir::Node* shorten_transpose(ir::Node& node) {
     ir::Node* before = uses_.producer_beside(node, node.inputs[0]);
     if (is_transpose(before)) {
@@ -69,12 +70,11 @@ class Chains {
       become_transpose(node, before->inputs[0], joined);
     }
     const Dims *from = dims_of(node.inputs[0]), *to = dims_of(node.outputs[0]);
-    if (from && to && moves_ones_alone(*from, permutation_of(node))) {
+    if (from && to && moves_only_ones(*from, permutation_of(node))) {
       become_reshape(node, node.inputs[0]);
       return nullptr;
     }
-    // transpose(view(transpose(x))), where the view adds or takes dims of size 1 alone, is
-    // view(transpose(x)).
+    // transpose(view(transpose(x))) is view(transpose(x)) if the view only adds or removes dims of size 1.
     ir::Node* view = uses_.producer_beside(node, node.inputs[0]);
     if (!to || !is_view(view) || !uses_.once(view->outputs[0])) return nullptr;
     ir::Node* first = uses_.producer_beside(node, view->inputs[0]);
@@ -95,8 +95,7 @@ class Chains {
     if (!to || !is_transpose(before) || !uses_.once(before->outputs[0])) return;
     ir::Node* first = uses_.producer_beside(node, before->inputs[0]);
     if (!is_view(first) || !uses_.once(first->outputs[0])) return;
-    // view(transpose(view(x))), where the outer view adds or takes dims of size 1 alone, is
-    // transpose(view(x)) …
+    // view(transpose(view(x))) is transpose(view(x)) if the outer view only adds or removes dims of size 1 …
     if (const std::optional<Transposed> moved = transposed_after(*before, node)) {
       const Dims* from = dims_of(first->inputs[0]);
       if (from && constant_reshape(*from, moved->dims)) {
@@ -110,7 +109,7 @@ class Chains {
         return;
       }
     }
-    // … and where the inner one does, view(transpose(x)).
+    // … and view(transpose(x)) if the inner one does.
     const std::optional<Transposed> moved = transposed_before(*first, *before);
     if (!moved || !constant_reshape(moved->dims, *to)) return;
     std::get<ir::TensorType>(before->outputs[0]->type).dims = moved->dims;
@@ -118,39 +117,39 @@ class Chains {
     become_reshape(node, before->outputs[0]);
   }
 
-  // A transposition, and dims: those that it gives or those that it takes.
+  // A Transpose, and the dims of its result or of its input.
   struct Transposed {
     Permutation permutation;
     Dims dims;
   };
 
-  // The transposition of a view's input that gives, but for dims of size 1, what `transpose` makes of the
-  // view. With the dims that it gives.
+  // For transpose(view(x)): the Transpose of x that equals it up to dims of size 1, and the dims of its
+  // result.
   static std::optional<Transposed> transposed_before(const ir::Node& view, const ir::Node& transpose) {
     const Dims *from = dims_of(view.inputs[0]), *to = dims_of(view.outputs[0]);
-    if (!from || !to || !differ_in_ones_alone(*from, *to)) return std::nullopt;
-    const std::vector<int64_t> sources = places_but_ones(*from), places = places_but_ones(*to);
+    if (!from || !to || !differ_only_in_ones(*from, *to)) return std::nullopt;
+    const std::vector<int64_t> sources = nontrivial_axes(*from), targets = nontrivial_axes(*to);
     Transposed result;
     for (size_t i = 0; i < from->size(); ++i) {
       if ((*from)[i].is(1)) result.permutation.push_back(static_cast<int64_t>(i));
     }
     for (const int64_t axis : permutation_of(transpose)) {
-      const auto place = std::ranges::find(places, axis);
-      if (place != places.end())
-        result.permutation.push_back(sources[static_cast<size_t>(place - places.begin())]);
+      const auto target = std::ranges::find(targets, axis);
+      if (target != targets.end())
+        result.permutation.push_back(sources[static_cast<size_t>(target - targets.begin())]);
     }
     for (const int64_t axis : result.permutation) result.dims.push_back((*from)[static_cast<size_t>(axis)]);
     return result;
   }
 
-  // The transposition that gives what a view makes of `transpose`, if that differs in dims of size 1 alone.
-  // With the dims that it takes.
+  // For view(transpose(x)), where the view only adds or removes dims of size 1: the Transpose that returns
+  // the same from x reshaped to other dims, and these dims.
   static std::optional<Transposed> transposed_after(const ir::Node& transpose, const ir::Node& view) {
     const Dims *before = dims_of(transpose.inputs[0]), *between = dims_of(transpose.outputs[0]),
                *after = dims_of(view.outputs[0]);
-    if (!before || !between || !after || !differ_in_ones_alone(*between, *after)) return std::nullopt;
+    if (!before || !between || !after || !differ_only_in_ones(*between, *after)) return std::nullopt;
     const Permutation axes = permutation_of(transpose);
-    const std::vector<int64_t> places = places_but_ones(*between), targets = places_but_ones(*after);
+    const std::vector<int64_t> sources = nontrivial_axes(*between), targets = nontrivial_axes(*after);
     Transposed result;
     result.permutation.resize(after->size());
     for (size_t i = 0; i < after->size(); ++i) {
@@ -160,8 +159,8 @@ class Chains {
     }
     for (size_t axis = 0; axis < before->size(); ++axis) {
       if ((*before)[axis].is(1)) continue;
-      const int64_t place = std::ranges::find(axes, static_cast<int64_t>(axis)) - axes.begin();
-      const auto rank = std::ranges::find(places, place) - places.begin();
+      const int64_t moved = std::ranges::find(axes, static_cast<int64_t>(axis)) - axes.begin();
+      const auto rank = std::ranges::find(sources, moved) - sources.begin();
       result.permutation[static_cast<size_t>(targets[static_cast<size_t>(rank)])] =
           static_cast<int64_t>(result.dims.size());
       result.dims.push_back((*before)[axis]);
@@ -176,7 +175,7 @@ class Chains {
     changed_ = true;
   }
 
-  // Whatever the node is, by a constant shape.
+  // Turns the node into a Reshape of `source` with a constant shape, if there is one.
   bool become_reshape(ir::Node& node, ir::Value* source) {
     const Dims *from = dims_of(source), *to = dims_of(node.outputs[0]);
     if (!from || !to) return false;

@@ -1,19 +1,19 @@
-// The rewrites of the legalize stage, each for one fault of ONNX Runtime and in a file of its own, whose head
-// names the versions, the model that shows the fault, and the test. Those that return a bool report whether
-// they changed anything.
+// The rewrites of the legalize stage. Each is for one fault of ONNX Runtime and has a file of its own, whose
+// head names the versions, the model that shows the fault, the rewrite and the tests. A bool says whether the
+// graph changed.
 #pragma once
 
 #include "opbridge/ir.h"
 
 namespace opbridge::onnxruntime {
 
-// A float64 scalar that scales a MatMul becomes a vector.
+// Expands float64 scalars that scale a MatMul to vectors.
 bool spread_float64_scales(ir::Graph& graph);
 
-// Cast(Transpose(x)) becomes Transpose(Cast(x)) in front of a MatMul.
+// Replaces Cast(Transpose(x)) by Transpose(Cast(x)) before a MatMul.
 bool cast_before_rotations(ir::Graph& graph);
 
-// A Pad in front of a pool gets a form that is not fused into the pool.
+// Gives a Pad before a pool a form that ONNX Runtime does not fuse into the pool.
 void keep_pads_before_pools(ir::Graph& graph, int opset);
 
 }  // namespace opbridge::onnxruntime

@@ -1,8 +1,8 @@
 // Versions: 1.31; later ones were not examined.
-// Model: a MatMul of float64 one of whose operands, or whose result, is multiplied by a scalar constant. Not
-// every such model shows it: Mul, MatMul of two inputs does not in 1.20.1 and 1.32.0.
-// Fault: the scalar becomes an attribute of the product, a float32.
-// Rewrite: the scalar becomes a vector as long as the last axis, which the runtime leaves alone.
+// Model: a MatMul of float64 with an operand or a result that is multiplied by a scalar constant. Not every such
+// model shows the fault: a MatMul of a scaled and an unscaled input does not in 1.20.1 and 1.32.0.
+// Fault: the runtime fuses the scalar into the MatMul as a float32 attribute, which loses precision.
+// Rewrite: the scalar is expanded to a vector as long as the last axis, which the runtime does not fuse.
 // Test: test_scaled_products_of_float64_keep_their_precision.
 #include <algorithm>
 #include <string>
@@ -66,9 +66,11 @@ bool spread(ir::Graph& graph, Names& names) {
   for (const auto& [node, constant, size] : scalings) {
     if (!comes_from_product(node->inputs[1 - constant]) && !goes_to_product(node->outputs[0])) continue;
     if (size > most_spread) {
-      throw Error(ErrorCode::unsupported,
-                  "a product of float64 matrices scaled by a number, with rows of " + std::to_string(size) +
-                      " elements: ONNX Runtime would round the number; convert them to float32");
+      throw Error(
+          ErrorCode::unsupported,
+          "a product of float64 matrices is scaled by a number that ONNX Runtime would round to float32, and "
+          "its rows of " +
+              std::to_string(size) + " elements are too long to avoid this; convert to float32");
     }
     const double scale = node->inputs[constant]->weight->as<double>()[0];
     const std::vector<double> values(static_cast<size_t>(size), scale);

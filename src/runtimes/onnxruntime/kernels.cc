@@ -24,7 +24,7 @@ std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter
   for (const Kernel& kernel : std::ranges::equal_range(kernels, schema.name(), {}, &Kernel::op)) {
     if (kernel.variable == variable.name() && kernel.first_version <= schema.since_version &&
         schema.since_version <= kernel.last_version) {
-      // Of nothing that ONNX allows: a later version of the operator gave the name to another variable.
+      // If no type is allowed by ONNX, another version of the operator uses the name for another variable.
       if ((kernel.types.bits & variable.allowed.bits) == 0) return std::nullopt;
       return kernel.types;
     }

@@ -1,4 +1,4 @@
-// The element types that ONNX Runtime's CPU kernels compute in; ONNX itself allows more.
+// The element types that ONNX Runtime's CPU kernels support; ONNX itself allows more.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace opbridge::onnx {
 
-// The types that `variable`, one of schema.types(), may have in ONNX Runtime. Nothing where the variable is
-// free, or the operator unknown to it.
+// The types that `variable`, one of schema.types(), may have in ONNX Runtime. Nothing if the variable is not
+// restricted or the operator is unknown.
 std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter& variable);
 
-// The type to compute `type` in where the runtime has kernels for `has` alone: `type` itself; the next wider
-// one that is among them, whose results cast back are those of `type`; nothing where there is none. float16
-// stays, because ONNX Runtime casts it by itself.
+// The type in which to compute `type` if the runtime has kernels for the types `has` only: `type` itself, or
+// a wider one whose results, cast back, are those of `type`; nothing if there is none. float16 is returned as
+// it is, because ONNX Runtime casts it itself.
 std::optional<ElementType> runtime_type(TypeSet has, ElementType type);
 
 }  // namespace opbridge::onnx

@@ -1,4 +1,5 @@
-// The stage behind simplify: rewrites a graph of ONNX operators into one that ONNX Runtime computes right.
+// The stage after simplify: rewrites a graph of ONNX operators that ONNX Runtime would compute wrongly or not
+// load.
 #pragma once
 
 #include "opbridge/ir.h"

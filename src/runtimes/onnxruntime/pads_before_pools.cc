@@ -1,11 +1,11 @@
 // Versions: 1.20 and 1.31; later ones were not examined.
-// Model: a Pad of zeros in front of a MaxPool or an AveragePool. Not every such model shows it: one of four
+// Model: a Pad of zeros before a MaxPool or an AveragePool. Not every such model shows the fault: one with four
 // pixels does not in 1.20.1 and 1.32.0.
-// Fault: the Pad becomes the pool's own padding, whose elements are less than any number in a MaxPool, and
-// may not count in an AveragePool. The kernels also reject padding that is not smaller than the window.
-// Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to the same shape stands behind it.
-// Neither form is fused into the pool. Tests: test_lowering_pooling.py, and
-// APadOutsideABodyIsKeptFromThePoolInside.
+// Fault: the runtime fuses the Pad into the pool's own padding, which MaxPool treats as -inf and AveragePool
+// may not count. The kernels also reject padding that is not smaller than the window.
+// Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to the same shape follows it. Neither form
+// is fused into the pool.
+// Tests: test_lowering_pooling.py, and APadOutsideABodyIsKeptFromThePoolInside.
 #include <numeric>
 
 #include "ir/uses.h"
@@ -14,8 +14,8 @@
 namespace opbridge::onnxruntime {
 namespace {
 
-// Whether ONNX Runtime may draw it into what follows.
-bool is_drawn_in(const ir::Node* node) {
+// Whether ONNX Runtime may fuse the node into the pool after it.
+bool is_fused(const ir::Node* node) {
   if (!node || node->op != "Pad" || node->inputs.size() > 3) return false;
   const ir::AttributeValue* mode = node->find("mode");
   return (!mode || std::get<std::string>(*mode) == "constant") && node->inputs.size() > 1 &&
@@ -33,7 +33,7 @@ size_t rank_of(const ir::Node& pad) {
 
 class Rewriter {
  public:
-  // `root` is the graph around all.
+  // `root` is the outermost graph, which holds the constants.
   Rewriter(ir::Graph& root, ir::Graph& graph, Names& names, int opset)
       : root_(root), graph_(graph), names_(names), opset_(opset) {}
 
@@ -42,7 +42,7 @@ class Rewriter {
     graph_.nodes.clear();
     for (ir::Node* node : before) {
       if (node->op == "MaxPool" || node->op == "AveragePool") {
-        if (ir::Node* pad = node->inputs[0]->producer; is_drawn_in(pad)) keep_apart(*pad, *node);
+        if (ir::Node* pad = node->inputs[0]->producer; is_fused(pad)) keep_apart(*pad, *node);
       }
       graph_.nodes.push_back(node);
     }

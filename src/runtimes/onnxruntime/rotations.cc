@@ -2,7 +2,7 @@
 // Model: y = MatMul(Cast(Transpose(x, perm=[1, 0, 2])), w), with x of int32 and w a constant of float32.
 // Fault: the process crashes while it loads the model, for a perm that moves the first axis behind the other
 // batch axes: [1, 0, 2], [1, 2, 0], [1, 2, 0, 3], …. The runtime itself inserts such a Cast between a
-// Transpose and a MatMul of float16 by a constant.
+// Transpose and a float16 MatMul by a constant.
 // Rewrite: the Cast comes before the Transpose; that MatMul of float16 is computed in float32.
 // Tests: test_runtime_faults.py, and test_casts_come_before_rotations.
 #include <algorithm>
@@ -24,7 +24,7 @@ bool rotates(const std::vector<int64_t>& perm) {
   return perm[rank - 2] == 0 || perm[rank - 1] == 0;
 }
 
-// The Transpose of such a kind that makes the value; null where there is none.
+// The Transpose with such a permutation that makes the value; null if there is none.
 const ir::Node* rotation(const ir::Value* value) {
   const ir::Node* node = value->producer;
   if (!node || node->op != "Transpose") return nullptr;
@@ -32,7 +32,7 @@ const ir::Node* rotation(const ir::Value* value) {
   return perm && rotates(std::get<std::vector<int64_t>>(*perm)) ? node : nullptr;
 }
 
-// The values of the graph and its bodies that the runtime makes constants of.
+// The values of the graph and its bodies that the runtime folds to constants.
 std::unordered_set<const ir::Value*> constants_of(ir::Graph& graph) {
   std::unordered_set<const ir::Value*> constants;
   const auto is_constant = [&](const ir::Value* value) {
@@ -85,7 +85,7 @@ class Rewriter {
     become(node, "Transpose", cast, turned.attributes);
   }
 
-  // As the runtime would compute it, with the Cast before the Transpose.
+  // Computes a float16 MatMul in float32, as the runtime would, but with the Cast before the Transpose.
   void multiply_in_float32(ir::Node& node) {
     const ir::Node& turned = *rotation(node.inputs[0]);
     const auto to = [](ElementType type) {
