@@ -1,4 +1,4 @@
-// Attributes of every ONNX kind: what a GraphBuilder takes, the writer writes and the reader reads back.
+// Attributes of every ONNX kind through GraphBuilder, writer and reader.
 #include <gtest/gtest.h>
 
 #include <complex>

@@ -1,5 +1,5 @@
-// The processor at hand runs one width of vectors in tests/python/test_operator_deform_conv2d.py; here all
-// are.
+// tests/python/test_operator_deform_conv2d.py runs only the vector width of the local CPU; this test runs all
+// widths.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -10,7 +10,7 @@
 namespace opbridge::deform_conv2d {
 namespace {
 
-// Two groups of 6 channels to 40, which are three panels of float; offsets for groups of 4 channels.
+// Two groups of 6 channels to 40, which need three panels of float; offsets for groups of 4 channels.
 constexpr Geometry kGeometry{12, 9, 11, 80, 5, 12, 3, 2, 2, 1, 1, 1, 1, 1, 2, 3};
 
 template <class T>
@@ -129,7 +129,7 @@ TEST(DeformConv2d, VectorsOf64Bytes) {
   expect_the_definition<double, 8>(1e-12);
 }
 
-// float has no 2^24 + 3, and would make it 2^24 + 4.
+// float cannot represent 2^24 + 3 and would round it to 2^24 + 4.
 TEST(DeformConv2d, SamplesOutsideOfAHighImageLieInItsBorder) {
   Geometry g = kGeometry;
   g.height = (1 << 24) + 3;

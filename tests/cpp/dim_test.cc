@@ -244,7 +244,7 @@ TEST(DimParse, RefusesWhatItWouldGetWrong) {
   }
 }
 
-// Random trees, evaluated both as they are and in canonical form.
+// Evaluates random expressions as they are and in canonical form.
 class RandomExpr {
  public:
   explicit RandomExpr(unsigned seed) : random_(seed) {}
@@ -274,7 +274,8 @@ class RandomExpr {
   std::mt19937 random_;
 };
 
-// The values of the test below are 1 or more; of one symbol nothing is known, of another less.
+// The values in the test below are at least 1. One symbol has no lower bound, another one a lower bound below
+// 1.
 ExprPtr RandomExpr::symbol(int number) {
   const std::optional<int64_t> least[] = {1, std::nullopt, -2};
   return dim_expr::symbol("s" + std::to_string(number), least[number]);
@@ -327,7 +328,7 @@ TEST(DimProperty, CanonicalFormKeepsTheValueAndReadsBack) {
     try {
       dim = Dim(tree);
     } catch (const Error&) {
-      continue;  // divides by zero whatever the symbols are
+      continue;  // divides by zero for all symbols
     }
     ASSERT_EQ(Dim::parse(dim.str()), dim) << dim.str();
     ASSERT_EQ(Dim::parse(dim.str()).str(), dim.str());

@@ -49,7 +49,7 @@ std::string attributes(const OpSchema& schema) {
   return list(items);
 }
 
-// What find_schema answers at opset 0, 1, ... and one beyond the newest: the version, or 0.
+// The version that find_schema returns at opset 0, 1, … and one beyond the newest, or 0.
 std::string lookups(const OpSchema& schema) {
   std::vector<std::string> items;
   for (int opset = 0; opset <= newest_opset(schema.domain()) + 1; ++opset) {

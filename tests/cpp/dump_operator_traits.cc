@@ -1,5 +1,5 @@
-// Prints the table of operator traits, then for each schema line of its standard input what functionalization
-// takes the operator for, one JSON object a line, for tests/python/test_operator_traits.py.
+// Prints the table of operator traits, then for each schema line on standard input how functionalization
+// classifies the operator, one JSON object per line, for tests/python/test_operator_traits.py.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -38,7 +38,7 @@ std::string traits(const torch::Traits& traits) {
                      static_cast<int>(traits.complex));
 }
 
-// A call with a tensor for each argument that takes one.
+// A call with a tensor for each tensor argument.
 std::string mutation(const OperatorSchema& schema) {
   ir::Graph graph;
   ir::Node* node = graph.make_node(schema.key());

@@ -59,7 +59,7 @@ std::string input(std::string_view name, std::string_view argument) {
   return fmt::format(R"({{"name": "{}", "arg": {}, "kind": 1}})", name, argument);
 }
 
-// What a test varies of a program with the user input x: float[2, 3], the weight w, and the output y.
+// The variable parts of a program with the user input x: float[2, 3], the weight w, and the output y.
 struct Program {
   std::string nodes = node("torch.ops.aten.mul.Tensor",
                            input("self", tensor("x")) + "," + input("other", tensor("p_w")), tensor("y"));
@@ -148,7 +148,7 @@ TEST(ExportedProgram, BorrowsContiguousWeightsAndCopiesOthers) {
 }
 
 TEST(ExportedProgram, BorrowsFromTheArchive) {
-  // The storage lies first, so that its place and with it its alignment are known: 30 bytes of header and the
+  // The storage is the first entry, so its offset and its alignment are known: 30 bytes of header and the
   // name.
   std::vector<ZipEntry> entries = Program().entries();
   std::rotate(entries.begin(), entries.end() - 1, entries.end());
@@ -328,7 +328,7 @@ TEST(ExportedProgram, ChoosesAmongSeveralPrograms) {
   EXPECT_PRED_FORMAT2(IsSubstring, "several exported programs ('first', 'other')", refusal(entries));
 }
 
-// A changed byte may make another program, never a crash.
+// A changed byte may result in another program, but never in a crash.
 TEST(ExportedProgram, SurvivesEveryChangedByte) {
   std::vector<ZipEntry> entries = Program().entries();
   const std::string json = entries[0].stored;

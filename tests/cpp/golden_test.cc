@@ -1,7 +1,7 @@
-// Each pass as text: graphs before and after it. The files golden/PASS.txt hold the cases of a pass: a line
-// `# what it shows`, the graph before, a line `=>`, and the graph after, or nothing where the pass leaves the
-// graph as it is. OPBRIDGE_UPDATE_GOLDEN=1 writes what the passes make now; read the difference before you
-// commit it.
+// Golden tests of the passes: graphs before and after, as text. The files golden/PASS.txt hold the cases of a
+// pass: a line `# title`, the graph before, a line `=>`, and the graph after, or nothing if the pass must not
+// change the graph. OPBRIDGE_UPDATE_GOLDEN=1 writes the current results of the passes; read the difference
+// before you commit it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -66,7 +66,7 @@ std::vector<Case> cases_of(const std::filesystem::path& path) {
   return cases;
 }
 
-// What the pass makes of the text; empty where it leaves it as it is. A refusal is its message.
+// The text after the pass; empty if it is unchanged, the message if the pass refuses the graph.
 std::string made_by(const Pass& pass, const std::string& before) {
   ir::Graph graph = ir::parse(before);
   ir::verify(graph);

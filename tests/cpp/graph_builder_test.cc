@@ -1,4 +1,4 @@
-// What `g.op` lets through and what it refuses, at every opset.
+// The checks of `g.op`, at every opset.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@ namespace {
 
 constexpr int oldest_opset = 9;
 
-// The message of g.op with as many inputs and outputs as the operator needs, all of unknown type; empty where
-// the node is made.
+// The error of g.op with as many inputs and outputs as the operator needs, all of unknown type; empty if the
+// node is made.
 std::string refusal(int opset, std::string_view op, size_t inputs, size_t outputs,
                     std::optional<Attr> attribute = std::nullopt) {
   ir::Graph graph;
@@ -121,7 +121,8 @@ TEST(GraphBuilder, AxesThatDoNotExistAreRefused) {
   EXPECT_TRUE(contains(refusal_of_ranks("Gather", {0, 1}, attr("axis", 0)), "a 0-d tensor has no axes"));
   EXPECT_TRUE(contains(refusal_of_ranks("Concat", {2, 2}, attr("axis", 2)), "axis 2"));
   for (const std::vector<int64_t>& perm : {std::vector<int64_t>{0, 5}, {0}, {0, 0}, {1, 0, 2}}) {
-    EXPECT_TRUE(contains(refusal_of_ranks("Transpose", {2}, attr("perm", perm)), "is not a permutation of 2 axes"));
+    EXPECT_TRUE(
+        contains(refusal_of_ranks("Transpose", {2}, attr("perm", perm)), "is not a permutation of 2 axes"));
   }
   EXPECT_EQ(refusal_of_ranks("Transpose", {2}, attr("perm", std::vector<int64_t>{1, 0})), "");
 }

@@ -1,4 +1,4 @@
-// Computes an ONNX graph whose inputs are given, node by node, for tests of the passes.
+// Evaluates an ONNX graph for given inputs, node by node, for tests of the passes.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,7 +25,8 @@ class GraphEvaluator {
   GraphEvaluator(Sizes sizes, std::map<std::string, ir::Weight> inputs)
       : sizes_(std::move(sizes)), inputs_(std::move(inputs)) {}
 
-  // The outputs. Throws where a value has another type than is declared, and for what it cannot compute.
+  // The outputs. Throws if a value does not have its declared type, and for operators that it does not
+  // support.
   std::vector<ir::Weight> run(const ir::Graph& graph) {
     for (const ir::Value* input : graph.inputs) define(*input, inputs_.at(input->name));
     for (const ir::Value* weight : graph.initializers) define(*weight, *weight->weight);
@@ -70,7 +71,7 @@ class GraphEvaluator {
     define(*node.outputs[0], *std::move(result));
   }
 
-  // What the passes' own evaluation does not know.
+  // Operators that the passes' own evaluation does not support.
   static std::optional<ir::Weight> own(const ir::Node& node, const std::vector<const ir::Weight*>& inputs) {
     const ir::Weight& x = *inputs.at(0);
     if (node.op == "Shape") {

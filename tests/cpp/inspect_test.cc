@@ -15,7 +15,7 @@ TEST(Text, JsonStringsNeverEndTheirScript) {
   EXPECT_EQ(json_string("a\"b\\c\n\x01\x7f"), R"("a\"b\\c\u000a\u0001\u007f")");
   EXPECT_EQ(json_string("ä€😀"), "\"ä€😀\"");
   EXPECT_EQ(json_string("\u2028"), R"("\u2028")");
-  // Not UTF-8: a lone continuation, overlong, a surrogate, beyond Unicode, cut off.
+  // Invalid UTF-8: a lone continuation byte, overlong, a surrogate, beyond Unicode, truncated.
   for (const char* bytes : {"\x80", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"}) {
     const std::string text = json_string(bytes);
     EXPECT_EQ(text.substr(0, 7), "\"\\ufffd") << text;
@@ -35,7 +35,7 @@ TEST(Text, ClipsWholeCharacters) {
   EXPECT_EQ(length("äö…"), 3u);
 }
 
-// Boxes of a layer stand side by side, and every edge runs downwards from its source to its target.
+// Boxes of a layer are side by side, and every edge runs downwards from its source to its target.
 void check(const Layout& layout) {
   for (size_t a = 0; a < layout.boxes.size(); ++a) {
     const Box& box = layout.boxes[a];
@@ -245,7 +245,7 @@ TEST(GraphPage, OpensSubgraphs) {
   simdjson::dom::parser parser;
   const auto data = page_data(parser, graph_page(g, summarize(file), 21));
   ASSERT_EQ(data["graphs"].get_array().size(), 2u);
-  // What the body takes from around it is drawn as an input of the body and as a use of the node.
+  // An outer value that the body uses is drawn as an input of the body and as a use of the node.
   const auto drawn_body = data["graphs"].at(1)["boxes"];
   EXPECT_EQ(std::string_view(drawn_body.at(0)["kind"]), "captured");
   EXPECT_EQ(std::string_view(drawn_body.at(0)["title"]), "x");

@@ -1,4 +1,4 @@
-// Programs so large that work which grows with the square of their size would not end.
+// Programs so large that algorithms of quadratic time would not finish.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@ namespace {
 using test::floats;
 using test::TemporaryFolder;
 
-// Everything that a model says, as text.
+// The whole content of a model as text.
 struct Description {
   std::string text;
 
@@ -77,7 +77,7 @@ std::string function_bytes() {
   return bytes;
 }
 
-// Every form that the IR has for ONNX.
+// A model with every form that the IR has for ONNX.
 OnnxModel rich_model() {
   OnnxModel model = test::linear_model();
   model.opset_imports["custom"] = 3;
@@ -137,7 +137,7 @@ TEST(ModelReader, ReadsWhatIsWritten) {
     EXPECT_EQ(file.producer_name, "opbridge");
     EXPECT_EQ(file.model.opset, 21);
     EXPECT_NO_THROW(ir::verify(file.model.graph));
-    // What was read can be written, to the same bytes.
+    // Writing the model that was read gives the same bytes.
     const std::string written = test::read_text(folder / "m.onnx");
     write_onnx(file.model, folder / "m.onnx", {.external_data = external});
     EXPECT_EQ(test::read_text(folder / "m.onnx"), written);
@@ -165,7 +165,7 @@ TEST(ModelReader, RefusesMissingAndForeignFiles) {
   }
 }
 
-// Whatever is cut off or changed, reading ends in a model or in an Error.
+// For truncated and changed files, reading returns a model or throws an Error.
 TEST(ModelReader, SurvivesDamage) {
   const TemporaryFolder folder;
   write_onnx(rich_model(), folder / "m.onnx", {});
@@ -238,7 +238,7 @@ TEST(TensorReader, ReadsTypedFields) {
   EXPECT_EQ(values<int8_t>(tensor(ElementType::int8, {2, 2}, add_small)),
             (std::vector<int8_t>{-1, 0, 1, 127}));
   EXPECT_EQ(tensor(ElementType::float16, {4}, add_small).bytes.size(), 8u);
-  // Two 4-bit numbers to each byte, a byte to each number of the field.
+  // Two 4-bit numbers in each byte, one byte in each number of the field.
   EXPECT_EQ(tensor(ElementType::int4, {7}, add_small).bytes.size(), 4u);
   const ir::Weight text = tensor(ElementType::string, {2}, [](Writer& w) {
     w.add_string(6, "a");

@@ -14,7 +14,7 @@
 
 namespace opbridge::test {
 
-// A folder of the test's own, removed with all that is in it.
+// A temporary folder of the test, which is removed with its content.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -26,7 +26,7 @@ class TemporaryFolder {
 
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
-  // The names of all that is in it, sorted, with a space between them.
+  // The names of its entries, sorted and separated by spaces.
   std::string list() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(path_))

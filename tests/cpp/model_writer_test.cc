@@ -98,7 +98,7 @@ TEST(ModelWriter, ExternalDataIsAlignedAndTiedWeightsLieOnce) {
 
 TEST(ModelWriter, ModelsAboveTwoGigabytesUseExternalData) {
   const TemporaryFolder folder;
-  // Never touched zero pages: neither the memory nor the disk is needed, for the write fails before.
+  // Untouched zero pages need no memory, and no disk since the write fails before.
   constexpr size_t size = size_t{1} << 31;
   const std::unique_ptr<std::byte, void (*)(void*)> zeros(static_cast<std::byte*>(std::calloc(size, 1)),
                                                           std::free);
@@ -115,7 +115,7 @@ TEST(ModelWriter, ModelsAboveTwoGigabytesUseExternalData) {
   EXPECT_EQ(folder.list(), "");
 }
 
-// A model one byte too large for its file, with a limit that needs no gigabytes.
+// A model that is one byte too large for its file, with a small limit.
 TEST(ModelWriter, AutomaticExternalDataBeginsWhereAFileEnds) {
   const TemporaryFolder folder;
   const OnnxModel model = linear_model();
@@ -134,7 +134,7 @@ TEST(ModelWriter, AutomaticExternalDataBeginsWhereAFileEnds) {
     EXPECT_TRUE(std::ranges::equal(read.model.graph.initializers[i]->weight->bytes,
                                    model.graph.initializers[i]->weight->bytes));
   }
-  // Nor may what is left without the weights be larger.
+  // The model without its weights must not exceed the limit either.
   EXPECT_NE(message_of([&] { onnx::write_model(model, folder / "no.onnx", {}, split.model_bytes / 2); },
                        ErrorCode::unsupported)
                 .find("without its external data"),
@@ -199,7 +199,7 @@ TEST(ModelWriter, AFailedWriteLeavesTheTargetAsItWas) {
     return folder.list() == "m.onnx m.onnx.data" && read_text(folder / "m.onnx") == "old model" &&
            read_text(folder / "m.onnx.data") == "old data";
   };
-  // The system refuses to make files longer than 4000 bytes, as a full disk would.
+  // The system refuses to write files longer than 4000 bytes, like a full disk.
   rlimit limit;
   getrlimit(RLIMIT_FSIZE, &limit);
   const rlimit small{4000, limit.rlim_max};
@@ -288,7 +288,7 @@ TEST_F(Publishing, ReplacesBoth) {
   EXPECT_EQ(read_text(folder / "m"), "new model");
 }
 
-// Whichever of the two renames fails, both old files are back.
+// If either of the two renames fails, both old files are restored.
 TEST_F(Publishing, RestoresBothWhereOneFails) {
   for (const char* lost : {"m", "d"}) {
     {

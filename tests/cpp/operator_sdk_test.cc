@@ -102,8 +102,8 @@ TEST(OperatorRequire, MakesAMessageOnlyWhereItIsShown) {
   EXPECT_EQ(refused(false, [] { return "text of a function"; }), "text of a function");
 }
 
-// Against the conversion that the standard's arithmetic defines: every half, and every float that lies on,
-// just below or just above the middle of two halves.
+// Compares with the conversion that IEEE 754 defines: every half, and every float that is at, just below or
+// just above the midpoint of two halves.
 TEST(OperatorHalf, RoundsToNearestEven) {
   using opbridge::op::Half;
   float previous = 0;

@@ -45,7 +45,7 @@ TEST(Schema, Line) {
   EXPECT_EQ(parse_schema("aten::asinh(Tensor self) -> Tensor").key(), "aten::asinh");
 }
 
-// Lines as PyTorch prints them, covering every form that its own list has; each comes back as it is.
+// Lines as PyTorch prints them, in every form that its operators have; each is printed unchanged.
 TEST(Schema, LinesPrintBack) {
   for (const char* line : {
            "test::nothing() -> ()",

@@ -1,4 +1,4 @@
-// The dims that GraphBuilder infers for the values between a lowering's inputs and its result.
+// The dims that GraphBuilder infers for intermediate values of a lowering.
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Random graphs, computed before and after each pass.
+// Evaluates random graphs before and after each pass.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -46,7 +46,7 @@ class Generator {
   explicit Generator(uint64_t seed) : random_(seed), g_(graph_, default_opset) {}
 
   ir::Graph make() {
-    // One may be 0; the others have names that torch gives to sizes which depend on data.
+    // One symbol may be 0; the others have torch's names for sizes that depend on data.
     const Dim n = Dim::symbol("u0", 1), m = Dim::symbol("size", 1), u = Dim::symbol("s0", 0);
     const std::vector<std::vector<Dim>> shapes = {{n, 4, 6},    {2, 1, n, 6}, {n, m, 4},
                                                   {1, 4, 1, 6}, {u, 2, 6},    {n, 4, 2, 3}};
@@ -56,7 +56,7 @@ class Generator {
       pool_.push_back(graph_.add_input(fmt::format("x{}", i), type));
       g_.bind_dims(pool_.back());
     }
-    // Few kinds of steps in one graph meet one another more often than many.
+    // With few kinds of steps in a graph, these combine more often.
     for (size_t i = 0, count = 2 + below(5); i < count; ++i) kinds_.push_back(below(15));
     for (size_t i = 0, count = 3 + below(14); i < count; ++i) step(g_, pool_);
     for (size_t i = 0, count = 1 + below(4); i < count; ++i) {
@@ -86,7 +86,7 @@ class Generator {
     return graph_.add_initializer(g_.unique_name("w"), ir::Weight::of<float>(values, dims));
   }
 
-  // Values late in the pool more often.
+  // Prefers recent values.
   Value pick(const Pool& pool) {
     return pool[chance(3) ? below(pool.size()) : pool.size() - 1 - below(std::min<size_t>(pool.size(), 3))];
   }
@@ -251,7 +251,7 @@ class Generator {
     if (chance(4)) pool.push_back(typed(g.op("Conv", x, w), dims));
   }
 
-  // Both branches give what has the dims of `x`.
+  // Both branches return a value with the dims of `x`.
   void branch(GraphBuilder& g, Pool& pool, Value x) {
     if (++depth_ > 3) {
       --depth_;
@@ -326,7 +326,7 @@ std::string difference(const ir::Weight& a, const ir::Weight& b) {
   return "";
 }
 
-// One set of inputs, and what the graph computes from them before a pass.
+// One set of inputs, and the outputs of the graph before a pass.
 struct Example {
   Sizes sizes;
   std::map<std::string, ir::Weight> inputs;
@@ -346,7 +346,7 @@ std::vector<Example> examples_of(const ir::Graph& graph) {
   return examples;
 }
 
-// What is wrong with the graph; empty where nothing is.
+// An error of the graph; empty if there is none.
 std::string problem(const ir::Graph& before, const ir::Graph& after, std::span<const Example> examples) {
   ir::verify(after);
   for (const auto& [sizes, inputs, expected] : examples) {
@@ -380,7 +380,7 @@ void check_graphs(uint64_t first, uint64_t count) {
   }
 }
 
-// OPBRIDGE_SEED repeats one graph; OPBRIDGE_GRAPHS says how many are made.
+// OPBRIDGE_SEED repeats one graph; OPBRIDGE_GRAPHS sets their number.
 uint64_t from_environment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : otherwise;

@@ -1,4 +1,4 @@
-// Single passes: malformed graphs, and how large a graph may be. What a pass makes of a graph is in golden/.
+// Single passes on malformed and on large graphs. golden/ tests the results of the passes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,8 +64,7 @@ TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
   }
 }
 
-// -- large graphs: each of these took time or stack without end where a pass went over the graph again and
-// again
+// Large graphs, for which passes once took quadratic time or exhausted the stack.
 
 void run_all(ir::Graph& graph) {
   simplify(graph, default_opset);
@@ -156,7 +155,7 @@ TEST(Simplify, TakesAValueWithManyReaders) {
   EXPECT_EQ(g.nodes.size(), 2u);
 }
 
-// Altered files have such.
+// Altered files may contain such graphs.
 TEST(Simplify, ConstantsThatDoNotFitTogetherStay) {
   const std::vector<int64_t> none{};
   for (const auto& [op, dims, attribute] :

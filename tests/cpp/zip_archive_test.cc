@@ -112,8 +112,8 @@ TEST(ZipArchive, RefusesEveryTruncation) {
   }
 }
 
-// No byte may lead outside of the archive, whatever it is changed to (the sanitizers watch); and what is
-// still read has the checksum that the directory tells.
+// No changed byte may lead to reads outside of the archive (checked by the sanitizers), and every entry that
+// is still read has the checksum of the directory.
 TEST(ZipArchive, SurvivesEveryChangedByte) {
   ZipEntry large{"large", "content"};
   large.zip64 = true;
@@ -134,7 +134,7 @@ TEST(ZipArchive, RefusesEntriesThatOverlap) {
   inner.offset = 0;
   inner.local_name = "b";
   EXPECT_PRED_FORMAT2(IsSubstring, "named 'b'", refusal(archive_of({{"b", "first!"}, inner})));
-  // A whole entry, header and all, inside the data of another.
+  // A whole entry, with its header, inside the data of another one.
   const Bytes nested = archive_of({{"in", "x"}});
   const std::string as_text(reinterpret_cast<const char*>(nested.data()), 30 + 2 + 1);
   ZipEntry outer{"out", as_text};

@@ -1,4 +1,4 @@
-// Zip archives made byte by byte, well-formed or not.
+// Builds zip archives byte by byte, well-formed or not.
 #pragma once
 
 #include <zlib.h>
@@ -16,17 +16,17 @@ inline uint32_t checksum(std::string_view text) {
   return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
-// One entry as it is written; a test changes what it wants wrong.
+// One entry as it is written; a test changes fields to make it invalid.
 struct ZipEntry {
   std::string name;
   std::string stored;             // the bytes in the archive
-  uint64_t size = stored.size();  // what the directory says of them
+  uint64_t size = stored.size();  // as the directory declares it
   uint64_t stored_size = stored.size();
   uint32_t crc = checksum(stored);
   uint16_t method = 0;
   uint16_t flags = 0;
   std::string local_name = name;
-  int64_t offset = -1;  // of the local header; -1 for where it is
+  int64_t offset = -1;  // of the local header; -1 for the real one
   bool zip64 = false;   // keeps the sizes and the offset in the zip64 field
 };
 
