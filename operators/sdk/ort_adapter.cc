@@ -55,8 +55,6 @@ OrtStatus* guarded(const OrtApi& api, const LibraryOperator& op, F&& f) noexcept
   }
 }
 
-// --- Attributes of a node. ---
-
 class Attributes {
  public:
   Attributes(const OrtApi& api, const OrtKernelInfo* info) : api_(api), info_(info) {}
@@ -159,8 +157,6 @@ class Attributes {
   const OrtApi& api_;
   const OrtKernelInfo* info_;
 };
-
-// --- One run of a node. ---
 
 // Allocates the memory of outputs and records their shapes.
 class Outputs {
@@ -360,8 +356,6 @@ class Node {
   const LibraryKernel& kernel_;
   std::vector<Value> template_;  // all arguments, with the attributes filled in
 };
-
-// --- What ONNX Runtime asks of an operator. ---
 
 struct CustomOp : OrtCustomOp {
   CustomOp(const LibraryOperator& library_operator, const LibraryKernel& its_kernel);

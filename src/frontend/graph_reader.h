@@ -78,13 +78,11 @@ class GraphReader {
   void inline_body(Scope& scope, json::Object node, Region region);
   ir::GraphPtr read_body(json::Object argument);
 
-  // -- names and their values
   const Binding& lookup(Scope& scope, std::string_view name) const;
   void bind_name(Scope& scope, json::Tagged argument, ir::AttributeValue value);
   ir::Value* tensor(Scope& scope, std::string_view name);
   std::string unique(std::string_view name);
 
-  // -- arguments and types (graph_reader_arguments.cc)
   std::vector<ir::Attribute> read_arguments(Scope& scope, json::Array inputs);
   ir::AttributeValue read_argument(Scope& scope, json::Tagged argument);
   Dim read_integer(Scope& scope, json::Element element);

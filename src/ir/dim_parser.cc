@@ -315,8 +315,6 @@ class Parser {
     return operand.expr;
   }
 
-  // -- characters
-
   // Counts how deep the parser is, so that no text can exhaust the stack.
   class Nesting {
    public:

@@ -50,8 +50,6 @@ class Parser {
                 fmt::format("line {}", line));
   }
 
-  // -- characters
-
   void skip_space() {
     while (at_ < text_.size() && is_space(text_[at_])) ++at_;
   }
@@ -118,8 +116,6 @@ class Parser {
       result += c;
     }
   }
-
-  // -- graphs
 
   Graph read_graph() {
     const Nesting nesting(*this);
@@ -240,8 +236,6 @@ class Parser {
     node.attributes.push_back({std::move(name), attribute()});
   }
 
-  // -- types
-
   Type type() {
     const Nesting nesting(*this);
     if (accept("(")) {
@@ -307,8 +301,6 @@ class Parser {
       fail("a size");
     }
   }
-
-  // -- attributes
 
   AttributeValue attribute() {
     const Nesting nesting(*this);
@@ -423,8 +415,6 @@ class Parser {
     if (!result) fail("a list whose elements are of one kind");
     return *result;
   }
-
-  // -- weights
 
   Weight weight_of(const Type& type) {
     const auto* tensor = std::get_if<TensorType>(&type);

@@ -390,8 +390,6 @@ class Parser {
     return static_cast<char>(code);
   }
 
-  // -- characters
-
   void skip_space() {
     while (at_ < line_.size() && std::isspace(static_cast<unsigned char>(line_[at_]))) ++at_;
   }

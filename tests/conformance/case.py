@@ -164,7 +164,7 @@ def _run(path: pathlib.Path, tensors: list[torch.Tensor]) -> tuple[list[torch.Te
     outputs = [value.name for value in running.get_outputs()]
     after = {i: outputs.index(f"{name}_out") for i, name in enumerate(names) if f"{name}_out" in outputs}
     results = [tensor for i, tensor in enumerate(actual) if i not in after.values()]
-    return results + [actual[place] for place in after.values()], set(after)
+    return results + [actual[index] for index in after.values()], set(after)
 
 
 def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any], written: list[int]) -> str:
@@ -172,23 +172,23 @@ def _difference(sample: Sample, actual: list[torch.Tensor], expected: list[Any],
     if len(actual) != len(expected):
         return f"{len(actual)} outputs, PyTorch returns {len(expected)}"
     exact: list[Any] | None = None
-    for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
+    for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
         e = real(e)
         if a.dtype != e.dtype:
-            return f"output {place}: element type {a.dtype}, PyTorch gives {e.dtype}"
+            return f"output {index}: element type {a.dtype}, PyTorch gives {e.dtype}"
         if a.shape != e.shape:
-            return f"output {place}: shape {tuple(a.shape)}, PyTorch gives {tuple(e.shape)}"
+            return f"output {index}: shape {tuple(a.shape)}, PyTorch gives {tuple(e.shape)}"
         try:
             torch.testing.assert_close(a, e, equal_nan=True)
             continue
         except AssertionError as error:
-            wrong = f"output {place}: " + " ".join(str(error).split())
+            wrong = f"output {index}: " + " ".join(str(error).split())
         if e.dtype in ROUNDED or sample.op in _IN_MPMATH:
             exact = exact or _exact(sample, written)
-            if exact and as_exact(a, e, real(exact[place])):
+            if exact and as_exact(a, e, real(exact[index])):
                 continue
         elif not e.is_floating_point() and (
-            _sorts_alike(sample, a, e) or (place == 1 and _names_equal_elements(sample, a, e, expected[0]))
+            _sorts_alike(sample, a, e) or (index == 1 and _names_equal_elements(sample, a, e, expected[0]))
         ):
             continue
         return wrong
@@ -263,14 +263,14 @@ def _names_equal_elements(sample: Sample, actual: torch.Tensor, expected: torch.
     if actual.dtype != torch.int64 or values.dtype != data.dtype or values.shape != expected.shape:
         return False
     for dim in range(data.dim()):
-        for places in (actual, actual.unsqueeze(dim)):
-            if places.dim() != data.dim() or any(
-                places.shape[axis] != data.shape[axis] for axis in range(data.dim()) if axis != dim
+        for indices in (actual, actual.unsqueeze(dim)):
+            if indices.dim() != data.dim() or any(
+                indices.shape[axis] != data.shape[axis] for axis in range(data.dim()) if axis != dim
             ):
                 continue
-            if bool((places < 0).any() or (places >= data.shape[dim]).any()):
+            if bool((indices < 0).any() or (indices >= data.shape[dim]).any()):
                 continue
-            named = data.gather(dim, places).reshape(values.shape)
+            named = data.gather(dim, indices).reshape(values.shape)
             if torch.allclose(named, values, rtol=0, atol=0, equal_nan=True):
                 return True
     return False
@@ -283,10 +283,10 @@ def _sorts_alike(sample: Sample, actual: torch.Tensor, expected: torch.Tensor) -
     if actual.dtype != torch.int64 or actual.shape != data.shape or data.dim() == 0:
         return False
     for dim in range(data.dim()):
-        places = actual.sort(dim).values
-        all_places = torch.arange(data.shape[dim])
-        if torch.equal(places, expected.sort(dim).values) and torch.equal(
-            places.movedim(dim, -1), all_places.expand_as(places.movedim(dim, -1))
+        indices = actual.sort(dim).values
+        all_indices = torch.arange(data.shape[dim])
+        if torch.equal(indices, expected.sort(dim).values) and torch.equal(
+            indices.movedim(dim, -1), all_indices.expand_as(indices.movedim(dim, -1))
         ):
             ours, theirs = data.gather(dim, actual), data.gather(dim, expected)
             if torch.allclose(ours, theirs, rtol=0, atol=0, equal_nan=True):

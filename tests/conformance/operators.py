@@ -111,17 +111,17 @@ def quick_indices(count: int) -> list[int]:
 
 def _as_call(name: str, op: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sample:
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+    indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 
     def call(*tensors: torch.Tensor) -> Any:
         given = list(leaves)
-        for place, tensor in zip(places, tensors, strict=True):
-            given[place] = tensor
+        for index, tensor in zip(indices, tensors, strict=True):
+            given[index] = tensor
         args, kwargs = pytree.tree_unflatten(given, spec)
         return op(*args, **kwargs)
 
-    constants = [*("a tensor" if place in places else leaf for place, leaf in enumerate(leaves)), spec]
-    return Sample(name, call, [leaves[place].detach() for place in places], constants)
+    constants = [*("a tensor" if index in indices else leaf for index, leaf in enumerate(leaves)), spec]
+    return Sample(name, call, [leaves[index].detach() for index in indices], constants)
 
 
 def deterministic_operators(cache: pathlib.Path) -> list[str]:

@@ -248,7 +248,7 @@ class RoundedAtRandom(TorchDispatchMode):
             return None
 
     def _off_by_the_largest(self, transformed: torch.Tensor, dims: list[int]) -> torch.Tensor:
-        """Of a Fourier transform, each number: by a few roundings of the largest, from which it is a difference."""
+        """Rounds each number of a Fourier transform by a few roundings of the largest one, as it is a difference."""
         if not transformed.numel():
             return transformed
         unit = 4 * torch.finfo(torch.float32).eps * transformed.abs().amax(dims, keepdim=True)

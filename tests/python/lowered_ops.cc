@@ -152,7 +152,7 @@ OPBRIDGE_OPERATOR("lowered::forms(Tensor x) -> Tensor")
       return g.op("Transpose", g.squeeze(all, {0}), attr("perm", {0, 1}));
     });
 
-// What a lowering may do but make nodes.
+// The uses of a lowering's interface other than making nodes.
 OPBRIDGE_OPERATOR("lowered::same(Tensor x, str how) -> Tensor")
     .shape([](const Shape& x, std::string_view) { return x; })
     .cpu(types<float>, []<class T>(Context&, TensorView<const T> x, std::string_view,

@@ -117,7 +117,7 @@ def test_flags_and_functions_of_modules(elsewhere: Any) -> None:
 
 
 def test_replacing_what_is_not_there_is_an_error() -> None:
-    reason = r"has no 'torch\.onnx\.no_such_thing', which opbridge needs; this opbridge knows torch"
+    reason = r"has no 'torch\.onnx\.no_such_thing', which opbridge needs; this opbridge supports torch"
     with pytest.raises(UnsupportedError, match=reason), patch_attributes(torch.onnx, no_such_thing=1):
         pass
     with (

@@ -80,7 +80,7 @@ def test_float64(layer: str, form: dict[str, Any]) -> None:
 def test_integers_are_refused_by_name() -> None:
     cell = torch.ops.aten.rnn_relu_cell.default
     x, w = torch.zeros(1, 3, dtype=torch.int64), torch.zeros(3, 3, dtype=torch.int64)
-    with pytest.raises(opbridge.UnsupportedError, match="a recurrent layer of integers"):
+    with pytest.raises(opbridge.UnsupportedError, match="recurrent layers of integers"):
         check(lambda x, w: cell(x, x, w, w), x, w)
 
 

@@ -126,7 +126,7 @@ def test_private_names_of_torch_stand_in_one_place() -> None:
 )
 def test_a_missing_name_is_one_error(statement: str, name: str) -> None:
     oldest, newest = KNOWN_VERSIONS
-    message = f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge knows torch {oldest} to "
+    message = f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge supports torch {oldest}"
     with pytest.raises(UnsupportedError, match=re.escape(message)) as caught, looked_up():
         exec(statement, {"torch": torch, "PatchPoint": PatchPoint, "expect": expect})
     assert newest in caught.value.message
@@ -357,7 +357,7 @@ def test_torch_goes_through_the_replacement(point: str) -> None:
 
 
 def test_torch_goes_through_the_tables_of_recurrent_layers() -> None:
-    """Of kernels, and of decompositions, by which torch resolves a program a second time."""
+    """The tables of kernels and decompositions, with which torch traces a program a second time."""
     assert {"DispatchKey.CompositeImplicitAutograd", "aten.lstm.input"} <= replacements_used("recurrent")
 
 

@@ -116,9 +116,9 @@ def in_order_of(expected: list[torch.Tensor], actual: list[torch.Tensor]) -> lis
     distances[(expected[scores][:, None] - actual[scores][None]).abs() > LARGEST_SHIFT] = math.inf
     order = []
     for row in distances:
-        place = int(row.argmin())
-        order.append(place)
-        distances[:, place] = math.inf
+        nearest = int(row.argmin())
+        order.append(nearest)
+        distances[:, nearest] = math.inf
     return [output[order] for output in actual]
 
 

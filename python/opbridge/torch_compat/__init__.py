@@ -1,13 +1,13 @@
 """Every name of torch that no release promises to keep, under a name of opbridge's own.
 
-No other file of opbridge uses a name with a leading underscore of torch, nor one of its internal modules. Each part
-looks its names up when it is imported. What ``import torch`` has not loaded is in a part of its own:
+No other file of opbridge uses a private name or an internal module of torch. Each module of this package looks its
+names up when it is imported. Names that ``import torch`` does not load are in modules of their own:
 
-- ``symbols``: sizes that are symbols.
-- ``patch_points``: what every capture replaces in torch.
-- ``exporting``: what torch.export is made of. Loads torch._dynamo.
+- ``symbols``: symbolic sizes.
+- ``patch_points``: the attributes of torch that every capture replaces.
+- ``exporting``: the internals of torch.export. Loads torch._dynamo.
 - ``dynamo``, ``flex_attention``, ``onnx_exporter``: for models that use these.
-- ``messages``: what torch says in English.
+- ``messages``: texts of torch's messages that opbridge reads.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ with looked_up():
     check: Callable[..., None] = torch._check
     find_schema = torch._C._get_schema
     safe_softmax = torch._safe_softmax
-    tensor_of_symbols: Callable[..., torch.Tensor] = _refs.tensor  # torch.tensor, for data that are symbols too
+    tensor_of_symbols: Callable[..., torch.Tensor] = _refs.tensor  # torch.tensor that also takes symbols
 
-    # Operators, and how torch dispatches their calls.
+    # Operators, and the dispatch of their calls.
     CHECK_OF_ASSIGNED_DATA = torch.ops.aten._has_compatible_shallow_copy_type.default
     MULTI_HEAD_ATTENTION = torch.ops.aten._native_multi_head_attention.default
     TRANSFORMER_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
@@ -65,7 +65,7 @@ with looked_up():
     transforms_are_active: Callable[[], bool] = _C._are_functorch_transforms_active
     is_transformed: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
 
-    MODULE_CALL = torch.nn.Module._call_impl  # what nn.Module.__call__ runs
+    MODULE_CALL = torch.nn.Module._call_impl  # the implementation of nn.Module.__call__
     expect(torch.nn.Module(), "_parameters", "_buffers", "_modules")
     expect(torch.nn.RNN(1, 1, device="meta"), "_flat_weights")
     expect(torch.Tensor, "_version")
@@ -74,10 +74,10 @@ with looked_up():
     expect(HigherOrderOperator, "__call__", "name")
 
 CALL_OF_MODULE = "_call_impl"
-# The attributes of a module that hold what it registers.
+# The attributes of a module that hold its registered parameters, buffers and modules.
 PARAMETERS, BUFFERS, MODULES = "_parameters", "_buffers", "_modules"
-CONSTANT_TO_DYNAMO = "_dynamo_marked_constant"  # set on a function, it keeps torch._dynamo from tracing it
-FLAT_WEIGHTS = "_flat_weight"  # how the attributes begin in which recurrent modules list their own weights
+CONSTANT_TO_DYNAMO = "_dynamo_marked_constant"  # marks a function that torch._dynamo must not trace
+FLAT_WEIGHTS = "_flat_weight"  # the prefix of the attributes in which recurrent modules list their weights
 
 
 def schema_of(operator: OpOverload) -> FunctionSchema:
@@ -90,23 +90,23 @@ def name_of(operator: Any) -> str:
 
 
 def kernels_of(operator: Any) -> dict[Any, Callable[..., Any]]:
-    """The kernels in Python that torch dispatches to."""
+    """The operator's Python kernels."""
     kernels: dict[Any, Callable[..., Any]] = operator.py_kernels
     return kernels
 
 
 def forget_dispatched(operator: Any) -> None:
-    """torch looks up the kernels of the operator anew."""
+    """Clears the dispatch cache, so that torch looks up the kernels of the operator again."""
     operator._dispatch_cache.clear()
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """Grows with each operator that writes to the tensor."""
+    """The version counter, which each write by an operator increments."""
     return tensor._version
 
 
 def storage_id(tensor: torch.Tensor) -> int:
-    """The same for tensors of one storage, while one of them lives."""
+    """An id that is equal for tensors of the same storage while one of them lives."""
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -120,7 +120,7 @@ def buffers_of(module: torch.nn.Module) -> dict[str, torch.Tensor | None]:
 
 
 def dynamo_if_loaded() -> Any:
-    """The part ``dynamo``; None where nothing has loaded torch._dynamo."""
+    """The module ``dynamo`` of this package; None if torch._dynamo is not loaded."""
     loaded = "torch._dynamo.eval_frame" in sys.modules
     return importlib.import_module("opbridge.torch_compat.dynamo") if loaded else None
 

@@ -1,4 +1,4 @@
-"""torch.compile, where something has loaded it."""
+"""Names of torch.compile, for processes that have loaded it."""
 
 from __future__ import annotations
 

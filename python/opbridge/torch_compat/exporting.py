@@ -1,4 +1,4 @@
-"""What torch.export is made of."""
+"""The internals of torch.export."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with looked_up():
 
     _trace: Any = torch.export._trace
     _functorch: Any = torch._functorch.config
-    fx: Any = torch.fx._symbolic_trace  # the tracer of torch.fx, whose state is that of the process
+    fx: Any = torch.fx._symbolic_trace  # the tracer of torch.fx, whose state is global
     proxies: Any = proxy_tensor
     FxPatch: Callable[..., Any] = fx._PatchedFnSetAttr
     CONVOLUTION_WITHOUT_LIBRARY = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
@@ -37,13 +37,13 @@ with looked_up():
     expect(proxy_tensor, "_CURRENT_MAKE_FX_TRACER")
     expect(_functorch, "fake_tensor_propagate_real_tensors", "generate_fake_kernels_from_real_mismatches")
 
-# Flags and backends that torch.export sets for the process.
+# Global flags and backends that torch.export sets.
 COMPILING_STATE = PatchPoint(_trace, "_compiling_state_context")
 BACKEND_DECOMPOSITIONS = PatchPoint(_trace, "_ignore_backend_decomps")
 CONVOLUTION_BACKEND = PatchPoint(torch._C, "_select_conv_backend")
 BUILTINS_OF_EXPORT = PatchPoint(_trace, "_override_builtin_ops")
 
-# What runs the model.
+# The steps in which torch.export runs the model.
 FUNCTION_HANDLER = PatchPoint(_trace, "_NonStrictTorchFunctionHandler")
 FAKE_INPUTS = PatchPoint(_trace, "make_fake_inputs")
 BUFFER_ASSIGNMENT_HOOK = PatchPoint(_trace, "register_buffer_assignment_hook")
@@ -54,7 +54,7 @@ FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
 FX_FLAG_IS_SHARED = hasattr(fx, "_is_fx_tracing_flag")  # by all threads, as in torch 2.13
 PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
 
-# What it says, and notes at length.
+# Warnings, logs and records of stack traces.
 ATTRIBUTE_WARNINGS = PatchPoint(frontend_utils, "warnings")
 PRINT = PatchPoint(_trace, "print")
 STACK_TRACE = PatchPoint(torch.fx.proxy, "CapturedTraceback")
@@ -65,13 +65,13 @@ CHECK_OF_FAKE_TENSORS = PatchPoint(fake_utils, "_check_fake_real_tensors")  # wh
 
 
 def is_of_vmap(target: Any) -> bool:
-    """Whether a node calls what torch.vmap is made of, which torch resolves in a second pass."""
+    """Whether a node calls a function of torch.vmap's implementation, which torch resolves in a second pass."""
     return str(getattr(target, "__module__", "")).startswith(torch._functorch.predispatch.__name__)
 
 
 def data_propagated(holds: bool) -> contextlib.AbstractContextManager[None]:
-    """Whether fake tensors carry real ones along. Where a fake kernel then gives another type than the real one, as
-    that of signbit does, the real one is right."""
+    """Sets whether fake tensors carry real ones. If a fake kernel then returns another type than the real one, as for
+    signbit, the real one is used."""
     patched: contextlib.AbstractContextManager[None] = _functorch.patch(
         fake_tensor_propagate_real_tensors=holds, generate_fake_kernels_from_real_mismatches=holds
     )

@@ -1,4 +1,4 @@
-"""torch.nn.attention.flex_attention, where a model has loaded it."""
+"""Names of torch.nn.attention.flex_attention, for models that have loaded it."""
 
 from __future__ import annotations
 

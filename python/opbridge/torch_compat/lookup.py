@@ -1,4 +1,4 @@
-"""How names of torch are looked up: one that the installed torch lacks is one clear error."""
+"""Looks up names of torch. A name that the installed torch lacks causes one clear error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from opbridge.errors import UnsupportedError
 
-KNOWN_VERSIONS = ("2.13", "2.15")  # the oldest and the newest that the tests have passed with
+KNOWN_VERSIONS = ("2.13", "2.15")  # the oldest and the newest with which the tests have passed
 
 _MISSING = re.compile(
     r"cannot import name '(?P<name>\w+)' from (?:partially initialized module )?'(?P<module>[\w.]+)'"
@@ -28,14 +28,14 @@ _MISSING = re.compile(
 def missing(name: str) -> UnsupportedError:
     oldest, newest = KNOWN_VERSIONS
     return UnsupportedError(
-        f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge knows torch {oldest} to "
+        f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge supports torch {oldest} to "
         f"{newest}: install one of these, or a newer opbridge"
     )
 
 
 @contextlib.contextmanager
 def looked_up() -> Iterator[None]:
-    """Names of torch are imported, and attributes read, inside of this."""
+    """Imports and attribute reads inside of this context raise that error."""
     try:
         yield
     except (ImportError, AttributeError) as error:
@@ -55,7 +55,7 @@ def name_in(owner: Any, name: str) -> str:
 
 
 def find(owner: Any, name: str) -> Any:
-    """What ``owner`` has of this name, as it stands in a class; a builtin, where a module has no global of the name."""
+    """The attribute ``name`` of ``owner``, unbound for a class; a builtin if a module has no global of that name."""
     try:
         if isinstance(owner, type):
             return inspect.getattr_static(owner, name)
@@ -67,7 +67,7 @@ def find(owner: Any, name: str) -> Any:
 
 
 def expect(owner: Any, *names: str) -> None:
-    """For attributes of objects, which are read by their names elsewhere."""
+    """Checks that ``owner`` has these attributes, which other modules access by name."""
     for name in names:
         find(owner, name)
 
@@ -87,5 +87,5 @@ class PatchPoint:
 
     @property
     def original(self) -> Any:
-        """What is there now: another patch, where they are nested."""
+        """The current value of the attribute: another patch if patches are nested."""
         return getattr(self.owner, self.attribute)

@@ -1,4 +1,4 @@
-"""What torch says in English, where opbridge goes by it. ``tests/python/test_torch_compat.py`` provokes each."""
+"""The texts of torch's messages that opbridge reads. ``tests/python/test_torch_compat.py`` provokes each message."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import re
 
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
-# torch.export's words for a dynamic axis, or a Dim, that the model makes a constant: input, axis, Dim and size.
+# torch.export's message for a dynamic axis or a Dim that the model fixes: input, axis, Dim and size.
 _FIXED_SIZE = re.compile(
     r"You marked (?:L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]|(\S+)) as dynamic but your code specialized it to be a "
     r"constant \((\d+)\)"
 )
-# Where torch's advice on its own logs and functions begins.
+# The beginnings of torch's advice on its own logs and functions.
 _ADVICE = re.compile(r"^(?:For more |The error above )", flags=re.MULTILINE)
 
 
 def fixed_size(error: BaseException) -> tuple[str | None, str | None, str | None, str] | None:
-    """Of an error that says so: the input and the axis, or the Dim, and the size that the model fixes it to."""
+    """For an error about a fixed dynamic size: the input and the axis, or the Dim, and the size. None for others."""
     found = _FIXED_SIZE.search(str(error))
     return None if found is None else (found[1], found[2], found[3], found[4])
 
@@ -26,10 +26,10 @@ def without_advice(text: str) -> str:
 
 
 def is_branch_on_data(error: BaseException) -> bool:
-    """Whether a number that only data tell is asked for; TorchScript wraps such an error in one of its own."""
+    """Whether a number that depends on data is needed; TorchScript wraps such an error in one of its own."""
     return GuardOnDataDependentSymNode.__name__ in f"{type(error).__name__} {error}"
 
 
 def is_of_assigned_attributes(warning: str) -> bool:
-    """torch.export warns of attributes that hold other tensors after the run."""
+    """Whether it is torch.export's warning about attributes that hold other tensors after the run."""
     return "assigned during export" in warning

@@ -1,4 +1,4 @@
-"""torch.onnx, as far as a capture tells the model that it is exported."""
+"""The flag of torch.onnx by which a model detects that it is exported."""
 
 from __future__ import annotations
 

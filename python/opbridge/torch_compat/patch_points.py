@@ -1,4 +1,4 @@
-"""What every capture replaces in torch."""
+"""The attributes of torch that every capture replaces."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from torch.nn.utils import rnn
 from opbridge.torch_compat import decomposition_table
 from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
 
-# What a model is told of the capture, and torch.compile of itself.
+# Flags by which a model detects a capture or torch.compile.
 IS_COMPILING = PatchPoint(torch.compiler, "_is_compiling_flag")
 IS_EXPORTING = PatchPoint(torch.compiler, "_is_exporting_flag")
 COMPILE_SESSION = PatchPoint(torch.compiler, "_compile_session_context")
 COMPILE = PatchPoint(torch, "compile")
 ANNOTATION = PatchPoint(torch.fx.traceback, "annotate")  # of nodes, by a dict that all threads share
 
-# How calls reach operators.
+# The dispatch of calls to operators.
 PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")
 CALL_OF_HIGHER_ORDER_OPERATOR = PatchPoint(torch._ops.HigherOrderOperator, "__call__")
 LOOKUP_IN_AUTOGRAD_FUNCTION = PatchPoint(type(torch.autograd.Function), "__getattribute__")
@@ -34,7 +34,7 @@ ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
 OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these let a class override torch's functions
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
 
-# Packed sequences, and the sizes of what recurrent layers return.
+# Packed sequences, and the result sizes of recurrent layers.
 PACKING = PatchPoint(rnn, "_VF")
 RECURRENT_CHECK = PatchPoint(nn.RNNBase, "check_forward_args")
 LSTM = PatchPoint(nn.LSTM, "forward")

@@ -1,4 +1,4 @@
-"""Sizes that are symbols."""
+"""Symbolic sizes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with looked_up():
     expect(ShapeEnv, "create_symintnode", "replace", "_maybe_evaluate_static")
     expect(SymNode, "expr", "hint", "has_hint", "int_")
     expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
-    # What torch.export's programs call the classes of expressions; those of sympy itself are not among them.
+    # The names of torch's own expression classes in programs of torch.export, besides sympy's.
     for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod", "ToFloat", "Max", "Min"):
         find(_functions, _name)
     find(_functions, "OpaqueUnaryFn_sqrt")
@@ -36,7 +36,7 @@ with looked_up():
 INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
-SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # once an equation fixes a symbol
+SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
@@ -51,12 +51,12 @@ LOGGER = symbolic_shapes.__name__
 
 
 def always(env: Any, expression: Any) -> Any:
-    """The value that the expression has for all sizes that ``env`` allows; None where it has no such value."""
+    """The value of the expression if it is the same for all sizes that ``env`` allows; otherwise None."""
     return env._maybe_evaluate_static(expression)
 
 
 def size_obliviously(holds: bool) -> contextlib.AbstractContextManager[None]:
-    """Whether torch reasons from no size of an example, in this thread."""
+    """Sets whether torch ignores the values of the example's sizes in its reasoning, in this thread."""
     config: Any = torch.fx.experimental._config
     patched: contextlib.AbstractContextManager[None] = config.patch(backed_size_oblivious=holds)
     return patched

@@ -42,14 +42,14 @@ def paste_masks_in_image(
 def _resized(first: torch.Tensor, last: torch.Tensor, size: int, length: int) -> torch.Tensor:
     """The weights of ``size`` samples in ``length`` points, if the samples are resized to the points ``first`` to
     ``last``: (n, length, size)."""
-    place = torch.arange(length, device=first.device) - first[:, None]
+    index = torch.arange(length, device=first.device) - first[:, None]
     count = (last - first + 1)[:, None]
-    source = ((place + 0.5) * (size / count.clamp(min=1).float()) - 0.5).clamp(min=0)[:, :, None]
+    source = ((index + 0.5) * (size / count.clamp(min=1).float()) - 0.5).clamp(min=0)[:, :, None]
     low = source.floor().clamp(max=size - 1)
     samples = torch.arange(size, device=first.device)
     shares = torch.where(samples == low, 1 - (source - low), 0.0)
     shares = shares + torch.where(samples == (low + 1).clamp(max=size - 1), source - low, 0.0)
-    return torch.where(((place >= 0) & (place < count))[:, :, None], shares, 0.0)
+    return torch.where(((index >= 0) & (index < count))[:, :, None], shares, 0.0)
 
 
 def heatmaps_to_keypoints(maps: torch.Tensor, rois: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -72,7 +72,7 @@ def attributes_made_once(model: torch.nn.Module) -> set[str]:
 
 
 # The modules in which torchvision looks these functions up.
-_PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
+_MODULES: dict[Callable[..., Any], tuple[str, ...]] = {
     batched_nms: ("torchvision.ops", "torchvision.ops.boxes"),
     paste_masks_in_image: ("torchvision.models.detection.roi_heads", "torchvision.models.detection.transform"),
     heatmaps_to_keypoints: ("torchvision.models.detection.roi_heads",),
@@ -83,9 +83,9 @@ _PLACES: dict[Callable[..., Any], tuple[str, ...]] = {
 def patch_detection() -> Iterator[None]:
     """Replaces torchvision's functions by those of the same names above."""
     with contextlib.ExitStack() as until_the_end:
-        for function, places in _PLACES.items():
+        for function, module_names in _MODULES.items():
             name = function.__name__
-            for module in map(sys.modules.get, places):
+            for module in map(sys.modules.get, module_names):
                 if hasattr(module, name):
                     until_the_end.enter_context(patch_attributes(module, **{name: function}))
         yield

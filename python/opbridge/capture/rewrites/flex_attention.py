@@ -53,14 +53,14 @@ def _attention(
     values = value.repeat_interleave(heads, 1) if heads > 1 else value
     scores = (query.to(width) @ keys.to(width).transpose(-2, -1) * scale).to(width)
     size = scores.shape
-    places = [torch.arange(size[axis], device=query.device).reshape(-1, *[1] * (3 - axis)) for axis in range(4)]
+    indices = [torch.arange(size[axis], device=query.device).reshape(-1, *[1] * (3 - axis)) for axis in range(4)]
 
     mask = None
     if mask_mod is not flex.no_mask:
-        mask = _applied(mask_mod, *places)
+        mask = _applied(mask_mod, *indices)
         mask = mask if mask.dim() >= 2 else mask.expand(size[2:])
     if score_mod is not flex.no_score:
-        scores = _applied(score_mod, scores, *places).expand(size).to(width)
+        scores = _applied(score_mod, scores, *indices).expand(size).to(width)
     if mask is not None:
         scores = torch.where(mask, scores, -math.inf)
     if score_mod is flex.no_score:

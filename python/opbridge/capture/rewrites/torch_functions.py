@@ -80,8 +80,8 @@ def _gaussian_nll_loss(
 def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
     if not isinstance(start, torch.Tensor):
         return torch.narrow(input, dim, start, length)
-    places = start + torch.arange(length, device=input.device)
-    return input.index_select(dim, torch.where(places < 0, places + input.shape[dim], places))
+    indices = start + torch.arange(length, device=input.device)
+    return input.index_select(dim, torch.where(indices < 0, indices + input.shape[dim], indices))
 
 
 def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
@@ -98,10 +98,10 @@ def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = No
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
     """``torch.linspace`` for a symbolic number of steps; counts from both ends to the middle, as torch does."""
     dtype = dtype or torch.get_default_dtype()
-    places = torch.arange(steps, device=options.get("device")).to(dtype if dtype.is_floating_point else torch.float64)
+    indices = torch.arange(steps, device=options.get("device")).to(dtype if dtype.is_floating_point else torch.float64)
     step = (end - start) / torch.sym_max(steps - 1, 1)
-    from_end = end - (steps - 1 - places) * step
-    return torch.where(places < torch.sym_max(steps // 2, 1), start + places * step, from_end).to(dtype)
+    from_end = end - (steps - 1 - indices) * step
+    return torch.where(indices < torch.sym_max(steps // 2, 1), start + indices * step, from_end).to(dtype)
 
 
 def _cov(
@@ -192,8 +192,8 @@ def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driv
 def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
     """Uses index tensors; torch 2.13 uses a mask."""
     chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(chosen(range(input.shape[0]), r))
-    return input[torch.tensor(places, dtype=torch.int64).reshape(len(places), r)]
+    indices = list(chosen(range(input.shape[0]), r))
+    return input[torch.tensor(indices, dtype=torch.int64).reshape(len(indices), r)]
 
 
 def _kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
@@ -212,8 +212,8 @@ def _take_along_dim(input: torch.Tensor, indices: torch.Tensor, dim: int | None 
     others = torch.broadcast_shapes(  # type: ignore[no-untyped-call]
         *((*t.shape[:dim], 1, *t.shape[dim + 1 :]) for t in (input, indices))
     )
-    a, places = (t.expand((*others[:dim], t.shape[dim], *others[dim + 1 :])) for t in (input, indices))
-    return a.gather(dim, places)
+    a, selected = (t.expand((*others[:dim], t.shape[dim], *others[dim + 1 :])) for t in (input, indices))
+    return a.gather(dim, selected)
 
 
 def _gradient(
@@ -230,8 +230,8 @@ def _gradient(
 
 
 def _slope(x: torch.Tensor, dim: int, step: float, edge_order: int) -> torch.Tensor:
-    def at(place: int) -> torch.Tensor:
-        return x.select(dim, place).unsqueeze(dim)
+    def at(index: int) -> torch.Tensor:
+        return x.select(dim, index).unsqueeze(dim)
 
     if edge_order == 1:
         first, last = (at(1) - at(0)) / step, (at(-1) - at(-2)) / step

@@ -96,13 +96,13 @@ def _find_calls() -> Iterator[list[str]]:
 
 def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
     """Replaces the context manager in which torch.export replaces builtins, to confine it to this thread."""
-    places = ((builtins, "max"), (builtins, "min"), (math, "pow"))
+    replaced = ((builtins, "max"), (builtins, "min"), (math, "pow"))
 
     @contextlib.contextmanager
     def confined() -> Iterator[None]:
-        before = [getattr(owner, name) for owner, name in places]
+        before = [getattr(owner, name) for owner, name in replaced]
         with change():
-            for (owner, name), elsewhere in zip(places, before, strict=True):
+            for (owner, name), elsewhere in zip(replaced, before, strict=True):
                 setattr(owner, name, ByThread(getattr(owner, name), elsewhere))
             yield
 

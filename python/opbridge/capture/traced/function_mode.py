@@ -48,8 +48,8 @@ class WaysSeenBy(TorchFunctionMode):
         if func in _OF_A_TENSOR:
             self._read(args[0])
         elif func in _FROM_DATA:
-            place = _FROM_DATA[func]
-            data = args[place] if len(args) > place else kwargs.get("data")
+            index = _FROM_DATA[func]
+            data = args[index] if len(args) > index else kwargs.get("data")
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)

@@ -69,7 +69,7 @@ class Recorder:
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
         # Memory → the tensors in it that depend on the inputs. Dead tensors are kept too, since their memory may
         # outlive them, in x.data or saved by autograd.
-        self._placed: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue]]] = {}
+        self._by_memory: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue]]] = {}
         self._read: dict[Any, _core.ProgramValue] = {}  # torch's symbol of a number → its value
         self._varies = False
         self._inside = False  # whether an operator is running
@@ -168,8 +168,8 @@ class Recorder:
             made = [(self._unique("data"), tensor.dtype, shape)]
             scope = self._scopes.of_frame(sys._getframe(1))
             old = self._builder.call("aten::detach", ("self",), (before,), {}, made, scope, line)[0]
-            for placed in self._placed.values():
-                placed[:] = [(memory, place, old if value is before else value) for memory, place, value in placed]
+            for entries in self._by_memory.values():
+                entries[:] = [(memory, layout, old if value is before else value) for memory, layout, value in entries]
             names = ("self", "new_data")
             self._builder.call("aten::set_data", names, (before, after), {}, [], scope, line)
         if is_fake(tensor) or not is_fake(other):
@@ -222,10 +222,10 @@ class Recorder:
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)
         if varies and tensor.layout is torch.strided:
-            placed = self._placed.setdefault(_memory_of(tensor), [])
-            if placed and placed[-1][0].expired():
-                placed.clear()
-            placed.append((_StorageWeakRef(tensor.untyped_storage()), _place_of(tensor), value))
+            entries = self._by_memory.setdefault(_memory_of(tensor), [])
+            if entries and entries[-1][0].expired():
+                entries.clear()
+            entries.append((_StorageWeakRef(tensor.untyped_storage()), _layout_of(tensor), value))
 
     def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool) -> None:
         if isinstance(made, torch.Tensor):
@@ -265,11 +265,11 @@ class Recorder:
         """The value of the live or dead tensor whose memory this one shares through ``.data``, autograd or numpy."""
         if id(tensor) in self._module_names or tensor.layout is not torch.strided:
             return None
-        placed = [(p, value) for ref, p, value in self._placed.get(_memory_of(tensor), []) if not ref.expired()]
-        for place, value in reversed(placed):
-            if place == _place_of(tensor):
+        entries = [(p, value) for ref, p, value in self._by_memory.get(_memory_of(tensor), []) if not ref.expired()]
+        for layout, value in reversed(entries):
+            if layout == _layout_of(tensor):
                 return value
-        if placed:
+        if entries:
             raise UnsupportedError(
                 "a tensor of the model shares the memory of another one without an operator that says so, as with "
                 "torch.from_numpy(x.numpy()); use operators of torch instead",
@@ -306,6 +306,6 @@ def _memory_of(tensor: torch.Tensor) -> int:
     return storage_id(tensor) if is_fake(tensor) else tensor.untyped_storage().data_ptr() or storage_id(tensor)
 
 
-def _place_of(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     """The elements of its memory that the tensor shows."""
     return tensor.shape, tensor.stride(), tensor.storage_offset()
