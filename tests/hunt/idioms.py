@@ -1,4 +1,4 @@
-"""Statements as people write them, in models of vision, of language and of time series.
+"""Idioms: statements that are common in models of vision, language and time series.
 
 A statement is a text with names in braces, each of which is drawn once (``_Drawn``). A pair begins with a module of
 ``__init__``, which the statement calls ``{layer}``.
@@ -552,7 +552,7 @@ _DISTINCT = ("torch.tensor([0, -1])", "torch.tensor([1, 0])", "torch.tensor([0])
 
 
 class _Drawn(Mapping[str, str]):
-    """What stands for the names of an idiom; a digit at the end of a name tells it from another of its kind.
+    """The values of the names in an idiom; a digit at the end of a name distinguishes names of the same kind.
 
     ``x`` is any tensor, ``x2`` one of two dims or more; ``f``, ``f3`` are float32, with as many dims exactly;
     ``g`` is ``f`` without what is not finite; ``m2``, ``m3`` have as many dims.
@@ -611,7 +611,7 @@ class _Drawn(Mapping[str, str]):
         return s.rng.choice(fitting[-5:]) if fitting else s.any() + _reshaped(s.rng, dims)
 
     def _sizes(self) -> tuple[int, ...]:
-        """Of what the layer is called with."""
+        """The sizes of the layer's input."""
         subject = next(text for name, text in self.known.items() if name.rstrip("234") in ("f", "g"))
         with torch.no_grad():
             shape: tuple[int, ...] = tuple(eval(subject, dict(self.scope.space)).shape)
@@ -619,12 +619,12 @@ class _Drawn(Mapping[str, str]):
 
 
 def _reshaped(rng: random.Random, dims: int) -> str:
-    """Makes so many dims of whatever there are."""
+    """A reshape to this many dims, from any number of dims."""
     return f".reshape({', '.join([*('1' if rng.random() < 0.7 else '2' for _ in range(dims - 1)), '-1'])})"
 
 
 def draw_idiom(s: Scope) -> str:
-    """Raises where the tensors that there are do not fit."""
+    """Draws an idiom. Raises an error if the existing tensors do not fit."""
     weights = [1 if family is CONTROL and s.is_dynamic else weight for family, weight in FAMILIES]
     idiom = s.rng.choice(s.rng.choices([family for family, _ in FAMILIES], weights)[0])
     drawn = _Drawn(s)

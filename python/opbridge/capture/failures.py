@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
-    """Raises the model's own error if it fails in eager mode, which says more than torch.export's error. Refuses a model
+    """Raises the model's own error if it fails in eager mode: it says more than torch.export's error. Refuses a model
     that changes the shape of an input, which torch.export does not expect."""
     given = inputs.example or inputs
     if (error := _failure(model, given)) is not None:
@@ -41,7 +41,7 @@ def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:
         with restore_model(model, inputs):
             model(*copies.args, **copies.kwargs)
     except Exception as error:
-        # torch.cond and its like have Dynamo trace their branches, which is no run.
+        # torch.cond and similar operators let Dynamo trace their branches, which is not a run.
         dynamo = dynamo_if_loaded()
         return None if dynamo is not None and isinstance(error, dynamo.TRACING_ERROR) else error
     for name, leaf, copy in zip(inputs.names, inputs.leaves, copies.leaves, strict=True):

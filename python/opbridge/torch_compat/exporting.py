@@ -61,7 +61,7 @@ STACK_TRACE = PatchPoint(torch.fx.proxy, "CapturedTraceback")
 STACK_TRACE_FILTER = PatchPoint(torch.fx.proxy.TracerBase, "_filter_traceback_frames")
 LAZY_GRAPH_MODULE = PatchPoint(torch.fx._lazy_graph_module, "_use_lazy_graph_module_flag")
 LOGGER_OF_FAKE_TENSORS = fake_tensor.__name__
-CHECK_OF_FAKE_TENSORS = PatchPoint(fake_utils, "_check_fake_real_tensors")  # where real ones are carried along
+CHECK_OF_FAKE_TENSORS = PatchPoint(fake_utils, "_check_fake_real_tensors")  # if fake tensors carry real ones
 
 
 def is_of_vmap(target: Any) -> bool:

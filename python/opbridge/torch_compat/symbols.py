@@ -43,7 +43,7 @@ BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
 
-# The functions that find the sizes which tensors broadcast to, by name.
+# The names of the functions that determine the shape of a broadcast.
 BROADCASTING = frozenset(
     find(owner, name).__name__ for owner, name in ((torch._refs, "_broadcast_shapes"), (fake_impls, "infer_size"))
 )

@@ -192,8 +192,8 @@ Complex multiply(GraphBuilder& g, Complex a, Complex b) {
           g.op("Add", g.op("Mul", a.re, b.im), g.op("Mul", a.im, b.re))};
 }
 
-// Divides by the larger part of the divisor first, so that no square overflows. By 0, PyTorch divides
-// part by part, whatever the signs of the zeros.
+// Divides by the larger part of the divisor first, so that no square overflows. If the divisor is 0, divides
+// part by part as PyTorch does, whatever the signs of the zeros.
 Complex divide(GraphBuilder& g, Complex a, Complex b) {
   auto quotient = [&](Value x, Value y) { return g.op("Div", x, y); };
   auto is_zero = [&](Value x) { return g.op("Equal", x, g.scalar_like(x, 0)); };

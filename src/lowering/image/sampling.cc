@@ -16,7 +16,7 @@ const char* choice(GraphBuilder& g, const std::array<const char*, count>& names,
 
 constexpr int64_t nearest_mode = 1, cubic_mode = 2, reflection_padding = 2;
 
-// Coordinates beyond [-1, 1] reflected into it: 1 - |(x + 1) mod 4 - 2|.
+// Reflects coordinates into [-1, 1]: 1 - |(x + 1) mod 4 - 2|.
 Value reflected(GraphBuilder& g, Value grid) {
   const auto number = [&](double value) { return g.scalar_like(grid, value); };
   Value moved = g.op("Add", grid, number(1));
@@ -30,7 +30,7 @@ Value reflected(GraphBuilder& g, Value grid) {
 Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolation, int64_t padding,
                    bool align_corners) {
   const bool old = g.opset() < 20;
-  // ONNX Runtime rounds before it reflects, which leads elsewhere from midway between two pixels.
+  // ONNX Runtime rounds before it reflects, which differs for coordinates midway between two pixels.
   if (interpolation == nearest_mode && padding == reflection_padding && !align_corners) {
     grid = g.cast(reflected(g, operand(g, grid, grid.element_type())), grid.element_type());
   }

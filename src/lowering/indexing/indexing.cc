@@ -95,7 +95,7 @@ std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
 namespace {
 
 Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
-  // PyTorch does not look at indices of no elements; ONNX Runtime does.
+  // For an empty result PyTorch does not check the indices; ONNX Runtime does.
   const auto& dims = g.result().dims;
   if (element_count(self).is(0) && dims && element_count(*dims).is(0))
     return filled(g, *dims, 0, self.element_type());

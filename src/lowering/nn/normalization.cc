@@ -13,7 +13,8 @@ struct NormalizedByBatch {
   Value result, mean, variance, deviation;
 };
 
-// Batch normalization scales a channel without variance by 0 where `eps` is 0; layer normalization gives NaN.
+// If a variance and `eps` are 0, batch normalization scales the channel by 0; layer normalization returns
+// NaN.
 Value deviation_of_channel(GraphBuilder& g, Value variance, double eps) {
   Value deviation = g.op("Sqrt", g.op("Add", variance, g.scalar_like(variance, eps)));
   if (eps != 0) return deviation;
@@ -109,8 +110,7 @@ std::array<Value, 2> centered_and_variance(GraphBuilder& g, Value input, int64_t
   return {centered, g.reduce("ReduceMean", g.op("Mul", centered, centered), reduced, true)};
 }
 
-// Mean and variance over the last `axes` dims, in the given order of operations of the paper (Ba et al. 2016,
-// arXiv:1607.06450).
+// Normalizes over the last `axes` dims with elementary operators (Ba et al. 2016, arXiv:1607.06450).
 Value layer_norm_by_parts(GraphBuilder& g, Value input, int64_t axes, double eps) {
   const auto [centered, variance] = centered_and_variance(g, input, axes);
   return g.op("Div", centered, g.op("Sqrt", g.op("Add", variance, g.scalar_like(input, eps))));

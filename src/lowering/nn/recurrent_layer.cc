@@ -38,14 +38,14 @@ Value reorder_gates(GraphBuilder& g, Value weight, Cell cell, int64_t hidden) {
   return g.concat(std::move(blocks), 0);
 }
 
-// `value` and one more sequence, of zeros, along `axis`.
+// Appends a sequence of zeros to `value` along `axis`.
 Value with_one_more(GraphBuilder& g, Value value, int64_t axis) {
   std::vector<Dim> dims = value.dims();
   dims[axis] = 1;
   return g.concat({value, filled(g, dims, 0, value.element_type())}, axis);
 }
 
-// Biases of one number are for all gates.
+// A bias of one element holds for all gates.
 Value bias_of_gates(GraphBuilder& g, Value bias, int64_t size) {
   return bias.rank() == 1 && bias.dim(0).is(size) ? bias : g.expand(bias, std::vector{Dim(size)});
 }

@@ -41,11 +41,11 @@ def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: S
 
 
 def _equate(leaders: dict[Any, Any], example: Point, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> None:
-    """Has torch know that each symbol is equal to its leader."""
+    """Tells torch that each symbol equals its leader."""
     env: Any = _symbolic(tensors, sizes)[0].node.shape_env
     for pair in leaders.items():
         one, other = (env.create_symintnode(symbol, hint=example[symbol]) for symbol in pair)
-        if one != other:  # torch notes that they must not differ
+        if one != other:  # torch records that they are equal
             raise AssertionError(f"{one} and {other} differ in the example")
 
 

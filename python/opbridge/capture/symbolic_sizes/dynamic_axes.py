@@ -192,8 +192,8 @@ class DynamicSizes:
     def with_equal(
         self, names: Mapping[str, str], shapes: Sequence[Sequence[int | torch.SymInt] | None]
     ) -> DynamicSizes | None:
-        """The same with one name for the axes whose captured sizes have become one symbol, which ``names`` calls by its
-        name; None where each has its own name or the same already."""
+        """The dynamic sizes with the same name, from ``names``, for axes whose captured sizes are the same symbol; None
+        if their names are the same already."""
         axes_of: dict[str, list[tuple[int, int]]] = {}
         for i, (leaf, shape) in enumerate(zip(self.leaves, shapes, strict=True)):
             for axis in leaf:

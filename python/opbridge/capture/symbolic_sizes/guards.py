@@ -265,7 +265,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 
 
 def _compares_to_broadcast(frame: FrameType | None) -> bool:
-    """Whether torch asks if sizes are equal to find those that two tensors broadcast to."""
+    """Whether torch compares sizes to determine the shape of a broadcast."""
     for _ in range(_DEPTH_OF_CHECK):
         if frame is None:
             return False
@@ -276,7 +276,7 @@ def _compares_to_broadcast(frame: FrameType | None) -> bool:
 
 
 def _may_be_one(asked: Any, env: Any) -> Any:
-    """The size, of two that the equation ``asked`` does not fix, that may be 1 where the other is not."""
+    """The size in the equation ``asked`` that may be 1 when the other is not; None if the equation fixes both."""
     if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols:
         return None
     return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)

@@ -90,8 +90,8 @@ def _capture(
 
 
 def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:
-    """torch compares the place in memory of a fake tensor with that of the real one, which makes the size that it
-    depends on a constant, as that of the second of several tensors in what nonzero() returns."""
+    """Keeps torch from comparing the storage offsets of fake and real tensors, which would fix the sizes on which they
+    depend, such as that of the second of several tensors that nonzero() returns."""
     original = CHECK_OF_FAKE_TENSORS.original
 
     def check(real: torch.Tensor, fake: torch.Tensor, *args: Any, **kwargs: Any) -> None:
