@@ -413,7 +413,7 @@ def test_an_operator_that_exists_is_refused(tmp_path: Path) -> None:
         ("t::f(Tensor a) -> Tensor", "TensorView<float>, TensorView<float>", "Tensor is TensorView<const T>"),
         ("t::f(Tensor a, int n) -> Tensor", "TensorView<const float>, int, TensorView<float>", "int and SymInt"),
         ("t::f(Tensor in) -> Tensor", "TensorView<const float>, TensorView<float>", "reserve"),
-        ("t::f(Tensor a, Tensor a) -> Tensor", "TensorView<const float>, TensorView<float>", "one name"),
+        ("t::f(Tensor a, Tensor a) -> Tensor", "TensorView<const float>, TensorView<float>", "have the same name"),
         ("t::f(Tensor a, int n=1, Tensor b) -> Tensor", "TensorView<const float>", "without a default"),
     ],
 )

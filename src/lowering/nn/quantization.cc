@@ -46,7 +46,7 @@ Scheme scheme_of(GraphBuilder& g, Value x, Value scales, std::optional<Value> ze
   Value none = g.scalar(0, ElementType::int64);
   Value zeros = zero_points ? integers(g, *zero_points) : g.expand(none, scales.dims());
   const ir::Weight* known = zero_points.value_or(none).weight();
-  if (x.rank() == 0) g.refuse("a tensor without dims has no channels");
+  if (x.rank() == 0) g.refuse("a tensor without dims has no channel axis");
   const int64_t channels = wrap_axis(axis, x.rank());
   return {g.cast(scales, ElementType::float32), zeros, known, channels, least, greatest};
 }

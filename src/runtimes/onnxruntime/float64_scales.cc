@@ -1,6 +1,6 @@
 // Versions: 1.31; later ones were not examined.
-// Model: a MatMul of float64 with an operand or a result that is multiplied by a scalar constant. Not every such
-// model shows the fault: a MatMul of a scaled and an unscaled input does not in 1.20.1 and 1.32.0.
+// Model: a MatMul of float64 with an operand or a result that is multiplied by a scalar constant. Not every
+// such model shows the fault: a MatMul of a scaled and an unscaled input does not in 1.20.1 and 1.32.0.
 // Fault: the runtime fuses the scalar into the MatMul as a float32 attribute, which loses precision.
 // Rewrite: the scalar is expanded to a vector as long as the last axis, which the runtime does not fuse.
 // Test: test_scaled_products_of_float64_keep_their_precision.
