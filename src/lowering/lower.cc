@@ -37,6 +37,7 @@ using LeastSizes = std::unordered_map<std::string, int64_t>;
 // Whether PyTorch takes a size for a constant that it is not where sizes of inputs are 0: PyTorch reasons
 // that none is.
 bool ignores_zero(std::span<const Dim> torch, std::span<const Dim> made, const LeastSizes& least) {
+  if (torch.size() != made.size()) return false;
   return !std::ranges::equal(torch, made, [&](const Dim& x, const Dim& y) {
     if (!x.is_static() || y.is_static()) return true;
     const std::vector<std::string> symbols = y.symbols();

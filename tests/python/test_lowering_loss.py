@@ -227,3 +227,8 @@ def test_soft_margin_loss_overflows_as_pytorch() -> None:
 def test_multi_margin_loss_of_one_sample_with_a_number_for_its_class() -> None:
     loss = functools.partial(F.multi_margin_loss, reduction="none")
     check(loss, torch.tensor([[1.0, 0.5, 2.0]]), torch.tensor(1))
+
+
+def test_poisson_nll_loss_of_integers_that_wrap() -> None:
+    x, targets = torch.tensor([-9223372036854775808, 2, 5]), torch.tensor([4, 3, 1])
+    check({str(full): lambda x, t, f=full: F.poisson_nll_loss(x, t, full=f) for full in (False, True)}, x, targets)

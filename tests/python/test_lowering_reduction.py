@@ -229,3 +229,8 @@ def test_norm_of_one_number_takes_no_power():
     }
     functions["cosine"] = lambda x: torch.cosine_similarity(x, x, eps=0.0)
     check(functions, torch.tensor([[1e30], [-1e-30], [2.5]]), rtol=1e-6, atol=0)
+
+
+def test_norms_of_one_number_take_no_power():
+    functions = {str(p): lambda x, p=p: (torch.norm(x, p), torch.linalg.vector_norm(x, p)) for p in (2, 3, 100, 0.01)}
+    check(functions, torch.tensor(-2.5e20))

@@ -6,6 +6,8 @@ import pytest
 import torch
 from lowering_check import check
 
+import opbridge
+
 INTERPOLATIONS = ["linear", "lower", "higher", "midpoint", "nearest"]
 X = [[1.0, 3.0, -2.0, 5.0, 4.0, 4.0], [0.5, 0.25, 7.0, -1.0, 2.0, 9.0], [1.0, 1.0, 1.0, 1.0, 1.0, 2.0]]
 
@@ -83,3 +85,9 @@ def test_quantiles_beside_infinities():
 
 def test_bincount_of_nothing_takes_any_weights():
     check(lambda x, w: torch.ops.aten.bincount(x, w, 3), torch.empty(0, dtype=torch.uint8), torch.ones(1, 1, 1))
+
+
+def test_weights_that_fit_no_elements_are_refused():
+    places, weights = torch.empty(0, dtype=torch.int64), torch.ones(2, 1, 5)
+    with pytest.raises(opbridge.UnsupportedError, match="weights of other dims"):
+        check(lambda x, w: torch.bincount(x, w, 2), places, weights, dynamic=[{0: "n"}, {}])

@@ -1,4 +1,7 @@
 // Solvers and factorizations, with the kernels of operators/linalg.
+#include <map>
+#include <string>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/linalg/matrices.h"
@@ -27,18 +30,31 @@ Value empty(GraphBuilder& g, size_t result) {
 }
 
 // PyTorch takes B for a batch of vectors if it has one dim, or the shape of A without the last dim.
-bool is_vector(const Matrices& a, const Matrices& b) {
+bool is_vector(const GraphBuilder& g, const Matrices& a, const Matrices& b) {
   if (b.rank() == 1) return true;
   if (b.rank() + 1 != a.rank()) return false;
+  bool may_differ = false;
+  std::map<std::string, int64_t> values;  // of the sizes for which all are equal
   for (int64_t axis = 0; axis < b.rank(); ++axis) {
-    if (!(b.dim(axis) == a.dim(axis))) return false;
+    const Dim &x = a.dim(axis), &y = b.dim(axis);
+    if (x == y) continue;
+    if (x.is_static() && y.is_static()) return false;
+    may_differ = true;
+    const Dim &known = x.is_static() ? x : y, &open = x.is_static() ? y : x;
+    if (known.is_static() && values.try_emplace(open.str(), known.value()).first->second != known.value())
+      return false;
   }
+  if (may_differ)
+    g.refuse(
+        "PyTorch takes B for vectors where its dynamic sizes are those of A, and else for matrices; pass "
+        "matrices "
+        "with as many dims as A, as by B.unsqueeze(0)");
   return true;
 }
 
 std::array<Value, 2> solve(GraphBuilder& g, Value a_value, Value b_value, bool left, bool check_errors) {
   Matrices a = matrices(g, a_value, "A"), b = matrices(g, b_value, "B");
-  const bool vector = is_vector(a, b);
+  const bool vector = is_vector(g, a, b);
   if (vector) b.value = g.unsqueeze(b.value, {b.rank()});
   const std::vector<Dim> batch = result_batch(g, vector ? 1 : 2);
   a = expanded(g, a, batch);

@@ -88,7 +88,9 @@ Value kl_div(GraphBuilder& g, Value self, Value target, int64_t reduction, bool 
 Value poisson_nll_loss(GraphBuilder& g, Value input, Value target, bool log_input, bool full, double eps,
                        int64_t reduction) {
   return elementwise_loss(g, input, target, reduction, [&](Value x, Value t) {
-    Value loss = log_input ? g.op("Sub", g.op("Exp", x), g.op("Mul", t, x))
+    // Integers are multiplied as integers, which may wrap around.
+    Value product = operand(g, in_own_type(g, "Mul", target, input), g.result().element_type);
+    Value loss = log_input ? g.op("Sub", g.op("Exp", x), product)
                            : g.op("Sub", x, g.op("Mul", t, g.op("Log", g.op("Add", x, constant(g, x, eps)))));
     if (!full) return loss;
     // Stirling's approximation of log(t!).

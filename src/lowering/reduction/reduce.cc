@@ -119,10 +119,9 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   auto over = [&](const char* op, Value value) {
     return g.cast(g.reduce(op, widened_for_sum(g, value, axes), axes_of(axes, x), keepdim), x.element_type());
   };
-  if (order != 0 && x.rank() > 0 &&
-      count_of(x, axes).is(1)) {  // as PyTorch, avoid powers, which may overflow
-    return over("ReduceSum", g.op("Abs", x));
-  }
+  // PyTorch takes no power of one number, which may overflow, but of a 0-d tensor along a dim.
+  if (order != 0 && x.rank() == 0 && (!axes || axes->empty())) return g.op("Abs", x);
+  if (order != 0 && x.rank() > 0 && count_of(x, axes).is(1)) return over("ReduceSum", g.op("Abs", x));
   if (order == 1) return over("ReduceL1", x);
   if (order == 2) return over("ReduceL2", x);
   if (order == 0) {
