@@ -26,7 +26,21 @@ enum class ExternalData {
   never,  // Error(unsupported) if the model would exceed 2 GB
 };
 
+// What the model relies on.
+enum class Target {
+  // ONNX Runtime and opbridge's operators. The rewrites of src/runtimes/onnxruntime apply: for its faults,
+  // and for the
+  // kernels it lacks.
+  onnxruntime,
+  // The ONNX standard alone, at the chosen opset. Where another target has a node of one of opbridge's
+  // operators, the model has
+  // standard nodes, or calls an ONNX function of the operator's name. An operator without such a form is
+  // refused.
+  onnx,
+};
+
 struct ConvertOptions {
+  Target target = Target::onnxruntime;
   int opset = default_opset;
   // Domain → version written to the model. A domain not listed here gets the version that its operators
   // (opbridge/operator.h) need, or 1.
@@ -101,7 +115,7 @@ struct Diagnosis {
 // Functionalizes the program and reports what lower() would do with each operator. Throws as functionalize().
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
-// functionalize → lower → simplify (optional) → legalize for ONNX Runtime.
+// functionalize → lower → simplify (optional) → legalize for the target.
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
 // `.pt2` → `.onnx`, with the bundled mappings or the given ones.

@@ -281,9 +281,9 @@ class GraphBuilder {
   [[noreturn]] void refuse(const std::string& reason) const;
 
   // For the lowering stage: nodes made from now on belong to `call`; `symbolic` names the symbolic function
-  // in errors. With `for_runtime`, `op` computes in a wider element type where ONNX Runtime lacks a kernel
-  // for a type that ONNX allows; it refuses if there is no wider type, and refuses complex numbers.
-  void set_call(const ir::Node* call, std::string symbolic, bool for_runtime = false);
+  // in errors. If that is bundled, `op` computes in a wider element type where this version of an
+  // ONNX operator does not take the given one, and refuses complex numbers.
+  void set_call(const ir::Node* call, std::string symbolic, bool bundled = false);
 
  private:
   struct DimSource {
@@ -305,11 +305,6 @@ class GraphBuilder {
   // that can hold their value.
   onnx::TypeResolution resolve_types(const onnx::OpSchema& schema, std::span<Value> inputs,
                                      std::span<const ir::Attribute> attributes);
-  // Casts inputs to element types for which the runtime has kernels, and sets the outputs' types accordingly.
-  // Returns for each output the type to cast it back to, or undefined if no cast is needed.
-  std::vector<ElementType> cast_for_runtime(const onnx::OpSchema& schema,
-                                            const onnx::TypeResolution& resolution,
-                                            std::vector<Value>& inputs, std::vector<ir::TensorType>& outputs);
   void check_attributes(std::string_view name, std::span<const ir::Attribute> attributes);
   [[noreturn]] void invalid_node(std::string_view name, const std::string& what) const;
   [[noreturn]] void breaks(const onnx::OpSchema& schema, const std::string& what) const;
@@ -327,7 +322,7 @@ class GraphBuilder {
   std::unordered_map<std::string, Value> sizes_;  // text of an expression → its value in this graph
   std::unordered_map<std::string, DimSource> dim_sources_;  // symbol → where to read it
   int opset_;
-  bool for_runtime_ = false;
+  bool bundled_ = false;
   const ir::Node* call_ = nullptr;
   std::string symbolic_;
   struct State;

@@ -130,11 +130,15 @@ def expose_values(graph: Graph) -> list[tuple[str, str, str]]:
 def opset_of(path: str) -> int:
     """The opset of ONNX's default domain in the model at ``path``."""
 
+def standard_bodies() -> list[str]:
+    """The schema lines of opbridge's operators that target="onnx" has bodies of standard operators for."""
+
 def export_graph(
     graph: Graph,
     path: str,
     registry: Registry,
     *,
+    target: str = "onnxruntime",
     opset: int,
     custom_opsets: dict[str, int],
     external_data: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from opbridge.capture import Capture
 from opbridge.capture import capture as capture_program
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from opbridge.verification import Verification
 
 DEFAULT_OPSET = 21
+
+Target = Literal["onnxruntime", "onnx"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,7 @@ def export(
     kwargs: Mapping[str, Any] | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
+    target: Target = "onnxruntime",
     opset_version: int | None = None,
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
@@ -54,14 +57,19 @@ def export(
 
     The model is exported in evaluation mode; its own mode is restored afterwards.
 
-    Arguments have the names and meanings of torch.onnx.export. A dynamic size may be a name, shared by all sizes that
-    are equal. The model may narrow its range, but not that of a torch.export.Dim. ``external_data`` stores the weights
-    in a separate file: always (True), never (False), or only if the model would exceed 2 GB (None). ``verify`` runs the
-    file in ONNX Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch. ``capture`` is
-    "export" for torch.export, or "trace" to record one run of the model. ``source_lines`` stores the source line of
-    each node. ``mutations_as_outputs`` returns the new content of mutated inputs and buffers, and of reassigned
-    buffers, as extra outputs ``NAME_out``; without it, such a model is refused. A model that keeps any other state for
-    its next call is always refused.
+    Arguments have the names and meanings of torch.onnx.export, and these besides. ``target`` is what the model relies
+    on. "onnxruntime" is ONNX Runtime with opbridge's operators (``opbridge.session``). "onnx" is the ONNX standard
+    alone, for other runtimes: an operator of opbridge becomes standard nodes, or an ONNX function of its name; one that
+    has no such form raises UnsupportedError. Such a model has no rewrites for faults and missing kernels of ONNX
+    Runtime, which may refuse it.
+
+    A dynamic size may be a name, shared by all sizes that are equal. The model may narrow its range, but not that of a
+    torch.export.Dim. ``external_data`` stores the weights in a separate file: always (True), never (False), or only if
+    the model would exceed 2 GB (None). ``verify`` runs the file in ONNX Runtime on the same inputs and raises
+    VerificationError unless it agrees with PyTorch. ``capture`` is "export" for torch.export, or "trace" to record one
+    run of the model. ``source_lines`` stores the source line of each node. ``mutations_as_outputs`` returns the new
+    content of mutated inputs and buffers, and of reassigned buffers, as extra outputs ``NAME_out``; without it, such a
+    model is refused. A model that keeps any other state for its next call is always refused.
 
     Raises InvalidArgumentError for unsuitable arguments, UnsupportedError with everything that has no mapping,
     InvalidNodeError if a symbolic function makes an invalid node, and FileError if the file cannot be written. An
@@ -72,12 +80,14 @@ def export(
     from opbridge.errors import InvalidArgumentError
     from opbridge.symbolics.registry import registry_for
 
-    target = f if path is None else path
-    if target is None or (f is not None and path is not None):
+    file = f if path is None else path
+    if file is None or (f is not None and path is not None):
         raise InvalidArgumentError("the output path is missing: export(model, args, path)")
-    if not isinstance(target, (str, os.PathLike)):
-        raise InvalidArgumentError(f"the output must be a path, not a {type(target).__name__}")
-    target = checked_path(target)
+    if not isinstance(file, (str, os.PathLike)):
+        raise InvalidArgumentError(f"the output must be a path, not a {type(file).__name__}")
+    file = checked_path(file)
+    if target not in get_args(Target):
+        raise InvalidArgumentError(f"target must be one of {', '.join(get_args(Target))}, not {target!r}")
     opset = DEFAULT_OPSET if opset_version is None else opset_version
     if not isinstance(opset, int):
         raise InvalidArgumentError(f"opset_version must be an integer, not {opset!r}")
@@ -101,8 +111,9 @@ def export(
     )
     report = _core.export_graph(
         program.graph,
-        target,
+        file,
         registry_for(program, opset),
+        target=target,
         opset=opset,
         custom_opsets=dict(custom_opsets or {}),
         external_data={None: "automatic", True: "always", False: "never"}[external_data],
@@ -116,5 +127,5 @@ def export(
     if verify:
         from opbridge.verification import verify as prove
 
-        verification = prove(target, model, args, kwargs)
-    return ExportReport(target, *report, verification)
+        verification = prove(file, model, args, kwargs)
+    return ExportReport(file, *report, verification)

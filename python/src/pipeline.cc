@@ -9,6 +9,7 @@
 #include "bindings.h"
 #include "onnx/model_reader.h"
 #include "opbridge/convert.h"
+#include "runtimes/standard/bodies.h"
 
 namespace opbridge::python {
 namespace {
@@ -19,11 +20,13 @@ ExternalData to_external_data(const std::string& text) {
   return ExternalData::automatic;
 }
 
-nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb::handle registry, int opset,
-                       std::map<std::string, int> custom_opsets, const std::string& external_data,
-                       bool source_lines, bool simplify, bool mutations_as_outputs,
-                       std::vector<std::string> input_names, std::vector<std::string> output_names) {
+nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb::handle registry,
+                       const std::string& target, int opset, std::map<std::string, int> custom_opsets,
+                       const std::string& external_data, bool source_lines, bool simplify,
+                       bool mutations_as_outputs, std::vector<std::string> input_names,
+                       std::vector<std::string> output_names) {
   ConvertOptions options;
+  options.target = target == "onnx" ? Target::onnx : Target::onnxruntime;
   options.opset = opset;
   options.custom_opsets = std::move(custom_opsets);
   options.external_data = to_external_data(external_data);
@@ -78,9 +81,17 @@ void bind_pipeline(nb::module_& module) {
       "opset_of", [](const std::filesystem::path& path) { return onnx::read_onnx(path).model.opset; },
       "path"_a, "The opset of ONNX's default domain in the model at `path`.");
   module.def(
-      "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(), "opset"_a,
-      "custom_opsets"_a, "external_data"_a, "source_lines"_a, "simplify"_a, "mutations_as_outputs"_a = false,
-      "input_names"_a, "output_names"_a,
+      "standard_bodies",
+      [] {
+        std::vector<std::string> lines;
+        for (const Symbolic* body : standard::bodies().all()) lines.push_back(body->schema->str());
+        return lines;
+      },
+      "The schema lines of opbridge's operators that target=\"onnx\" has bodies of standard operators for.");
+  module.def(
+      "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(),
+      "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "external_data"_a, "source_lines"_a,
+      "simplify"_a, "mutations_as_outputs"_a = false, "input_names"_a, "output_names"_a,
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data and its file or None.");
 }

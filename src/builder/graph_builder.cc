@@ -12,7 +12,6 @@
 #include "onnx/attribute_kind.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
-#include "runtimes/onnxruntime/kernels.h"
 #include "tensor/constants.h"
 
 namespace opbridge {
@@ -40,22 +39,6 @@ std::string count_text(int least, int most) {
   return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
 }
 
-// The element type of the outputs that the attribute "to", "dtype" or "value" declares.
-std::optional<ElementType> type_attribute(const onnx::OpSchema& schema,
-                                          std::span<const ir::Attribute> attributes) {
-  const std::string_view name = onnx::type_attribute_of(schema);
-  for (const ir::Attribute& attribute : attributes) {
-    if (name.empty() || attribute.name != name) continue;
-    if (const int64_t* number = std::get_if<int64_t>(&attribute.value)) {
-      // A number out of range is an invalid type, which matches no schema.
-      return static_cast<ElementType>(*number >= 0 && *number < 256 ? *number : 255);
-    }
-    if (const auto* weight = std::get_if<std::shared_ptr<const ir::Weight>>(&attribute.value))
-      return (*weight)->element_type;
-  }
-  return std::nullopt;
-}
-
 std::optional<ElementType> known_element_type(Value value) {
   if (!value || value.element_type() == ElementType::undefined) return std::nullopt;
   return value.element_type();
@@ -73,8 +56,8 @@ std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::Op
     const size_t variable = schema.input(i)->type;
     const onnx::TypeSet allowed = schema.types()[variable].allowed;
     if (!type || allowed.contains(*type)) continue;
-    const std::optional<ElementType> wider = onnx::runtime_type(allowed, *type);
-    if (!wider || *wider == *type) return std::nullopt;
+    const std::optional<ElementType> wider = onnx::wider_type(allowed, *type);
+    if (!wider) return std::nullopt;
     inputs[i] = g.cast(inputs[i], *wider);
     given[variable] = *type;
     cast = true;
@@ -123,7 +106,7 @@ GraphBuilder::GraphBuilder(GraphBuilder& parent, ir::Graph& body)
     : graph_(&body),
       parent_(&parent),
       opset_(parent.opset_),
-      for_runtime_(parent.for_runtime_),
+      bundled_(parent.bundled_),
       call_(parent.call_),
       symbolic_(parent.symbolic_),
       state_(parent.state_) {}
@@ -141,10 +124,13 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   }
 
   const onnx::OpSchema& schema = schema_of(name);
+  if (bundled_ &&
+      std::ranges::any_of(inputs, [](Value value) { return value && is_complex(value.element_type()); }))
+    refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
   fit_to(schema, inputs, outputs, attributes);
   const onnx::TypeResolution resolution = resolve_types(schema, inputs, attributes);
   if (resolution.conflict()) {
-    if (for_runtime_) {
+    if (bundled_) {
       if (auto made = in_wider_types(*this, schema, outputs, inputs, attributes)) return *std::move(made);
     }
     breaks(schema, onnx::describe(schema, *resolution.conflict()));
@@ -162,16 +148,7 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown)) {
     breaks(schema, *problem);
   }
-  if (!for_runtime_)
-    return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
-
-  const std::vector<ElementType> wanted = cast_for_runtime(schema, resolution, inputs, output_types);
-  std::vector<Value> made =
-      append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
-  for (size_t i = 0; i < outputs; ++i) {
-    if (wanted[i] != ElementType::undefined) made[i] = cast(made[i], wanted[i]);
-  }
-  return made;
+  return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
 }
 
 const onnx::OpSchema& GraphBuilder::schema_of(std::string_view name) const {
@@ -237,7 +214,7 @@ onnx::TypeResolution GraphBuilder::resolve_types(const onnx::OpSchema& schema, s
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i] && is_number(inputs[i])) firm[i].reset();
   }
-  const std::optional<ElementType> attribute_type = type_attribute(schema, attributes);
+  const std::optional<ElementType> attribute_type = onnx::type_attribute(schema, attributes);
   const onnx::TypeResolution by_tensors = onnx::resolve(schema, firm, attribute_type);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!types[i] || firm[i]) continue;
@@ -248,39 +225,6 @@ onnx::TypeResolution GraphBuilder::resolve_types(const onnx::OpSchema& schema, s
     }
   }
   return onnx::resolve(schema, types, attribute_type);
-}
-
-std::vector<ElementType> GraphBuilder::cast_for_runtime(const onnx::OpSchema& schema,
-                                                        const onnx::TypeResolution& resolution,
-                                                        std::vector<Value>& inputs,
-                                                        std::vector<ir::TensorType>& outputs) {
-  std::vector<ElementType> wanted(outputs.size());
-  for (size_t variable = 0; variable < schema.types().size(); ++variable) {
-    const std::optional<ElementType> type = resolution.variable(variable);
-    const std::optional<onnx::TypeSet> has = onnx::runtime_types(schema, schema.types()[variable]);
-    if (!type || !has) continue;
-    const std::optional<ElementType> runtime = onnx::runtime_type(*has, *type);
-    if (!runtime) {
-      if (is_complex(*type))
-        refuse("complex numbers have no counterpart in ONNX Runtime; compute with real and imaginary part");
-      refuse(fmt::format("ONNX Runtime has no kernel of {} for {}; compute in another element type",
-                         schema.name(), opbridge::name(*type)));
-    }
-    if (*runtime == *type) continue;
-    bool decided_by_input = false;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (schema.input(i)->type != variable) continue;
-      decided_by_input = true;
-      if (inputs[i]) inputs[i] = cast(inputs[i], *runtime);
-    }
-    if (!decided_by_input) continue;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (schema.output(i)->type != variable) continue;
-      wanted[i] = *type;
-      outputs[i].element_type = *runtime;
-    }
-  }
-  return wanted;
 }
 
 void GraphBuilder::check_attributes(std::string_view name, std::span<const ir::Attribute> attributes) {
@@ -332,7 +276,11 @@ std::vector<Value> GraphBuilder::append(std::string op, std::vector<Value> input
                                         std::vector<ir::TensorType> outputs) {
   const std::string type(ir::OpName(op).type);
   ir::Node* node = graph_->add_node(std::move(op));
-  if (call_) node->source = call_->source;
+  if (call_) {
+    node->source = call_->source;
+    node->source.op = call_->op;
+    node->source.by_user = !bundled_;
+  }
   node->name = unique_name(node->source.scope.empty() ? type : node->source.scope + "/" + type);
   for (Value input : inputs) node->inputs.push_back(input.get());
   node->attributes = std::move(attributes);
@@ -447,10 +395,10 @@ std::string GraphBuilder::where() const {
   return call_->source.line.empty() ? call_->source.scope : call_->source.line;
 }
 
-void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool for_runtime) {
+void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool bundled) {
   call_ = call;
   symbolic_ = std::move(symbolic);
-  for_runtime_ = for_runtime;
+  bundled_ = bundled;
 }
 
 void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <map>
 #include <string>
 #include <system_error>
 
@@ -13,6 +14,17 @@ void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
   }
+}
+
+void add_target(CLI::App& command, Target& target) {
+  const std::map<std::string, Target> targets = {{"onnxruntime", Target::onnxruntime},
+                                                 {"onnx", Target::onnx}};
+  command
+      .add_option("--target", target,
+                  "What the model relies on: onnxruntime (with opbridge's operators), or onnx (the ONNX "
+                  "standard alone)")
+      ->transform(CLI::CheckedTransformer(targets).description("onnxruntime|onnx"))
+      ->default_str("onnxruntime");
 }
 
 SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries) {

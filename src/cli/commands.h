@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "opbridge/registry.h"
+#include "opbridge/convert.h"
 
 namespace opbridge::cli {
 
@@ -19,6 +19,9 @@ void add_new_op(CLI::App& app);
 
 // Writes to standard output; throws Error(io) if that fails.
 void print(std::string_view text);
+
+// The option --target, which sets `target`.
+void add_target(CLI::App& command, Target& target);
 
 // The mappings that opbridge ships and those of the operators in `libraries`.
 SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries);

@@ -70,6 +70,7 @@ void add_convert(CLI::App& app) {
   ConvertOptions& options = arguments->options;
   command->add_option("model", arguments->pt2, "The file that torch.export.save wrote (.pt2)")->required();
   command->add_option("output", arguments->onnx, "The ONNX model to write")->required();
+  add_target(*command, options.target);
   command->add_option("--opset", options.opset, "Version of ONNX's operators")->capture_default_str();
   const std::map<std::string, ExternalData> external_data = {
       {"auto", ExternalData::automatic}, {"always", ExternalData::always}, {"never", ExternalData::never}};

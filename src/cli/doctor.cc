@@ -35,16 +35,17 @@ constexpr std::string_view shipped = "opbridge's operators";
 bool is_shipped(const std::string& op) { return op.starts_with("opbridge::"); }
 
 // The third link: what runs the node.
-std::string runner_of(const std::string& op) {
+std::string runner_of(const std::string& op, Target target) {
   const std::string_view domain = ir::OpName(op).domain;
+  if (target == Target::onnx) return domain.empty() ? "standard ONNX" : "an ONNX function";
   if (domain.empty()) return "ONNX Runtime";
   return is_shipped(op) ? std::string(shipped) : fmt::format("the library of {}", domain);
 }
 
-std::string runners_text(const std::vector<std::string>& operators) {
+std::string runners_text(const std::vector<std::string>& operators, Target target) {
   std::vector<std::string> runners;
   for (const std::string& op : operators) {
-    std::string runner = runner_of(op);
+    std::string runner = runner_of(op, target);
     if (std::ranges::find(runners, runner) == runners.end()) runners.push_back(std::move(runner));
   }
   return fmt::format("{}", fmt::join(runners, ", "));
@@ -57,9 +58,11 @@ std::string report(const Options& options, const Diagnosis& diagnosis) {
   bool needs_shipped = false;
   for (const OperatorDiagnosis& each : diagnosis.operators) {
     calls += each.calls;
-    needs_shipped |= std::ranges::any_of(each.becomes, is_shipped);
+    needs_shipped |=
+        options.convert.target == Target::onnxruntime && std::ranges::any_of(each.becomes, is_shipped);
     table.add({each.op, std::to_string(each.calls), mapping_text(each),
-               fmt::format("{}", fmt::join(each.becomes, " ")), runners_text(each.becomes)});
+               fmt::format("{}", fmt::join(each.becomes, " ")),
+               runners_text(each.becomes, options.convert.target)});
   }
   const std::string name = std::filesystem::path(options.pt2).filename();
   std::string text = fmt::format("{}: {} operators in {} calls, to opset {}\n\n{}", inspect::printable(name),
@@ -86,6 +89,7 @@ void add_doctor(CLI::App& app) {
   auto options = std::make_shared<Options>();
   options->convert.mutations_as_outputs = true;
   command->add_option("model", options->pt2, "The file that torch.export.save wrote (.pt2)")->required();
+  add_target(*command, options->convert.target);
   command->add_option("--opset", options->convert.opset, "Version of ONNX's operators")
       ->capture_default_str();
   command->add_option("--ops", options->libraries, "A library of operators written once (libNAME_ort.so)");

@@ -41,9 +41,10 @@ Value operand(GraphBuilder& g, Value value, ElementType type) {
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes) {
   const ElementType type = g.result().element_type;
-  // One operator of float16 tensors rounds once, in float32 or not.
-  const bool as_it_is = type == ElementType::float16 &&
-                        std::ranges::none_of(operands, [&](Value value) { return g.is_number(value); });
+  // One operator rounds or wraps once, in a wider type or not.
+  const bool as_it_is = !is_complex(type) && std::ranges::none_of(operands, [&](Value value) {
+    return is_complex(value.element_type()) || (is_floating_point(type) && g.is_number(value));
+  });
   for (Value& value : operands) value = as_it_is ? g.cast(value, type) : operand(g, value, type);
   std::vector<Operand> all{std::move(operands)};
   all.insert(all.end(), attributes.begin(), attributes.end());
@@ -60,19 +61,6 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands) 
     kinds.push_back({value.element_type(), category});
   }
   return promote(kinds);
-}
-
-Value matmul(GraphBuilder& g, Value a, Value b) {
-  const ElementType type = a.element_type();
-  // ONNX Runtime leaves the result uninitialized where the inner dim is 0.
-  if (a.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
-  // ONNX Runtime fails on a matrix without rows times a vector.
-  if (b.rank() == 1 && element_count(a).is(0)) return filled(g, *g.result().dims, 0, type);
-  if (b.rank() == 1 && std::ranges::any_of(a.dims(), may_be_zero)) {
-    return g.squeeze(matmul(g, a, g.unsqueeze(b, {1})), {a.rank() - 1});
-  }
-  if (is_floating_point(type)) return g.op("MatMul", a, b);
-  return g.cast(g.op("MatMul", g.cast(a, kernel_type(type)), g.cast(b, kernel_type(type))), type);
 }
 
 std::optional<double> static_number(GraphBuilder& g, Value value) {

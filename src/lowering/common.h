@@ -32,9 +32,6 @@ Value in_kernel_type(GraphBuilder& g, Value self, F compute) {
 // torch.result_type of tensors and Python numbers.
 ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
 
-// MatMul whose product has the dims of the call's result.
-Value matmul(GraphBuilder& g, Value a, Value b);
-
 // The value of an operand that is a Python number known at export; nothing for any other operand.
 std::optional<double> static_number(GraphBuilder& g, Value value);
 

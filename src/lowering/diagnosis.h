@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "lowering/missing.h"
 #include "opbridge/convert.h"
 
 namespace opbridge {
@@ -16,15 +17,34 @@ class DiagnosisLog {
   // `refused` says that the mapping does not support the call's arguments.
   void add(const ir::Node& call, std::optional<Origin> mapping, bool refused,
            std::span<ir::Node* const> made);
-  std::vector<OperatorDiagnosis> operators() && { return std::move(operators_); }
+  // The target refuses `made`, a node of a call that was added, or of a body in one.
+  void refuse(const ir::Node& made);
+  // With the names that the nodes have now.
+  std::vector<OperatorDiagnosis> operators() const;
 
  private:
   std::vector<OperatorDiagnosis> operators_;
+  std::vector<std::vector<const ir::Node*>> made_;  // by the calls of each
+  struct Call {
+    size_t op;  // index into operators_
+    bool refused;
+  };
+  void add_nodes(std::span<ir::Node* const> nodes, size_t call);
+
   std::unordered_map<std::string, size_t> indices_;  // operator → index in operators_
+  std::vector<Call> calls_;
+  std::unordered_map<const ir::Node*, size_t> call_of_;  // index into calls_
+};
+
+// What could be lowered, and what could not.
+struct LoweringDiagnosis {
+  DiagnosisLog log;
+  OnnxModel model;  // without outputs
+  MissingReport report;
 };
 
 // Diagnoses a functionalized program.
-Diagnosis diagnose_lowering(const ir::Graph& graph, const SymbolicRegistry& registry,
-                            const ConvertOptions& options);
+LoweringDiagnosis diagnose_lowering(const ir::Graph& graph, const SymbolicRegistry& registry,
+                                    const ConvertOptions& options);
 
 }  // namespace opbridge

@@ -72,11 +72,14 @@ class Lowering final : public ValueMap, public BodyLowering {
     return std::move(model_);
   }
 
-  Diagnosis diagnose() {
-    DiagnosisLog log;
-    log_ = &log;
+  LoweringDiagnosis diagnose() {
+    LoweringDiagnosis result{{}, {}, MissingReport(registry_, options_.opset)};
+    log_ = &result.log;
     lower_all();
-    return {std::move(log).operators(), report_.empty() ? "" : report_.error().message()};
+    model_.functions = g_.functions();
+    result.model = std::move(model_);
+    result.report = std::move(report_);
+    return result;
   }
 
   Value operator[](const ir::Value* value) const override {
@@ -385,10 +388,12 @@ OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const 
   return model;
 }
 
-Diagnosis diagnose_lowering(const ir::Graph& graph, const SymbolicRegistry& registry,
-                            const ConvertOptions& options) {
+LoweringDiagnosis diagnose_lowering(const ir::Graph& graph, const SymbolicRegistry& registry,
+                                    const ConvertOptions& options) {
   check_opset(options);
-  return Lowering(graph, registry, options).diagnose();
+  LoweringDiagnosis result = Lowering(graph, registry, options).diagnose();
+  result.model.opset_imports = opset_imports(result.model, registry, options);
+  return result;
 }
 
 }  // namespace opbridge

@@ -74,7 +74,7 @@ Error MissingReport::error() const {
     for (const auto& [op, missing] : missing_) {
       text += fmt::format("\n  {}  ({} call{})\n", op, missing.count, missing.count == 1 ? "" : "s") +
               locations_text(missing.locations);
-      if (std::optional<int> first = registry_.first_opset(op)) {
+      if (std::optional<int> first = registry_->first_opset(op)) {
         text += fmt::format(
             "    It has a mapping from opset {} on; export with opset_version={}, or register one for {}:\n",
             *first, *first, opset_);

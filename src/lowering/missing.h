@@ -10,7 +10,7 @@ namespace opbridge {
 
 class MissingReport {
  public:
-  explicit MissingReport(const SymbolicRegistry& registry, int opset) : registry_(registry), opset_(opset) {}
+  explicit MissingReport(const SymbolicRegistry& registry, int opset) : registry_(&registry), opset_(opset) {}
 
   void add_missing(const ir::Node& node);
   void add_refused(const ir::Node& node, const Error& error);
@@ -30,7 +30,7 @@ class MissingReport {
     size_t count = 0;
     ErrorCode code;
   };
-  const SymbolicRegistry& registry_;
+  const SymbolicRegistry* registry_;
   int opset_;
   std::vector<std::pair<std::string, Missing>> missing_;  // by operator, in order of appearance
   std::vector<Refused> refused_;

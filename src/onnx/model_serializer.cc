@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "onnx/attribute_kind.h"
+#include "onnx/function_writer.h"
 #include "onnx/proto_fields.h"
 #include "onnx/schema_table.h"
 
@@ -86,37 +89,74 @@ Message<proto::StringStringEntry> entry(std::string_view key, std::string_view v
 
 class ModelSerializer {
  public:
-  // If `external` is null, all weights are stored in the model.
-  ModelSerializer(const OnnxModel& model, bool source_lines, ExternalLayout* external)
-      : model_(model), source_lines_(source_lines), external_(external) {
-    for (const auto& [domain, version] : model.opset_imports) {
+  // If `external` is null, all weights are stored in the result.
+  ModelSerializer(const ir::Graph& graph, const std::map<std::string, int>& opset_imports, bool source_lines,
+                  ExternalLayout* external)
+      : graph_(graph), opset_imports_(opset_imports), source_lines_(source_lines), external_(external) {
+    for (const auto& [domain, version] : opset_imports) {
       ir_version_ = std::max(ir_version_, ir_version_for(version, domain));
     }
-    if (!model.functions.empty()) ir_version_ = std::max(ir_version_, ir_version_of_functions);
   }
 
-  Rope model() {
+  Rope model(std::span<const OnnxFunction> functions) {
+    if (!functions.empty()) ir_version_ = std::max(ir_version_, ir_version_of_functions);
     Message<proto::Model> result;
     result.add_int(proto::Model::ir_version, ir_version_);
     result.add_string(proto::Model::producer_name, "opbridge");
     result.add_string(proto::Model::producer_version, OPBRIDGE_VERSION);
-    result.add_message(proto::Model::graph, graph(model_.graph));
-    for (const auto& [domain, version] : model_.opset_imports) {
-      Message<proto::OperatorSetId> import;
-      import.add_string(proto::OperatorSetId::domain, domain);
-      import.add_int(proto::OperatorSetId::version, version);
-      result.add_message(proto::Model::opset_import, import);
+    result.add_message(proto::Model::graph, graph(graph_));
+    for (const auto& [domain, version] : opset_imports_) {
+      result.add_message(proto::Model::opset_import, opset_import(domain, version));
     }
-    for (const OnnxFunction& function : model_.functions) {
+    for (const OnnxFunction& function : functions) {
       check_domain(function.domain, "function " + function.name);
       result.add_string(proto::Model::functions, function.bytes);
     }
     return std::move(result).take();
   }
 
+  // The graph as a function.
+  Rope function(const FunctionHead& head) {
+    using Field = proto::Function;
+    Message<Field> result;
+    result.add_string(Field::name, head.name);
+    for (const ir::Value* input : graph_.inputs) result.add_string(Field::input, input->name);
+    for (const ir::Value* output : graph_.outputs) result.add_string(Field::output, output->name);
+    for (const std::string& attribute : head.attributes) result.add_string(Field::attribute, attribute);
+    for (const ir::Value* constant : graph_.initializers) {
+      result.add_message(Field::node, constant_node(*constant));
+    }
+    for (const ir::Node* each : graph_.nodes) result.add_message(Field::node, node(*each));
+    for (const auto& [domain, version] : opset_imports_) {
+      result.add_message(Field::opset_import, opset_import(domain, version));
+    }
+    result.add_string(Field::domain, head.domain);
+    return std::move(result).take();
+  }
+
  private:
+  static Message<proto::OperatorSetId> opset_import(std::string_view domain, int version) {
+    Message<proto::OperatorSetId> result;
+    result.add_string(proto::OperatorSetId::domain, domain);
+    result.add_int(proto::OperatorSetId::version, version);
+    return result;
+  }
+
+  static Message<proto::Node> constant_node(const ir::Value& constant) {
+    using Field = proto::Attribute;
+    Message<Field> value;
+    value.add_string(Field::name, "value");
+    value.add_message(Field::t, inline_tensor({}, *constant.weight));
+    value.add_int(Field::type, static_cast<int64_t>(AttributeKind::tensor));
+    Message<proto::Node> result;
+    result.add_string(proto::Node::output, constant.name);
+    result.add_string(proto::Node::op_type, "Constant");
+    result.add_message(proto::Node::attribute, value);
+    return result;
+  }
+
   void check_domain(std::string_view domain, const std::string& user) const {
-    if (model_.opset_imports.contains(std::string(domain))) return;
+    if (opset_imports_.contains(std::string(domain))) return;
     throw Error(ErrorCode::internal,
                 fmt::format("{} is of domain \"{}\", which opset_imports lacks", user, domain));
   }
@@ -298,7 +338,8 @@ class ModelSerializer {
     return result;
   }
 
-  const OnnxModel& model_;
+  const ir::Graph& graph_;
+  const std::map<std::string, int>& opset_imports_;
   const bool source_lines_;
   ExternalLayout* const external_;
   int ir_version_ = least_ir_version;
@@ -307,7 +348,17 @@ class ModelSerializer {
 }  // namespace
 
 Rope serialize(const OnnxModel& model, bool source_lines, ExternalLayout* external) {
-  return ModelSerializer(model, source_lines, external).model();
+  return ModelSerializer(model.graph, model.opset_imports, source_lines, external).model(model.functions);
+}
+
+OnnxFunction make_function(const FunctionHead& head, const ir::Graph& body,
+                           const std::map<std::string, int>& opset_imports) {
+  OnnxFunction result{head.domain, head.name, head.version, {}};
+  const Rope rope = ModelSerializer(body, opset_imports, false, nullptr).function(head);
+  for (const std::span<const std::byte> piece : rope.pieces()) {
+    result.bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  }
+  return result;
 }
 
 }  // namespace opbridge::onnx

@@ -28,7 +28,15 @@ enum class OperatorSetId : Tag { domain = 1, version = 2 };
 
 enum class StringStringEntry : Tag { key = 1, value = 2 };
 
-enum class Function : Tag { name = 1, node = 7, domain = 10 };
+enum class Function : Tag {
+  name = 1,
+  input = 4,
+  output = 5,
+  attribute = 6,
+  node = 7,
+  opset_import = 9,
+  domain = 10,
+};
 
 enum class Graph : Tag {
   node = 1,

@@ -144,4 +144,43 @@ std::string describe(const OpSchema& schema, const TypeConflict& conflict) {
              : fmt::format("{}, but {} is one of {}", found, variable.name(), conflict.expected.str());
 }
 
+std::optional<ElementType> wider_type(TypeSet has, ElementType type) {
+  using enum ElementType;
+  const auto first_of = [&](std::initializer_list<ElementType> wider) -> std::optional<ElementType> {
+    const auto found = std::ranges::find_if(wider, [&](ElementType t) { return has.contains(t); });
+    return found == wider.end() ? std::nullopt : std::optional(*found);
+  };
+  if (has.contains(type)) return type;
+  switch (type) {
+    case float16:
+    case bfloat16:
+      return first_of({float32});
+    case boolean:
+    case int8:
+    case uint8:
+    case int16:
+    case uint16:
+      return first_of({int32, int64, float32});
+    case int32:
+    case uint32:
+      return first_of({int64, float64});
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<ElementType> type_attribute(const OpSchema& schema, std::span<const ir::Attribute> attributes) {
+  const std::string_view name = type_attribute_of(schema);
+  for (const ir::Attribute& attribute : attributes) {
+    if (name.empty() || attribute.name != name) continue;
+    if (const int64_t* number = std::get_if<int64_t>(&attribute.value)) {
+      // A number out of range is no type at all, and fits nothing.
+      return static_cast<ElementType>(*number >= 0 && *number < 256 ? *number : 255);
+    }
+    if (const auto* weight = std::get_if<std::shared_ptr<const ir::Weight>>(&attribute.value))
+      return (*weight)->element_type;
+  }
+  return std::nullopt;
+}
+
 }  // namespace opbridge::onnx

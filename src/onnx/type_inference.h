@@ -12,6 +12,7 @@
 
 #include "onnx/schema_table.h"
 #include "opbridge/element_type.h"
+#include "opbridge/ir.h"
 
 namespace opbridge::onnx {
 
@@ -52,6 +53,13 @@ class TypeResolution {
 // attribute, it is missing, and the operator's default applies.
 TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
                        std::optional<ElementType> type_attribute = std::nullopt);
+
+// The type to compute `type` in where only the types in `has` are at hand: `type` itself, or the narrowest of
+// the wider ones whose results, cast back, are those of `type`. Missing if there is none.
+std::optional<ElementType> wider_type(TypeSet has, ElementType type);
+
+// The element type that the type attribute among `attributes` gives; see type_attribute_of.
+std::optional<ElementType> type_attribute(const OpSchema& schema, std::span<const ir::Attribute> attributes);
 
 // The attribute that determines the element type of outputs that no input determines. "to" of Cast, "dtype"
 // of RandomNormal and "output_dtype" of QuantizeLinear are integers that denote an ElementType. "value" of

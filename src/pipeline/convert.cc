@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
+#include <tuple>
 
 #include "lowering/diagnosis.h"
+#include "lowering/missing.h"
 #include "opbridge/frontend.h"
 #include "runtimes/onnxruntime/legalize.h"
+#include "runtimes/standard/legalize.h"
 
 namespace opbridge {
 
@@ -48,10 +52,36 @@ ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const
   return graph;
 }
 
+// The stage of the target. `refuse` is called for each node that the target does not take.
+void legalize(OnnxModel& model, Target target, const Refuse& refuse) {
+  switch (target) {
+    case Target::onnxruntime:
+      return onnxruntime::legalize(model.graph, model.opset, refuse);
+    case Target::onnx:
+      return standard::legalize(model, refuse);
+  }
+}
+
+// Several nodes of one call are refused for one reason.
+Refuse add_calls_to(MissingReport& report) {
+  return [&report, known = std::set<std::tuple<std::string, std::string, std::string>>()](
+             const ir::Node& node, const Error& error) mutable {
+    if (known.emplace(error.message(), node.source.scope, node.source.line).second)
+      report.add_refused(node, error);
+  };
+}
+
 }  // namespace
 
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
-  return diagnose_lowering(functionalize(std::move(graph), registry, options), registry, options);
+  const ir::Graph pure = functionalize(std::move(graph), registry, options);
+  auto [log, model, report] = diagnose_lowering(pure, registry, options);
+  const Refuse refuse = [&log = log, add = add_calls_to(report)](const ir::Node& node, const Error& error) {
+    log.refuse(node);
+    add(node, error);
+  };
+  legalize(model, options.target, refuse);
+  return {log.operators(), report.empty() ? "" : report.error().message()};
 }
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
@@ -59,7 +89,9 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
   if (options.simplify) simplify(model.graph, options.opset);
-  onnxruntime::legalize(model.graph, options.opset);
+  MissingReport report(registry, options.opset);
+  legalize(model, options.target, add_calls_to(report));
+  if (!report.empty()) throw report.error();
   return model;
 }
 

@@ -29,12 +29,19 @@ const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
       {"cast_before_rotations", [](ir::Graph& graph) { onnxruntime::cast_before_rotations(graph); }},
       {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
+      {"fit_element_types",
+       [](ir::Graph& graph) {
+         const Refuse refuse = [](const ir::Node&, const Error& error) { throw error; };
+         onnxruntime::fit_element_types(graph, default_opset, refuse);
+       }},
       {"fold_batch_normalization", [](ir::Graph& graph) { fold_batch_normalization(graph); }},
       {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
       {"fold_constants", [](ir::Graph& graph) { fold_constants(graph); }},
       {"functionalize", [](ir::Graph& graph) { graph = functionalize(std::move(graph)); }},
       {"keep_pads_before_pools",
        [](ir::Graph& graph) { onnxruntime::keep_pads_before_pools(graph, default_opset); }},
+      {"mend_empty_products",
+       [](ir::Graph& graph) { onnxruntime::mend_empty_products(graph, default_opset); }},
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
       {"remove_dead_code", [](ir::Graph& graph) { remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},

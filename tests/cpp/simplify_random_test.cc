@@ -32,7 +32,10 @@ const Pass passes[] = {
     {"fold_batch_normalization", [](ir::Graph& g) { fold_batch_normalization(g); }},
     {"fold_channel_scales", [](ir::Graph& g) { fold_channel_scales(g); }},
     {"merge_common_subexpressions", [](ir::Graph& g) { merge_common_subexpressions(g); }},
-    {"legalize", [](ir::Graph& g) { onnxruntime::legalize(g, default_opset); }},
+    {"legalize",
+     [](ir::Graph& g) {
+       onnxruntime::legalize(g, default_opset, [](const ir::Node&, const Error& error) { throw error; });
+     }},
     {"simplify", [](ir::Graph& g) { simplify(g, default_opset); }},
     {"simplify twice",
      [](ir::Graph& g) {

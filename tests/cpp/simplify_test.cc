@@ -58,7 +58,7 @@ TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
     branch->outputs = {call(*branch, "MaxPool", {padded}, "pooled", {1, 1, 5, 5},
                             {{"kernel_shape", std::vector<int64_t>{2, 2}}})};
     g.outputs = {call(g, "If", {condition}, "y", {1, 1, 5, 5}, {{"then_branch", branch}})};
-    onnxruntime::legalize(g, opset);
+    onnxruntime::legalize(g, opset, [](const ir::Node&, const Error& error) { throw error; });
     EXPECT_NO_THROW(ir::verify(g)) << opset;
     EXPECT_EQ(padded->producer->inputs.size() == 4, opset >= 18);
   }
@@ -68,7 +68,7 @@ TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
 
 void run_all(ir::Graph& graph) {
   simplify(graph, default_opset);
-  onnxruntime::legalize(graph, default_opset);
+  onnxruntime::legalize(graph, default_opset, [](const ir::Node&, const Error& error) { throw error; });
   ir::verify(graph);
 }
 
@@ -105,7 +105,7 @@ TEST(Simplify, TakesDeepDiamonds) {
       test::add(g, "Transpose", {x}, "turned", half, {{"perm", std::vector<int64_t>{1, 2, 0}}});
   turned->type = ir::TensorType{ElementType::float16, std::vector<Dim>{2, 4, 2}};
   g.outputs = {test::add(g, "MatMul", {turned, sum}, "y", half)};
-  onnxruntime::legalize(g, default_opset);
+  onnxruntime::legalize(g, default_opset, [](const ir::Node&, const Error& error) { throw error; });
   ir::verify(g);
   EXPECT_EQ(count(g, "Cast"), 3u);
 }

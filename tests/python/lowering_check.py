@@ -27,7 +27,7 @@ class _All(torch.nn.Module):
         return {name: function(*args) for name, function in self.functions.items()}
 
 
-def _named_tensors(results: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
+def named_tensors(results: Mapping[str, Any]) -> list[tuple[str, torch.Tensor]]:
     leaves = ((name, leaf) for name, result in results.items() for leaf in torch.utils._pytree.tree_leaves(result))
     return [(name, torch.as_tensor(leaf)) for name, leaf in leaves]
 
@@ -62,7 +62,7 @@ def check(
         running = session(path)
     names = [value.name for value in running.get_inputs()]
     for inputs in [args, *also]:
-        expected = _named_tensors(model(*(tensor.clone() for tensor in inputs)))
+        expected = named_tensors(model(*(tensor.clone() for tensor in inputs)))
         actual = run(running, dict(zip(names, inputs, strict=True)))
         kinds = [(tensor.dtype, tuple(tensor.shape)) for tensor in inputs]
         for (name, wanted), got in zip(expected, actual, strict=True):

@@ -53,7 +53,9 @@ def pt2(net: Net, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("batch", [2, 5])
-@pytest.mark.parametrize("options", [(), ("--no-simplify",), ("--external-data", "always"), ("--opset", 17)])
+@pytest.mark.parametrize(
+    "options", [(), ("--no-simplify",), ("--external-data", "always"), ("--opset", 17), ("--target", "onnx")]
+)
 def test_onnx_runtime_computes_the_same(
     net: Net, pt2: Path, tmp_path: Path, batch: int, options: tuple[Any, ...]
 ) -> None:

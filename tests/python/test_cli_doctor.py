@@ -58,6 +58,25 @@ def test_every_link_is_there(tmp_path: Path) -> None:
     assert done.stdout.endswith("\nNo link is missing.\n")
 
 
+def test_the_target_of_the_standard_alone(tmp_path: Path) -> None:
+    done = examined(lambda x: x.mode(1)[0][:, None], tmp_path, "--target", "onnx")
+    assert done.returncode == 0, done.stderr
+    assert rows(done)["aten::mode"] == "2 there Split opbridge::mode an ONNX function"
+    done = examined(torch.special.airy_ai, tmp_path, "--target", "onnx")
+    assert done.returncode == 1
+    assert rows(done)["aten::special_airy_ai"] == "2 refused"
+    assert "opbridge::airy_ai has no body of standard operators" in done.stdout
+
+
+def test_a_kernel_that_onnx_runtime_lacks(tmp_path: Path) -> None:
+    def image(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.fold(x.double().expand(4, 4).reshape(1, 4, 4), (3, 3), (2, 2)).float()
+
+    done = examined(lambda x: image(x[:1])[0, 0, :2].repeat(1, 2)[:, :4], tmp_path)
+    assert done.returncode == 1
+    assert "no kernel of Col2Im for float64" in done.stdout
+
+
 def test_an_operator_without_mapping(tmp_path: Path) -> None:
     done = examined(lambda x: unmapped(x, 2.0), tmp_path)
     assert done.returncode == 1

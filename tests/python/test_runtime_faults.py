@@ -10,7 +10,11 @@ import sys
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
+from conftest import INSTALLED
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 
 def _save(nodes: list[onnx.NodeProto], path: pathlib.Path) -> pathlib.Path:
@@ -51,3 +55,42 @@ def test_a_cast_of_a_transpose_crashes_in_front_of_a_product(tmp_path: pathlib.P
     session = onnxruntime.InferenceSession(rewritten, providers=["CPUExecutionProvider"])
     x = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
     np.testing.assert_array_equal(session.run(None, {"x": x})[0], x.transpose(1, 0, 2) @ np.ones((5, 2), np.float32))
+
+
+def test_a_maximum_of_int16_has_no_kernel() -> None:
+    """element_types.cc"""
+    values = [helper.make_tensor_value_info(name, TensorProto.INT16, [2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Max", ["x", "x"], ["y"])], "fault", values[:1], values[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    with pytest.raises(NoKernel):
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
+def test_products_without_terms_or_elements() -> None:
+    """empty_products.cc"""
+
+    def product(*shapes: tuple[int, ...]) -> onnx.ModelProto:
+        inputs = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in zip("ab", shapes, strict=True)
+        ]
+        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["y"])], "fault", inputs, [output])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+    def run(*shapes: tuple[int, ...]) -> np.ndarray:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        session = onnxruntime.InferenceSession(product(*shapes).SerializeToString(), options)
+        feeds = {name: np.ones(shape, np.float32) for name, shape in zip("ab", shapes, strict=True)}
+        return session.run(None, feeds)[0]
+
+    for shapes in (((0, 3), (3,)), ((1, 2, 3), (0, 3, 4))):
+        with pytest.raises(Fail):
+            run(*shapes)
+    np.testing.assert_array_equal(run((300, 0), (0, 1)), np.zeros((300, 1)))
+    assert run((0, 3), (3, 1)).shape == (0, 1)
+    assert run((0, 2, 3), (0, 3, 4)).shape == (0, 2, 4)

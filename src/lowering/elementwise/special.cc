@@ -98,10 +98,9 @@ Value ldexp(GraphBuilder& g, Value self, Value exponent) {
 Value any_nonzero(GraphBuilder& g, Value x) {
   Value there = g.cast(x, ElementType::boolean);
   // Append a false, for a tensor without elements.
-  Value flat =
-      g.concat({g.reshape(there, {Dim(-1)}), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
-  g.typed(flat, std::vector{g.unknown_size("flat", 1)});
-  return any_along(g, flat, std::vector<int64_t>{0}, false);
+  Value all = g.concat({flat(g, there), filled(g, std::vector{Dim(1)}, 0, ElementType::boolean)}, 0);
+  g.typed(all, std::vector{g.unknown_size("flat", 1)});
+  return any_along(g, all, std::vector<int64_t>{0}, false);
 }
 
 // Euclid's algorithm on all elements at once, until all remainders are 0. The absolute value of the least

@@ -2,19 +2,13 @@
 #include <limits>
 
 #include "lowering/add.h"
+#include "lowering/image/roi_align.h"
 
 namespace opbridge::lowering {
-namespace {
 
-// RoiAlign takes the regions and their image indices as separate inputs. It can shift regions by half a pixel
-// (`aligned`) from opset 16 on.
-Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
-                int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
-  if (g.opset() < (aligned ? 16 : 10) || g.opset() >= 22) {
-    return g.op("opbridge::roi_align", input, rois, attr("spatial_scale", spatial_scale),
-                attr("pooled_height", pooled_height), attr("pooled_width", pooled_width),
-                attr("sampling_ratio", sampling_ratio), attr("aligned", static_cast<int64_t>(aligned)));
-  }
+// RoiAlign takes the regions and their image indices as separate inputs.
+Value roi_align_of_onnx(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
+                        int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
   const Value images = g.cast(g.squeeze(g.slice(rois, 1, 0, 1), {1}), ElementType::int64);
   std::vector<Operand> operands{input,
                                 g.slice(rois, 1, 1, 5),
@@ -27,6 +21,20 @@ Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, 
     operands.push_back(attr("coordinate_transformation_mode", std::string("output_half_pixel")));
   }
   return g.op_list("RoiAlign", 1, std::move(operands)).front();
+}
+
+namespace {
+
+// ONNX Runtime 1.20 has no kernel of opset 22's.
+Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
+                int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
+  if (g.opset() < first_opset_of_roi_align(aligned) || g.opset() >= 22) {
+    return g.op("opbridge::roi_align", input, rois, attr("spatial_scale", spatial_scale),
+                attr("pooled_height", pooled_height), attr("pooled_width", pooled_width),
+                attr("sampling_ratio", sampling_ratio), attr("aligned", static_cast<int64_t>(aligned)));
+  }
+  return roi_align_of_onnx(g, input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio,
+                           aligned);
 }
 
 // NonMaxSuppression takes float32 and has batch and class dims.

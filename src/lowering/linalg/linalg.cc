@@ -42,8 +42,6 @@ Value multi_dot(GraphBuilder& g, const std::vector<Value>& tensors) {
   const ElementType type = g.result().element_type;
   Value product = operand(g, tensors.at(0), type);
   for (size_t i = 1; i < tensors.size(); ++i) {
-    // ONNX Runtime leaves the result uninitialized if the inner dim is 0.
-    if (product.dim(-1).is(0)) return filled(g, *g.result().dims, 0, type);
     product = g.op("MatMul", product, operand(g, tensors[i], type));
   }
   return g.cast(product, type);

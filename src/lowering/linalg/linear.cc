@@ -13,10 +13,9 @@ namespace {
 // x @ weight^T (+ bias), as torch.nn.functional.linear. `weight` is (out, in), or (in), which removes the
 // last dim.
 Value linear(GraphBuilder& g, Value input, Value weight, std::optional<Value> bias) {
-  const bool has_terms = !input.dim(-1).is(0);
-  if (weight.rank() == 2 && input.rank() == 2 && has_terms && is_floating_point(input.element_type()))
+  if (weight.rank() == 2 && input.rank() == 2 && is_floating_point(input.element_type()))
     return g.op("Gemm", input, weight, bias, attr("transB", 1));
-  Value product = matmul(g, input, weight.rank() == 2 ? g.transpose(weight, {1, 0}) : weight);
+  Value product = g.op("MatMul", input, weight.rank() == 2 ? g.transpose(weight, {1, 0}) : weight);
   return bias ? g.op("Add", product, *bias) : product;
 }
 
@@ -38,7 +37,7 @@ Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta,
 // The product before it is rounded to the result's type.
 Value product(GraphBuilder& g, Value a, Value b) {
   const ElementType type = g.result().element_type;
-  return matmul(g, operand(g, a, type), operand(g, b, type));
+  return g.op("MatMul", operand(g, a, type), operand(g, b, type));
 }
 
 // beta * self + alpha * a b. A product over an empty dim is 0 for every alpha. `reads_always`: PyTorch reads
@@ -185,9 +184,12 @@ void register_linear(SymbolicRegistry& registry) {
         "aten::inner(Tensor self, Tensor other) -> Tensor"}) {
     const bool inner = std::string_view(line).starts_with("aten::inner");
     on(line, Since{9}, [inner](GraphBuilder& g, Value self, Value other) {
-      if (!inner) return matmul(g, self, other);
+      if (!inner) return g.op("MatMul", self, other);
       if (self.rank() == 0 || other.rank() == 0) return elementwise(g, "Mul", {self, other});
-      Value rows = other.rank() > 2 ? g.reshape(other, {Dim(-1), other.dim(-1)}) : other;
+      Value rows =
+          other.rank() > 2
+              ? g.reshape(other, {element_count(first_dims(other.dims(), other.rank() - 1)), other.dim(-1)})
+              : other;
       return g.reshape(linear(g, self, rows, std::nullopt), *g.result().dims);
     });
   }

@@ -75,7 +75,7 @@ Value extremum(GraphBuilder& g, bool greatest, Value self, const Axes& axes, boo
 Value index_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optional<int64_t> dim,
                         bool keepdim) {
   if (dim) return Extremum(g, greatest, self).index(*dim, keepdim);
-  Value index = Extremum(g, greatest, g.reshape(self, {Dim(-1)})).index(0, false);
+  Value index = Extremum(g, greatest, flat(g, self)).index(0, false);
   return g.reshape(index, *g.result().dims);
 }
 

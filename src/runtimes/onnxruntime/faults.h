@@ -4,8 +4,16 @@
 #pragma once
 
 #include "opbridge/ir.h"
+#include "runtimes/refusal.h"
 
 namespace opbridge::onnxruntime {
+
+// Lets nodes compute in element types for which the runtime has kernels.
+bool fit_element_types(ir::Graph& graph, int opset, const Refuse& refuse);
+
+// Replaces a product by a vector, if the matrix may lack elements, by one of matrices, and an empty product
+// of batches by a constant.
+bool mend_empty_products(ir::Graph& graph, int opset);
 
 // Expands float64 scalars that scale a MatMul to vectors.
 bool spread_float64_scales(ir::Graph& graph);

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 
-namespace opbridge::onnx {
+namespace opbridge::onnxruntime {
 namespace {
 
 struct Kernel {
   std::string_view op, variable;
   int first_version, last_version;
-  TypeSet types;
+  onnx::TypeSet types;
 };
 
 constexpr Kernel kernels[] = {
@@ -19,7 +19,7 @@ constexpr Kernel kernels[] = {
 
 }  // namespace
 
-std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter& variable) {
+std::optional<onnx::TypeSet> kernel_types(const onnx::OpSchema& schema, const onnx::TypeParameter& variable) {
   if (!schema.domain().empty()) return std::nullopt;
   for (const Kernel& kernel : std::ranges::equal_range(kernels, schema.name(), {}, &Kernel::op)) {
     if (kernel.variable == variable.name() && kernel.first_version <= schema.since_version &&
@@ -32,28 +32,4 @@ std::optional<TypeSet> runtime_types(const OpSchema& schema, const TypeParameter
   return std::nullopt;
 }
 
-std::optional<ElementType> runtime_type(TypeSet has, ElementType type) {
-  using enum ElementType;
-  if (has.contains(type) || type == float16) return type;
-  auto first_of = [&](std::initializer_list<ElementType> wider) -> std::optional<ElementType> {
-    const auto found = std::ranges::find_if(wider, [&](ElementType t) { return has.contains(t); });
-    return found == wider.end() ? std::nullopt : std::optional(*found);
-  };
-  switch (type) {
-    case bfloat16:
-      return first_of({float32});
-    case boolean:
-    case int8:
-    case uint8:
-    case int16:
-    case uint16:
-      return first_of({int32, int64, float32});
-    case int32:
-    case uint32:
-      return first_of({int64, float64});
-    default:
-      return std::nullopt;
-  }
-}
-
-}  // namespace opbridge::onnx
+}  // namespace opbridge::onnxruntime

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "opbridge/ir.h"
+#include "runtimes/refusal.h"
 
 namespace opbridge::onnxruntime {
 
-// Applies the rewrite of every fault. The outputs of the graph keep their values.
-void legalize(ir::Graph& graph, int opset);
+// Applies the rewrite of every fault. The outputs of the graph keep their values. `refuse` is called for
+// every node that the runtime has no kernel for; the node stays as it is.
+void legalize(ir::Graph& graph, int opset, const Refuse& refuse);
 
 }  // namespace opbridge::onnxruntime

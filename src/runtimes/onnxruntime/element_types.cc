@@ -1,0 +1,169 @@
+// Versions: all; kernels.inc holds what 1.20 and the newest both have.
+// Model: Max of two int16 tensors.
+// Fault: ONNX allows more element types than the CPU has kernels for; the model does not load.
+// Rewrite: the node computes in a wider type, whose results cast back are the same. If there is no wider
+// type, the node is refused. float16 stays, because ONNX Runtime casts it by itself, and so do the nodes of a
+// user's own functions. Tests: test_runtime_types.py, test_runtime_faults.py.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/dead_code.h"
+#include "ir/uses.h"
+#include "onnx/schema_table.h"
+#include "onnx/type_inference.h"
+#include "runtimes/onnxruntime/faults.h"
+#include "runtimes/onnxruntime/kernels.h"
+#include "tensor/constants.h"
+
+namespace opbridge::onnxruntime {
+namespace {
+
+constexpr size_t most_folded_bytes = 256;
+
+// Operators whose results are elements of their inputs. What they computed in a wider type is exact in the
+// narrow one.
+constexpr std::string_view selections[] = {
+    "Clip",      "Compress",  "Concat",  "Expand",    "Flatten", "Gather",  "GatherElements",
+    "GatherND",  "Identity",  "Max",     "MaxPool",   "Min",     "Pad",     "ReduceMax",
+    "ReduceMin", "Relu",      "Reshape", "Slice",     "Split",   "Squeeze", "Tile",
+    "TopK",      "Transpose", "Trilu",   "Unsqueeze", "Where",
+};
+static_assert(std::ranges::is_sorted(selections));
+
+std::optional<ElementType> element_type_of(const ir::Value* value) {
+  const auto* type = value ? std::get_if<ir::TensorType>(&value->type) : nullptr;
+  if (!type || type->element_type == ElementType::undefined) return std::nullopt;
+  return type->element_type;
+}
+
+// For each type variable of an operator, the type to compute in, where that is another.
+struct Change {
+  size_t variable;
+  ElementType from, to;
+};
+
+class Fitting {
+ public:
+  Fitting(ir::Graph& root, int opset, const Refuse& refuse)
+      : root_(root), opset_(opset), refuse_(refuse), names_(root) {}
+
+  bool run() {
+    for (ir::Graph* graph : all_graphs(root_)) fit(*graph);
+    return changed_;
+  }
+
+ private:
+  void fit(ir::Graph& graph) {
+    const std::vector<ir::Node*> before = std::move(graph.nodes);
+    graph.nodes.clear();
+    for (ir::Node* node : before) {
+      const onnx::OpSchema* schema =
+          ir::OpName(node->op).domain.empty() ? onnx::find_schema("", node->op, opset_) : nullptr;
+      const std::vector<Change> changes = schema ? changes_of(*schema, *node) : std::vector<Change>();
+      for (const Change& change : changes) cast_inputs(*schema, *node, change, graph);
+      graph.nodes.push_back(node);
+      for (const Change& change : changes) cast_outputs(*schema, *node, change, graph);
+    }
+  }
+
+  std::vector<Change> changes_of(const onnx::OpSchema& schema, const ir::Node& node) {
+    std::vector<std::optional<ElementType>> types;
+    for (const ir::Value* input : node.inputs) types.push_back(element_type_of(input));
+    const onnx::TypeResolution resolution =
+        onnx::resolve(schema, types, onnx::type_attribute(schema, node.attributes));
+    std::vector<Change> changes;
+    for (size_t variable = 0; variable < schema.types().size(); ++variable) {
+      const std::optional<ElementType> type = resolution.variable(variable);
+      const std::optional<onnx::TypeSet> has = kernel_types(schema, schema.types()[variable]);
+      if (!type || !has || *type == ElementType::float16 || has->contains(*type)) continue;
+      const std::optional<ElementType> wider = onnx::wider_type(*has, *type);
+      if (node.source.by_user) continue;
+      if (!wider) {
+        refuse_(node,
+                refusal(node, fmt::format(
+                                  "ONNX Runtime has no kernel of {} for {}; compute in another element type",
+                                  node.op, name(*type))));
+        return {};
+      }
+      bool is_input = false;
+      for (size_t i = 0; i < node.inputs.size(); ++i) is_input |= schema.input(i)->type == variable;
+      if (is_input) changes.push_back({variable, *type, *wider});
+    }
+    return changes;
+  }
+
+  void cast_inputs(const onnx::OpSchema& schema, ir::Node& node, const Change& change, ir::Graph& graph) {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ir::Value*& input = node.inputs[i];
+      if (input && schema.input(i)->type == change.variable) input = widened(input, change.to, node, graph);
+    }
+  }
+
+  void cast_outputs(const onnx::OpSchema& schema, ir::Node& node, const Change& change, ir::Graph& graph) {
+    for (ir::Value*& output : node.outputs) {
+      const auto index = static_cast<size_t>(&output - node.outputs.data());
+      if (schema.output(index)->type != change.variable) continue;
+      ir::Value* narrow = output;
+      output = graph.add_value(names_.unused(narrow->name + ":wide"),
+                               ir::TensorType{change.to, narrow->tensor_type().dims});
+      output->producer = &node;
+      ir::Node* cast = add_cast(output, change.from, node, graph);
+      cast->outputs = {narrow};
+      narrow->producer = cast;
+      if (std::ranges::binary_search(selections, node.op)) exact_[narrow] = output;
+      changed_ = true;
+    }
+  }
+
+  // `value` in `type`, for a node of `graph`.
+  ir::Value* widened(ir::Value* value, ElementType type, const ir::Node& by, ir::Graph& graph) {
+    if (const auto exact = exact_.find(value);
+        exact != exact_.end() && element_type_of(exact->second) == type)
+      return exact->second;
+    const bool folds = value->weight && value->weight->bytes.size() <= most_folded_bytes;
+    const ir::Graph* where = folds ? &root_ : &graph;
+    ir::Value*& known = widened_[{where, value, type}];
+    if (known) return known;
+    std::string name = names_.unused(value->name + ":" + std::string(opbridge::name(type)));
+    if (folds) {
+      if (std::optional<ir::Weight> weight = convert_weight(*value->weight, type))
+        return known = root_.add_initializer(std::move(name), std::move(*weight));
+    }
+    ir::Node* cast = add_cast(value, type, by, graph);
+    return known =
+               graph.add_output_of(cast, std::move(name), ir::TensorType{type, value->tensor_type().dims});
+  }
+
+  ir::Node* add_cast(ir::Value* input, ElementType to, const ir::Node& beside, ir::Graph& graph) {
+    ir::Node* cast = graph.add_node("Cast");
+    cast->name = names_.unused(beside.name + "/Cast");
+    cast->inputs = {input};
+    cast->attributes = {{"to", static_cast<int64_t>(to)}};
+    cast->source = beside.source;
+    return cast;
+  }
+
+  ir::Graph& root_;
+  const int opset_;
+  const Refuse& refuse_;
+  Names names_;
+  bool changed_ = false;
+  std::map<std::tuple<const ir::Graph*, const ir::Value*, ElementType>, ir::Value*> widened_;
+  std::unordered_map<const ir::Value*, ir::Value*> exact_;  // a result → the same in a wider type
+};
+
+}  // namespace
+
+bool fit_element_types(ir::Graph& graph, int opset, const Refuse& refuse) {
+  return Fitting(graph, opset, refuse).run() && remove_dead_code(graph);
+}
+
+}  // namespace opbridge::onnxruntime
