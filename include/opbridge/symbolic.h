@@ -233,6 +233,9 @@ class GraphBuilder {
   Value sizes(std::initializer_list<Dim> dims) { return sizes(std::span(dims.begin(), dims.size())); }
   Value shape_of(Value value);              // 1-d int64; a constant where all dims are known
   Value dim_of(Value value, int64_t axis);  // 0-d int64
+  // The inverse of `size`: the size that `value`, an int64 of one element, holds; a new symbol where the size
+  // is known only when the model runs.
+  Dim as_dim(Value value);
   // From here on `size` computes `symbol` as the given 0-d int64 value. Further bindings of the same symbol
   // are ignored.
   void bind_symbol(const std::string& symbol, Value value);

@@ -1,9 +1,11 @@
 // The registry, and the `g` of symbolic functions written in Python.
+#include <fmt/format.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -57,13 +59,15 @@ Dim size_named(std::string_view text) {
   return Dim::parse(text, [](const std::string& symbol, auto) { return Dim::symbol(symbol); });
 }
 
+Dim to_size(nb::handle dim) {
+  return nb::isinstance<nb::str>(dim) ? size_named(nb::cast<std::string>(dim)) : to_dim(dim);
+}
+
 ir::TensorType to_tensor_type(int element_type, nb::handle dims) {
   ir::TensorType type{static_cast<ElementType>(element_type), std::nullopt};
   if (dims.is_none()) return type;
   type.dims.emplace();
-  for (nb::handle dim : items(dims)) {
-    type.dims->push_back(nb::isinstance<nb::str>(dim) ? size_named(nb::cast<std::string>(dim)) : to_dim(dim));
-  }
+  for (nb::handle dim : items(dims)) type.dims->push_back(to_size(dim));
   return type;
 }
 
@@ -105,6 +109,60 @@ class PyBuilder {
 
   PyValue cast(const PyValue& value, int element_type) {
     return {session_, builder().cast(visible(value), static_cast<ElementType>(element_type))};
+  }
+
+  PyValue scalar(nb::handle value, int element_type) {
+    return {session_, builder().scalar(to_scalar(value), static_cast<ElementType>(element_type))};
+  }
+
+  PyValue reshape(const PyValue& value, nb::handle dims) {
+    const std::vector<Dim> to = sizes_given(dims);
+    // The operator computes what stands for -1.
+    const bool is_open = std::ranges::any_of(to, [](const Dim& dim) { return dim.is(-1); });
+    if (is_open) return {session_, builder().op("Reshape", visible(value), builder().sizes(to))};
+    return {session_, builder().reshape(visible(value), to)};
+  }
+  PyValue expand(const PyValue& value, nb::handle dims) {
+    return {session_, builder().expand(visible(value), sizes_given(dims))};
+  }
+  PyValue transpose(const PyValue& value, std::vector<int64_t> permutation) {
+    return {session_, builder().transpose(visible(value), std::move(permutation))};
+  }
+  PyValue squeeze(const PyValue& value, std::vector<int64_t> axes) {
+    return {session_, builder().squeeze(visible(value), std::move(axes))};
+  }
+  PyValue unsqueeze(const PyValue& value, std::vector<int64_t> axes) {
+    return {session_, builder().unsqueeze(visible(value), std::move(axes))};
+  }
+  PyValue concat(nb::handle values, int64_t axis) {
+    std::vector<Value> parts;
+    for (nb::handle item : items(values)) parts.push_back(visible(nb::cast<const PyValue&>(item)));
+    return {session_, builder().concat(std::move(parts), axis)};
+  }
+  PyValue slice(const PyValue& value, int64_t axis, nb::handle start, nb::handle end, int64_t step) {
+    return {session_, builder().slice(visible(value), axis, bound(start), bound(end), step)};
+  }
+  nb::list split(const PyValue& value, int64_t axis, nb::handle sizes) {
+    nb::list parts;
+    for (Value part : builder().split(visible(value), axis, sizes_given(sizes))) parts.append(wrap(part));
+    return parts;
+  }
+  PyValue reduce(const std::string& name, const PyValue& value, std::vector<int64_t> axes, bool keepdims) {
+    return {session_, builder().reduce(name, visible(value), std::move(axes), keepdims)};
+  }
+  PyValue sizes(nb::handle dims) { return {session_, builder().sizes(sizes_given(dims))}; }
+  PyValue shape_of(const PyValue& value) { return {session_, builder().shape_of(visible(value))}; }
+  PyValue dim_of(const PyValue& value, int64_t axis) {
+    return {session_, builder().dim_of(visible(value), axis)};
+  }
+  // A tuple: element type, dims.
+  nb::tuple result(size_t index) {
+    if (index >= builder().result_count())
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("the call has {} results, and g.result({}) asks for another",
+                              builder().result_count(), index));
+    const ir::TensorType& type = builder().result(index);
+    return nb::make_tuple(static_cast<int>(type.element_type), dims_of(type));
   }
 
   // A body whose inputs have the types `inputs`, tuples (element type, dims). `build(g, values)` makes its
@@ -163,6 +221,26 @@ class PyBuilder {
   }
   Value value_of(nb::handle input) const {
     return input.is_none() ? Value() : visible(nb::cast<const PyValue&>(input));
+  }
+
+  // From ints, texts of symbolic sizes, and int64 Values of one element.
+  std::vector<Dim> sizes_given(nb::handle dims) {
+    std::vector<Dim> result;
+    for (nb::handle dim : items(dims)) {
+      const PyValue* value = nullptr;
+      if (nb::try_cast(dim, value)) {
+        result.push_back(builder().as_dim(visible(*value)));
+      } else {
+        result.push_back(to_size(dim));
+      }
+    }
+    return result;
+  }
+
+  // A bound of a slice, in either form.
+  Value bound(nb::handle given) {
+    const PyValue* value = nullptr;
+    return nb::try_cast(given, value) ? visible(*value) : builder().size(to_size(given));
   }
 
   // From a tuple: element type, dims, and the bytes, or a list of strings for a tensor of strings.
@@ -347,7 +425,21 @@ void bind_symbolic(nb::module_& module) {
       .def("constant", &PyBuilder::constant, "tensor"_a, "is_number"_a)
       .def("number", &PyBuilder::number, "value"_a)
       .def("subgraph", &PyBuilder::subgraph, "name"_a, "inputs"_a, "build"_a)
+      .def("scalar", &PyBuilder::scalar, "value"_a, "element_type"_a)
       .def("cast", &PyBuilder::cast, "value"_a, "element_type"_a)
+      .def("reshape", &PyBuilder::reshape, "value"_a, "dims"_a)
+      .def("expand", &PyBuilder::expand, "value"_a, "dims"_a)
+      .def("transpose", &PyBuilder::transpose, "value"_a, "permutation"_a)
+      .def("squeeze", &PyBuilder::squeeze, "value"_a, "axes"_a)
+      .def("unsqueeze", &PyBuilder::unsqueeze, "value"_a, "axes"_a)
+      .def("concat", &PyBuilder::concat, "values"_a, "axis"_a)
+      .def("slice", &PyBuilder::slice, "value"_a, "axis"_a, "start"_a, "end"_a, "step"_a)
+      .def("split", &PyBuilder::split, "value"_a, "axis"_a, "sizes"_a)
+      .def("reduce", &PyBuilder::reduce, "name"_a, "value"_a, "axes"_a, "keepdims"_a)
+      .def("sizes", &PyBuilder::sizes, "dims"_a)
+      .def("shape_of", &PyBuilder::shape_of, "value"_a)
+      .def("dim_of", &PyBuilder::dim_of, "value"_a, "axis"_a)
+      .def("result", &PyBuilder::result, "index"_a)
       .def("add_function", &PyBuilder::add_function, "domain"_a, "name"_a, "version"_a, "bytes"_a)
       .def("refuse", &PyBuilder::refuse, "reason"_a)
       .def_prop_ro("opset", &PyBuilder::opset)

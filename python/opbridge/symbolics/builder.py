@@ -115,6 +115,18 @@ def wrapped(argument: Any) -> Any:
     return argument
 
 
+# A size: an int, the text of a symbolic size as in ValueType.dims, or an int64 value of one element.
+Size = int | str | Value
+
+
+def _size(size: Size) -> int | str | _core.Value:
+    return size.core if isinstance(size, Value) else size
+
+
+def _sizes(sizes: Sequence[Size]) -> list[int | str | _core.Value]:
+    return [_size(size) for size in sizes]
+
+
 class GraphContext:
     """``g``: builds the ONNX nodes of one call."""
 
@@ -147,6 +159,77 @@ class GraphContext:
         made = self._core.op(name, [self.input(item) for item in inputs], given, outputs)
         values = tuple(Value(core) for core in made)
         return values[0] if outputs == 1 else values
+
+    def result(self, index: int = 0) -> ValueType:
+        """PyTorch's type of a result of the call, as captured; its sizes are ints or texts of symbolic sizes."""
+        return ValueType(*self._core.result(index))
+
+    def scalar(self, value: bool | int | float, dtype: torch.dtype) -> Value:
+        """A constant without dimensions. Numbers that are passed to ``op`` take their neighbours' type instead."""
+        return Value(self._core.scalar(value, ELEMENT_TYPES[dtype]))
+
+    def scalar_like(self, like: Value, value: bool | int | float) -> Value:
+        """A constant without dimensions that has the element type of ``like``."""
+        return Value(self._core.scalar(value, like.core.element_type))
+
+    def cast(self, value: Value, dtype: torch.dtype) -> Value:
+        """``value`` as ``dtype``, by Cast; ``value`` itself if it has this type."""
+        return Value(self._core.cast(value.core, ELEMENT_TYPES[dtype]))
+
+    def shape_of(self, value: Value) -> Value:
+        """The shape, int64 with one dimension: a constant if all sizes are known, else made by Shape."""
+        return Value(self._core.shape_of(value.core))
+
+    def dim_of(self, value: Value, axis: int) -> Value:
+        """The size along ``axis``, int64 without dimensions: a constant if it is known."""
+        return Value(self._core.dim_of(value.core, axis))
+
+    def sizes(self, dims: Sequence[Size]) -> Value:
+        """A shape of the given sizes, int64 with one dimension."""
+        return Value(self._core.sizes(_sizes(dims)))
+
+    def reshape(self, value: Value, dims: Sequence[Size]) -> Value:
+        """``value`` with the shape ``dims``, by Reshape. One size may be -1: what is left of the elements."""
+        return Value(self._core.reshape(value.core, _sizes(dims)))
+
+    def expand(self, value: Value, dims: Sequence[Size]) -> Value:
+        """``value`` broadcast to the shape ``dims``, by Expand."""
+        return Value(self._core.expand(value.core, _sizes(dims)))
+
+    def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
+        """``value`` with its axes in the order ``permutation``, by Transpose: torch.permute."""
+        return Value(self._core.transpose(value.core, permutation))
+
+    def squeeze(self, value: Value, axes: Sequence[int]) -> Value:
+        """``value`` without ``axes``, which have size 1, by Squeeze in the form of the opset."""
+        return Value(self._core.squeeze(value.core, axes))
+
+    def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
+        """``value`` with new axes of size 1, ``axes`` of the result, by Unsqueeze in the form of the opset."""
+        return Value(self._core.unsqueeze(value.core, axes))
+
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
+        """The values one after the other along ``axis``, by Concat."""
+        return Value(self._core.concat([value.core for value in values], axis))
+
+    def slice(self, value: Value, axis: int, start: Size, end: Size, step: int = 1) -> Value:
+        """``value[start:end:step]`` along ``axis``, by Slice in the form of the opset.
+
+        Negative bounds count from the end, and bounds beyond it stop there.
+        """
+        return Value(self._core.slice(value.core, axis, _size(start), _size(end), step))
+
+    def gather(self, value: Value, indices: Any, axis: int = 0) -> Value:
+        """The elements of ``value`` at ``indices`` (an int64 tensor of any shape) along ``axis``, by Gather."""
+        return Value(self._core.op("Gather", [value.core, self.input(indices)], [("axis", "i", axis)], 1)[0])
+
+    def split(self, value: Value, axis: int, sizes: Sequence[Size]) -> tuple[Value, ...]:
+        """Parts of ``value`` along ``axis`` with the given sizes, by Split in the form of the opset."""
+        return tuple(Value(core) for core in self._core.split(value.core, axis, _sizes(sizes)))
+
+    def reduce(self, name: str, value: Value, axes: Sequence[int] = (), keepdims: bool = False) -> Value:
+        """``g.reduce("ReduceMean", x, [-1])``: a reduction in the form of the opset. No axes are all of them."""
+        return Value(self._core.reduce(name, value.core, axes, keepdims))
 
     def subgraph(
         self, name: str, inputs: Sequence[ValueType | Value], build: Callable[..., Value | Sequence[Value]]
