@@ -24,6 +24,23 @@ else()
   set(OPBRIDGE_SDK_INCLUDE_DIR ${CMAKE_CURRENT_LIST_DIR}/../include)
 endif()
 
+# What both this file and opbridge.build compile by: the sources of the SDK; integers that wrap around in kernels, as in
+# PyTorch; no symbols that GCC merges across libraries (each has its own table of operators); and the first release of
+# PyTorch, 2.10, with everything that the adapter calls.
+file(READ ${OPBRIDGE_SDK_DIR}/build.json sdk)
+foreach(key sources compile_options gnu_compile_options)
+  set(OPBRIDGE_SDK_${key})
+  string(JSON count LENGTH ${sdk} ${key})
+  math(EXPR last "${count} - 1")
+  foreach(i RANGE ${last})
+    string(JSON item GET ${sdk} ${key} ${i})
+    list(APPEND OPBRIDGE_SDK_${key} ${item})
+  endforeach()
+endforeach()
+string(JSON OPBRIDGE_SDK_torch_target_version GET ${sdk} torch_target_version)
+list(TRANSFORM OPBRIDGE_SDK_sources PREPEND ${OPBRIDGE_SDK_DIR}/)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${OPBRIDGE_SDK_DIR}/build.json)
+
 # A macro, because a language can only be enabled outside functions.
 macro(opbridge_add_operators)
   if("${ARGN}" MATCHES "\\.cu(;|$)" AND NOT CMAKE_CUDA_COMPILER_LOADED)
@@ -54,16 +71,14 @@ function(_opbridge_add_operators name)
   endif()
 
   # Compiled once for both. Each library has its own table of operators, so its symbols must be hidden, or
-  # they would be merged with those of another library in the process. Integers wrap around in kernels, as in
-  # PyTorch.
-  add_library(${name}_objects OBJECT
-    ${arg_SOURCES} ${OPBRIDGE_SDK_DIR}/library.cc ${OPBRIDGE_SDK_DIR}/defaults.cc ${OPBRIDGE_SDK_DIR}/half_types.cc)
+  # they would be merged with those of another library in the process.
+  add_library(${name}_objects OBJECT ${arg_SOURCES} ${OPBRIDGE_SDK_sources})
   set_target_properties(${name}_objects PROPERTIES
     POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_compile_features(${name}_objects PUBLIC cxx_std_20)
   target_compile_options(${name}_objects
-    PUBLIC $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>
-    PRIVATE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:-fwrapv;${arg_COMPILE_OPTIONS}>")
+    PUBLIC "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:${OPBRIDGE_SDK_gnu_compile_options}>"
+    PRIVATE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${OPBRIDGE_SDK_compile_options};${arg_COMPILE_OPTIONS}>")
   target_include_directories(${name}_objects PUBLIC ${OPBRIDGE_SDK_INCLUDE_DIR} PRIVATE ${OPBRIDGE_SDK_DIR})
   target_link_libraries(${name}_objects PRIVATE ${arg_LINK_LIBRARIES})
 
@@ -96,9 +111,8 @@ function(_opbridge_add_operators name)
 
   target_include_directories(${name}_ort SYSTEM PRIVATE ${OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR})
   if(OPBRIDGE_TORCH_DIR)
-    # 2.10 is the first release with everything that the adapter calls. The library is found by name in the
-    # process that has imported torch; no path to it is stored.
-    target_compile_definitions(${name}_torch PRIVATE TORCH_TARGET_VERSION=0x020a000000000000)
+    # The library is found by name in the process that has imported torch; no path to it is stored.
+    target_compile_definitions(${name}_torch PRIVATE TORCH_TARGET_VERSION=${OPBRIDGE_SDK_torch_target_version})
     target_include_directories(${name}_torch SYSTEM PRIVATE ${OPBRIDGE_TORCH_DIR}/include)
     target_link_options(${name}_torch PRIVATE -Wl,-rpath-link,${OPBRIDGE_TORCH_DIR}/lib)
     target_link_libraries(${name}_torch PRIVATE ${OPBRIDGE_TORCH_DIR}/lib/libtorch_cpu.so ${CMAKE_DL_LIBS})

@@ -163,8 +163,10 @@ class ShapeRun:
         return result
 
     def _tensor_type(self, tensor: Any) -> _TensorType:
+        from opbridge.dtypes import ELEMENT_TYPES  # imports torch, without which libraries can be listed
+
         dims = self._array(_Dim, [self.encode(size) for size in tensor.shape])
-        return _TensorType(onnx_element_types()[tensor.dtype], tensor.dim(), dims)
+        return _TensorType(ELEMENT_TYPES[tensor.dtype], tensor.dim(), dims)
 
     def _array(self, element: Any, values: Sequence[Any]) -> Any:
         array = (element * len(values))(*values)
@@ -234,25 +236,3 @@ _CALLBACKS = (
     _DATA_SIZE(_guarded(_data_size)),
     _OUTPUT(_guarded(_output)),
 )
-
-
-def onnx_element_types() -> dict[Any, int]:
-    import torch
-
-    return {
-        torch.float32: 1,
-        torch.uint8: 2,
-        torch.int8: 3,
-        torch.uint16: 4,
-        torch.int16: 5,
-        torch.int32: 6,
-        torch.int64: 7,
-        torch.bool: 9,
-        torch.float16: 10,
-        torch.float64: 11,
-        torch.uint32: 12,
-        torch.uint64: 13,
-        torch.complex64: 14,
-        torch.complex128: 15,
-        torch.bfloat16: 16,
-    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -26,13 +27,10 @@ _FLAGS = (
     "-O3",
     "-DNDEBUG",
     "-fPIC",
-    "-fwrapv",
     "-fvisibility=hidden",
     "-fvisibility-inlines-hidden",
 )
 _CUDA_FLAGS = ("-O3", "-DNDEBUG", "-Xcompiler=-fPIC,-fvisibility=hidden")
-# The first release of PyTorch with everything that the adapter calls; keep in step with cmake/OpbridgeOperators.cmake.
-_TORCH_TARGET = "-DTORCH_TARGET_VERSION=0x020a000000000000"
 
 
 def build(
@@ -61,16 +59,23 @@ def build(
         warnings.warn("CUDA kernels are skipped because nvcc was not found: install CUDA, or set NVCC", stacklevel=2)
 
     kit = _Kit.find()
-    compiler = _Compiler(kit, shlex.split(os.environ.get("CXX", "c++")), [*_FLAGS, *flags], verbose)
+    settings = json.loads((kit.sdk / "build.json").read_text())  # shared with cmake/OpbridgeOperators.cmake
+    compiler = _Compiler(
+        kit, shlex.split(os.environ.get("CXX", "c++")), [*_FLAGS, *settings["compile_options"]], verbose
+    )
+    if compiler.is_gnu:
+        compiler.flags += settings["gnu_compile_options"]
+    compiler.flags += flags
     defines = ["-DOPBRIDGE_WITH_CUDA"] if nvcc else []
     jobs = [(compiler, path, defines) for path in paths if path not in cuda_paths]
-    jobs += [(compiler, kit.sdk / source, []) for source in ("library.cc", "defaults.cc", "half_types.cc")]
+    jobs += [(compiler, kit.sdk / source, []) for source in settings["sources"]]
     libraries = list(flags)
     if nvcc:
         cuda_compiler = _Compiler(kit, nvcc, [*_CUDA_FLAGS, *cuda_flags], verbose)
         jobs += [(cuda_compiler, path, []) for path in (*cuda_paths, kit.sdk / "cuda_runtime.cu")]
         libraries += cuda_compiler.cuda_runtime()
-    jobs.append((compiler, kit.sdk / "torch_adapter.cc", [f"-isystem{kit.torch / 'include'}", _TORCH_TARGET]))
+    torch_target = f"-DTORCH_TARGET_VERSION={settings['torch_target_version']}"
+    jobs.append((compiler, kit.sdk / "torch_adapter.cc", [f"-isystem{kit.torch / 'include'}", torch_target]))
     jobs.append((compiler, kit.sdk / "ort_adapter.cc", [f"-isystem{kit.onnxruntime}"]))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         *objects, torch_adapter, ort_adapter = pool.map(lambda job: job[0].object(*job[1:]), jobs)
@@ -140,11 +145,15 @@ class _Compiler:
     """Compiles and links into the cache; each file is named by the hash of its inputs."""
 
     def __init__(self, kit: _Kit, command: Sequence[str], flags: Sequence[str], verbose: bool) -> None:
-        self._kit, self._command, self._flags, self._verbose = kit, list(command), list(flags), verbose
+        self._kit, self._command, self.flags, self._verbose = kit, list(command), list(flags), verbose
         self._identity = self._run([*self._command, "--version"]).stdout
 
+    @property
+    def is_gnu(self) -> bool:
+        return "Free Software Foundation" in self._identity
+
     def object(self, source: Path, extra: Sequence[str] = ()) -> Path:
-        command = [*self._command, *self._flags, *extra, f"-I{self._kit.include}", str(source)]
+        command = [*self._command, *self.flags, *extra, f"-I{self._kit.include}", str(source)]
         rule = self._run([*command, "-MM"]).stdout  # "name.o: source.cc header.h ..."
         files = sorted({Path(word) for word in rule.partition(":")[2].replace("\\\n", " ").split()})
         torch = self._kit.torch / "include/torch/headeronly/version.h"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opbridge._operator_abi import Library, onnx_element_types
+from opbridge._operator_abi import Library
 from opbridge.paths import checked_path
 
 __all__ = [
@@ -148,12 +148,12 @@ def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
     """The fake implementation of an operator, computed by its shape rule."""
     import torch
 
+    from opbridge.dtypes import DTYPES
     from opbridge.torch_compat import schema_of
 
     schema = schema_of(overload)
     types = [str(argument.type) for argument in schema.arguments]
     returns_list = str(schema.returns[0].type).startswith("List[")
-    dtypes = {number: dtype for dtype, number in onnx_element_types().items()}
 
     def fake(*args: Any, **kwargs: Any) -> Any:
         values = list(args)
@@ -167,7 +167,7 @@ def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:
         )
         device = next(devices, torch.device("cpu"))
         made = [
-            torch.empty(sizes, dtype=dtypes[number], device=device)
+            torch.empty(sizes, dtype=DTYPES[number], device=device)
             for number, sizes in library.infer(index, types, values)
         ]
         if returns_list:

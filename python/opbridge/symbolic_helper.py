@@ -8,26 +8,11 @@ from typing import Any, TypeVar
 
 import torch
 
+from opbridge.dtypes import SCALAR_TYPES
 from opbridge.errors import InvalidArgumentError
 from opbridge.symbolics.builder import GraphContext, Value
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-# torch.onnx's numbering of dtypes in symbolic functions (c10::ScalarType).
-_SCALAR_TYPE_NUMBERS = {
-    torch.uint8: 0,
-    torch.int8: 1,
-    torch.int16: 2,
-    torch.int32: 3,
-    torch.int64: 4,
-    torch.float16: 5,
-    torch.float32: 6,
-    torch.float64: 7,
-    torch.complex64: 9,
-    torch.complex128: 10,
-    torch.bool: 11,
-    torch.bfloat16: 15,
-}
 
 
 def parse_args(*descriptors: str) -> Callable[[F], F]:
@@ -79,7 +64,7 @@ def _parse(g: GraphContext, value: Any, kind: str, function: Callable[..., Any])
 
 
 def _int(value: Any) -> int:
-    return _SCALAR_TYPE_NUMBERS[value] if isinstance(value, torch.dtype) else int(value)
+    return SCALAR_TYPES[value][1] if isinstance(value, torch.dtype) else int(value)
 
 
 _DECODERS: dict[str, Callable[[Any], Any]] = {

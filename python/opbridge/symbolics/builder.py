@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from opbridge import _core
-from opbridge.dtypes import DTYPES, ELEMENT_TYPES
+from opbridge.dtypes import DTYPES, ELEMENT_TYPES, SCALAR_TYPES
 
 if TYPE_CHECKING:
     import onnxscript
@@ -35,7 +35,7 @@ class ValueType:
     def scalarType(self) -> str | None:
         """TorchScript's name of the dtype, such as "Float" for float32; None if unknown."""
         dtype = self.dtype()
-        return None if dtype is None else _SCALAR_TYPES[dtype]
+        return None if dtype is None else SCALAR_TYPES[dtype][0]
 
     def dim(self) -> int | None:
         """The rank; None if unknown."""
@@ -59,22 +59,6 @@ class SequenceType:
 
     def __init__(self, element: ValueType) -> None:
         self.element = element
-
-
-_SCALAR_TYPES = {
-    torch.float32: "Float",
-    torch.float64: "Double",
-    torch.float16: "Half",
-    torch.bfloat16: "BFloat16",
-    torch.int64: "Long",
-    torch.int32: "Int",
-    torch.int16: "Short",
-    torch.int8: "Char",
-    torch.uint8: "Byte",
-    torch.bool: "Bool",
-    torch.complex64: "ComplexFloat",
-    torch.complex128: "ComplexDouble",
-}
 
 
 class Value:
