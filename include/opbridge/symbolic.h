@@ -67,15 +67,22 @@ class Value {
 };
 
 // A Python number: a bool, int, float or complex constant, or a number known only when the model runs.
+// Its special members, and those of Operand, are compiled once, in value.cc: they are costly to instantiate.
 class Scalar {
  public:
-  Scalar(bool v) : value_(v) {}  // NOLINT
+  Scalar(bool v);     // NOLINT
+  Scalar(int64_t v);  // NOLINT
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Scalar(T v) : value_(static_cast<int64_t>(v)) {}  // NOLINT
-  Scalar(double v) : value_(v) {}                                                    // NOLINT
-  Scalar(std::complex<double> v) : value_(v) {}                                      // NOLINT
+  requires(!std::same_as<T, bool>) Scalar(T v) : Scalar(static_cast<int64_t>(v)) {}  // NOLINT
+  Scalar(double v);                                                                  // NOLINT
+  Scalar(std::complex<double> v);                                                    // NOLINT
   Scalar(Dim v);                                                                     // NOLINT
-  Scalar(Value v) : value_(v) {}  // NOLINT: a 0-d tensor (SymFloat, SymBool)
+  Scalar(Value v);  // NOLINT: a 0-d tensor (SymFloat, SymBool)
+  Scalar(const Scalar& other);
+  Scalar(Scalar&& other) noexcept;
+  Scalar& operator=(const Scalar& other);
+  Scalar& operator=(Scalar&& other) noexcept;
+  ~Scalar();
 
   bool is_bool() const { return std::holds_alternative<bool>(value_); }
   bool is_integral() const;  // bool, int or symbolic int
@@ -144,11 +151,16 @@ inline Attr attr(std::string name, std::vector<ir::Type> value) {
 // Value or std::nullopt is an omitted optional input; a vector holds the values of a variadic input.
 class Operand {
  public:
-  Operand(Value value) : item_(value) {}                                   // NOLINT
-  Operand(std::optional<Value> value) : item_(value.value_or(Value())) {}  // NOLINT
-  Operand(std::nullopt_t) : item_(Value()) {}                              // NOLINT
-  Operand(std::vector<Value> values) : item_(std::move(values)) {}         // NOLINT
-  Operand(Attr attribute) : item_(std::move(attribute)) {}                 // NOLINT
+  Operand(Value value);                 // NOLINT
+  Operand(std::optional<Value> value);  // NOLINT
+  Operand(std::nullopt_t);              // NOLINT
+  Operand(std::vector<Value> values);   // NOLINT
+  Operand(Attr attribute);              // NOLINT
+  Operand(const Operand& other);
+  Operand(Operand&& other) noexcept;
+  Operand& operator=(const Operand& other);
+  Operand& operator=(Operand&& other) noexcept;
+  ~Operand();
   const std::variant<Value, std::vector<Value>, Attr>& item() const { return item_; }
 
  private:

@@ -20,6 +20,11 @@ const Dim& Value::dim(int64_t axis) const {
   return dims()[wrap_axis(axis, rank())];
 }
 
+Scalar::Scalar(bool v) : value_(v) {}
+Scalar::Scalar(int64_t v) : value_(v) {}
+Scalar::Scalar(double v) : value_(v) {}
+Scalar::Scalar(std::complex<double> v) : value_(v) {}
+Scalar::Scalar(Value v) : value_(v) {}
 Scalar::Scalar(Dim v) {
   if (v.is_static()) {
     value_ = v.value();
@@ -27,6 +32,22 @@ Scalar::Scalar(Dim v) {
     value_ = std::move(v);
   }
 }
+Scalar::Scalar(const Scalar& other) = default;
+Scalar::Scalar(Scalar&& other) noexcept = default;
+Scalar& Scalar::operator=(const Scalar& other) = default;
+Scalar& Scalar::operator=(Scalar&& other) noexcept = default;
+Scalar::~Scalar() = default;
+
+Operand::Operand(Value value) : item_(value) {}
+Operand::Operand(std::optional<Value> value) : item_(value.value_or(Value())) {}
+Operand::Operand(std::nullopt_t) : item_(Value()) {}
+Operand::Operand(std::vector<Value> values) : item_(std::move(values)) {}
+Operand::Operand(Attr attribute) : item_(std::move(attribute)) {}
+Operand::Operand(const Operand& other) = default;
+Operand::Operand(Operand&& other) noexcept = default;
+Operand& Operand::operator=(const Operand& other) = default;
+Operand& Operand::operator=(Operand&& other) noexcept = default;
+Operand::~Operand() = default;
 
 bool Scalar::is_integral() const {
   if (const Value* value = std::get_if<Value>(&value_)) return !is_floating_point(value->element_type());
