@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ir/dim_expr.h"
+#include "tensor/broadcast.h"
 #include "tensor/constants.h"
 
 namespace opbridge {
@@ -381,11 +382,7 @@ Dim broadcast_dim(const Dim& a, const Dim& b) {
 }  // namespace
 
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b) {
-  if (a.size() < b.size()) std::swap(a, b);
-  std::vector<Dim> dims(a.begin(), a.end());
-  const size_t offset = a.size() - b.size();
-  for (size_t i = 0; i < b.size(); ++i) dims[offset + i] = broadcast_dim(dims[offset + i], b[i]);
-  return dims;
+  return broadcast_shape(a, b, broadcast_dim);
 }
 
 void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "tensor/broadcast.h"
 #include "tensor/evaluate.h"
 
 namespace opbridge {
@@ -280,14 +281,10 @@ std::optional<int64_t> checked_count(std::span<const int64_t> dims) {
 }
 
 std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_t>> shapes) {
-  size_t rank = 0;
-  for (const std::span<const int64_t> shape : shapes) rank = std::max(rank, shape.size());
-  std::vector<int64_t> dims(rank, 1);
+  std::vector<int64_t> dims;
   for (const std::span<const int64_t> shape : shapes) {
-    for (size_t i = 0; i < shape.size(); ++i) {
-      int64_t& dim = dims[dims.size() - 1 - i];
-      if (dim == 1) dim = shape[shape.size() - 1 - i];
-    }
+    dims = broadcast_shape(std::span<const int64_t>(dims), shape,
+                           [](int64_t a, int64_t b) { return a == 1 ? b : a; });
   }
   return dims;
 }

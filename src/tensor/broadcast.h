@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace opbridge {
+
+// The shape to which `a` and `b` broadcast, by NumPy's rule: shapes are aligned at their last dims. `merge`
+// gives the size for two sizes that are aligned.
+template <class Size, class Merge>
+std::vector<Size> broadcast_shape(std::span<const Size> a, std::span<const Size> b, const Merge& merge) {
+  if (a.size() < b.size()) std::swap(a, b);
+  std::vector<Size> shape(a.begin(), a.end());
+  const size_t offset = a.size() - b.size();
+  for (size_t i = 0; i < b.size(); ++i) shape[offset + i] = merge(shape[offset + i], b[i]);
+  return shape;
+}
+
+}  // namespace opbridge
