@@ -8,7 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
-    const opbridge::ZipArchive archive(std::as_bytes(std::span(data, size)), nullptr);
+    const opbridge::support::ZipArchive archive(std::as_bytes(std::span(data, size)), nullptr);
     for (const auto& entry : archive.entries()) archive.read_checked(entry);
   } catch (const opbridge::Error&) {
   }

@@ -14,7 +14,7 @@ namespace opbridge {
 
 struct GraphBuilder::State {
   ir::Graph* root = nullptr;  // holds the constants of all subgraphs
-  NameCounts used_names, used_symbols;
+  support::NameCounts used_names, used_symbols;
   std::map<std::string, Value> small_constants;  // type, dims and bytes → initializer
   std::vector<OnnxFunction> functions;
   std::unordered_set<const ir::Graph*> used_bodies;  // bodies that are an attribute of a node

@@ -219,8 +219,8 @@ onnx::TypeResolution GraphBuilder::resolve_types(const onnx::OpSchema& schema, s
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!types[i] || firm[i]) continue;
     const std::optional<ElementType> wanted = by_tensors.variable(schema.input(i)->type);
-    if (wanted && *wanted != *types[i] && converts_exactly(*inputs[i].weight(), *wanted)) {
-      inputs[i] = number(*convert_weight(*inputs[i].weight(), *wanted));
+    if (wanted && *wanted != *types[i] && tensor::converts_exactly(*inputs[i].weight(), *wanted)) {
+      inputs[i] = number(*tensor::convert_weight(*inputs[i].weight(), *wanted));
       types[i] = wanted;
     }
   }
@@ -343,7 +343,7 @@ Value GraphBuilder::constant(ir::Weight weight) {
 Value GraphBuilder::scalar(const Scalar& value, ElementType type) {
   if (const Dim* dim = std::get_if<Dim>(&value.get())) return cast(size(*dim), type);
   if (const Value* tensor = std::get_if<Value>(&value.get())) return cast(*tensor, type);
-  return constant(scalar_weight(value, type));
+  return constant(tensor::scalar_weight(value, type));
 }
 
 Value GraphBuilder::number(const Scalar& value) {
@@ -353,7 +353,7 @@ Value GraphBuilder::number(const Scalar& value) {
                            : value.is_integral() ? ElementType::int64
                            : value.is_complex()  ? ElementType::complex128
                                                  : ElementType::float64;
-  return number(scalar_weight(value, type));
+  return number(tensor::scalar_weight(value, type));
 }
 
 Value GraphBuilder::number(ir::Weight weight) {
@@ -404,13 +404,13 @@ void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool bun
 void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }
 
 std::string GraphBuilder::unique_name(const std::string& stem) {
-  return opbridge::unique_name(state_->used_names, stem);
+  return support::unique_name(state_->used_names, stem);
 }
 
 void GraphBuilder::reserve_symbol(const std::string& name) { state_->used_symbols.try_emplace(name, 0); }
 
 Dim GraphBuilder::unknown_size(const std::string& stem, int64_t least) {
-  return Dim::symbol(opbridge::unique_name(state_->used_symbols, stem), least);
+  return Dim::symbol(support::unique_name(state_->used_symbols, stem), least);
 }
 
 }  // namespace opbridge

@@ -29,7 +29,7 @@ std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t 
 Value without_elements(GraphBuilder& g, std::span<const Dim> dims, ElementType type) {
   // ONNX Runtime's ConstantOfShape does not support bfloat16.
   const ElementType made = type == ElementType::bfloat16 ? ElementType::float32 : type;
-  ir::Weight zero = scalar_weight(false, made);
+  ir::Weight zero = tensor::scalar_weight(false, made);
   zero.dims = {1};
   return g.cast(g.op("ConstantOfShape", g.sizes(dims), attr("value", std::move(zero))), type);
 }
@@ -42,7 +42,7 @@ Value GraphBuilder::cast(Value value, ElementType to) {
     refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
   constexpr size_t most_folded_bytes = 256;
   if (value.weight() && value.weight()->bytes.size() <= most_folded_bytes) {
-    if (std::optional<ir::Weight> folded = convert_weight(*value.weight(), to))
+    if (std::optional<ir::Weight> folded = tensor::convert_weight(*value.weight(), to))
       return constant(std::move(*folded));
   }
   return op("Cast", value, attr("to", to));
@@ -52,9 +52,9 @@ Value GraphBuilder::reshape(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
   const std::span<const Dim> from = value.ranked() ? std::span(value.dims()) : std::span<const Dim>();
   const auto is_zero = [](const Dim& dim) { return dim.is(0); };
-  const auto is_zero_or_may_be = [](const Dim& dim) { return dim.is(0) || may_be_zero(dim); };
+  const auto is_zero_or_may_be = [](const Dim& dim) { return dim.is(0) || tensor::may_be_zero(dim); };
   Value result;
-  if (const auto shape = constant_reshape(from, dims)) {
+  if (const auto shape = tensor::constant_reshape(from, dims)) {
     result = op("Reshape", value, ints(*shape));
   } else if (opset_ >= 14 && std::ranges::any_of(dims, is_zero_or_may_be)) {
     result = op("Reshape", value, sizes(dims), attr("allowzero", 1));

@@ -87,7 +87,7 @@ struct OperatorLibrary {
 // Opens a library, which stays open unless it is refused: its registrations with PyTorch remain, and a
 // registry may be copied. `path` may lack the suffix _ort.so, as in opbridge.load_operators.
 OperatorLibrary open_library(std::filesystem::path path) {
-  check_path(path);
+  support::check_path(path);
   if (!std::filesystem::exists(path)) path += "_ort.so";
   std::unique_ptr<void, int (*)(void*)> handle(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
   if (handle == nullptr) {

@@ -375,14 +375,14 @@ Dim broadcast_dim(const Dim& a, const Dim& b) {
   if (a == b || b.is(1) || is_never_one(a)) return a;
   if (a.is(1) || is_never_one(b)) return b;
   const Dim greater = max(a, b);
-  if (!may_be_zero(a) && !may_be_zero(b)) return greater;
+  if (!tensor::may_be_zero(a) && !tensor::may_be_zero(b)) return greater;
   return greater * min(min(a, b), Dim(1));  // 0 if one of them is 0
 }
 
 }  // namespace
 
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b) {
-  return broadcast_shape(a, b, broadcast_dim);
+  return tensor::broadcast_shape(a, b, broadcast_dim);
 }
 
 void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<const ir::Attribute> attributes,

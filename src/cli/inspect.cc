@@ -57,10 +57,10 @@ void run(const Options& options) {
   if (!options.html.empty()) {
     const std::string page = inspect::graph_page(graph, summary, is_program ? 0 : file.model.opset);
     const std::span<const std::byte> piece = std::as_bytes(std::span(page));
-    onnx::OutputFile output(options.html);
+    support::OutputFile output(options.html);
     output.write(std::span(&piece, 1));
     output.close();
-    publish(output);
+    support::publish(output);
   }
   if (options.json) {
     print(inspect::to_json(summary) + '\n');

@@ -31,9 +31,9 @@ std::string_view inside_root(std::string_view path) {
 }
 
 // Reports what the archive contains instead, and what to do about it.
-[[noreturn]] void refuse_foreign(const ZipArchive& archive) {
+[[noreturn]] void refuse_foreign(const support::ZipArchive& archive) {
   const auto has = [&](auto&& matches) {
-    return std::ranges::any_of(archive.entries(), [&](const ZipArchive::Entry& entry) {
+    return std::ranges::any_of(archive.entries(), [&](const support::ZipArchive::Entry& entry) {
       return matches(inside_root(entry.name)) || matches(entry.name);
     });
   };
@@ -65,16 +65,16 @@ std::string_view inside_root(std::string_view path) {
 }
 
 struct Program {
-  const ZipArchive::Entry* entry;
+  const support::ZipArchive::Entry* entry;
   std::string_view root;  // with a trailing slash
   std::string_view name;
 };
 
-Program find_program(const ZipArchive& archive) {
+Program find_program(const support::ZipArchive& archive) {
   constexpr std::string_view folder = "models/";
   constexpr std::string_view suffix = ".json";
   std::vector<Program> programs;
-  for (const ZipArchive::Entry& entry : archive.entries()) {
+  for (const support::ZipArchive::Entry& entry : archive.entries()) {
     std::string_view path = inside_root(entry.name);
     if (!path.starts_with(folder) || !path.ends_with(suffix)) continue;
     const std::string_view root = entry.name.substr(0, entry.name.size() - path.size());
@@ -93,10 +93,10 @@ Program find_program(const ZipArchive& archive) {
       "several exported programs ({}), none of them named 'model'; save the one to convert alone", names));
 }
 
-void check_byte_order(const ZipArchive& archive, std::string_view root) {
-  const ZipArchive::Entry* entry = archive.find(fmt::format("{}byteorder", root));
+void check_byte_order(const support::ZipArchive& archive, std::string_view root) {
+  const support::ZipArchive::Entry* entry = archive.find(fmt::format("{}byteorder", root));
   if (entry == nullptr) return;
-  const ZipArchive::Content content = archive.read_checked(*entry);
+  const support::ZipArchive::Content content = archive.read_checked(*entry);
   const std::string_view order(reinterpret_cast<const char*>(content.bytes.data()), content.bytes.size());
   if (order != "little")
     invalid("its weights are not little-endian; save it again on a little-endian machine");
@@ -130,7 +130,7 @@ SymbolTable::LeastValues least_values(json::Object program) {
 }  // namespace
 
 ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::shared_ptr<const void> owner) {
-  const ZipArchive archive(archive_bytes, std::move(owner));
+  const support::ZipArchive archive(archive_bytes, std::move(owner));
   const Program found = find_program(archive);
   check_byte_order(archive, found.root);
   simdjson::dom::parser parser;
@@ -142,7 +142,7 @@ ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::s
 
 ir::Graph load_exported_program(const std::filesystem::path& path) {
   try {
-    const auto file = std::make_shared<MappedFile>(path);
+    const auto file = std::make_shared<support::MappedFile>(path);
     return read_exported_program(file->bytes(), file);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", path.string(), error.message()), error.where());

@@ -409,6 +409,6 @@ ir::Value* GraphReader::tensor(Scope& scope, std::string_view name) {
   return weight;
 }
 
-std::string GraphReader::unique(std::string_view name) { return unique_name(taken_, name); }
+std::string GraphReader::unique(std::string_view name) { return support::unique_name(taken_, name); }
 
 }  // namespace opbridge

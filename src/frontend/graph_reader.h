@@ -99,7 +99,7 @@ class GraphReader {
   StoredTensors& tensors_;
   SymbolTable symbols_;
   std::unordered_map<std::string_view, std::string_view> placeholders_;  // of parameters and buffers
-  NameCounts taken_;                                                     // names of values
+  support::NameCounts taken_;                                            // names of values
 };
 
 }  // namespace opbridge

@@ -39,7 +39,8 @@ std::vector<int64_t> read_ints(std::string_view name, json::Array list) {
 
 }  // namespace
 
-StoredTensors::StoredTensors(const ZipArchive& archive, std::string_view root, std::string_view program)
+StoredTensors::StoredTensors(const support::ZipArchive& archive, std::string_view root,
+                             std::string_view program)
     : archive_(archive), root_(root), program_(program) {
   read_index(weights_parser_, "data/weights/", "weights");
   read_index(constants_parser_, "data/constants/", "constants");
@@ -48,7 +49,7 @@ StoredTensors::StoredTensors(const ZipArchive& archive, std::string_view root, s
 void StoredTensors::read_index(simdjson::dom::parser& parser, std::string_view folder,
                                std::string_view kind) {
   const std::string path = fmt::format("{}{}{}_{}_config.json", root_, folder, program_, kind);
-  const ZipArchive::Entry* entry = archive_.find(path);
+  const support::ZipArchive::Entry* entry = archive_.find(path);
   if (entry == nullptr) {
     const bool older = archive_.find(fmt::format("{}{}{}.pt", root_, folder, program_)) != nullptr;
     throw Error(
@@ -68,7 +69,8 @@ void StoredTensors::read_index(simdjson::dom::parser& parser, std::string_view f
 
 StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Location& location) {
   const std::string_view file = json::string_field(location.payload, "path_name");
-  const ZipArchive::Entry* entry = archive_.find(fmt::format("{}{}{}", root_, location.folder, file));
+  const support::ZipArchive::Entry* entry =
+      archive_.find(fmt::format("{}{}{}", root_, location.folder, file));
   if (entry == nullptr) refuse(name, fmt::format("is stored in '{}', which the archive lacks", file));
   const auto [cached, fresh] = storages_.try_emplace(entry);
   if (fresh) cached->second.content = archive_.read(*entry);
@@ -95,7 +97,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
     refuse(name, "is sparse; make it dense with to_dense() before the export", ErrorCode::unsupported);
   }
 
-  StridedView view;
+  tensor::StridedView view;
   view.element_size = size_of(*element_type);
   view.sizes = read_ints(name, json::array_field(meta, "sizes"));
   view.strides = read_ints(name, json::array_field(meta, "strides"));
@@ -104,7 +106,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
     refuse(name, "has an offset that is not a plain number");
   }
   Storage& stored = storage(name, location);
-  const ZipArchive::Content& content = stored.content;
+  const support::ZipArchive::Content& content = stored.content;
   const std::optional<uint64_t> bytes = view.byte_size();
   if (!bytes || !view.fits(content.bytes.size())) {
     refuse(name, content.bytes.empty() ? "has no bytes; it was exported without real weights (FakeTensorMode)"
@@ -128,7 +130,7 @@ ir::Weight StoredTensors::load(std::string_view name) {
   }
   stored.copied_bytes += std::min(*bytes, once);
   auto copy = std::make_shared<std::vector<std::byte>>(*bytes);
-  strided_copy(view, content.bytes, copy->data());
+  tensor::strided_copy(view, content.bytes, copy->data());
   weight.bytes = *copy;
   weight.owner = std::move(copy);
   return weight;

@@ -19,7 +19,7 @@ class StoredTensors {
  public:
   // `root` is the archive's outermost folder with a trailing slash, `program` the name of the exported
   // program. The archive must outlive the object.
-  StoredTensors(const ZipArchive& archive, std::string_view root, std::string_view program);
+  StoredTensors(const support::ZipArchive& archive, std::string_view root, std::string_view program);
 
   // The tensor with that name. It is borrowed if it is contiguous and aligned in the archive, and copied into
   // that form otherwise. Throws Error(invalid_file) if the tensor is missing, pickled, or reaches outside its
@@ -33,20 +33,20 @@ class StoredTensors {
   };
 
   struct Storage {
-    ZipArchive::Content content;
+    support::ZipArchive::Content content;
     uint64_t copied_bytes = 0;  // distinct bytes that were copied instead of borrowed
   };
 
   void read_index(simdjson::dom::parser& parser, std::string_view folder, std::string_view kind);
   Storage& storage(std::string_view name, const Location& location);
 
-  const ZipArchive& archive_;
+  const support::ZipArchive& archive_;
   std::string root_;
   std::string program_;
   simdjson::dom::parser weights_parser_;
   simdjson::dom::parser constants_parser_;
   std::map<std::string_view, Location> locations_;
-  std::map<const ZipArchive::Entry*, Storage> storages_;
+  std::map<const support::ZipArchive::Entry*, Storage> storages_;
   uint64_t repeated_bytes_ = 0;  // by which copies exceed the bytes of their storages
 };
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-namespace opbridge {
+namespace opbridge::ir {
 namespace {
 
 using Used = std::unordered_set<const ir::Value*>;
@@ -36,4 +36,4 @@ bool remove_dead_code(ir::Graph& graph) {
   return sweep(graph, used);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::ir

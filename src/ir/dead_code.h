@@ -2,9 +2,9 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::ir {
 
 // Removes nodes and initializers that no output depends on. Returns whether there were any.
 bool remove_dead_code(ir::Graph& graph);
 
-}  // namespace opbridge
+}  // namespace opbridge::ir

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace opbridge {
+namespace opbridge::ir {
 
 std::vector<ir::Graph*> all_graphs(ir::Graph& graph) {
   std::vector<ir::Graph*> graphs{&graph};
@@ -152,4 +152,4 @@ std::string Names::unused(std::string name) {
   return name;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::ir

@@ -8,7 +8,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::ir {
 
 // The graph and the bodies of its nodes at any depth, each once, outer before inner.
 std::vector<ir::Graph*> all_graphs(ir::Graph& graph);
@@ -70,4 +70,4 @@ class Names {
   std::unordered_set<std::string> taken_;
 };
 
-}  // namespace opbridge
+}  // namespace opbridge::ir

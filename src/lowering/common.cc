@@ -228,7 +228,7 @@ Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, El
   if (dims.empty()) return g.scalar(value, type);
   if (type == ElementType::bfloat16) return g.cast(filled(g, dims, value, ElementType::float32), type);
   if (!value.is_static()) return g.expand(g.scalar(value, type), dims);
-  ir::Weight element = scalar_weight(value, type);
+  ir::Weight element = tensor::scalar_weight(value, type);
   element.dims = {1};
   return g.op("ConstantOfShape", g.sizes(dims), attr("value", std::move(element)));
 }

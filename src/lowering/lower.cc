@@ -307,13 +307,13 @@ class Lowering final : public ValueMap, public BodyLowering {
   // An output has the name that the user chose, or its name in the program, with a suffix if an input, a
   // weight or an earlier output has that name.
   void name_outputs() {
-    NameCounts taken;
+    support::NameCounts taken;
     for (const ir::Value* input : model_.graph.inputs) taken.try_emplace(input->name, 0);
     for (const ir::Value* weight : source_.initializers) taken.try_emplace(weight->name, 0);
     for (size_t i = 0; i < source_.outputs.size(); ++i) {
       const bool given = i < options_.output_names.size();
       const std::string& wanted = given ? options_.output_names[i] : source_.outputs[i]->name;
-      std::string name = given ? wanted : unique_name(taken, wanted);
+      std::string name = given ? wanted : support::unique_name(taken, wanted);
       taken.try_emplace(name, 0);
       g_.reserve_name(name);
       output_names_.push_back(std::move(name));

@@ -131,7 +131,7 @@ ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const voi
 
 ModelFile read_onnx(const std::filesystem::path& path) {
   try {
-    const auto file = std::make_shared<const MappedFile>(path);
+    const auto file = std::make_shared<const support::MappedFile>(path);
     const std::filesystem::path folder = path.parent_path();
     return parse_onnx(file->bytes(), file, folder.empty() ? "." : folder);
   } catch (const Error& error) {

@@ -52,7 +52,7 @@ class NameChecker {
   std::unordered_set<std::string_view> visible_;
 };
 
-void write_all(OutputFile& file, std::span<const std::span<const std::byte>> pieces) {
+void write_all(support::OutputFile& file, std::span<const std::span<const std::byte>> pieces) {
   file.write(pieces);
   file.close();
 }
@@ -83,13 +83,13 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   report.model_bytes = rope.size();
   report.external_bytes = layout.size();
   const auto start = std::chrono::steady_clock::now();
-  OutputFile model_file(path);
+  support::OutputFile model_file(path);
   // With ExternalData::always, the data file is written even if it is empty.
   if (options.external_data != ExternalData::always && layout.size() == 0) {
     write_all(model_file, rope.pieces());
-    publish(model_file);
+    support::publish(model_file);
   } else {
-    OutputFile data_file(data_path);
+    support::OutputFile data_file(data_path);
     if (std::filesystem::weakly_canonical(data_file.final_path()) ==
         std::filesystem::weakly_canonical(model_file.final_path())) {
       throw Error(ErrorCode::io, fmt::format("cannot write {}: its weight file {} is the same file",
@@ -97,7 +97,7 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
     }
     write_all(data_file, layout.pieces());
     write_all(model_file, rope.pieces());
-    publish(data_file, model_file);
+    support::publish(data_file, model_file);
     report.external_file = data_path;
   }
   report.write_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -153,7 +153,7 @@ std::vector<std::string_view> suggest_names(std::string_view name, std::string_v
       if (schema != nullptr && !schema->deprecated) candidates.push_back(op.name());
     }
   }
-  return closest_names(name, candidates);
+  return support::closest_names(name, candidates);
 }
 
 }  // namespace opbridge::onnx

@@ -175,7 +175,7 @@ NamedWeight TensorReader::read(std::string_view message) {
 }
 
 void TensorReader::read_external(const ExternalData& data, ir::Weight& weight) {
-  const std::shared_ptr<const MappedFile> file = external_file(data.location);
+  const std::shared_ptr<const support::MappedFile> file = external_file(data.location);
   const uint64_t size = file->bytes().size();
   const uint64_t offset = data.offset.empty() ? 0 : parse_number(data.offset);
   const uint64_t rest = offset <= size ? size - offset : 0;
@@ -187,7 +187,7 @@ void TensorReader::read_external(const ExternalData& data, ir::Weight& weight) {
   weight.owner = file;
 }
 
-std::shared_ptr<const MappedFile> TensorReader::external_file(std::string_view location) {
+std::shared_ptr<const support::MappedFile> TensorReader::external_file(std::string_view location) {
   if (const auto known = external_files_.find(location); known != external_files_.end()) {
     return known->second;
   }
@@ -203,7 +203,7 @@ std::shared_ptr<const MappedFile> TensorReader::external_file(std::string_view l
     fail(fmt::format("external data \"{}\" is not read: it links outside the model's folder", location));
   }
   try {
-    return external_files_.emplace(location, std::make_shared<const MappedFile>(path)).first->second;
+    return external_files_.emplace(location, std::make_shared<const support::MappedFile>(path)).first->second;
   } catch (const Error& refusal) {
     throw Error(refusal.code(), fmt::format("external data {}: {}", location, refusal.message()));
   }

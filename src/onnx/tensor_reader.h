@@ -35,11 +35,12 @@ class TensorReader {
     std::string_view length;
   };
   void read_external(const ExternalData& data, ir::Weight& weight);
-  std::shared_ptr<const MappedFile> external_file(std::string_view location);
+  std::shared_ptr<const support::MappedFile> external_file(std::string_view location);
 
   std::shared_ptr<const void> owner_;
   std::filesystem::path folder_;
-  std::map<std::string, std::shared_ptr<const MappedFile>, std::less<>> external_files_;  // by location
+  std::map<std::string, std::shared_ptr<const support::MappedFile>, std::less<>>
+      external_files_;  // by location
 };
 
 }  // namespace opbridge::onnx

@@ -134,17 +134,17 @@ std::shared_ptr<std::vector<std::byte>> row_major(const Header& header, size_t e
                                                   std::span<const std::byte> data) {
   auto bytes = std::make_shared<std::vector<std::byte>>(data.size());
   if (data.empty()) return bytes;
-  StridedView view{element_size, header.shape, {}, 0};
+  tensor::StridedView view{element_size, header.shape, {}, 0};
   int64_t stride = 1;
   for (const int64_t size : header.shape) {
     view.strides.push_back(stride);
     stride *= size;
   }
-  strided_copy(view, data, bytes->data());
+  tensor::strided_copy(view, data, bytes->data());
   return bytes;
 }
 
-ir::Weight read_npy(const ZipArchive::Content& content) {
+ir::Weight read_npy(const support::ZipArchive::Content& content) {
   const std::span<const std::byte> bytes = content.bytes;
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(npy_magic) || bytes.size() < 12) {
@@ -159,7 +159,7 @@ ir::Weight read_npy(const ZipArchive::Content& content) {
   const Header header = HeaderParser(text.substr(header_begin, header_size)).parse();
   const ElementType type = element_type(header.descr);
   const std::span<const std::byte> data = bytes.subspan(header_begin + header_size);
-  const std::optional<uint64_t> size = StridedView{size_of(type), header.shape, {}, 0}.byte_size();
+  const std::optional<uint64_t> size = tensor::StridedView{size_of(type), header.shape, {}, 0}.byte_size();
   if (size != data.size()) {
     throw Error(ErrorCode::invalid_file,
                 fmt::format("its shape does not match its {} bytes of data", data.size()));
@@ -174,8 +174,8 @@ ir::Weight read_npy(const ZipArchive::Content& content) {
 
 std::vector<NamedTensor> read_npz(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
   std::vector<NamedTensor> tensors;
-  const ZipArchive archive(bytes, std::move(owner));
-  for (const ZipArchive::Entry& entry : archive.entries()) {
+  const support::ZipArchive archive(bytes, std::move(owner));
+  for (const support::ZipArchive::Entry& entry : archive.entries()) {
     std::string_view name = entry.name;
     if (name.ends_with(".npy")) name.remove_suffix(4);
     try {
@@ -189,7 +189,7 @@ std::vector<NamedTensor> read_npz(std::span<const std::byte> bytes, std::shared_
 
 std::vector<NamedTensor> read_npz(const std::filesystem::path& path) {
   try {
-    const auto file = std::make_shared<MappedFile>(path);
+    const auto file = std::make_shared<support::MappedFile>(path);
     return read_npz(file->bytes(), file);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("{}: {}", path.string(), error.message()));

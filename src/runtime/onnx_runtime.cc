@@ -42,7 +42,7 @@ Owned<OrtSessionOptions> session_options(const OrtApi& api,
   check(api, api.CreateSessionOptions(&options));
   Owned<OrtSessionOptions> owned(options, api.ReleaseSessionOptions);
   for (const std::filesystem::path& library : libraries) {
-    check_path(library);
+    support::check_path(library);
     // The path must be absolute: the loader would search other folders for a bare name.
     const std::filesystem::path path = std::filesystem::absolute(library);
     check(api, api.RegisterCustomOpsLibrary_V2(options, path.c_str()), ErrorCode::invalid_file,
@@ -98,7 +98,7 @@ ir::Weight weight(const OrtApi& api, Owned<OrtValue> value, std::string_view nam
 
 OnnxRuntime::OnnxRuntime(const std::filesystem::path& library) {
   const std::filesystem::path path = library.empty() ? find_onnx_runtime() : library;
-  check_path(path);
+  support::check_path(path);
   // Never closed: ONNX Runtime's threads and thread-local state outlive the objects made here.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -126,7 +126,7 @@ OnnxRuntime::~OnnxRuntime() { api_->ReleaseEnv(environment_); }
 Session::Session(const OnnxRuntime& runtime, const std::filesystem::path& model,
                  std::span<const std::filesystem::path> operator_libraries)
     : runtime_(runtime), session_(nullptr, runtime.api_->ReleaseSession) {
-  check_path(model);
+  support::check_path(model);
   const OrtApi& api = *runtime.api_;
   const Owned<OrtSessionOptions> options = session_options(api, operator_libraries);
   OrtSession* session = nullptr;

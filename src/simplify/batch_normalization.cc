@@ -42,7 +42,7 @@ std::optional<Affine> affine_of(const ir::Node& normalization) {
 }
 
 // Folds the normalization into the weight and the bias of the convolution.
-bool fold(ir::Graph& graph, Uses& uses, ir::Node& convolution, ir::Node& normalization) {
+bool fold(ir::Graph& graph, ir::Uses& uses, ir::Node& convolution, ir::Node& normalization) {
   const std::optional<Affine> affine = affine_of(normalization);
   if (!affine) return false;
   ir::Value* bias = convolution.inputs.size() > 2 ? convolution.inputs[2] : nullptr;
@@ -70,12 +70,12 @@ bool fold(ir::Graph& graph, Uses& uses, ir::Node& convolution, ir::Node& normali
 }  // namespace
 
 bool fold_batch_normalization(ir::Graph& graph) {
-  Uses uses(graph);
+  ir::Uses uses(graph);
   std::unordered_set<const ir::Node*> folded;
   size_t bytes = 0;
   uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.op != "BatchNormalization" || node.outputs.size() != 1) return;
-    if (int_attribute(node, "training_mode", 0) != 0) return;
+    if (tensor::int_attribute(node, "training_mode", 0) != 0) return;
     ir::Node* before = uses.producer_beside(node, node.inputs[0]);
     if (!before || before->op != "Conv" || !uses.once(before->outputs[0])) return;
     const ir::Value* weight = before->inputs[1];
@@ -88,9 +88,9 @@ bool fold_batch_normalization(ir::Graph& graph) {
     bytes += size;
     folded.insert(&node);
   });
-  erase_nodes(graph, folded);
+  ir::erase_nodes(graph, folded);
   // Remove the old weights, whose names the new ones have.
-  return !folded.empty() && remove_dead_code(graph);
+  return !folded.empty() && ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge

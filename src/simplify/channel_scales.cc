@@ -44,8 +44,8 @@ class ChannelScales {
     uses_.for_each_node([&](ir::Graph&, ir::Node& node) {
       if (is(&node, "Mul") && (fold(node, 0, 1) || fold(node, 1, 0))) folded.insert(&node);
     });
-    erase_nodes(graph_, folded);
-    return !folded.empty() && remove_dead_code(graph_);
+    ir::erase_nodes(graph_, folded);
+    return !folded.empty() && ir::remove_dead_code(graph_);
   }
 
  private:
@@ -79,7 +79,8 @@ class ChannelScales {
     const auto* type = std::get_if<ir::TensorType>(&value.type);
     if (!node || !type || !type->dims || !uses_.once(&value)) return std::nullopt;
     if (is(node, "Conv") || is(node, "Gemm")) {
-      if (is(node, "Gemm") && (node->attributes.size() != 1 || int_attribute(*node, "transB", 0) != 1)) {
+      if (is(node, "Gemm") &&
+          (node->attributes.size() != 1 || tensor::int_attribute(*node, "transB", 0) != 1)) {
         return std::nullopt;
       }
       const bool biased = node->inputs.size() > 2 && node->inputs[2];
@@ -124,8 +125,8 @@ class ChannelScales {
   }
 
   ir::Graph& graph_;
-  Uses uses_;
-  Names names_;
+  ir::Uses uses_;
+  ir::Names names_;
   size_t bytes_ = 0;
 };
 

@@ -54,8 +54,8 @@ bool is_random(const ir::Node& node) {
 }  // namespace
 
 bool merge_common_subexpressions(ir::Graph& graph) {
-  Uses uses(graph);
-  for (ir::Graph* each : all_graphs(graph)) {
+  ir::Uses uses(graph);
+  for (ir::Graph* each : ir::all_graphs(graph)) {
     std::unordered_map<std::string, ir::Value*> constants;
     for (ir::Value* value : each->initializers) {
       const ir::Weight& weight = *value->weight;

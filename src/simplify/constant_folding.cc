@@ -31,7 +31,7 @@ std::optional<ir::Weight> static_shape(const ir::Node& node) {
 }  // namespace
 
 bool fold_constants(ir::Graph& graph) {
-  Uses uses(graph);
+  ir::Uses uses(graph);
   std::vector<const ir::Weight*> inputs;
   return uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.outputs.size() != 1 || uses.is_output(node.outputs[0])) return;
@@ -45,7 +45,7 @@ bool fold_constants(ir::Graph& graph) {
       constant &= !input || (input->weight && input->weight->bytes.size() <= largest_folded_input);
       inputs.push_back(input ? input->weight : nullptr);
     }
-    if (!result && constant) result = evaluate(node, inputs);
+    if (!result && constant) result = tensor::evaluate(node, inputs);
     if (!result) return;
     uses.replace(node.outputs[0], holder.add_initializer(node.outputs[0]->name, std::move(*result)));
   });

@@ -10,7 +10,7 @@ namespace {
 
 bool is_number(const ir::Weight& weight, double number) {
   if (weight.element_count() != 1) return false;
-  const std::optional<ir::Weight> converted = convert_weight(weight, ElementType::float64);
+  const std::optional<ir::Weight> converted = tensor::convert_weight(weight, ElementType::float64);
   return converted && converted->as<double>()[0] == number;
 }
 
@@ -88,7 +88,7 @@ ir::Value* source_of(const ir::Node& node) {
 }  // namespace
 
 bool remove_identities(ir::Graph& graph) {
-  Uses uses(graph);
+  ir::Uses uses(graph);
   return uses.for_each_node([&](ir::Graph&, ir::Node& node) {
     ir::Value* source = source_of(node);
     // A node that broadcasts its input must stay.

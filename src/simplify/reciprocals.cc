@@ -17,7 +17,7 @@ bool is_float32(const ir::Value& value) {
 
 bool divide_by_reciprocals(ir::Graph& graph) {
   bool changed = false;
-  for (ir::Graph* each : all_graphs(graph)) {
+  for (ir::Graph* each : ir::all_graphs(graph)) {
     // Only within one graph: a body may run often, and a value inverted outside of it is computed once.
     std::unordered_map<const ir::Value*, ir::Value*> inverted;
     for (ir::Node* node : each->nodes) {

@@ -5,7 +5,7 @@
 namespace opbridge {
 
 void simplify(ir::Graph& graph, int) {
-  remove_dead_code(graph);
+  ir::remove_dead_code(graph);
   fold_constants(graph);
   remove_identities(graph);
   canonicalize_transposes(graph);
@@ -13,7 +13,7 @@ void simplify(ir::Graph& graph, int) {
   fold_batch_normalization(graph);
   fold_channel_scales(graph);
   merge_common_subexpressions(graph);
-  remove_dead_code(graph);
+  ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge

@@ -55,7 +55,7 @@ class Chains {
       if (does_nothing(node)) uses_.replace(node.outputs[0], node.inputs[0]);
     });
     if (!changed_ && !replaced) return false;
-    remove_dead_code(graph_);  // the input types of dead nodes may be inconsistent now
+    ir::remove_dead_code(graph_);  // the input types of dead nodes may be inconsistent now
     return true;
   }
 
@@ -80,7 +80,7 @@ class Chains {
     ir::Node* first = uses_.producer_beside(node, view->inputs[0]);
     if (!is_transpose(first) || !uses_.once(first->outputs[0])) return nullptr;
     const std::optional<Transposed> moved = transposed_before(*view, node);
-    if (!moved || !constant_reshape(moved->dims, *to)) return nullptr;
+    if (!moved || !tensor::constant_reshape(moved->dims, *to)) return nullptr;
     ir::Value* source = view->inputs[0];
     std::get<ir::TensorType>(view->outputs[0]->type).dims = moved->dims;
     become_transpose(*view, source, moved->permutation);
@@ -98,7 +98,7 @@ class Chains {
     // view(transpose(view(x))) is transpose(view(x)) if the outer view only adds or removes dims of size 1 …
     if (const std::optional<Transposed> moved = transposed_after(*before, node)) {
       const Dims* from = dims_of(first->inputs[0]);
-      if (from && constant_reshape(*from, moved->dims)) {
+      if (from && tensor::constant_reshape(*from, moved->dims)) {
         ir::Value* source = first->inputs[0];
         if (moved->dims != *from) {
           std::get<ir::TensorType>(first->outputs[0]->type).dims = moved->dims;
@@ -111,7 +111,7 @@ class Chains {
     }
     // … and view(transpose(x)) if the inner one does.
     const std::optional<Transposed> moved = transposed_before(*first, *before);
-    if (!moved || !constant_reshape(moved->dims, *to)) return;
+    if (!moved || !tensor::constant_reshape(moved->dims, *to)) return;
     std::get<ir::TensorType>(before->outputs[0]->type).dims = moved->dims;
     become_transpose(*before, first->inputs[0], moved->permutation);
     become_reshape(node, before->outputs[0]);
@@ -179,7 +179,7 @@ class Chains {
   bool become_reshape(ir::Node& node, ir::Value* source) {
     const Dims *from = dims_of(source), *to = dims_of(node.outputs[0]);
     if (!from || !to) return false;
-    const std::optional<std::vector<int64_t>> shape = constant_reshape(*from, *to);
+    const std::optional<std::vector<int64_t>> shape = tensor::constant_reshape(*from, *to);
     if (!shape) return false;
     node.op = "Reshape";
     node.attributes.clear();
@@ -200,8 +200,8 @@ class Chains {
   }
 
   ir::Graph& graph_;
-  Uses uses_;
-  Names names_;
+  ir::Uses uses_;
+  ir::Names names_;
   bool changed_ = false;
 };
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace opbridge {
+namespace opbridge::support {
 namespace {
 
 constexpr std::size_t most_names = 3;
@@ -57,4 +57,4 @@ std::vector<std::string_view> closest_names(std::string_view word,
   return names;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::support

@@ -6,7 +6,7 @@
 
 #include "opbridge/error.h"
 
-namespace opbridge {
+namespace opbridge::support {
 namespace {
 
 [[noreturn]] void refuse(std::string_view what) {
@@ -53,4 +53,4 @@ std::vector<std::byte> Inflater::inflate(uint64_t index, uint64_t size) {
   return bytes;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::support

@@ -8,7 +8,7 @@
 
 struct zip;
 
-namespace opbridge {
+namespace opbridge::support {
 
 // Decompresses the deflated entries of a zip archive in memory, using libzip.
 class Inflater {
@@ -27,4 +27,4 @@ class Inflater {
   std::unique_ptr<struct zip, Close> archive_;
 };
 
-}  // namespace opbridge
+}  // namespace opbridge::support

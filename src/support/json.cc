@@ -20,8 +20,9 @@ T typed_field(Object object, std::string_view key, const char* kind) {
 
 }  // namespace
 
-Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const ZipArchive::Entry& entry) {
-  const ZipArchive::Content content = archive.read_checked(entry);
+Element parse(simdjson::dom::parser& parser, const support::ZipArchive& archive,
+              const support::ZipArchive::Entry& entry) {
+  const support::ZipArchive::Content content = archive.read_checked(entry);
   const auto* text = reinterpret_cast<const char*>(content.bytes.data());
   Element document;
   // The parser reads a few bytes past the end of its input, so it copies the text.

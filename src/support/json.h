@@ -19,7 +19,8 @@ using Array = simdjson::dom::array;
 
 // Parses an archive entry and checks its checksum; `parser` owns the document. Throws Error(invalid_file) if
 // the entry is not JSON.
-Element parse(simdjson::dom::parser& parser, const ZipArchive& archive, const ZipArchive::Entry& entry);
+Element parse(simdjson::dom::parser& parser, const support::ZipArchive& archive,
+              const support::ZipArchive::Entry& entry);
 
 // The functions below throw Error(invalid_file) if the value is missing or of another kind.
 

@@ -12,7 +12,7 @@
 #include "opbridge/error.h"
 #include "support/path.h"
 
-namespace opbridge {
+namespace opbridge::support {
 namespace {
 
 struct FileDescriptor {
@@ -48,4 +48,4 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 
 MappedFile::~MappedFile() { ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size()); }
 
-}  // namespace opbridge
+}  // namespace opbridge::support

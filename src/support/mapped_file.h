@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-namespace opbridge {
+namespace opbridge::support {
 
 // A memory-mapped file. If another program truncates the file meanwhile, reading it raises SIGBUS, as with
 // every mapped file.
@@ -23,4 +23,4 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-}  // namespace opbridge
+}  // namespace opbridge::support

@@ -18,7 +18,7 @@
 #include "opbridge/error.h"
 #include "support/path.h"
 
-namespace opbridge::onnx {
+namespace opbridge::support {
 namespace {
 
 namespace fs = std::filesystem;
@@ -176,4 +176,4 @@ void publish(OutputFile& data, OutputFile& model) {
   old_data.keep_new();
 }
 
-}  // namespace opbridge::onnx
+}  // namespace opbridge::support

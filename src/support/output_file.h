@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace opbridge::onnx {
+namespace opbridge::support {
 
 // A temporary file next to `target`. Once complete, it replaces the target and takes over its mode; a
 // symbolic link is followed first, even if it dangles. Every function throws Error(io) with the target's path
@@ -52,4 +52,4 @@ void publish(OutputFile& file);
 // files remain beside it as `.opbridge-*`.
 void publish(OutputFile& data, OutputFile& model);
 
-}  // namespace opbridge::onnx
+}  // namespace opbridge::support

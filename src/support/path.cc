@@ -6,7 +6,7 @@
 
 #include "opbridge/error.h"
 
-namespace opbridge {
+namespace opbridge::support {
 
 void check_path(const std::filesystem::path& path) {
   const size_t zero = path.native().find('\0');
@@ -15,4 +15,4 @@ void check_path(const std::filesystem::path& path) {
               fmt::format("a path with a zero byte, after '{}'", path.native().substr(0, zero)));
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::support

@@ -3,10 +3,10 @@
 
 #include <filesystem>
 
-namespace opbridge {
+namespace opbridge::support {
 
 // Throws Error(invalid_argument) for a path that contains a zero byte: the system would truncate the path
 // there.
 void check_path(const std::filesystem::path& path);
 
-}  // namespace opbridge
+}  // namespace opbridge::support

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace opbridge {
+namespace opbridge::support {
 
 std::string unique_name(NameCounts& taken, std::string_view stem) {
   const auto [entry, fresh] = taken.try_emplace(std::string(stem), 0);
@@ -14,4 +14,4 @@ std::string unique_name(NameCounts& taken, std::string_view stem) {
   }
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::support

@@ -10,7 +10,7 @@
 #include "opbridge/error.h"
 #include "support/inflater.h"
 
-namespace opbridge {
+namespace opbridge::support {
 namespace {
 
 // The signatures of the records of a zip archive (PKWARE's APPNOTE.TXT, section 4.3), and the sizes of their
@@ -257,4 +257,4 @@ ZipArchive::Content ZipArchive::read_checked(const Entry& entry) const {
   return content;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::support

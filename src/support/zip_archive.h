@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace opbridge {
+namespace opbridge::support {
 
 class ByteReader;
 class Inflater;
@@ -56,4 +56,4 @@ class ZipArchive {
   mutable std::shared_ptr<Inflater> inflater_;  // made for the first deflated entry
 };
 
-}  // namespace opbridge
+}  // namespace opbridge::support

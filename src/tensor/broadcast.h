@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace opbridge {
+namespace opbridge::tensor {
 
 // The shape to which `a` and `b` broadcast, by NumPy's rule: shapes are aligned at their last dims. `merge`
 // gives the size for two sizes that are aligned.
@@ -17,4 +17,4 @@ std::vector<Size> broadcast_shape(std::span<const Size> a, std::span<const Size>
   return shape;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

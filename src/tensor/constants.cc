@@ -5,7 +5,7 @@
 
 #include "opbridge/operator/tensor.h"
 
-namespace opbridge {
+namespace opbridge::tensor {
 namespace {
 
 // One element in the widest type of its kind: int64 for integers and bool, double for floating point.
@@ -195,4 +195,4 @@ std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, 
   return shape;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

@@ -3,7 +3,7 @@
 
 #include "opbridge/symbolic.h"
 
-namespace opbridge {
+namespace opbridge::tensor {
 
 // A weight that owns its bytes.
 ir::Weight owned_weight(ElementType type, std::vector<int64_t> dims, std::vector<std::byte> bytes);
@@ -26,4 +26,4 @@ bool may_be_zero(const Dim& dim);
 // for one that is not constant. Missing if these cannot express the shape.
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to);
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

@@ -8,7 +8,7 @@
 
 #include "tensor/constants.h"
 
-namespace opbridge {
+namespace opbridge::tensor {
 namespace {
 
 using Inputs = std::span<const ir::Weight* const>;
@@ -293,4 +293,4 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
   }
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

@@ -8,7 +8,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::tensor {
 
 // The first output of `node`, whose inputs are all constant (`inputs`, null for an omitted one). Missing if
 // the operator, the element type or the form is not supported. Results follow ONNX bit for bit for integers
@@ -71,4 +71,4 @@ std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_
 std::optional<std::vector<int64_t>> broadcast_strides(std::span<const int64_t> dims,
                                                       std::span<const int64_t> result);
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

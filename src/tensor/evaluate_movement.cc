@@ -5,7 +5,7 @@
 #include "tensor/broadcast.h"
 #include "tensor/evaluate.h"
 
-namespace opbridge {
+namespace opbridge::tensor {
 namespace {
 
 using Inputs = std::span<const ir::Weight* const>;
@@ -328,4 +328,4 @@ std::optional<ir::Weight> evaluate_movement(const ir::Node& node, Inputs inputs)
   return std::nullopt;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace opbridge {
+namespace opbridge::tensor {
 namespace {
 
 template <size_t size>
@@ -87,4 +87,4 @@ void strided_copy(const StridedView& view, std::span<const std::byte> storage, s
   }
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

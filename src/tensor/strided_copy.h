@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace opbridge {
+namespace opbridge::tensor {
 
 // The layout of a tensor in its storage. Sizes, strides and offset count elements; none is negative.
 struct StridedView {
@@ -27,4 +27,4 @@ struct StridedView {
 // view must fit the storage.
 void strided_copy(const StridedView& view, std::span<const std::byte> storage, std::byte* target);
 
-}  // namespace opbridge
+}  // namespace opbridge::tensor

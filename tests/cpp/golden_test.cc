@@ -43,7 +43,7 @@ const std::map<std::string, Pass>& passes() {
       {"mend_empty_products",
        [](ir::Graph& graph) { onnxruntime::mend_empty_products(graph, default_opset); }},
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
-      {"remove_dead_code", [](ir::Graph& graph) { remove_dead_code(graph); }},
+      {"remove_dead_code", [](ir::Graph& graph) { ir::remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
       {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},

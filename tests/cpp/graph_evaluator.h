@@ -66,7 +66,7 @@ class GraphEvaluator {
     std::vector<const ir::Weight*> inputs;
     for (const ir::Value* input : node.inputs) inputs.push_back(input ? &values_.at(input) : nullptr);
     std::optional<ir::Weight> result = own(node, inputs);
-    if (!result) result = evaluate(node, inputs);
+    if (!result) result = tensor::evaluate(node, inputs);
     if (!result) throw std::runtime_error(node.op + " cannot be computed");
     define(*node.outputs[0], *std::move(result));
   }
@@ -76,8 +76,8 @@ class GraphEvaluator {
     const ir::Weight& x = *inputs.at(0);
     if (node.op == "Shape") {
       const auto rank = static_cast<int64_t>(x.dims.size());
-      const std::vector<int64_t> dims(x.dims.begin() + int_attribute(node, "start", 0),
-                                      x.dims.begin() + int_attribute(node, "end", rank));
+      const std::vector<int64_t> dims(x.dims.begin() + tensor::int_attribute(node, "start", 0),
+                                      x.dims.begin() + tensor::int_attribute(node, "end", rank));
       return ir::Weight::of<int64_t>(dims, {static_cast<int64_t>(dims.size())});
     }
     if (node.op == "Transpose" && !node.find("perm")) {
@@ -86,7 +86,7 @@ class GraphEvaluator {
       ir::Node given;
       given.op = node.op;
       given.set("perm", reversed);
-      return evaluate(given, inputs);
+      return tensor::evaluate(given, inputs);
     }
     if (node.op == "Reciprocal") {
       return of_channels(x, [](float value, size_t) { return 1 / value; });

@@ -255,9 +255,9 @@ TEST(OutputFile, AConstructorThatThrowsLeavesNothing) {
   std::filesystem::create_directory(folder / "directory");
   std::filesystem::create_symlink("missing/m", folder / "dangling");
   for (const char* name : {"loop", "directory", "dangling", "missing/m"}) {
-    for (int i = 0; i < 3; ++i) message_of([&] { onnx::OutputFile file(folder / name); }, ErrorCode::io);
+    for (int i = 0; i < 3; ++i) message_of([&] { support::OutputFile file(folder / name); }, ErrorCode::io);
   }
-  message_of([&] { onnx::OutputFile file(folder / std::string("m\0.onnx", 7)); },
+  message_of([&] { support::OutputFile file(folder / std::string("m\0.onnx", 7)); },
              ErrorCode::invalid_argument);
   EXPECT_EQ(open_files(), before);
   EXPECT_EQ(folder.list(), "dangling directory loop");
@@ -269,7 +269,7 @@ class Publishing : public ::testing::Test {
     write_text(folder / "m", "old model");
     write_text(folder / "d", "old data");
   }
-  void write(onnx::OutputFile& file, std::string_view text) {
+  void write(support::OutputFile& file, std::string_view text) {
     const std::span<const std::byte> piece = std::as_bytes(std::span(text));
     file.write(std::span(&piece, 1));
     file.close();
@@ -278,11 +278,11 @@ class Publishing : public ::testing::Test {
 };
 
 TEST_F(Publishing, ReplacesBoth) {
-  onnx::OutputFile data(folder / "d");
-  onnx::OutputFile model(folder / "m");
+  support::OutputFile data(folder / "d");
+  support::OutputFile model(folder / "m");
   write(data, "new data");
   write(model, "new model");
-  publish(data, model);
+  support::publish(data, model);
   EXPECT_EQ(folder.list(), "d m");
   EXPECT_EQ(read_text(folder / "d"), "new data");
   EXPECT_EQ(read_text(folder / "m"), "new model");
@@ -292,15 +292,15 @@ TEST_F(Publishing, ReplacesBoth) {
 TEST_F(Publishing, RestoresBothWhereOneFails) {
   for (const char* lost : {"m", "d"}) {
     {
-      onnx::OutputFile data(folder / "d");
-      onnx::OutputFile model(folder / "m");
+      support::OutputFile data(folder / "d");
+      support::OutputFile model(folder / "m");
       write(data, "new data");
       write(model, "new model");
       for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
         const bool is_lost = read_text(entry.path()) == (*lost == 'm' ? "new model" : "new data");
         if (is_lost) std::filesystem::remove(entry.path());
       }
-      message_of([&] { publish(data, model); }, ErrorCode::io);
+      message_of([&] { support::publish(data, model); }, ErrorCode::io);
     }
     EXPECT_EQ(folder.list(), "d m");
     EXPECT_EQ(read_text(folder / "d"), "old data");
@@ -311,14 +311,14 @@ TEST_F(Publishing, RestoresBothWhereOneFails) {
 TEST_F(Publishing, RemovesNewDataWhereThereWasNone) {
   std::filesystem::remove(folder / "d");
   {
-    onnx::OutputFile data(folder / "d");
-    onnx::OutputFile model(folder / "m");
+    support::OutputFile data(folder / "d");
+    support::OutputFile model(folder / "m");
     write(data, "new data");
     write(model, "new model");
     for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
       if (read_text(entry.path()) == "new model") std::filesystem::remove(entry.path());
     }
-    message_of([&] { publish(data, model); }, ErrorCode::io);
+    message_of([&] { support::publish(data, model); }, ErrorCode::io);
   }
   EXPECT_EQ(folder.list(), "m");
   EXPECT_EQ(read_text(folder / "m"), "old model");
@@ -333,10 +333,10 @@ TEST(OutputFile, WritesMorePiecesThanOneCallTakes) {
     pieces.push_back(std::as_bytes(std::span(text)).subspan(i, 1));
     if (i % 3 == 0) pieces.push_back({});
   }
-  onnx::OutputFile file(folder / "f");
+  support::OutputFile file(folder / "f");
   file.write(pieces);
   file.close();
-  publish(file);
+  support::publish(file);
   EXPECT_EQ(read_text(folder / "f"), text);
 }
 

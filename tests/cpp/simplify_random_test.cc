@@ -24,7 +24,7 @@ struct Pass {
 };
 
 const Pass passes[] = {
-    {"remove_dead_code", [](ir::Graph& g) { remove_dead_code(g); }},
+    {"remove_dead_code", [](ir::Graph& g) { ir::remove_dead_code(g); }},
     {"fold_constants", [](ir::Graph& g) { fold_constants(g); }},
     {"remove_identities", [](ir::Graph& g) { remove_identities(g); }},
     {"canonicalize_transposes", [](ir::Graph& g) { canonicalize_transposes(g); }},
@@ -84,7 +84,7 @@ class Generator {
   }
 
   Value weight(std::vector<int64_t> dims, float low = -1, float high = 1) {
-    std::vector<float> values(static_cast<size_t>(count_of(dims)));
+    std::vector<float> values(static_cast<size_t>(tensor::count_of(dims)));
     for (float& value : values) value = std::uniform_real_distribution<float>(low, high)(random_);
     return graph_.add_initializer(g_.unique_name("w"), ir::Weight::of<float>(values, dims));
   }
@@ -309,7 +309,7 @@ std::map<std::string, ir::Weight> inputs_of(const ir::Graph& graph, const Sizes&
     std::vector<int64_t> dims;
     for (const Dim& dim : *input->tensor_type().dims)
       dims.push_back(dim.evaluate([&](const std::string& symbol) { return sizes.at(symbol); }));
-    std::vector<float> values(static_cast<size_t>(count_of(dims)));
+    std::vector<float> values(static_cast<size_t>(tensor::count_of(dims)));
     for (float& value : values) value = std::sin(next += 0.7f) * 2;
     inputs[input->name] = ir::Weight::of<float>(values, dims);
   }

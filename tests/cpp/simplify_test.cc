@@ -43,7 +43,7 @@ TEST(Simplify, ABodyWithoutNodesUsesWhatItReturns) {
   branch->outputs = {sum};
   g.outputs = {call(g, "If", {condition}, "y", {2}, {{"then_branch", branch}, {"else_branch", branch}})};
   remove_identities(g);
-  remove_dead_code(g);
+  ir::remove_dead_code(g);
   EXPECT_NO_THROW(ir::verify(g));
 }
 
@@ -168,7 +168,7 @@ TEST(Simplify, ConstantsThatDoNotFitTogetherStay) {
     std::vector<ir::Value*> inputs{
         g.add_initializer("x", ir::Weight::of<int64_t>(std::vector<int64_t>{1, 2, 3, 4}, {2, 2}))};
     if (!dims.empty()) {
-      const std::vector<int64_t> zeros(static_cast<size_t>(count_of(dims)), 0);
+      const std::vector<int64_t> zeros(static_cast<size_t>(tensor::count_of(dims)), 0);
       inputs.push_back(g.add_initializer("other", ir::Weight::of<int64_t>(zeros, dims)));
     }
     ir::Value* made = call(g, op, inputs, "made", {2, 2}, {attribute});
@@ -182,7 +182,7 @@ TEST(Simplify, ANormalizationOfOtherChannelsThanItsConvolutionStays) {
     ir::Graph g;
     const auto weight = [&](int64_t i, std::vector<int64_t> dims) {
       if (i == odd) dims[0] = 1;
-      const std::vector<float> ones(static_cast<size_t>(count_of(dims)), 1);
+      const std::vector<float> ones(static_cast<size_t>(tensor::count_of(dims)), 1);
       return g.add_initializer("w" + std::to_string(i), ir::Weight::of<float>(ones, dims));
     };
     ir::Value* x = g.add_input("x", floats({1, 3, 4, 4}));

@@ -17,14 +17,14 @@ Bytes archive_of(std::vector<ZipEntry> entries, bool zip64_end = false, std::str
   return ZipBuilder().build(entries, zip64_end, comment);
 }
 
-std::string text(const ZipArchive::Content& content) {
+std::string text(const support::ZipArchive::Content& content) {
   return {reinterpret_cast<const char*>(content.bytes.data()), content.bytes.size()};
 }
 
 std::string refusal(const Bytes& bytes) {
   try {
-    const ZipArchive archive(bytes, nullptr);
-    for (const ZipArchive::Entry& entry : archive.entries()) archive.read_checked(entry);
+    const support::ZipArchive archive(bytes, nullptr);
+    for (const support::ZipArchive::Entry& entry : archive.entries()) archive.read_checked(entry);
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_file);
     return error.what();
@@ -34,9 +34,9 @@ std::string refusal(const Bytes& bytes) {
 
 TEST(ZipArchive, HandsOutStoredEntriesWhereTheyLie) {
   const Bytes bytes = archive_of({{"m/a", "first"}, {"m/b", ""}, {"m/c", "third"}});
-  const ZipArchive archive(bytes, nullptr);
+  const support::ZipArchive archive(bytes, nullptr);
   ASSERT_EQ(archive.entries().size(), 3u);
-  const ZipArchive::Content content = archive.read(*archive.find("m/c"));
+  const support::ZipArchive::Content content = archive.read(*archive.find("m/c"));
   EXPECT_EQ(text(content), "third");
   EXPECT_GE(content.bytes.data(), bytes.data());
   EXPECT_LT(content.bytes.data(), bytes.data() + bytes.size());
@@ -47,9 +47,9 @@ TEST(ZipArchive, HandsOutStoredEntriesWhereTheyLie) {
 
 TEST(ZipArchive, KeepsTheOwnerWithTheContent) {
   auto owner = std::make_shared<Bytes>(archive_of({{"a", "text"}}));
-  ZipArchive::Content content;
+  support::ZipArchive::Content content;
   {
-    const ZipArchive archive(*owner, owner);
+    const support::ZipArchive archive(*owner, owner);
     content = archive.read(archive.entries()[0]);
   }
   const std::weak_ptr<Bytes> watch = owner;
@@ -60,7 +60,7 @@ TEST(ZipArchive, KeepsTheOwnerWithTheContent) {
 
 TEST(ZipArchive, InflatesDeflatedEntries) {
   const Bytes bytes = archive_of({{"a", "stored"}, deflated_entry("b", "packed"), deflated_entry("c", "")});
-  const ZipArchive archive(bytes, nullptr);
+  const support::ZipArchive archive(bytes, nullptr);
   EXPECT_EQ(text(archive.read(*archive.find("b"))), "packed");
   EXPECT_EQ(text(archive.read(*archive.find("c"))), "");
   EXPECT_EQ(text(archive.read(*archive.find("a"))), "stored");
@@ -70,22 +70,22 @@ TEST(ZipArchive, ReadsZip64) {
   ZipEntry large{"large", "content"};
   large.zip64 = true;
   const Bytes bytes = archive_of({{"small", "x"}, large}, true);
-  const ZipArchive archive(bytes, nullptr);
+  const support::ZipArchive archive(bytes, nullptr);
   EXPECT_EQ(text(archive.read_checked(*archive.find("large"))), "content");
   EXPECT_EQ(text(archive.read_checked(*archive.find("small"))), "x");
 }
 
 TEST(ZipArchive, ReadsAnEmptyArchiveAndAComment) {
-  EXPECT_TRUE(ZipArchive(archive_of({}), nullptr).entries().empty());
+  EXPECT_TRUE(support::ZipArchive(archive_of({}), nullptr).entries().empty());
   const Bytes bytes = archive_of({{"a", "x"}}, false, "a comment with PK\5\6 in it");
-  EXPECT_EQ(ZipArchive(bytes, nullptr).entries().size(), 1u);
+  EXPECT_EQ(support::ZipArchive(bytes, nullptr).entries().size(), 1u);
 }
 
 TEST(ZipArchive, ComparesChecksumsWhereAsked) {
   ZipEntry wrong{"w", "weights"};
   wrong.crc ^= 1;
   const Bytes bytes = archive_of({wrong});
-  const ZipArchive archive(bytes, nullptr);
+  const support::ZipArchive archive(bytes, nullptr);
   EXPECT_EQ(text(archive.read(archive.entries()[0])), "weights");
   EXPECT_PRED_FORMAT2(IsSubstring, "checksum of 'w'", refusal(bytes));
   ZipEntry packed = deflated_entry("p", "weights");

@@ -42,7 +42,7 @@ Value extremum_of_numbers(GraphBuilder& g, bool greatest, Value a, Value b) {
 
 bool is_nan(Value constant) {
   const std::optional<ir::Weight> number =
-      constant.weight() ? convert_weight(*constant.weight(), ElementType::float64) : std::nullopt;
+      constant.weight() ? tensor::convert_weight(*constant.weight(), ElementType::float64) : std::nullopt;
   return number && number->element_count() == 1 && std::isnan(number->as<double>()[0]);
 }
 
@@ -53,7 +53,7 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
     // A bound that the integer type cannot represent has no effect.
     for (std::optional<Value>* bound : {&min, &max}) {
       const bool is_number = *bound && is_integral(type) && (*bound)->weight();
-      if (is_number && !converts_exactly(*(*bound)->weight(), type)) bound->reset();
+      if (is_number && !tensor::converts_exactly(*(*bound)->weight(), type)) bound->reset();
     }
     if (min) min = operand(g, *min, type);
     if (max) max = operand(g, *max, type);

@@ -39,7 +39,7 @@ std::vector<Value> scan(
   const int64_t axis = in_front ? 0 : source_axis;
   Value x = in_front ? move_axis(g, source, source_axis, 0) : source;
   // Scan needs at least one slice: if there may be none, append one.
-  const bool extended = may_be_zero(x.dim(axis));
+  const bool extended = tensor::may_be_zero(x.dim(axis));
   if (extended) {
     std::vector<Dim> one = x.dims();
     one[axis] = Dim(1);

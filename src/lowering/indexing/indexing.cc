@@ -157,7 +157,7 @@ Value nonzero(GraphBuilder& g, Value self) {
   if (self.rank() > 0) return nonzero_indices(g, self);
   // The result has no columns, and one row if the scalar is nonzero.
   Value count = g.unsqueeze(g.cast(g.cast(self, ElementType::boolean), ElementType::int64), {0});
-  ir::Weight zero = scalar_weight(0, ElementType::int64);
+  ir::Weight zero = tensor::scalar_weight(0, ElementType::int64);
   zero.dims = {1};
   return g.op("ConstantOfShape", g.concat({count, g.ints({0})}, 0), attr("value", std::move(zero)));
 }

@@ -76,7 +76,7 @@ bool is_byte(ElementType type) { return type == ElementType::int8 || type == Ele
 // type; PyTorch's may be any integers. Those of opset 28 have no kernels in ONNX Runtime.
 bool is_linear(GraphBuilder& g, ElementType type, const Scheme& scheme) {
   if (g.opset() >= 28) return false;
-  if (!scheme.known || !converts_exactly(*scheme.known, type)) return false;
+  if (!scheme.known || !tensor::converts_exactly(*scheme.known, type)) return false;
   return is_byte(type) || (g.opset() >= 21 && (type == ElementType::int16 || type == ElementType::uint16));
 }
 

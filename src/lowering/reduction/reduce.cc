@@ -107,7 +107,7 @@ Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
 
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const Dim count = count_of(x, axes);
-  if (count.is(0) || may_be_zero(count)) {
+  if (count.is(0) || tensor::may_be_zero(count)) {
     Value sum = g.reduce("ReduceSum", x, axes_of(axes, x), keepdim);
     return g.op("Div", sum, g.cast(g.size(count), x.element_type()));
   }
@@ -137,7 +137,7 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
   const std::vector<int64_t> all = axes_of(axes, x);
   const Dim count = count_of(x, axes);
-  if (count.is(0) || may_be_zero(count)) {  // ReduceMax needs an element
+  if (count.is(0) || tensor::may_be_zero(count)) {  // ReduceMax needs an element
     return g.cast(g.reduce("ReduceSum", g.cast(x, ElementType::int32), all, keepdim), ElementType::boolean);
   }
   if (g.opset() >= 20) return g.reduce("ReduceMax", x, all, keepdim);
@@ -149,7 +149,7 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   const ElementType type = x.element_type();
   const Dim count = element_count(x);
   if (x.rank() != 1) x = g.reshape(x, std::vector{count});
-  if (!count.is(0) && !may_be_zero(count)) return x;
+  if (!count.is(0) && !tensor::may_be_zero(count)) return x;
   Scalar none(NAN);
   if (!is_floating_point(type)) {
     const auto unused_bits = 64 - 8 * static_cast<int>(size_of(type));

@@ -56,7 +56,7 @@ class Fitting {
       : root_(root), opset_(opset), refuse_(refuse), names_(root) {}
 
   bool run() {
-    for (ir::Graph* graph : all_graphs(root_)) fit(*graph);
+    for (ir::Graph* graph : ir::all_graphs(root_)) fit(*graph);
     return changed_;
   }
 
@@ -134,7 +134,7 @@ class Fitting {
     if (known) return known;
     std::string name = names_.unused(value->name + ":" + std::string(opbridge::name(type)));
     if (folds) {
-      if (std::optional<ir::Weight> weight = convert_weight(*value->weight, type))
+      if (std::optional<ir::Weight> weight = tensor::convert_weight(*value->weight, type))
         return known = root_.add_initializer(std::move(name), std::move(*weight));
     }
     ir::Node* cast = add_cast(value, type, by, graph);
@@ -154,7 +154,7 @@ class Fitting {
   ir::Graph& root_;
   const int opset_;
   const Refuse& refuse_;
-  Names names_;
+  ir::Names names_;
   bool changed_ = false;
   std::map<std::tuple<const ir::Graph*, const ir::Value*, ElementType>, ir::Value*> widened_;
   std::unordered_map<const ir::Value*, ir::Value*> exact_;  // a result → the same in a wider type
@@ -163,7 +163,7 @@ class Fitting {
 }  // namespace
 
 bool fit_element_types(ir::Graph& graph, int opset, const Refuse& refuse) {
-  return Fitting(graph, opset, refuse).run() && remove_dead_code(graph);
+  return Fitting(graph, opset, refuse).run() && ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -22,12 +22,12 @@ const std::vector<Dim>* dims_of(const ir::Value* value) {
 }
 
 bool may_lack_elements(const std::vector<Dim>& dims) {
-  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0) || may_be_zero(dim); });
+  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0) || tensor::may_be_zero(dim); });
 }
 
 class Rewriter {
  public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, Names& names, int opset)
+  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names, int opset)
       : root_(root), graph_(graph), names_(names), opset_(opset) {}
 
   bool run() {
@@ -80,7 +80,7 @@ class Rewriter {
     std::vector<int64_t> dims;
     for (const Dim& dim : *type.dims) dims.push_back(dim.value());
     ir::Value* empty = root_.add_initializer(names_.unused(node.outputs[0]->name + ":empty"),
-                                             owned_weight(type.element_type, std::move(dims), {}));
+                                             tensor::owned_weight(type.element_type, std::move(dims), {}));
     node.op = "Identity";
     node.inputs = {empty};
     node.attributes.clear();
@@ -111,17 +111,17 @@ class Rewriter {
 
   ir::Graph& root_;
   ir::Graph& graph_;
-  Names& names_;
+  ir::Names& names_;
   const int opset_;
 };
 
 }  // namespace
 
 bool mend_empty_products(ir::Graph& graph, int opset) {
-  Names names(graph);
+  ir::Names names(graph);
   bool changed = false;
-  for (ir::Graph* each : all_graphs(graph)) changed |= Rewriter(graph, *each, names, opset).run();
-  return changed && remove_dead_code(graph);
+  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names, opset).run();
+  return changed && ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

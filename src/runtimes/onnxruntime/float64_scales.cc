@@ -43,7 +43,7 @@ std::vector<Scaling> scalings_of(const ir::Graph& graph) {
   return found;
 }
 
-bool spread(ir::Graph& graph, Names& names) {
+bool spread(ir::Graph& graph, ir::Names& names) {
   const std::vector<Scaling> scalings = scalings_of(graph);
   if (scalings.empty()) return false;
   std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users;
@@ -84,10 +84,10 @@ bool spread(ir::Graph& graph, Names& names) {
 }  // namespace
 
 bool spread_float64_scales(ir::Graph& graph) {
-  Names names(graph);
+  ir::Names names(graph);
   bool changed = false;
-  for (ir::Graph* each : all_graphs(graph)) changed |= spread(*each, names);
-  return changed && remove_dead_code(graph);
+  for (ir::Graph* each : ir::all_graphs(graph)) changed |= spread(*each, names);
+  return changed && ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

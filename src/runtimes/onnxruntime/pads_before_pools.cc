@@ -1,11 +1,10 @@
 // Versions: 1.20 and 1.31; later ones were not examined.
-// Model: a Pad of zeros before a MaxPool or an AveragePool. Not every such model shows the fault: one with four
-// pixels does not in 1.20.1 and 1.32.0.
-// Fault: the runtime fuses the Pad into the pool's own padding, which MaxPool treats as -inf and AveragePool
-// may not count. The kernels also reject padding that is not smaller than the window.
-// Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to the same shape follows it. Neither form
-// is fused into the pool.
-// Tests: test_lowering_pooling.py, and APadOutsideABodyIsKeptFromThePoolInside.
+// Model: a Pad of zeros before a MaxPool or an AveragePool. Not every such model shows the fault: one with
+// four pixels does not in 1.20.1 and 1.32.0. Fault: the runtime fuses the Pad into the pool's own padding,
+// which MaxPool treats as -inf and AveragePool may not count. The kernels also reject padding that is not
+// smaller than the window. Rewrite: the Pad names its axes (from opset 18 on), or a Reshape to the same shape
+// follows it. Neither form is fused into the pool. Tests: test_lowering_pooling.py, and
+// APadOutsideABodyIsKeptFromThePoolInside.
 #include <numeric>
 
 #include "ir/uses.h"
@@ -34,7 +33,7 @@ size_t rank_of(const ir::Node& pad) {
 class Rewriter {
  public:
   // `root` is the outermost graph, which holds the constants.
-  Rewriter(ir::Graph& root, ir::Graph& graph, Names& names, int opset)
+  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names, int opset)
       : root_(root), graph_(graph), names_(names), opset_(opset) {}
 
   void run() {
@@ -68,15 +67,15 @@ class Rewriter {
 
   ir::Graph& root_;
   ir::Graph& graph_;
-  Names& names_;
+  ir::Names& names_;
   int opset_;
 };
 
 }  // namespace
 
 void keep_pads_before_pools(ir::Graph& graph, int opset) {
-  Names names(graph);
-  for (ir::Graph* each : all_graphs(graph)) Rewriter(graph, *each, names, opset).run();
+  ir::Names names(graph);
+  for (ir::Graph* each : ir::all_graphs(graph)) Rewriter(graph, *each, names, opset).run();
 }
 
 }  // namespace opbridge::onnxruntime

@@ -38,7 +38,7 @@ std::unordered_set<const ir::Value*> constants_of(ir::Graph& graph) {
   const auto is_constant = [&](const ir::Value* value) {
     return !value || value->weight || constants.contains(value);
   };
-  for (const ir::Graph* each : all_graphs(graph)) {
+  for (const ir::Graph* each : ir::all_graphs(graph)) {
     for (const ir::Node* node : each->nodes) {
       if (!node->inputs.empty() && node->bodies().empty() && std::ranges::all_of(node->inputs, is_constant))
         constants.insert(node->outputs.begin(), node->outputs.end());
@@ -55,7 +55,7 @@ bool is_float16(const ir::Value* value) {
 
 class Rewriter {
  public:
-  Rewriter(ir::Graph& graph, Names& names, const std::unordered_set<const ir::Value*>& constants)
+  Rewriter(ir::Graph& graph, ir::Names& names, const std::unordered_set<const ir::Value*>& constants)
       : graph_(graph), names_(names), constants_(constants) {}
 
   bool run() {
@@ -122,18 +122,18 @@ class Rewriter {
   }
 
   ir::Graph& graph_;
-  Names& names_;
+  ir::Names& names_;
   const std::unordered_set<const ir::Value*>& constants_;
 };
 
 }  // namespace
 
 bool cast_before_rotations(ir::Graph& graph) {
-  Names names(graph);
+  ir::Names names(graph);
   const std::unordered_set<const ir::Value*> constants = constants_of(graph);
   bool changed = false;
-  for (ir::Graph* each : all_graphs(graph)) changed |= Rewriter(*each, names, constants).run();
-  return changed && remove_dead_code(graph);
+  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(*each, names, constants).run();
+  return changed && ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

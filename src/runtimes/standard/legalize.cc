@@ -42,7 +42,7 @@ class Body final : public ValueMap, public BodyLowering {
     const std::vector<Value> results =
         symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, call_), *this, call_, *this});
     return_results(results);
-    remove_dead_code(graph);
+    ir::remove_dead_code(graph);
   }
 
   ir::Graph graph;
@@ -118,7 +118,7 @@ class Legalizer {
 
   void run() {
     check_functions();
-    for (ir::Graph* graph : all_graphs(model_.graph)) legalize(*graph, model_.graph);
+    for (ir::Graph* graph : ir::all_graphs(model_.graph)) legalize(*graph, model_.graph);
     drop_unused_imports();
   }
 
@@ -157,7 +157,7 @@ class Legalizer {
 
   void replace(ir::Node& node, ir::Graph& root) {
     Body body(body_of(node), node, model_.opset);
-    for (ir::Graph* graph : all_graphs(body.graph)) legalize(*graph, body.graph);
+    for (ir::Graph* graph : ir::all_graphs(body.graph)) legalize(*graph, body.graph);
     if (!inline_single(node, body.graph, root)) node.op = function_of(node, body.graph);
   }
 
@@ -211,7 +211,7 @@ class Legalizer {
     const OnnxFunction unnamed = onnx::make_function(head, body, imports);
     const auto [known, is_new] = made_.try_emplace(unnamed.bytes);
     if (!is_new) return known->second;
-    known->second = unique_name(taken_, node.op);
+    known->second = support::unique_name(taken_, node.op);
     onnx::FunctionHead named = head;
     named.name = ir::OpName(known->second).type;
     model_.functions.push_back(onnx::make_function(named, body, imports));
@@ -236,9 +236,9 @@ class Legalizer {
 
   OnnxModel& model_;
   const Refuse& refuse_;
-  Names names_;
+  ir::Names names_;
   std::set<std::string, std::less<>> functions_;  // that symbolic functions added: "domain::name"
-  NameCounts taken_;                              // the names of these and of those made here
+  support::NameCounts taken_;                     // the names of these and of those made here
   std::map<std::string, std::string> made_;       // a function under its operator's name → its name
 };
 
