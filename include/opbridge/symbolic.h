@@ -188,7 +188,6 @@ class GraphBuilder {
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
   int opset() const { return opset_; }
-  ir::Graph& graph() { return *graph_; }
 
   // A node with one output: `g.op("Gemm", x, w, bias, attr("transB", 1))`.
   template <class... Operands>
@@ -211,19 +210,9 @@ class GraphBuilder {
   ir::GraphPtr subgraph(std::string name, std::vector<ir::TensorType> inputs,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& build);
 
-  // A builder of the same graph that has symbols and sizes of its own.
-  GraphBuilder scope() { return {*this, *graph_}; }
-
   // Adds an ONNX function to the model, once; nodes call it by `g.op("domain::name", …)`.
   void add_function(OnnxFunction function);
-  const std::vector<OnnxFunction>& functions() const;
 
-  // Reserves a name, so that no node or value gets it.
-  void reserve_name(const std::string& name);
-  // Returns `stem`, with a suffix if that name is taken.
-  std::string unique_name(const std::string& stem);
-  // Reserves the name of a symbol of the program.
-  void reserve_symbol(const std::string& name);
   // Makes a new symbol for a size that is known only when the model runs.
   Dim unknown_size(const std::string& stem, int64_t least = 0);
 
@@ -295,11 +284,6 @@ class GraphBuilder {
   // Throws Error(unsupported): "aten::foo: REASON", with the line of the user's model.
   [[noreturn]] void refuse(const std::string& reason) const;
 
-  // For the lowering stage: nodes made from now on belong to `call`; `symbolic` names the symbolic function
-  // in errors. If that is bundled, `op` computes in a wider element type where this version of an
-  // ONNX operator does not take the given one, and refuses complex numbers.
-  void set_call(const ir::Node* call, std::string symbolic, bool bundled = false);
-
  private:
   struct DimSource {
     Value tensor;
@@ -307,7 +291,9 @@ class GraphBuilder {
     int64_t factor;  // dim = factor * symbol + offset
     int64_t offset;
   };
+  friend class BuilderStage;  // in src/builder/stage.h: what only the stages of opbridge need
   GraphBuilder(GraphBuilder& parent, ir::Graph& body);
+  std::string unique_name(const std::string& stem);
 
   std::vector<Value> append(std::string op, std::vector<Value> inputs, std::vector<ir::Attribute> attributes,
                             std::vector<ir::TensorType> outputs);

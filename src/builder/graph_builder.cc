@@ -8,6 +8,7 @@
 #include "builder/attribute_types.h"
 #include "builder/builder_state.h"
 #include "builder/shape_inference.h"
+#include "builder/stage.h"
 #include "builder/version_hints.h"
 #include "onnx/attribute_kind.h"
 #include "onnx/schema_table.h"
@@ -324,7 +325,7 @@ void GraphBuilder::add_function(OnnxFunction function) {
   state_->functions.push_back(std::move(function));
 }
 
-const std::vector<OnnxFunction>& GraphBuilder::functions() const { return state_->functions; }
+const std::vector<OnnxFunction>& BuilderStage::functions() const { return g_.state_->functions; }
 
 Value GraphBuilder::constant(ir::Weight weight) {
   constexpr size_t most_shared_bytes = 64;
@@ -395,19 +396,21 @@ std::string GraphBuilder::where() const {
   return call_->source.line.empty() ? call_->source.scope : call_->source.line;
 }
 
-void GraphBuilder::set_call(const ir::Node* call, std::string symbolic, bool bundled) {
-  call_ = call;
-  symbolic_ = std::move(symbolic);
-  bundled_ = bundled;
+void BuilderStage::set_call(const ir::Node* call, std::string symbolic, bool bundled) const {
+  g_.call_ = call;
+  g_.symbolic_ = std::move(symbolic);
+  g_.bundled_ = bundled;
 }
 
-void GraphBuilder::reserve_name(const std::string& name) { state_->used_names.try_emplace(name, 0); }
+void BuilderStage::reserve_name(const std::string& name) const { g_.state_->used_names.try_emplace(name, 0); }
 
 std::string GraphBuilder::unique_name(const std::string& stem) {
   return support::unique_name(state_->used_names, stem);
 }
 
-void GraphBuilder::reserve_symbol(const std::string& name) { state_->used_symbols.try_emplace(name, 0); }
+void BuilderStage::reserve_symbol(const std::string& name) const {
+  g_.state_->used_symbols.try_emplace(name, 0);
+}
 
 Dim GraphBuilder::unknown_size(const std::string& stem, int64_t least) {
   return Dim::symbol(support::unique_name(state_->used_symbols, stem), least);

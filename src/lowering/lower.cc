@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "builder/stage.h"
 #include "ir/inconsistent.h"
 #include "lowering/common.h"
 #include "lowering/complex/complex.h"
@@ -68,7 +69,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     lower_all();
     if (!report_.empty()) throw report_.error();
     declare_outputs();
-    model_.functions = g_.functions();
+    model_.functions = BuilderStage(g_).functions();
     return std::move(model_);
   }
 
@@ -76,7 +77,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     LoweringDiagnosis result{{}, {}, MissingReport(registry_, options_.opset)};
     log_ = &result.log;
     lower_all();
-    model_.functions = g_.functions();
+    model_.functions = BuilderStage(g_).functions();
     result.model = std::move(model_);
     result.report = std::move(report_);
     return result;
@@ -100,13 +101,14 @@ class Lowering final : public ValueMap, public BodyLowering {
     if (inputs.size() != body.inputs.size()) {
       g.refuse(fmt::format("a body with {} inputs is called with {}", body.inputs.size(), inputs.size()));
     }
-    GraphBuilder scope = g.scope();
+    GraphBuilder scope = BuilderStage(g).scope();
     for (size_t i = 0; i < inputs.size(); ++i) {
       values_[body.inputs[i]] = inputs[i];
       bind_symbols(*body.inputs[i], scope);
     }
     for (const ir::Value* weight : body.initializers)
-      values_[weight] = model_.graph.add_initializer(scope.unique_name(weight->name), *weight->weight);
+      values_[weight] =
+          model_.graph.add_initializer(BuilderStage(scope).unique_name(weight->name), *weight->weight);
     for (const ir::Node* node : body.nodes) lower_node(*node, scope);
     std::vector<Value> outputs;
     for (const ir::Value* output : body.outputs) outputs.push_back((*this)[output]);
@@ -127,7 +129,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       if (!type || !type->dims) return;
       for (const Dim& dim : *type->dims) {
         if (dim.is_static() || !reserved_.insert(dim.expr().get()).second) continue;
-        for (const std::string& symbol : dim.symbols()) g_.reserve_symbol(symbol);
+        for (const std::string& symbol : dim.symbols()) BuilderStage(g_).reserve_symbol(symbol);
       }
     };
     for (const ir::Value* input : graph.inputs) reserve(*input);
@@ -140,13 +142,13 @@ class Lowering final : public ValueMap, public BodyLowering {
   void declare_inputs() {
     // The names of inputs and outputs come first, so that nothing else gets them.
     for (const ir::Value* input : source_.inputs) {
-      g_.reserve_name(input->name);
+      BuilderStage(g_).reserve_name(input->name);
       values_[input] = model_.graph.add_input(input->name, lowering::in_pairs(tensor_type_of(*input)));
     }
     name_outputs();
     for (const ir::Value* weight : source_.initializers) {
-      values_[weight] =
-          model_.graph.add_initializer(g_.unique_name(weight->name), lowering::in_pairs(*weight->weight));
+      values_[weight] = model_.graph.add_initializer(BuilderStage(g_).unique_name(weight->name),
+                                                     lowering::in_pairs(*weight->weight));
     }
     for (const ir::Value* input : source_.inputs) {
       bind_symbols(*input, g_);
@@ -185,7 +187,7 @@ class Lowering final : public ValueMap, public BodyLowering {
 
   void lower_node(const ir::Node& node, GraphBuilder& g) {
     const Symbolic* symbolic = find(node.op);
-    const size_t before = g.graph().nodes.size();
+    const size_t before = BuilderStage(g).graph().nodes.size();
     const bool is_complex = lowering::ComplexLowering::concerns(node);
     bool refused = false;
     if (!symbolic && !is_complex) {
@@ -202,17 +204,17 @@ class Lowering final : public ValueMap, public BodyLowering {
         give_up(node, g);
       }
     }
-    (is_complex ? g_ : g).set_call(nullptr, {});
+    BuilderStage(is_complex ? g_ : g).set_call(nullptr, {});
     if (log_) {
       const std::optional<Origin> bundled = is_complex ? std::optional(Origin::bundled) : std::nullopt;
       log_->add(node, symbolic ? symbolic->origin : bundled, refused,
-                std::span(g.graph().nodes).subspan(before));
+                std::span(BuilderStage(g).graph().nodes).subspan(before));
     }
   }
 
   void lower_real(const ir::Node& node, const Symbolic& symbolic, GraphBuilder& g) {
-    g.set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label,
-               symbolic.origin == Origin::bundled);
+    BuilderStage(g).set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label,
+                             symbolic.origin == Origin::bundled);
     std::vector<const ir::AttributeValue*> arguments;
     if (symbolic.schema) {
       arguments = bind(*symbolic.schema, node);
@@ -315,7 +317,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       const std::string& wanted = given ? options_.output_names[i] : source_.outputs[i]->name;
       std::string name = given ? wanted : support::unique_name(taken, wanted);
       taken.try_emplace(name, 0);
-      g_.reserve_name(name);
+      BuilderStage(g_).reserve_name(name);
       output_names_.push_back(std::move(name));
     }
   }
@@ -331,7 +333,7 @@ class Lowering final : public ValueMap, public BodyLowering {
       }
       // Outputs of the user's choice may have the same name.
       const bool is_named = !names.insert(output_names_[i]).second;
-      value.get()->name = is_named ? g_.unique_name(output_names_[i]) : output_names_[i];
+      value.get()->name = is_named ? BuilderStage(g_).unique_name(output_names_[i]) : output_names_[i];
       returned.insert(value.get());
       model_.graph.outputs.push_back(value.get());
     }

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <random>
 
+#include "builder/stage.h"
 #include "graph_evaluator.h"
 #include "ir/dead_code.h"
 #include "opbridge/convert.h"
@@ -86,7 +87,7 @@ class Generator {
   Value weight(std::vector<int64_t> dims, float low = -1, float high = 1) {
     std::vector<float> values(static_cast<size_t>(tensor::count_of(dims)));
     for (float& value : values) value = std::uniform_real_distribution<float>(low, high)(random_);
-    return graph_.add_initializer(g_.unique_name("w"), ir::Weight::of<float>(values, dims));
+    return graph_.add_initializer(BuilderStage(g_).unique_name("w"), ir::Weight::of<float>(values, dims));
   }
 
   // Prefers recent values.
@@ -166,7 +167,7 @@ class Generator {
       }
       case 11: {
         const Value condition = graph_.add_initializer(
-            g.unique_name("c"),
+            BuilderStage(g).unique_name("c"),
             ir::Weight{ElementType::boolean, {1}, std::as_bytes(std::span(&truths[below(2)], 1)), nullptr});
         pool.push_back(typed(g.op("Where", condition, x, g.op("Neg", x)), dims));
         break;
@@ -263,7 +264,7 @@ class Generator {
     const auto body = [&](const char* name) {
       if (chance(6)) {  // one without nodes
         auto empty = std::make_shared<ir::Graph>();
-        empty->name = g.unique_name(name);
+        empty->name = BuilderStage(g).unique_name(name);
         empty->outputs = {x.get()};
         return empty;
       }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <span>
 
+#include "builder/stage.h"
 #include "lowering/common.h"
 #include "lowering/complex/complex_call.h"
 #include "lowering/complex/complex_functions.h"
@@ -174,10 +175,10 @@ std::vector<Value> ComplexLowering::call(const ir::Node& node, const Symbolic& s
     shadows_.add_output_of(shadow, output->name, std::move(type));
   }
   const ir::Node* const outer = g_.call();  // not always `node`, which may exist for this call only
-  g_.set_call(shadow, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
+  BuilderStage(g_).set_call(shadow, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
   std::vector<Value> results =
       symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, *shadow), values, *shadow, bodies_});
-  g_.set_call(outer, node.op, true);
+  BuilderStage(g_).set_call(outer, node.op, true);
   return results;
 }
 
@@ -218,7 +219,7 @@ std::vector<Complex> ComplexLowering::call_in_pairs(const ir::Node& node, const 
       if (is_complex_value(tensor)) values.set(tensor, pairs(tensor));
     });
   }
-  g_.set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
+  BuilderStage(g_).set_call(&node, symbolic.label.empty() ? symbolic.key : symbolic.label, true);
   const std::vector<Value> made =
       symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, node), values, node, bodies_});
   std::vector<Complex> results;
@@ -239,7 +240,7 @@ void ComplexLowering::refuse_complex(const ir::Node& node, std::string_view argu
 
 std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic* symbolic) {
   const std::string_view op = base_name(node.op);
-  g_.set_call(&node, node.op, true);
+  BuilderStage(g_).set_call(&node, node.op, true);
   const ir::AttributeValue* rounding = node.find("rounding_mode");
   if (rounding && !std::holds_alternative<std::monostate>(*rounding))
     g_.refuse(std::string(unsupported_complex));

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "builder/stage.h"
 #include "ir/dead_code.h"
 #include "ir/uses.h"
 #include "onnx/function_writer.h"
@@ -38,7 +39,7 @@ class Body final : public ValueMap, public BodyLowering {
     call_.source.scope = fmt::format("{}.{}", name.domain, name.type);
     call_.outputs = node.outputs;
     add_arguments(*symbolic.schema);
-    g_.set_call(&call_, symbolic.key, true);
+    BuilderStage(g_).set_call(&call_, symbolic.key, true);
     const std::vector<Value> results =
         symbolic.function(SymbolicCall{g_, bind(*symbolic.schema, call_), *this, call_, *this});
     return_results(results);
@@ -73,7 +74,7 @@ class Body final : public ValueMap, public BodyLowering {
 
   // Null if the node omits the input, which then is one of the function's all the same.
   ir::Value* add_input(std::string name, size_t index) {
-    g_.reserve_name(name);
+    BuilderStage(g_).reserve_name(name);
     const ir::Value* given = node_.inputs[index];
     ir::Value* input = graph.add_input(std::move(name), given ? given->type : ir::Type());
     if (given) g_.bind_dims(input);
