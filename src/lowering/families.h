@@ -53,6 +53,6 @@ void register_unary(SymbolicRegistry& registry);
 void register_unique(SymbolicRegistry& registry);
 void register_views(SymbolicRegistry& registry);
 void register_vision(SymbolicRegistry& registry);
-void register_windows(SymbolicRegistry& registry);
+void register_window_functions(SymbolicRegistry& registry);
 
 }  // namespace opbridge::lowering

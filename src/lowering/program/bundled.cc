@@ -52,7 +52,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_unique(registry);
   lowering::register_views(registry);
   lowering::register_vision(registry);
-  lowering::register_windows(registry);
+  lowering::register_window_functions(registry);
   return registry;
 }
 

@@ -52,7 +52,7 @@ Value kaiser(GraphBuilder& g, int64_t length, bool periodic, double beta) {
 
 }  // namespace
 
-void register_windows(SymbolicRegistry& registry) {
+void register_window_functions(SymbolicRegistry& registry) {
   auto on = add(registry);
   const auto line = [](const char* name, const char* arguments) {
     return fmt::format("aten::{}(int window_length{}, *, {}) -> Tensor", name, arguments, tensor_options);
