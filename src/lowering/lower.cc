@@ -35,8 +35,8 @@ bool contradict(std::span<const Dim> a, std::span<const Dim> b) {
 // The lower bounds of the symbols of inputs.
 using LeastSizes = std::unordered_map<std::string, int64_t>;
 
-// Whether PyTorch takes a size for a constant that it is not where sizes of inputs are 0: PyTorch reasons
-// that none is.
+// Whether PyTorch's size is a constant only because PyTorch assumes that no input size is 0, although one may
+// be.
 bool ignores_zero(std::span<const Dim> torch, std::span<const Dim> made, const LeastSizes& least) {
   if (torch.size() != made.size()) return false;
   return !std::ranges::equal(torch, made, [&](const Dim& x, const Dim& y) {

@@ -120,7 +120,7 @@ def draw_program(seed: int) -> Program | None:
     if len(statements) < 3:
         return None
     if any("strided" in statement for statement in statements):
-        # An ONNX model knows nothing of memory: it stands for inputs that are laid out like the example.
+        # An ONNX model does not depend on memory layout; it holds for inputs with the example's layout.
         runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]]
     return Program(f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), tuple(runs), settings)
 

@@ -147,7 +147,7 @@ Value pinv(GraphBuilder& g, const Matrices& a, const Tolerance& t, bool hermitia
 }
 
 Value matrix_rank(GraphBuilder& g, const Matrices& a, const Tolerance& t, bool hermitian) {
-  // PyTorch does not look at the tolerances of no matrices.
+  // For an empty input PyTorch does not check the tolerances.
   if (element_count(a.value).is(0)) return filled(g, *g.result().dims, 0, ElementType::int64);
   Value values = hermitian ? g.op("Abs", eigh(g, a, false).values) : singular_values(g, a);
   return g.reduce("ReduceSum", g.cast(counts(g, values, t), ElementType::int64), {-1}, false);

@@ -68,7 +68,7 @@ Value integers(GraphBuilder& g, const Dim& low, const Dim& high) {
 
 // 1 with probability `p`.
 Value bernoulli(GraphBuilder& g, Value p) {
-  // PyTorch does not compare the shapes where there is nothing to draw.
+  // For an empty result PyTorch does not compare the shapes.
   if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, g.result().element_type);
   const ElementType type = drawn_type(p.element_type());
   Value drawn = draw(g, "RandomUniform", *g.result().dims, type);
