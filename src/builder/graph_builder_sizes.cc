@@ -193,11 +193,10 @@ Value GraphBuilder::shape_of(Value value) {
 Value GraphBuilder::dim_of(Value value, int64_t axis) { return size(value.dim(axis)); }
 
 Dim GraphBuilder::as_dim(Value value) {
-  if (const auto known = known_sizes(value)) {
-    if (known->size() != 1) refuse("a size is a tensor of one element");
-    return known->front();
-  }
   if (value.element_type() != ElementType::int64) refuse("a size is an int64");
+  if (value.rank() > 1 || (value.rank() == 1 && !value.dim(0).is(1)))
+    refuse("a size is a tensor of one element");
+  if (const auto known = known_sizes(value)) return known->front();
   const Dim dim = unknown_size("size");
   bind_symbol(dim.str(), value.rank() == 0 ? value : squeeze(value, {0}));
   return dim;

@@ -89,9 +89,11 @@ Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divi
 
 Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor) {
   Value rest = g.op("Mod", a, b, attr("fmod", 1));
-  Value one_less = g.cast(signs_differ(g, rest, b, divisor), a.element_type());
+  // The number may have wrapped around when it became an integer of the tensor's type.
+  const bool is_integral = !is_floating_point(a.element_type());
+  Value one_less = g.cast(signs_differ(g, rest, b, is_integral ? std::nullopt : divisor), a.element_type());
   // Div truncates integers.
-  if (!is_floating_point(a.element_type())) return g.op("Sub", g.op("Div", a, b), one_less);
+  if (is_integral) return g.op("Sub", g.op("Div", a, b), one_less);
   // Not the floor of the quotient, which is rounded: 1 // 0.1 is 9.
   Value quotient = g.op("Div", g.op("Sub", a, rest), b);
   Value result = g.op("Round", g.op("Sub", quotient, one_less));

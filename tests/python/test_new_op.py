@@ -80,7 +80,7 @@ def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
         ("ns::../up(Tensor a) -> Tensor", "expected"),
         ("ns::my_op(Tensor class) -> Tensor", "reserve"),
         ("ns::import(Tensor a) -> Tensor", "reserve"),
-        ("ns::my_op(Tensor a, int a) -> Tensor", "one name"),
+        ("ns::my_op(Tensor a, int a) -> Tensor", "two arguments have the same name"),
         ("ns::my_op(Tensor a, int n=3, Tensor b) -> Tensor", "without a default"),
         ('ns::my_op(Tensor a, str[] names=["x"]) -> Tensor', "no default"),
         ("ns::my_op(Tensor a, tensor b) -> Tensor", "the types of arguments are Tensor"),

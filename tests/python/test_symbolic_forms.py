@@ -71,8 +71,8 @@ def test_forms(name: str, opset: int, tmp_path: Path) -> None:
     symbolic, forward = FORMS[name]
     example = torch.linspace(-9, 9, 18).reshape(3, 6)
     # A bound that is computed has another example than its size decides.
-    dynamic = {} if name == "slice to a computed bound" else {"dynamic_shapes": ({0: ROWS},)}
-    export(symbolic, tmp_path / "m.onnx", forward, example, opset=opset, **dynamic)
+    dynamic = {} if name == "slice to a computed bound" else {"dynamic_shapes": (({0: ROWS},),)}
+    export(symbolic, tmp_path / "m.onnx", forward, example, opset_version=opset, **dynamic)
     for rows in (3, 1, 5) if dynamic else (3,):
         x = torch.linspace(-4, 7, rows * 6).reshape(rows, 6)
         expected = forward(x)
