@@ -185,6 +185,10 @@ void check_constant(const GraphBuilder& g, int64_t count) {
     g.refuse(fmt::format("it would need a constant of {} elements, which exceeds the limit of 2^28", count));
 }
 
+bool may_be_empty(std::span<const Dim> dims) {
+  return std::ranges::any_of(dims, [](const Dim& dim) { return dim.least() == 0; });
+}
+
 Dim element_count(std::span<const Dim> dims) {
   Dim count(1);
   for (const Dim& dim : dims) count = count * dim;

@@ -73,6 +73,9 @@ std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count);
 void check_constant(const GraphBuilder& g, int64_t count);
 
 Dim element_count(std::span<const Dim> dims);
+// Whether a dim is 0, or may be when the model runs. A dim whose bound is negative is a count of windows,
+// which PyTorch refuses below 1.
+bool may_be_empty(std::span<const Dim> dims);
 Dim element_count(Value value);
 Value flat(GraphBuilder& g, Value value);  // reshaped to one dim
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from checking.tensors import widened
+from hunt.forms import Form
 from hunt.tensors import TensorSpec
 
 DYNAMIC = "torch.export.Dim.DYNAMIC"
@@ -58,6 +59,7 @@ import torch.nn.functional as F
 from torch._higher_order_ops import scan, while_loop
 
 import opbridge
+from hunt.forms import Output, Pair
 
 nan, inf = float("nan"), float("inf")
 opbridge.load_operators()
@@ -75,17 +77,22 @@ class Case:
     runs: tuple[tuple[TensorSpec, ...], ...]
     settings: Settings
     definitions: tuple[str, ...] = ()
+    form: Form | None = None
 
     @functools.cached_property
     def source(self) -> str:
         """The source of the module, without PREAMBLE."""
-        names = "".join(f", x{i}" for i in range(len(self.runs[0])))
+        count = len(self.runs[0])
+        parameters = self.form.parameters if self.form else ", ".join(f"x{i}" for i in range(count))
         lines = [*self.definitions, "", "class Model(nn.Module):"]
         if self.init:
             lines += ["    def __init__(self):", "        super().__init__()"]
             lines += [f"        {line}" for line in self.init]
             lines.append("")
-        lines += [f"    def forward(self{names}):", *(f"        {line}" for line in self.body)]
+        body = [*(self.form.unpacking if self.form else ()), *self.body]
+        lines += self.form.lines(count) if self.form else []
+        lines += [f"    def forward(self, {parameters}):" if parameters else "    def forward(self):"]
+        lines += [f"        {line}" for line in body]
         return "\n".join(lines) + "\n"
 
     def module(self) -> torch.nn.Module:

@@ -22,6 +22,7 @@ from checking.errors import first_line, reason
 from checking.tensors import real
 from hunt.case import Case, widened_case
 from hunt.eager import Rejected, Results, in_eager, kept_by
+from hunt.forms import arguments_of, options_of
 from hunt.judge import Referee, Verdict, judge
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.errors import InvalidArgumentError, UnsupportedError
@@ -116,12 +117,14 @@ def export(case: Case, model: torch.nn.Module, path: pathlib.Path) -> bool:
     """Exports the model. Returns whether it also holds for other values, that is, without a TraceWarning."""
     with torch.no_grad(), warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", TraceWarning)
+        args, kwargs = arguments_of(model, case.inputs())
         opbridge.export(
             model,
-            tuple(case.inputs()),
+            args,
             path,
+            kwargs=kwargs,
             capture=case.settings.capture,
-            dynamic_shapes=case.settings.dynamic_shapes,
+            **options_of(model, len(case.runs[0]), case.settings.dynamic_shapes),
             opset_version=case.settings.opset,
             simplify=case.settings.simplify,
             mutations_as_outputs=True,

@@ -52,6 +52,8 @@ _BY_CHANNEL = re.compile("fake_quant.*per_channel|fused_moving_avg_obs")
 _REMAINDERS = ("remainder", "fmod", "floor_divide")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
 _LARGE = 100
+# Operators that return the mean, which ATen updates number by number.
+_MEANS = ("std_mean", "var_mean", "native_layer_norm", "native_group_norm")
 _LARGEST_LENGTH = 1 << 16
 _WAVES = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_airy_ai")
 _NO_PHASE = 1e5
@@ -95,7 +97,7 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "a maximum beside NaN, which ONNX Runtime's pools ignore (README.md says so)"
     if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
         return "NaN and infinities, which ONNX Runtime's LSTM and GRU turn into numbers (README.md says so)"
-    if base in ("std_mean", "var_mean") and not all(map(math.isfinite, numbers)):
+    if base in _MEANS and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, and that is infinite or NaN depending on their order"
     degree = arguments.get("n", arguments.get("other"))
     if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": degree})):

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from checking.tensors import real, widened
 from hunt.case import Case, wide_spec
+from hunt.forms import arguments_of
 
 LARGEST = 1 << 16  # most elements of a result
 _M_PERTURB = -6  # mallopt's parameter for the byte with which new memory is filled
@@ -78,11 +79,12 @@ def _run(module: torch.nn.Module, inputs: list[torch.Tensor], fill: int, watched
     torch.default_generator.manual_seed(fill)  # torch.manual_seed keeps its whole stack for a GPU to come
     generator = torch.get_rng_state()
     before = [_bytes(tensor) for tensor in inputs]
+    args, kwargs = arguments_of(module, inputs)
     state = copy.deepcopy(kept_by(module))
     ctypes.CDLL(None).mallopt(_M_PERTURB, fill)
     try:
         with torch.no_grad(), DefinedOnly() if watched else contextlib.nullcontext():
-            leaves = [leaf for leaf in pytree.tree_leaves(module(*inputs)) if leaf is not None]
+            leaves = [leaf for leaf in pytree.tree_leaves(module(*args, **kwargs)) if leaf is not None]
     except Rejected:
         raise
     except Exception as error:

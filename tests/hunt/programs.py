@@ -13,6 +13,7 @@ import torch
 
 from hunt.case import PREAMBLE, Case, Settings
 from hunt.eager import DefinedOnly
+from hunt.forms import Form, draw_form, draw_return
 from hunt.idioms import draw_idiom
 from hunt.runs import other_run, other_values
 from hunt.settings import draw_settings, simpler_settings
@@ -42,13 +43,15 @@ class Program:
     returned: tuple[str, ...]
     runs: tuple[tuple[TensorSpec, ...], ...]
     settings: Settings
+    form: Form | None = None
+    returning: str = ""  # instead of a tuple
 
     def case(self) -> Case:
         text = "\n".join(self.statements)
         used = tuple(made for name, made in DEFINITIONS.items() if f"{name}.apply" in text)
         body = [line for statement in self.statements for line in statement.split("\n")]
-        body.append(f"return {', '.join(self.returned)}")
-        return Case(self.seed, "program", self.init, tuple(body), self.runs, self.settings, used)
+        body.append(f"return {self.returning or ', '.join(self.returned)}")
+        return Case(self.seed, "program", self.init, tuple(body), self.runs, self.settings, used, self.form)
 
     def simpler(self) -> Iterator[Program]:
         """Simpler programs."""
@@ -59,7 +62,10 @@ class Program:
         for place in reversed(range(count)):
             yield self._without(range(place, place + 1))
             yield from self._with_simpler_statement(place)
-        if len(self.returned) > 1:
+        if self.form is not None or self.returning:
+            yield dataclasses.replace(self, form=None, returning="")
+            yield dataclasses.replace(self, returning="")
+        elif len(self.returned) > 1:
             for name in self.returned:
                 yield dataclasses.replace(self, returned=(name,))
         for place in range(len(self.init)):
@@ -101,6 +107,10 @@ def draw_program(seed: int) -> Program | None:
     spaces = [_space(run) for run in (runs if settings.dynamic else runs[:1])]
     scope = Scope(rng, spaces[0], settings.dynamic is not None)
     init, statements = [SEEDED], []
+    form = draw_form(rng, len(inputs))
+    for space in spaces:
+        for line in form.changes if form is not None else ():
+            exec(line, space)
     # torch takes minutes for long programs with symbolic sizes.
     wanted = rng.choice((3, 5, 8, 8, 12, 12) if settings.dynamic else (3, 5, 8, 8, 12, 12, 18, 30))
     for _ in range(6 * wanted):
@@ -120,9 +130,12 @@ def draw_program(seed: int) -> Program | None:
     if len(statements) < 3:
         return None
     if any("strided" in statement for statement in statements):
-        # An ONNX model does not depend on memory layout; it holds for inputs with the example's layout.
-        runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]]
-    return Program(f"program:{seed}", tuple(init), tuple(statements), tuple(_returned(scope)), tuple(runs), settings)
+        # An ONNX model knows nothing of memory: it stands for inputs that are laid out like the example.
+        is_plain = all(spec.is_plain for spec in runs[0])
+        runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]] if is_plain else []
+    returned = tuple(_returned(scope))
+    returning = draw_return(rng, returned)
+    return Program(f"program:{seed}", tuple(init), tuple(statements), returned, tuple(runs), settings, form, returning)
 
 
 def _drawn(scope: Scope, block_share: float) -> str:

@@ -13,20 +13,24 @@ from torch.utils import _pytree as pytree
 import opbridge
 from checking.tensors import real
 from hunt.eager import kept_by
+from hunt.forms import arguments_of, options_of
 from opbridge.runtime import run, session
 
 
 def rerun(make: Any, runs: list[list[torch.Tensor]], settings: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "model.onnx"
-        opbridge.export(make(), tuple(_copy(runs[0])), path, **settings)
+        args, kwargs = arguments_of(make(), _copy(runs[0]))
+        options = settings | options_of(make(), len(runs[0]), settings.get("dynamic_shapes"))
+        opbridge.export(make(), args, path, kwargs=kwargs, **options)
         running = session(path)
     for inputs in runs:
         names = [value.name for value in running.get_inputs()]
         feeds = {f"x{i}": tensor for i, tensor in enumerate(_copy(inputs))}
         model, given = make().eval(), _copy(inputs)
+        args, kwargs = arguments_of(model, given)
         with torch.no_grad():
-            expected = [real(leaf) for leaf in pytree.tree_leaves(model(*given)) if leaf is not None]
+            expected = [real(leaf) for leaf in pytree.tree_leaves(model(*args, **kwargs)) if leaf is not None]
         after = {f"x{i}_out": tensor for i, tensor in enumerate(given)} | {
             f"{name}_out": kept for name, kept in kept_by(model).items()
         }

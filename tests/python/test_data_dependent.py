@@ -126,3 +126,10 @@ def test_a_found_size_stays_one_where_torch_asks_the_data(tmp_path):
     assert not isinstance(running.get_outputs()[0].shape[0], int)
     for x in (X, OTHER):
         torch.testing.assert_close(run(running, {running.get_inputs()[0].name: x})[0], x[x > 1].cummax(0).values)
+
+
+def test_instance_norm_of_none_found(tmp_path):
+    path = tmp_path / "model.onnx"
+    opbridge.export(lambda x: torch.nn.functional.instance_norm(x[None, :, x[0] > 1]), (X,), path, capture="trace")
+    running = session(path)
+    assert run(running, {running.get_inputs()[0].name: X * 0})[0].shape == (1, 4, 0)

@@ -280,6 +280,28 @@ def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture
         )
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_choice_of_torch_by_sizes_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
+    """torch asks whether the result has one pixel, which 3 - 2 * (2 - 1) is in the example."""
+    dynamic = {1: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    with pytest.warns(TraceWarning, match=r"torch takes the size .* for '2\*.* - 1'"):
+        opbridge.export(
+            lambda x, w: torch.conv3d(x, w, dilation=2),
+            (torch.rand(2, 3, 3, 3), torch.rand(3, 2, 2, 2, 2)),
+            tmp_path / "m.onnx",
+            dynamic_shapes=(dynamic, {axis + 1: dim for axis, dim in dynamic.items()}),
+            capture=capture,
+        )
+
+
+def test_squeeze_beside_vmap_is_told(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return torch.vmap(lambda row: row + row.sum())(x), x.squeeze()
+
+    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis"):
+        opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},))
+
+
 def test_sizes_that_a_model_takes_for_equal_have_one_name(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     for first, second in (({0: "n", 1: "m"}, {0: "k"}), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC})):
@@ -436,6 +458,8 @@ def test_indices_may_be_of_size_one(tmp_path: pathlib.Path) -> None:
         lambda x: torch.std_mean(x, 0),
         lambda x: torch.var_mean(x, 0, correction=0),
         lambda x: x.mean(0),
+        lambda x: F.layer_norm(x.T, (x.size(0),)),
+        lambda x: torch.trapezoid(x, dim=0),
         lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
         lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
         pytest.param(

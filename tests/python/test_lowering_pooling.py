@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from lowering_check import check
 
 import opbridge
 
@@ -49,3 +50,9 @@ def test_what_onnx_computes_otherwise_is_refused(tmp_path: Path) -> None:
     sizes = ({2: torch.export.Dim.DYNAMIC},)
     with pytest.raises(opbridge.UnsupportedError, match="exceeds the kernel's extent"):
         opbridge.export(model, torch.rand(1, 1, 8, 8), tmp_path / "m.onnx", dynamic_shapes=sizes)
+
+
+def test_means_of_integers_whose_sum_wraps_around() -> None:
+    x = torch.zeros(1, 1, 2, 2, dtype=torch.int64)
+    x[..., 0, 0], x[..., 1, 1] = torch.iinfo(torch.int64).min, -5
+    check(lambda x: F.avg_pool2d(x, 2), x)

@@ -33,6 +33,7 @@ with looked_up():
         find(_functions, _name)
     find(_functions, "OpaqueUnaryFn_sqrt")
 
+EXPECTATION = find(SymNode, "expect_true").__code__  # of the method by which torch._check asks
 INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
@@ -43,9 +44,9 @@ BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
 
-# The names of the functions that determine the shape of a broadcast.
+# The code of the functions that determine the shape of a broadcast.
 BROADCASTING = frozenset(
-    find(owner, name).__name__ for owner, name in ((torch._refs, "_broadcast_shapes"), (fake_impls, "infer_size"))
+    find(owner, name).__code__ for owner, name in ((torch._refs, "_broadcast_shapes"), (fake_impls, "infer_size"))
 )
 LOGGER = symbolic_shapes.__name__
 
@@ -66,6 +67,7 @@ __all__ = [
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
     "BROADCASTING",
+    "EXPECTATION",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
     "INT_OF_SYMBOL",

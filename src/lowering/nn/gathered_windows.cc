@@ -7,6 +7,7 @@
 
 #include "lowering/common.h"
 #include "lowering/nn/pooling.h"
+#include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -102,7 +103,7 @@ Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const st
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 2;
     Value indices = window_indices(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
-    x = g.reduce("ReduceSum", g.gather(x, indices, axis), {axis}, false);
+    x = sum_of(g, g.gather(x, indices, axis), std::vector{axis}, false);
   }
   return g.op("Div", x, g.cast(g.constant(ir::Weight::of<int64_t>(divisors, counts)), x.element_type()));
 }

@@ -122,8 +122,8 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   const auto axes = static_cast<int64_t>(normalized_shape.size());
   const ElementType type = input.element_type();
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
-  // LayerNormalization computes in float32, also for float64.
-  if (g.opset() >= 17 && type != ElementType::float64) {
+  // LayerNormalization computes in float32, also for float64, and rejects axes without elements.
+  if (g.opset() >= 17 && type != ElementType::float64 && !may_be_empty(normalized_shape)) {
     // Under autocast the input may be of a half type and the weights float32; PyTorch does not round the
     // weights.
     const auto is_wider = [&](const std::optional<Value>& value) {
@@ -158,7 +158,7 @@ Value scaled_and_shifted(GraphBuilder& g, Value x, std::optional<Value> weight, 
 }
 
 // Whether ONNX Runtime's InstanceNormalization, which is float32 only, does not apply.
-bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || element_count(x).is(0); }
+bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || may_be_empty(x.dims()); }
 
 // The mean and the inverse standard deviation over the last `axes` dims of `x`.
 std::array<Value, 2> moments(GraphBuilder& g, Value x, int64_t axes, double eps) {

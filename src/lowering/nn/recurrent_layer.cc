@@ -88,7 +88,7 @@ std::vector<Value> by_operator_of_any_batch(GraphBuilder& g, Cell cell, Value in
                                             const std::vector<Value>& states,
                                             std::span<const Direction> directions) {
   const Dim batch = input.dim(1);
-  if (batch.least().value_or(0) > 0) return by_operator(g, cell, input, lengths, states, directions);
+  if (!may_be_empty(std::vector{batch})) return by_operator(g, cell, input, lengths, states, directions);
   std::vector<Value> more;
   for (Value state : states) more.push_back(with_one_more(g, state, 1));
   std::optional<Lengths> longer;

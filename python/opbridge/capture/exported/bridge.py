@@ -22,6 +22,7 @@ from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_da
 from opbridge.capture.program import Result, Sizes, add_weight, describe, layout_of_strided, returned
 from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import line_of_stack_trace, location_of_stack_trace, scope_of_stack
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import HigherOrderOperator, OpOverload, name_of
@@ -161,18 +162,8 @@ class _Bridge:
         made, kwargs = (node.name, value), node.kwargs
         if args and isinstance(args[0], torch.fx.Node):
             kwargs = kwargs | layout_of_strided(called.key, args[0].meta.get("val"), self._sizes)
-        self._warn_of_squeeze(node, called, args)
+        _warn_of_squeeze(node, called, args, self._sizes)
         return self._emit(node, key_in_graph(called, args), called.names, args, kwargs, made)
-
-    def _warn_of_squeeze(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...]) -> None:
-        given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
-        trace = node.meta.get("stack_trace", "")
-        try:
-            warning = squeeze_warning(called, *given, self._sizes)
-        except UnsupportedError as error:
-            raise UnsupportedError(error.message, self._line(trace)) from None
-        if warning:
-            warn_of_run_at(warning, location_of_stack_trace(trace))
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that becomes a Dim or a constant wherever it is used."""
@@ -344,6 +335,23 @@ def _module_of(body: torch.fx.Node) -> Any:
     """The module that a get_attr node names."""
     owner: Any = body.graph.owning_module
     return owner.get_submodule(body.target)
+
+
+def warn_of_squeezes(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> None:
+    for node in exported.graph.nodes:
+        if isinstance(node.target, OpOverload):
+            _warn_of_squeeze(node, operator_of(node.target), node.args, Sizes(example=sizes))
+
+
+def _warn_of_squeeze(node: torch.fx.Node, called: Operator, args: tuple[Any, ...], sizes: Sizes) -> None:
+    given = torch.fx.map_arg((args, node.kwargs), lambda made: made.meta.get("val"))
+    trace = node.meta.get("stack_trace", "")
+    try:
+        warning = squeeze_warning(called, *given, sizes)
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, line_of_stack_trace(trace)) from None
+    if warning:
+        warn_of_run_at(warning, location_of_stack_trace(trace))
 
 
 def _matters(user: torch.fx.Node) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.exported.bridge import bridge, casts
+from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
@@ -62,8 +62,15 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
                 "torch loses the assignment; make a new tensor instead"
             )
-        with confine_export():
-            exported = exported.run_decompositions({})
+        warn_of_squeezes(exported, sizes)  # of which the second pass leaves nothing where they keep all axes
+        try:
+            with confine_export():
+                exported = exported.run_decompositions({})
+        except Exception as error:
+            raise UnsupportedError(
+                "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write it without. "
+                f"torch.export says: {first_lines(error)}"
+            ) from error
     return exported
 
 

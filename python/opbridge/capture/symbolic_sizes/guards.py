@@ -27,7 +27,14 @@ from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
-from opbridge.torch_compat.symbols import BROADCASTING, SymNode, always, free_unbacked_symbols, uninteresting_files
+from opbridge.torch_compat.symbols import (
+    BROADCASTING,
+    EXPECTATION,
+    SymNode,
+    always,
+    free_unbacked_symbols,
+    uninteresting_files,
+)
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}
 _DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the symbol that is asked
@@ -169,6 +176,8 @@ def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught)
             lines.setdefault(str(value), line_of_frame(sys._getframe(1)))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
+        elif not value.is_Symbol and _is_choice(sys._getframe(1)):
+            warn_of_run(f"torch takes the size '{symbol}' for '{value}', as in the example")
 
     with patch(points.SYMBOL_REPLACEMENT, set_replacement):
         yield
@@ -264,12 +273,21 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         yield
 
 
+def _is_choice(frame: FrameType | None) -> bool:
+    """Whether torch goes on in another way if the sizes are not equal: only where it checks them, eager mode fails."""
+    codes = set()
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        codes.add(frame.f_code)
+        frame = frame.f_back
+    return EXPECTATION not in codes or bool(codes & BROADCASTING)
+
+
 def _compares_to_broadcast(frame: FrameType | None) -> bool:
     """Whether torch compares sizes to determine the shape of a broadcast."""
     for _ in range(_DEPTH_OF_CHECK):
         if frame is None:
             return False
-        if frame.f_code.co_name in BROADCASTING:
+        if frame.f_code in BROADCASTING:
             return True
         frame = frame.f_back
     return False
