@@ -193,7 +193,7 @@ def _check_range(source: torch.Tensor, dtype: torch.dtype) -> None:
 # The results of LAPACK and FFTs are exact for operands that differ by a few roundings (backward stability). The effect
 # on the result depends on the operand.
 _BACKWARD_STABLE = re.compile(
-    "_fft_|_?linalg_(svd|eig|det|slogdet|solve|p?inv|lu|qr|cholesky|ldl)|_?cholesky|geqrf|lu_|tri"
+    "_fft_|_?linalg_(svd|eig|det|slogdet|solve|p?inv|lu|qr|cholesky|ldl)|_?cholesky|geqrf|lu_|triangular_solve"
 )
 
 

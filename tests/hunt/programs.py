@@ -130,7 +130,7 @@ def draw_program(seed: int) -> Program | None:
     if len(statements) < 3:
         return None
     if any("strided" in statement for statement in statements):
-        # An ONNX model knows nothing of memory: it stands for inputs that are laid out like the example.
+        # An ONNX model does not depend on memory layout; it holds for inputs with the layout of the example.
         is_plain = all(spec.is_plain for spec in runs[0])
         runs[1:] = [tuple(spec.plain() for spec in run) for run in runs[1:]] if is_plain else []
     returned = tuple(_returned(scope))
