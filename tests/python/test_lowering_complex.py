@@ -79,9 +79,17 @@ def test_constants_and_outputs_in_pairs(tmp_path: pathlib.Path):
     opbridge.export(Model(), args, tmp_path / "m.onnx", verify=True)
 
 
-def test_what_is_not_supported_is_refused(pair, tmp_path: pathlib.Path):
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.logcumsumexp(x, 0),
+        lambda x: x.scatter(0, torch.tensor([[0, 1]]), x, reduce="multiply"),
+        lambda x: x.scatter(0, torch.tensor([[0, 1]]), 1 + 2j, reduce="multiply"),
+    ],
+)
+def test_what_is_not_supported_is_refused(function, pair, tmp_path: pathlib.Path):
     with pytest.raises(opbridge.UnsupportedError, match="complex"):
-        opbridge.export(lambda x: torch.logcumsumexp(x, 0), (pair[0],), tmp_path / "m.onnx")
+        opbridge.export(function, (pair[0],), tmp_path / "m.onnx")
 
 
 def test_powers_of_zero():

@@ -263,6 +263,11 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
   if (const Product* product = product_of(op)) return {lower_product(node, *symbolic, *product)};
   if (complex_alpha) g_.refuse("a complex alpha is not supported; multiply the operand by it instead");
   if (op == "aten::gradient") refuse_complex(node, "spacing");
+  if (const ir::AttributeValue* reduce = node.find("reduce")) {
+    const auto* reduction = std::get_if<std::string>(reduce);
+    if (reduction && *reduction == "multiply")  // the parts of a product are not products of parts
+      g_.refuse("complex numbers are not multiplied by scatter; gather, multiply and scatter them instead");
+  }
   return call_by_rule(node, *symbolic, rule);
 }
 
