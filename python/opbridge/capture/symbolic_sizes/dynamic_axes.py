@@ -182,12 +182,7 @@ class DynamicSizes:
             {axis: dim for axis, dim in leaf.items() if shape is None or not _symbol(shape[axis]).isdigit()}
             for leaf, shape in zip(self.leaves, shapes, strict=True)
         ]
-        if leaves == self.leaves:
-            return None
-        result = copy.copy(self)
-        result.leaves = leaves
-        result.shapes = result._for_torch()
-        return result
+        return self._with_leaves(leaves)
 
     def with_equal(
         self, names: Mapping[str, str], shapes: Sequence[Sequence[int | torch.SymInt] | None]
@@ -205,6 +200,10 @@ class DynamicSizes:
             if symbol in names and len(axes) > 1 and (len(given) > 1 or None in given):
                 for i, axis in axes:
                     leaves[i][axis] = names[symbol]
+        return self._with_leaves(leaves)
+
+    def _with_leaves(self, leaves: list[dict[int, Any]]) -> DynamicSizes | None:
+        """The same arguments with other dynamic axes; None if they are not others."""
         if leaves == self.leaves:
             return None
         result = copy.copy(self)
