@@ -7,14 +7,12 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "runtimes/standard/bodies.h"
+#include "runtimes/standard/counted_loop.h"
 
 namespace opbridge::standard {
 namespace {
 
 using lowering::arithmetic;
-
-const ir::TensorType counter{ElementType::int64, std::vector<Dim>()};
-const ir::TensorType flag{ElementType::boolean, std::vector<Dim>()};
 
 Value float64(GraphBuilder& g, Value value) { return g.cast(value, ElementType::float64); }
 Value transposed(GraphBuilder& g, Value a) { return g.transpose(a, {0, 2, 1}); }
@@ -104,21 +102,21 @@ struct Lu {
 
 Lu factor_lu(GraphBuilder& g, Value a) {
   const Dim count = a.dim(0), rows = a.dim(1), columns = a.dim(2), steps = min(rows, columns);
-  const ir::TensorType matrix = a.type(), order{ElementType::int64, std::vector{count, rows}},
-                       exchanges{ElementType::int64, std::vector{count, steps}};
   Value step_index = arithmetic(g, 0, 1, steps);
-  Value none = lowering::filled(g, *exchanges.dims, 0, ElementType::int64);
+  Value none = lowering::filled(g, std::vector{count, steps}, 0, ElementType::int64);
   Value row_index = arithmetic(g, 0, 1, rows), column_index = arithmetic(g, 0, 1, columns);
-  Value start = g.expand(g.unsqueeze(row_index, {0}), *order.dims);
-  ir::GraphPtr body = g.subgraph(
-      "eliminate", {counter, flag, matrix, order, exchanges}, [&](GraphBuilder& on, std::vector<Value> in) {
-        const auto [k, go_on, before, before_order] = std::tuple(in[0], in[1], in[2], in[3]);
+  const std::vector order_dims{count, rows};
+  Value start = g.expand(g.unsqueeze(row_index, {0}), order_dims);
+  std::vector<Value> made = counted_loop(
+      g, "eliminate", g.size(steps), {a, start, none},
+      [&](GraphBuilder& on, Value k, std::span<const Value> values) {
+        const Value before = values[0], before_order = values[1], before_pivots = values[2];
         Value size = on.op("Abs", column_at(on, before, k));
         size = on.op("Where", on.op("Less", row_index, k), on.scalar_like(size, -1), size);
         Value p = on.op("ArgMax", size, attr("axis", 1));
-        Value index = swapped(on, on.expand(on.unsqueeze(row_index, {0}), *order.dims), k, p);
+        Value index = swapped(on, on.expand(on.unsqueeze(row_index, {0}), order_dims), k, p);
         Value now = on.op("GatherND", before, on.unsqueeze(index, {2}), attr("batch_dims", 1));
-        on.typed(now, matrix);
+        on.typed(now, a.type());
         Value column = column_at(on, now, k);
         Value pivot = on.unsqueeze(on.gather(column, k, 1), {1});
         Value quotient =
@@ -131,27 +129,21 @@ Lu factor_lu(GraphBuilder& g, Value a) {
         Value stored = on.op("And", on.unsqueeze(is_below, {1}), on.op("Equal", column_index, k));
         Value next = on.op("Where", stored, factor, rest);
         Value next_order = swapped(on, before_order, k, p);
-        Value pivots = on.op("Where", on.op("Equal", step_index, k), p, in[4]);
-        return std::vector{on.op("Identity", go_on), next, next_order, pivots};
+        Value pivots = on.op("Where", on.op("Equal", step_index, k), p, before_pivots);
+        return std::vector{next, next_order, pivots};
       });
-  auto [factors, rows_of, pivots] = g.ops<3>("Loop", g.size(steps), g.scalar(true, ElementType::boolean), a,
-                                             start, none, attr("body", body));
-  return {g.typed(factors, matrix), g.typed(rows_of, order), g.typed(pivots, exchanges)};
+  return {made[0], made[1], made[2]};
 }
 
 // The order of rows that exchanges by `pivots`, (batch, n) from 1 on, give.
 Value order_of(GraphBuilder& g, Value pivots, const Dim& rows) {
-  const ir::TensorType order{ElementType::int64, std::vector{pivots.dim(0), rows}};
   pivots = g.op("Sub", g.cast(pivots, ElementType::int64), g.scalar(1, ElementType::int64));
-  Value start = g.expand(g.unsqueeze(arithmetic(g, 0, 1, rows), {0}), *order.dims);
-  ir::GraphPtr body =
-      g.subgraph("exchange", {counter, flag, order}, [&](GraphBuilder& on, std::vector<Value> in) {
-        Value p = on.unsqueeze(on.gather(pivots, in[0], 1), {1});
-        return std::vector{on.op("Identity", in[1]), swapped(on, in[2], in[0], p)};
-      });
-  return g.typed(
-      g.op("Loop", g.size(pivots.dim(1)), g.scalar(true, ElementType::boolean), start, attr("body", body)),
-      order);
+  Value start = g.expand(g.unsqueeze(arithmetic(g, 0, 1, rows), {0}), std::vector{pivots.dim(0), rows});
+  const auto exchange = [&](GraphBuilder& on, Value k, std::span<const Value> values) {
+    Value p = on.unsqueeze(on.gather(pivots, k, 1), {1});
+    return std::vector{swapped(on, values[0], k, p)};
+  };
+  return counted_loop(g, "exchange", g.size(pivots.dim(1)), {start}, exchange).front();
 }
 
 Value rows_in_order(GraphBuilder& g, Value b, Value order) {
@@ -160,23 +152,20 @@ Value rows_in_order(GraphBuilder& g, Value b, Value order) {
 
 // A X = B, from the first row on, or with `upper` from the last.
 Value solve_triangle(GraphBuilder& g, Value a, Value b, bool upper, bool unitriangular) {
-  const ir::TensorType solution = b.type();
   const Dim n = a.dim(1);
   Value indices = arithmetic(g, 0, 1, n), last = g.op("Sub", g.size(n), g.scalar(1, ElementType::int64));
-  ir::GraphPtr body =
-      g.subgraph("substitute", {counter, flag, solution}, [&](GraphBuilder& on, std::vector<Value> in) {
-        Value i = upper ? on.op("Sub", last, in[0]) : in[0];
-        Value row = row_at(on, a, i);
-        Value is_known = on.op(upper ? "Greater" : "Less", indices, i);
-        Value known = on.unsqueeze(on.op("Where", is_known, row, zero_like(on, row)), {1});
-        Value right = on.unsqueeze(row_at(on, in[2], i), {1});
-        Value found = on.op("Sub", right, on.op("MatMul", known, in[2]));
-        if (!unitriangular) found = on.op("Div", found, on.unsqueeze(on.gather(row, i, 1), {1, 2}));
-        Value here = on.unsqueeze(on.op("Equal", indices, i), {1});
-        return std::vector{on.op("Identity", in[1]), on.op("Where", here, found, in[2])};
-      });
-  return g.typed(g.op("Loop", g.size(n), g.scalar(true, ElementType::boolean), b, attr("body", body)),
-                 solution);
+  const auto substitute = [&](GraphBuilder& on, Value step, std::span<const Value> values) {
+    Value i = upper ? on.op("Sub", last, step) : step;
+    Value before = values[0], row = row_at(on, a, i);
+    Value is_known = on.op(upper ? "Greater" : "Less", indices, i);
+    Value known = on.unsqueeze(on.op("Where", is_known, row, zero_like(on, row)), {1});
+    Value right = on.unsqueeze(row_at(on, before, i), {1});
+    Value found = on.op("Sub", right, on.op("MatMul", known, before));
+    if (!unitriangular) found = on.op("Div", found, on.unsqueeze(on.gather(row, i, 1), {1, 2}));
+    Value here = on.unsqueeze(on.op("Equal", indices, i), {1});
+    return std::vector{on.op("Where", here, found, before)};
+  };
+  return counted_loop(g, "substitute", g.size(n), {b}, substitute).front();
 }
 
 // A X = B; A^T X = B with `transpose`.
@@ -267,22 +256,17 @@ Value solve_triangular(GraphBuilder& g, Value a_value, Value b_value, bool upper
 
 // A = L L^T, a column at a time, from the lower triangle of A.
 Value factor_cholesky(GraphBuilder& g, Value a) {
-  const ir::TensorType matrix = a.type();
   Value indices = arithmetic(g, 0, 1, a.dim(1));
-  ir::GraphPtr body =
-      g.subgraph("column", {counter, flag, matrix}, [&](GraphBuilder& on, std::vector<Value> in) {
-        const auto [j, before] = std::pair(in[0], in[2]);
-        Value row = row_at(on, before, j);
-        row = on.unsqueeze(on.op("Where", on.op("Less", indices, j), row, zero_like(on, row)), {2});
-        Value column = on.op("Sub", column_at(on, a, j), on.squeeze(on.op("MatMul", before, row), {2}));
-        Value root = on.op("Sqrt", on.unsqueeze(on.gather(column, j, 1), {1}));
-        Value on_diagonal = on.op("Where", on.op("Equal", indices, j), root, zero_like(on, root));
-        Value next = on.op("Where", on.op("Greater", indices, j), on.op("Div", column, root), on_diagonal);
-        Value result = on.op("Where", on.op("Equal", indices, j), on.unsqueeze(next, {2}), before);
-        return std::vector{on.op("Identity", in[1]), result};
-      });
-  return g.typed(g.op("Loop", g.size(a.dim(1)), g.scalar(true, ElementType::boolean), a, attr("body", body)),
-                 matrix);
+  const auto column = [&](GraphBuilder& on, Value j, std::span<const Value> values) {
+    Value before = values[0], row = row_at(on, before, j);
+    row = on.unsqueeze(on.op("Where", on.op("Less", indices, j), row, zero_like(on, row)), {2});
+    Value column = on.op("Sub", column_at(on, a, j), on.squeeze(on.op("MatMul", before, row), {2}));
+    Value root = on.op("Sqrt", on.unsqueeze(on.gather(column, j, 1), {1}));
+    Value on_diagonal = on.op("Where", on.op("Equal", indices, j), root, zero_like(on, root));
+    Value next = on.op("Where", on.op("Greater", indices, j), on.op("Div", column, root), on_diagonal);
+    return std::vector{on.op("Where", on.op("Equal", indices, j), on.unsqueeze(next, {2}), before)};
+  };
+  return counted_loop(g, "column", g.size(a.dim(1)), {a}, column).front();
 }
 
 std::array<Value, 2> cholesky(GraphBuilder& g, Value a_value, bool upper, Ignored, bool complex) {

@@ -4,6 +4,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "runtimes/standard/bodies.h"
+#include "runtimes/standard/counted_loop.h"
 
 namespace opbridge::standard {
 namespace {
@@ -77,31 +78,25 @@ Value ball_query(GraphBuilder& g, double min_radius, double max_radius, int64_t 
 // Point 0, and then always the point that is furthest from those chosen so far.
 Value furthest_point_sample(GraphBuilder& g, Value points, int64_t num_points) {
   const Dim &batch = points.dim(0), &count = points.dim(1);
-  const ir::TensorType counter{ElementType::int64, std::vector<Dim>()},
-      flag{ElementType::boolean, std::vector<Dim>()};
-  const ir::TensorType chosen{ElementType::int64, std::vector{batch, Dim(num_points)}};
-  const ir::TensorType distances{points.element_type(), std::vector{batch, count}};
-  Value none = lowering::filled(g, *chosen.dims, 0, chosen.element_type);
-  Value far =
-      lowering::filled(g, *distances.dims, std::numeric_limits<double>::infinity(), distances.element_type);
+  Value none = lowering::filled(g, std::vector{batch, Dim(num_points)}, 0, ElementType::int64);
+  Value far = lowering::filled(g, std::vector{batch, count}, std::numeric_limits<double>::infinity(),
+                               points.element_type());
   Value positions = lowering::arithmetic(g, 0, 1, count), samples = lowering::arithmetic(g, 0, 1, num_points);
   Value one = g.scalar(1, ElementType::int64);
-  ir::GraphPtr body = g.subgraph(
-      "furthest", {counter, flag, chosen, distances}, [&](GraphBuilder& on, std::vector<Value> in) {
-        Value last = on.unsqueeze(on.gather(in[2], in[0], 1), {1});
-        Value before = on.op("Where", on.op("Equal", positions, last), on.scalar_like(in[3], 0), in[3]);
-        Value at = on.op("GatherND", points, on.unsqueeze(last, {-1}), attr("batch_dims", 1));
-        Value difference = on.op("Sub", points, on.typed(at, std::vector{batch, Dim(1), points.dim(2)}));
-        Value square = on.reduce("ReduceSum", on.op("Mul", difference, difference), {-1}, false);
-        Value nearest = on.op("Where", on.op("Less", square, before), square, before);
-        Value is_next = on.op("Equal", samples, on.op("Add", in[0], one));
-        Value next = on.op("Where", is_next, on.op("ArgMax", nearest, attr("axis", 1)), in[2]);
-        return std::vector{on.op("Identity", in[1]), next, nearest};
-      });
+  const auto choose = [&](GraphBuilder& on, Value index, std::span<const Value> values) {
+    Value chosen = values[0], distances = values[1];
+    Value last = on.unsqueeze(on.gather(chosen, index, 1), {1});
+    Value before = on.op("Where", on.op("Equal", positions, last), on.scalar_like(distances, 0), distances);
+    Value at = on.op("GatherND", points, on.unsqueeze(last, {-1}), attr("batch_dims", 1));
+    Value difference = on.op("Sub", points, on.typed(at, std::vector{batch, Dim(1), points.dim(2)}));
+    Value square = on.reduce("ReduceSum", on.op("Mul", difference, difference), {-1}, false);
+    Value nearest = on.op("Where", on.op("Less", square, before), square, before);
+    Value is_next = on.op("Equal", samples, on.op("Add", index, one));
+    Value next = on.op("Where", is_next, on.op("ArgMax", nearest, attr("axis", 1)), chosen);
+    return std::vector{next, nearest};
+  };
   Value steps = g.scalar(num_points - 1, ElementType::int64);
-  Value go_on = g.scalar(true, ElementType::boolean);
-  Value samples_of = g.ops<2>("Loop", steps, go_on, none, far, attr("body", body))[0];
-  return g.cast(g.typed(samples_of, chosen), ElementType::int32);
+  return g.cast(counted_loop(g, "furthest", steps, {none, far}, choose).front(), ElementType::int32);
 }
 
 }  // namespace

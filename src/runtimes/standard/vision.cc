@@ -7,6 +7,7 @@
 #include "lowering/image/roi_align.h"
 #include "lowering/reduction/reduce.h"
 #include "runtimes/standard/bodies.h"
+#include "runtimes/standard/counted_loop.h"
 
 namespace opbridge::standard {
 namespace {
@@ -45,20 +46,15 @@ Value nms(GraphBuilder& g, Value boxes, Value scores, std::optional<Value> class
     Value ordered = g.gather(*classes, order, 0);
     overlap = g.op("And", overlap, g.op("Equal", g.unsqueeze(ordered, {0}), g.unsqueeze(ordered, {1})));
   }
-  const ir::TensorType counter{ElementType::int64, std::vector<Dim>()},
-      flag{ElementType::boolean, std::vector<Dim>()};
-  const ir::TensorType flags{ElementType::boolean, std::vector{count}};
-  Value none = lowering::filled(g, *flags.dims, 0, ElementType::boolean);
+  Value none = lowering::filled(g, std::vector{count}, 0, ElementType::boolean);
   Value positions = lowering::arithmetic(g, 0, 1, count);
-  ir::GraphPtr body =
-      g.subgraph("suppress", {counter, flag, flags}, [&](GraphBuilder& on, std::vector<Value> in) {
-        Value taken = on.op("And", on.gather(overlap, in[0], 0), in[2]);
-        Value keep = on.op("Not", lowering::any_along(on, taken, std::vector<int64_t>{0}, false));
-        Value here = on.op("And", on.op("Equal", positions, in[0]), keep);
-        return std::vector{on.op("Identity", in[1]), on.op("Or", in[2], here)};
-      });
-  Value kept = g.op("Loop", g.size(count), g.scalar(true, ElementType::boolean), none, attr("body", body));
-  g.typed(kept, flags);
+  const auto suppress = [&](GraphBuilder& on, Value index, std::span<const Value> values) {
+    Value kept = values[0], taken = on.op("And", on.gather(overlap, index, 0), kept);
+    Value keep = on.op("Not", lowering::any_along(on, taken, std::vector<int64_t>{0}, false));
+    Value here = on.op("And", on.op("Equal", positions, index), keep);
+    return std::vector{on.op("Or", kept, here)};
+  };
+  Value kept = counted_loop(g, "suppress", g.size(count), {none}, suppress).front();
   return g.op("Compress", order, kept, attr("axis", 0));
 }
 
