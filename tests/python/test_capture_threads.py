@@ -37,6 +37,7 @@ from torch.onnx._internal.exporter import _flags
 import opbridge
 import opbridge.capture
 from opbridge import InvalidArgumentError, UnsupportedError
+from opbridge.capture.environment import enter_inference
 from opbridge.capture.patching import ByThread, patch_attributes, patch_items
 
 flex = sys.modules["torch.nn.attention.flex_attention"]
@@ -380,6 +381,20 @@ def test_training_goes_on_as_if_nothing_were_captured(branches: bool, tmp_path: 
         thread.join()
     assert errors == []
     assert runs > 0
+
+
+def test_a_trace_elsewhere_ends_while_torch_compile_works_here(elsewhere: Any) -> None:
+    """torch.compile reverts the patches of torch.fx and reapplies them at its end, those of other threads too."""
+    fx: Any = torch.fx._symbolic_trace
+    before = nn.Module.__call__
+    trace = fx._new_patcher()
+    elsewhere(lambda: trace.__enter__().patch_method(nn.Module, "__call__", lambda *_: None))
+    try:
+        with enter_inference(nn.ReLU()), fx._maybe_revert_all_patches():
+            elsewhere(lambda: trace.__exit__(None, None, None))
+        assert nn.Module.__call__ is before
+    finally:
+        nn.Module.__call__ = before  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])

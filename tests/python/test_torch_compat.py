@@ -308,6 +308,7 @@ USED = {
     "patch_points.PACKING": "packed",
     "patch_points.PREDISPATCH_MODES": "questions",
     "patch_points.RECURRENT_CHECK": "packed",
+    "patch_points.REVERSION_OF_FX": "branches",
     "patch_points.RNN": "packed",
     "symbols.BOOL_OF_SYMBOL": "sizes",
     "symbols.BOOL_TEXT": "sizes",

@@ -19,6 +19,7 @@ from opbridge.torch_compat.patch_points import (
     IS_COMPILING,
     IS_EXPORTING,
     PREDISPATCH_MODES,
+    REVERSION_OF_FX,
 )
 
 # Replacements for one thread must be nested, so a second thread waits until the first has taken back its own.
@@ -27,9 +28,14 @@ one_at_a_time = threading.RLock()
 
 @contextlib.contextmanager
 def enter_inference(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients, in this thread. TorchScript modules have one mode for all threads."""
+    """Evaluation mode without gradients, in this thread. TorchScript modules have one mode for all threads.
+
+    torch.compile, which runs the branches of torch.cond, reverts the patches of torch.fx while it works and reapplies
+    them at its end. Here, these would be those of another thread, which may have ended its trace meanwhile.
+    """
     with (
         one_at_a_time,
+        patch(REVERSION_OF_FX, contextlib.nullcontext),
         _enter_evaluation(model),
         patch(COMPILE_SESSION, _enter_compile_session),
         torch.no_grad(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.fx._symbolic_trace
 import torch.fx.traceback
 from torch import nn
 from torch.nn.modules import activation
@@ -19,6 +20,8 @@ IS_EXPORTING = PatchPoint(torch.compiler, "_is_exporting_flag")
 COMPILE_SESSION = PatchPoint(torch.compiler, "_compile_session_context")
 COMPILE = PatchPoint(torch, "compile")
 ANNOTATION = PatchPoint(torch.fx.traceback, "annotate")  # of nodes, by a dict that all threads share
+REVERSION_OF_FX = PatchPoint(torch.fx._symbolic_trace, "_maybe_revert_all_patches")
+REVERT_FX: Any = REVERSION_OF_FX.original
 
 # The dispatch of calls to operators.
 PREDISPATCH_MODES = PatchPoint(torch._ops, "mode_stack_state_for_pre_dispatch")

@@ -15,6 +15,7 @@ from opbridge.capture.patching import ByThread, current_thread, patch, patch_cod
 from opbridge.torch_compat import exporting
 from opbridge.torch_compat.exporting import CURRENT_TRACER, PATCHER_OF_FX, FxPatch, fx, proxies
 from opbridge.torch_compat.messages import is_of_assigned_attributes
+from opbridge.torch_compat.patch_points import REVERSION_OF_FX, REVERT_FX
 
 _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
 
@@ -60,7 +61,12 @@ def _confine_fx() -> Iterator[None]:
         while fx.CURRENT_PATCHER is not None and time.monotonic() < latest:
             time.sleep(0.001)
         begun = True
-        with patch(exporting.METHOD_PATCH_OF_FX, _patch_method), _confine_tracer(), _confine_flag():
+        with (
+            patch(REVERSION_OF_FX, REVERT_FX),
+            patch(exporting.METHOD_PATCH_OF_FX, _patch_method),
+            _confine_tracer(),
+            _confine_flag(),
+        ):
             yield
     finally:
         by_thread.end()
