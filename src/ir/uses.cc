@@ -152,4 +152,14 @@ std::string Names::unused(std::string name) {
   return name;
 }
 
+Node* add_node_beside(const Node& beside, Graph& graph, Names& names, const std::string& op,
+                      std::vector<Value*> inputs, std::vector<Attribute> attributes) {
+  Node* node = graph.add_node(op);
+  node->name = names.unused(beside.name + "/" + op);
+  node->inputs = std::move(inputs);
+  node->attributes = std::move(attributes);
+  node->source = beside.source;
+  return node;
+}
+
 }  // namespace opbridge::ir

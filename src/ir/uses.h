@@ -70,4 +70,9 @@ class Names {
   std::unordered_set<std::string> taken_;
 };
 
+// Appends a node that serves the same call as `beside`: it has the same source, and a name made of
+// `beside`'s.
+Node* add_node_beside(const Node& beside, Graph& graph, Names& names, const std::string& op,
+                      std::vector<Value*> inputs, std::vector<Attribute> attributes = {});
+
 }  // namespace opbridge::ir

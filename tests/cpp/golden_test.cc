@@ -25,29 +25,39 @@ const std::filesystem::path folder = OPBRIDGE_GOLDEN_DIR;
 
 using Pass = std::function<void(ir::Graph&)>;
 
+// A rewrite of the stage for ONNX Runtime, which is given the names of the graph.
+template <class Rewrite>
+Pass with_names(const Rewrite& rewrite) {
+  return [rewrite](ir::Graph& graph) {
+    ir::Names names(graph);
+    rewrite(graph, names);
+  };
+}
+
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
-      {"cast_before_rotations", [](ir::Graph& graph) { onnxruntime::cast_before_rotations(graph); }},
+      {"cast_before_rotations", with_names(onnxruntime::cast_before_rotations)},
       {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
-      {"fit_element_types",
-       [](ir::Graph& graph) {
+      {"fit_element_types", with_names([](ir::Graph& graph, ir::Names& names) {
          const Refuse refuse = [](const ir::Node&, const Error& error) { throw error; };
-         onnxruntime::fit_element_types(graph, default_opset, refuse);
-       }},
+         onnxruntime::fit_element_types(graph, names, default_opset, refuse);
+       })},
       {"fold_batch_normalization", [](ir::Graph& graph) { fold_batch_normalization(graph); }},
       {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
       {"fold_constants", [](ir::Graph& graph) { fold_constants(graph); }},
       {"functionalize", [](ir::Graph& graph) { graph = functionalize(std::move(graph)); }},
-      {"keep_pads_before_pools",
-       [](ir::Graph& graph) { onnxruntime::keep_pads_before_pools(graph, default_opset); }},
-      {"mend_empty_products",
-       [](ir::Graph& graph) { onnxruntime::mend_empty_products(graph, default_opset); }},
+      {"keep_pads_before_pools", with_names([](ir::Graph& graph, ir::Names& names) {
+         onnxruntime::keep_pads_before_pools(graph, names, default_opset);
+       })},
+      {"mend_empty_products", with_names([](ir::Graph& graph, ir::Names& names) {
+         onnxruntime::mend_empty_products(graph, names, default_opset);
+       })},
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
       {"remove_dead_code", [](ir::Graph& graph) { ir::remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
       {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
-      {"spread_float64_scales", [](ir::Graph& graph) { onnxruntime::spread_float64_scales(graph); }},
+      {"spread_float64_scales", with_names(onnxruntime::spread_float64_scales)},
   };
   return table;
 }

@@ -52,8 +52,8 @@ struct Change {
 
 class Fitting {
  public:
-  Fitting(ir::Graph& root, int opset, const Refuse& refuse)
-      : root_(root), opset_(opset), refuse_(refuse), names_(root) {}
+  Fitting(ir::Graph& root, ir::Names& names, int opset, const Refuse& refuse)
+      : root_(root), names_(names), opset_(opset), refuse_(refuse) {}
 
   bool run() {
     for (ir::Graph* graph : ir::all_graphs(root_)) fit(*graph);
@@ -65,8 +65,8 @@ class Fitting {
     const std::vector<ir::Node*> before = std::move(graph.nodes);
     graph.nodes.clear();
     for (ir::Node* node : before) {
-      const onnx::OpSchema* schema =
-          ir::OpName(node->op).domain.empty() ? onnx::find_schema("", node->op, opset_) : nullptr;
+      const bool fits = node->source.by_user || !ir::OpName(node->op).domain.empty();
+      const onnx::OpSchema* schema = fits ? nullptr : onnx::find_schema("", node->op, opset_);
       const std::vector<Change> changes = schema ? changes_of(*schema, *node) : std::vector<Change>();
       for (const Change& change : changes) cast_inputs(*schema, *node, change, graph);
       graph.nodes.push_back(node);
@@ -85,7 +85,6 @@ class Fitting {
       const std::optional<onnx::TypeSet> has = kernel_types(schema, schema.types()[variable]);
       if (!type || !has || *type == ElementType::float16 || has->contains(*type)) continue;
       const std::optional<ElementType> wider = onnx::wider_type(*has, *type);
-      if (node.source.by_user) continue;
       if (!wider) {
         refuse_(node,
                 refusal(node, fmt::format(
@@ -143,18 +142,13 @@ class Fitting {
   }
 
   ir::Node* add_cast(ir::Value* input, ElementType to, const ir::Node& beside, ir::Graph& graph) {
-    ir::Node* cast = graph.add_node("Cast");
-    cast->name = names_.unused(beside.name + "/Cast");
-    cast->inputs = {input};
-    cast->attributes = {{"to", static_cast<int64_t>(to)}};
-    cast->source = beside.source;
-    return cast;
+    return ir::add_node_beside(beside, graph, names_, "Cast", {input}, {{"to", static_cast<int64_t>(to)}});
   }
 
   ir::Graph& root_;
+  ir::Names& names_;
   const int opset_;
   const Refuse& refuse_;
-  ir::Names names_;
   bool changed_ = false;
   std::map<std::tuple<const ir::Graph*, const ir::Value*, ElementType>, ir::Value*> widened_;
   std::unordered_map<const ir::Value*, ir::Value*> exact_;  // a result → the same in a wider type
@@ -162,8 +156,8 @@ class Fitting {
 
 }  // namespace
 
-bool fit_element_types(ir::Graph& graph, int opset, const Refuse& refuse) {
-  return Fitting(graph, opset, refuse).run() && ir::remove_dead_code(graph);
+bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse) {
+  return Fitting(graph, names, opset, refuse).run() && ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

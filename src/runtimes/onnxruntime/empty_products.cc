@@ -95,10 +95,7 @@ class Rewriter {
 
   // The axes are an input from opset 13 on.
   ir::Node* shaping_node(const char* op, ir::Value* input, int64_t axis, const ir::Node& beside) {
-    ir::Node* node = graph_.add_node(op);
-    node->name = names_.unused(beside.name + "/" + op);
-    node->source = beside.source;
-    node->inputs = {input};
+    ir::Node* node = ir::add_node_beside(beside, graph_, names_, op, {input});
     const std::vector<int64_t> axes{axis};
     if (opset_ < 13) {
       node->attributes = {{"axes", axes}};
@@ -117,8 +114,7 @@ class Rewriter {
 
 }  // namespace
 
-bool mend_empty_products(ir::Graph& graph, int opset) {
-  ir::Names names(graph);
+bool mend_empty_products(ir::Graph& graph, ir::Names& names, int opset) {
   bool changed = false;
   for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names, opset).run();
   return changed && ir::remove_dead_code(graph);

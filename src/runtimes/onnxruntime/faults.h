@@ -1,27 +1,28 @@
 // The rewrites of the legalize stage. Each is for one fault of ONNX Runtime and has a file of its own, whose
 // head names the versions, the model that shows the fault, the rewrite and the tests. A bool says whether the
-// graph changed.
+// graph changed. `names` are those of the graph.
 #pragma once
 
+#include "ir/uses.h"
 #include "opbridge/ir.h"
 #include "runtimes/refusal.h"
 
 namespace opbridge::onnxruntime {
 
 // Lets nodes compute in element types for which the runtime has kernels.
-bool fit_element_types(ir::Graph& graph, int opset, const Refuse& refuse);
+bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse);
 
 // Replaces a product by a vector, if the matrix may lack elements, by one of matrices, and an empty product
 // of batches by a constant.
-bool mend_empty_products(ir::Graph& graph, int opset);
+bool mend_empty_products(ir::Graph& graph, ir::Names& names, int opset);
 
 // Expands float64 scalars that scale a MatMul to vectors.
-bool spread_float64_scales(ir::Graph& graph);
+bool spread_float64_scales(ir::Graph& graph, ir::Names& names);
 
 // Replaces Cast(Transpose(x)) by Transpose(Cast(x)) before a MatMul.
-bool cast_before_rotations(ir::Graph& graph);
+bool cast_before_rotations(ir::Graph& graph, ir::Names& names);
 
 // Gives a Pad before a pool a form that ONNX Runtime does not fuse into the pool.
-void keep_pads_before_pools(ir::Graph& graph, int opset);
+void keep_pads_before_pools(ir::Graph& graph, ir::Names& names, int opset);
 
 }  // namespace opbridge::onnxruntime

@@ -83,8 +83,7 @@ bool spread(ir::Graph& graph, ir::Names& names) {
 
 }  // namespace
 
-bool spread_float64_scales(ir::Graph& graph) {
-  ir::Names names(graph);
+bool spread_float64_scales(ir::Graph& graph, ir::Names& names) {
   bool changed = false;
   for (ir::Graph* each : ir::all_graphs(graph)) changed |= spread(*each, names);
   return changed && ir::remove_dead_code(graph);

@@ -5,11 +5,12 @@
 namespace opbridge::onnxruntime {
 
 void legalize(ir::Graph& graph, int opset, const Refuse& refuse) {
-  fit_element_types(graph, opset, refuse);
-  mend_empty_products(graph, opset);
-  spread_float64_scales(graph);
-  cast_before_rotations(graph);
-  keep_pads_before_pools(graph, opset);
+  ir::Names names(graph);
+  fit_element_types(graph, names, opset, refuse);
+  mend_empty_products(graph, names, opset);
+  spread_float64_scales(graph, names);
+  cast_before_rotations(graph, names);
+  keep_pads_before_pools(graph, names, opset);
 }
 
 }  // namespace opbridge::onnxruntime

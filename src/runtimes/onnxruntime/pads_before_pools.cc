@@ -58,10 +58,8 @@ class Rewriter {
       return;
     }
     const std::vector<int64_t> same(rank_of(pad), 0);
-    ir::Node* reshape = graph_.add_node("Reshape");
-    reshape->name = names_.unused(pad.name + "/Reshape");
-    reshape->inputs = {pad.outputs[0], ints(root_, names_.unused(name + ":shape"), same)};
-    reshape->source = pool.source;
+    ir::Value* shape = ints(root_, names_.unused(name + ":shape"), same);
+    ir::Node* reshape = ir::add_node_beside(pool, graph_, names_, "Reshape", {pad.outputs[0], shape});
     pool.inputs[0] = graph_.add_output_of(reshape, names_.unused(name + ":apart"), pad.outputs[0]->type);
   }
 
@@ -73,8 +71,7 @@ class Rewriter {
 
 }  // namespace
 
-void keep_pads_before_pools(ir::Graph& graph, int opset) {
-  ir::Names names(graph);
+void keep_pads_before_pools(ir::Graph& graph, ir::Names& names, int opset) {
   for (ir::Graph* each : ir::all_graphs(graph)) Rewriter(graph, *each, names, opset).run();
 }
 

@@ -101,11 +101,8 @@ class Rewriter {
 
   ir::Value* made(const char* op, std::vector<ir::Value*> inputs, std::vector<ir::Attribute> attributes,
                   const ir::Node& beside) {
-    ir::Node* node = graph_.add_node(op);
-    node->name = names_.unused(beside.name + "/" + op);
-    node->inputs = std::move(inputs);
-    node->attributes = std::move(attributes);
-    node->source = beside.source;
+    ir::Node* node =
+        ir::add_node_beside(beside, graph_, names_, op, std::move(inputs), std::move(attributes));
     return graph_.add_output_of(node, names_.unused(beside.outputs[0]->name + ":" + op), {});
   }
 
@@ -128,8 +125,7 @@ class Rewriter {
 
 }  // namespace
 
-bool cast_before_rotations(ir::Graph& graph) {
-  ir::Names names(graph);
+bool cast_before_rotations(ir::Graph& graph, ir::Names& names) {
   const std::unordered_set<const ir::Value*> constants = constants_of(graph);
   bool changed = false;
   for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(*each, names, constants).run();
