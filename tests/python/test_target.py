@@ -108,9 +108,6 @@ def function_names(model: onnx.ModelProto) -> list[str]:
     return [f"{function.domain}::{function.name}" for function in model.functions]
 
 
-# --- The mechanism ---
-
-
 def test_an_operator_of_ours_becomes_a_function_of_its_name(tmp_path: pathlib.Path) -> None:
     model = check(lambda a, b: torch.cdist(a, b), torch.randn(300, 5), torch.randn(200, 5), path=tmp_path)
     assert function_names(model) == ["opbridge::cdist"]
@@ -187,9 +184,6 @@ def test_a_node_of_a_users_domain_is_refused(tmp_path: pathlib.Path) -> None:
 def test_an_unknown_target_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(opbridge.InvalidArgumentError, match="target must be one of onnxruntime, onnx"):
         opbridge.export(torch.relu, (torch.rand(3),), tmp_path / "model.onnx", target="tensorrt")
-
-
-# --- Every body ---
 
 
 @pytest.mark.parametrize("line", _core.standard_bodies())
@@ -454,8 +448,6 @@ def test_linear_algebra_of_complex_matrices_is_refused(tmp_path: pathlib.Path) -
         )
 
 
-# --- The operators that PyTorch tests ---
-
 SAMPLED = """
 abs add addmm amax argmax atan2 bmm cat cdist clamp cos cumsum diff div.no_rounding_mode einsum eq exp expand flip
 floor_divide gather gt index_select isin lerp linalg.norm linalg.vector_norm log1p log_softmax logsumexp masked_fill
@@ -484,9 +476,6 @@ def test_samples_of_pytorch(name: str, tmp_path: pathlib.Path) -> None:
         if sample.tensors:
             reference = name not in BEYOND_REFERENCE
             check(sample.call, *sample.tensors, path=tmp_path, rtol=1e-4, atol=1e-4, reference=reference)
-
-
-# --- Models ---
 
 
 def test_a_convolutional_network(tmp_path: pathlib.Path) -> None:

@@ -289,13 +289,11 @@ Value cholesky_solve(GraphBuilder& g, Value l_value, std::optional<Value> b_valu
 
 void register_linalg(SymbolicRegistry& registry) {
   auto on = lowering::add(registry);
-  on("opbridge::solve(Tensor A, Tensor? B=None, *, bool left=True, bool check_errors=True, bool "
-     "complex=False) -> "
-     "(Tensor X, Tensor info)",
+  on("opbridge::solve(Tensor A, Tensor? B=None, *, bool left=True, bool check_errors=True, "
+     "bool complex=False) -> (Tensor X, Tensor info)",
      Since{13}, solve);
-  on("opbridge::lu_factor(Tensor A, *, bool check_errors=False, bool complex=False) -> (Tensor LU, Tensor "
-     "pivots, "
-     "Tensor info)",
+  on("opbridge::lu_factor(Tensor A, *, bool check_errors=False, bool complex=False) "
+     "-> (Tensor LU, Tensor pivots, Tensor info)",
      Since{13}, lu_factor);
   on("opbridge::lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, "
      "bool complex=False) -> Tensor",
@@ -304,13 +302,11 @@ void register_linalg(SymbolicRegistry& registry) {
      Since{13}, lu_unpack);
   on("opbridge::determinant(Tensor A, *, bool complex=False) -> (Tensor det, Tensor sign, Tensor logabsdet)",
      Since{13}, determinant);
-  on("opbridge::solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool "
-     "unitriangular=False, "
-     "bool complex=False) -> Tensor",
+  on("opbridge::solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, "
+     "bool unitriangular=False, bool complex=False) -> Tensor",
      Since{13}, solve_triangular);
-  on("opbridge::cholesky(Tensor A, *, bool upper=False, bool check_errors=True, bool complex=False) -> "
-     "(Tensor L, "
-     "Tensor info)",
+  on("opbridge::cholesky(Tensor A, *, bool upper=False, bool check_errors=True, bool complex=False) "
+     "-> (Tensor L, Tensor info)",
      Since{13}, cholesky);
   on("opbridge::cholesky_solve(Tensor L, Tensor? B=None, *, bool upper=False, bool complex=False) -> Tensor",
      Since{13}, cholesky_solve);

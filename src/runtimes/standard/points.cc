@@ -109,9 +109,8 @@ void register_points(SymbolicRegistry& registry) {
   on("opbridge::group_points(Tensor features, Tensor indices) -> Tensor", Since{13}, gather_points);
   on("opbridge::three_interpolate(Tensor features, Tensor indices, Tensor weight) -> Tensor", Since{13},
      three_interpolate);
-  on("opbridge::ball_query(float min_radius, float max_radius, int sample_num, Tensor xyz, Tensor "
-     "center_xyz) "
-     "-> Tensor",
+  on("opbridge::ball_query(float min_radius, float max_radius, int sample_num, Tensor xyz, "
+     "Tensor center_xyz) -> Tensor",
      Since{13}, ball_query);
   on("opbridge::furthest_point_sample(Tensor points_xyz, SymInt num_points) -> Tensor", Since{13},
      furthest_point_sample);

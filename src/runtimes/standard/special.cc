@@ -40,8 +40,6 @@ Value polynomial(GraphBuilder& g, Value x, std::span<const double> coefficients)
   return result;
 }
 
-// --- Error functions ---
-
 // (1 + 2x) exp(x^2) erfc(x) as a polynomial of (x - center) / (x + center) in [-1, 1], that is for x >= 0.
 constexpr double center = 3.75;
 constexpr double erfcx_coefficients[] = {
@@ -143,8 +141,6 @@ Value ndtri(GraphBuilder& g, Value p) {
   return either(g, equal(g, p, 0), -INFINITY, either(g, equal(g, p, 1), INFINITY, result));
 }
 
-// --- The gamma function ---
-
 // The Bernoulli numbers B(2), B(4), … (DLMF 24.2).
 constexpr double bernoulli[] = {1. / 6,  -1. / 30,     1. / 42, -1. / 30,
                                 5. / 66, -691. / 2730, 7. / 6,  -3617. / 510.};
@@ -218,8 +214,6 @@ Value polygamma(GraphBuilder& g, int64_t n, Value self) {
   Value left = sub(g, div(g, pi * pi, square(g, sine)), right);
   return g.cast(either(g, reflected, left, right), type);
 }
-
-// --- Modified Bessel functions ---
 
 // exp(-x) I0(x): for x <= 8 as a polynomial of x / 4 - 1, for greater x, times the square root of x, of 16 /
 // x - 1.

@@ -172,10 +172,9 @@ void register_vision(SymbolicRegistry& registry) {
   on("mmdeploy::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
      "bool align_corners) -> Tensor",
      Since{16}, grid_sample);
-  on("custom::deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor? mask=None, Tensor? "
-     "bias=None, "
-     "int stride_h=1, int stride_w=1, int pad_h=0, int pad_w=0, int dilation_h=1, int dilation_w=1, "
-     "int groups=1, int offset_groups=1, bool use_mask=True) -> Tensor",
+  on("custom::deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor? mask=None, "
+     "Tensor? bias=None, int stride_h=1, int stride_w=1, int pad_h=0, int pad_w=0, int dilation_h=1, int "
+     "dilation_w=1, int groups=1, int offset_groups=1, bool use_mask=True) -> Tensor",
      Since{19},
      [](GraphBuilder& g, Value input, Value weight, Value offset, std::optional<Value> mask,
         std::optional<Value> bias, int64_t stride_h, int64_t stride_w, int64_t pad_h, int64_t pad_w,
@@ -185,8 +184,8 @@ void register_vision(SymbolicRegistry& registry) {
                             offset_groups);
      });
   on("mmdeploy::MMCVModulatedDeformConv2d(Tensor input, Tensor offset, Tensor mask, Tensor weight, "
-     "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, "
-     "int deform_groups=1) -> Tensor",
+     "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, int "
+     "deform_groups=1) -> Tensor",
      Since{19},
      [](GraphBuilder& g, Value input, Value offset, Value mask, Value weight, std::optional<Value> bias,
         const Ints& stride, const Ints& padding, const Ints& dilation, int64_t groups,
@@ -194,9 +193,8 @@ void register_vision(SymbolicRegistry& registry) {
        return deform_conv2d(g, input, weight, offset, mask, bias, stride, padding, dilation, groups,
                             deform_groups);
      });
-  on("mmdeploy::MMCVDeformConv2d(Tensor input, Tensor offset, Tensor weight, int[2] stride=1, int[2] "
-     "padding=0, "
-     "int[2] dilation=1, int groups=1, int deform_groups=1) -> Tensor",
+  on("mmdeploy::MMCVDeformConv2d(Tensor input, Tensor offset, Tensor weight, int[2] stride=1, "
+     "int[2] padding=0, int[2] dilation=1, int groups=1, int deform_groups=1) -> Tensor",
      Since{19},
      [](GraphBuilder& g, Value input, Value offset, Value weight, const Ints& stride, const Ints& padding,
         const Ints& dilation, int64_t groups, int64_t deform_groups) {
