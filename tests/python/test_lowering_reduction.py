@@ -144,9 +144,22 @@ def test_no_elements():
         "var": lambda x: x.var(0),
         "amax": lambda x: x.amax(1),
         "norm": lambda x: x.norm(),
+        "norm except dim": lambda x: torch.norm_except_dim(x, 2, 1),
         "logsumexp": lambda x: torch.logsumexp(x, 0),
     }
     check(functions, torch.ones(0, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_norm_except_dim(dtype):
+    functions = {
+        "of the first": lambda x: torch.norm_except_dim(x),
+        "1 of the second": lambda x: torch.norm_except_dim(x, 1, -2),
+        "0 of the last": lambda x: torch.norm_except_dim(x, 0, 2),
+        "of all": lambda x: torch.norm_except_dim(x, 2, -1),
+        "of each element": lambda x: torch.norm_except_dim(x[0, 0], 2, 0),
+    }
+    check(functions, numbers().to(dtype))
 
 
 def test_variance_of_too_few():

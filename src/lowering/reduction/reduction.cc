@@ -96,6 +96,18 @@ Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, cons
       g, self, [&](Value x) { return vector_norm(g, x, order ? order->to_double() : 2, axes, keepdim); });
 }
 
+// The norm over all dims except `dim`, or over all if `dim` is -1.
+Value norm_except_dim(GraphBuilder& g, Value v, int64_t order, int64_t dim) {
+  if (dim == -1) return norm(g, v, order, {}, false);
+  const int64_t kept = wrap_axis(dim, v.rank());
+  if (v.rank() == 1) return norm(g, g.unsqueeze(v, {1}), order, std::vector<int64_t>{1}, false);
+  std::vector<int64_t> axes;
+  for (int64_t axis = 0; axis < v.rank(); ++axis) {
+    if (axis != kept) axes.push_back(axis);
+  }
+  return norm(g, v, order, axes, true);
+}
+
 Value count_nonzero(GraphBuilder& g, Value self, const Axes& axes) {
   Value ones = g.cast(g.cast(self, ElementType::boolean), ElementType::int64);
   return g.reduce("ReduceSum", ones, axes_of(axes, self), false);
@@ -305,6 +317,7 @@ void register_reduction(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
        return norm(g, self, order, {}, false);
      });
+  on("aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", Since{13}, norm_except_dim);
   on("aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
      "Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
      Since{11}, segment_reduce);
