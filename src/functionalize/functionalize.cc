@@ -439,12 +439,33 @@ class Functionalizer {
     for (const ir::GraphPtr& body : bodies) shares |= Functionalizer(*body, options_, true).run();
     if (shares && memory_.is_nested())
       refuse(node, node.op + " in a subgraph returns a tensor from outside of it; call .clone() on it");
-    if (!shares) return make_new(node);
+    if (!shares) return node.op == "higher_order::scan" ? scan(node) : make_new(node);
     make_perhaps_new(node);
     for (const ir::Value* output : node.outputs) {
       if (!is_number(*output)) storages.push_back(memory_.view_of(output).storage);
     }
     for (Storage* storage : storages) link(*storages.front(), *storage);
+  }
+
+  // If there is nothing to scan, eager mode returns the initial states themselves.
+  void scan(ir::Node& node) {
+    const auto tensors = [&](std::string_view argument) {
+      const auto* values = std::get_if<std::vector<ir::Value*>>(given(node, argument));
+      return values == nullptr ? std::vector<ir::Value*>() : *values;
+    };
+    std::vector<Tensor*> initial;
+    for (const ir::Value* state : tensors("arg1")) initial.push_back(&memory_.tensor_of(state));
+    const std::vector<ir::Value*> slices = tensors("arg2");
+    make_new(node);
+    if (slices.empty() || !slices[0]->tensor_type().ranked() || initial.size() > node.outputs.size()) return;
+    const Dim length = slices[0]->tensor_type().dims->at(0);
+    for (size_t i = 0; i < initial.size() && length.least().value_or(0) < 1; ++i) {
+      if (length.is(0)) {
+        memory_.bind(node.outputs[i], *initial[i]);
+      } else {
+        link(*initial[i]->view->storage, *memory_.view_of(node.outputs[i]).storage);
+      }
+    }
   }
 
   bool outputs_share_memory() {

@@ -1,5 +1,6 @@
 """Branches, loops and regions of torch.export, by opbridge.export and by .pt2 files, against PyTorch."""
 
+import copy
 import pathlib
 import subprocess
 import warnings
@@ -8,8 +9,8 @@ import onnx
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import associative_scan, scan
 from torch._higher_order_ops import map as map_over
-from torch._higher_order_ops import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 import opbridge
@@ -84,9 +85,9 @@ EXAMPLES = [(torch.ones(4, 3), torch.arange(6.0).reshape(2, 3))]
 OTHERS = [(-torch.ones(2, 3), torch.arange(15.0).reshape(5, 3)), (torch.rand(7, 3), torch.zeros(3, 3))]
 
 
-def compare(model, path):
+def compare(model, path, others=OTHERS):
     running = session(path)
-    for inputs in EXAMPLES + OTHERS:
+    for inputs in EXAMPLES + others:
         expected = torch.utils._pytree.tree_leaves(model(*inputs))
         actual = run(running, dict(zip(("x", "y"), inputs, strict=True)))
         for got, wanted in zip(actual, expected, strict=True):
@@ -178,3 +179,69 @@ def test_writing_to_what_is_outside_of_a_branch_is_refused(tmp_path):
 
     with pytest.raises(UnsupportedError):
         opbridge.export(Writes(), EXAMPLES[0], tmp_path / "model.onnx")
+
+
+class CopiedByNoSteps(nn.Module):
+    """A loop of no steps returns copies, two of the same tensor."""
+
+    def forward(self, x, y):
+        first, second = while_loop(lambda a, b: a.sum() > 1e9, lambda a, b: (a * 2, b + 1), (x, x))
+        _, third = while_loop(lambda i, a: i < 0, lambda i, a: (i + 1, a * 2), (0, y))
+        first.mul_(3)
+        x.add_(1)
+        y.add_(1)
+        return first, second, third
+
+
+class NothingToScan(nn.Module):
+    """A scan of nothing returns its initial state itself."""
+
+    def forward(self, x, y):
+        last, all_of_them = scan(lambda c, a: (c + a, torch.stack((c, a))), y[0], x[:0])
+        other, _ = scan(lambda c, a: (c + a, c * 2), y[1], x[:0])
+        last.add_(1)
+        y.mul_(2)
+        return last, all_of_them, other
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("kind", [CopiedByNoSteps, NothingToScan])
+def test_results_that_may_be_operands(kind, capture, tmp_path):
+    path, inputs = tmp_path / "model.onnx", (torch.rand(3, 2), torch.rand(2, 2))
+    options = {"capture": capture, "mutations_as_outputs": True}
+    opbridge.export(kind(), copy.deepcopy(inputs), path, **options)
+    running, given = session(path), copy.deepcopy(inputs)
+    with torch.no_grad():
+        expected = [*kind()(*given), *given]
+    names = [output.name for output in running.get_outputs()]
+    written = [given[("x_out", "y_out").index(name)] for name in names[3:]]
+    actual = run(running, dict(zip(("x", "y"), inputs, strict=True)))
+    for got, wanted in zip(actual, [*expected[:3], *written], strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+class ScanOfRest(nn.Module):
+    def forward(self, x, y):
+        return scan(lambda c, a: (c + a, (c * a).repeat(2)), x[0] * 2, x[1:]), y * 2
+
+
+class ScanOfPairs(nn.Module):
+    def forward(self, x, y):
+        return associative_scan(lambda a, b: a + b, x, 0), associative_scan(lambda a, b: a * b, y, 0, reverse=True)
+
+
+@pytest.mark.parametrize("kind", [ScanOfRest, ScanOfPairs])
+def test_scans_of_one_row(kind, tmp_path):
+    """ONNX Runtime's Scan fails if there are no slices."""
+    opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
+    compare(kind(), tmp_path / "model.onnx", [(torch.rand(1, 3), torch.rand(1, 3))])
+
+
+def test_a_scan_that_torch_writes_out_for_the_example_is_refused(tmp_path):
+    """torch's Python code halves the number of rows again and again, and branches by whether it is even."""
+
+    def function(x):
+        return associative_scan(lambda a, b: a + b, x, 0, combine_mode="generic")
+
+    with pytest.raises(UnsupportedError, match="which depends on a dynamic size"):
+        opbridge.export(function, (torch.rand(3, 2),), tmp_path / "model.onnx", dynamic_shapes=ROWS[:1])

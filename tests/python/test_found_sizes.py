@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -115,3 +116,35 @@ def test_a_branch_on_a_found_size_is_told_of(tmp_path: pathlib.Path) -> None:
 
     with pytest.warns(TraceWarning, match=r"u0 > 3.* was read as False.*in function"):
         opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture="trace")
+
+
+@CAPTURES
+def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> None:
+    """torch takes each found size for the one that it broadcasts with, though it may be 1."""
+
+    def of_known_size(x: torch.Tensor) -> Any:
+        found = x[x > 0.5]
+        return x + found, found * found.shape[0]
+
+    def of_found_sizes(x: torch.Tensor) -> Any:
+        total = x[x > 0.5] + x[x > 0.8]
+        return total * total.shape[0]
+
+    with pytest.raises(opbridge.UnsupportedError, match=r"broadcasts with '4', .* wrong if it is 1; reshape"):
+        opbridge.export(of_known_size, (FEW,), tmp_path / "model.onnx", capture=capture)
+    with pytest.warns(TraceWarning, match=r"sizes that broadcast: .* wrong if one of them is 1"):
+        opbridge.export(of_found_sizes, (FEW,), tmp_path / "model.onnx", capture=capture)
+
+
+@CAPTURES
+def test_found_sizes_of_one_mask(capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        mask = x > 0.5
+        return x[mask] * (x + 1)[mask] + x[mask].reshape(-1, 1).expand(-1, 2).sum(1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(function, (FEW,), path, capture=capture)
+    opbridge.verify(path, function, (MANY[:4],))

@@ -245,3 +245,8 @@ def test_writing_to_nothing():
 
 def test_indices_beyond_what_has_no_elements():
     check(lambda x: (x[1:, [0, 1]], x[1:][:, torch.tensor([3])], x[:0, 0, [2, 2]]), torch.rand(1, 1, 1))
+
+
+def test_take_along_dim_wraps_indices_around():
+    function = {d: lambda x, at, d=d: torch.take_along_dim(x, at, d) for d in (0, -1)}
+    check(function, torch.arange(6.0).reshape(3, 2), torch.tensor([[0, 4], [-7, 3], [100, -1]]))

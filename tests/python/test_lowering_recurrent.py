@@ -98,3 +98,19 @@ def test_biases_of_one_number(cell: str) -> None:
     gates = 3 if cell == "gru_cell" else 1
     x, w, b = torch.randn(2, 4), torch.randn(4 * gates, 4), torch.randn(1)
     check(lambda x, w, b: getattr(torch.ops.aten, cell).default(x, x, w, w, b, b), x, w, b)
+
+
+@pytest.mark.parametrize("layer", [torch.gru, torch.rnn_tanh])
+def test_a_state_of_another_batch_is_refused(layer: Any) -> None:
+    """PyTorch broadcasts the sequences to the states."""
+    gates = 3 if layer is torch.gru else 1
+    weights = [torch.rand(3 * gates, 2), torch.rand(3 * gates, 3)]
+
+    def function(x: torch.Tensor) -> Any:
+        return layer(x, torch.ones(1, 4, 3), weights, False, 1, 0.0, False, False, False)
+
+    check(function, torch.rand(5, 4, 2))
+    with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, and the input has"):
+        check(function, torch.rand(5, 4, 2), dynamic=[{1: Dim.DYNAMIC}])
+    with pytest.raises(opbridge.UnsupportedError, match="is for 4 sequences, and the input has 1"):
+        check(function, torch.rand(5, 1, 2))

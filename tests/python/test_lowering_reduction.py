@@ -101,6 +101,9 @@ def test_nan_wins():
     x[1, 2, 3] = math.nan
     x[2, 0, 0] = -math.nan
     check(EXTREMA | PLACES | {name: OF_FLOATS[name] for name in ("mean", "nansum", "nanmean", "greatest")}, x)
+    x[1, 2, 0] = x[0, 0, 1] = math.inf
+    x[0, 0, 0] = math.nan
+    check({name: OF_FLOATS[name] for name in ("logsumexp", "logsumexp over two")}, x)
 
 
 def test_infinity():
@@ -247,3 +250,9 @@ def test_norm_of_one_number_takes_no_power():
 def test_norms_of_one_number_take_no_power():
     functions = {str(p): lambda x, p=p: (torch.norm(x, p), torch.linalg.vector_norm(x, p)) for p in (2, 3, 100, 0.01)}
     check(functions, torch.tensor(-2.5e20))
+
+
+def test_norm_of_sizes_that_come_to_one_number():
+    functions = {str(p): lambda x, p=p: (torch.norm(x, p), torch.linalg.vector_norm(x, p, 1)) for p in (1, 2, 3, 2**31)}
+    one = torch.full((1, 1), 3.5e25)
+    check(functions, torch.rand(2, 3) + 0.5, dynamic=[{0: "n", 1: "m"}], also=[(one,), (one.expand(2, 1) / 1e25,)])

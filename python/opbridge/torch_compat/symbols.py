@@ -12,6 +12,7 @@ from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
 with looked_up():
     import torch._refs
     import torch.fx.experimental._config
+    from torch._higher_order_ops.associative_scan import generic_associative_scan
     from torch._subclasses import fake_impls
     from torch.fx.experimental import symbolic_shapes
     from torch.fx.experimental.sym_node import SymNode
@@ -37,6 +38,7 @@ EXPECTATION = find(SymNode, "expect_true").__code__  # of the method by which to
 INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
+EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
@@ -48,6 +50,7 @@ UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 f
 BROADCASTING = frozenset(
     find(owner, name).__code__ for owner, name in ((torch._refs, "_broadcast_shapes"), (fake_impls, "infer_size"))
 )
+FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # which halves a size again and again
 LOGGER = symbolic_shapes.__name__
 
 
@@ -68,6 +71,8 @@ __all__ = [
     "BOOL_TEXT",
     "BROADCASTING",
     "EXPECTATION",
+    "EXPECTED_SYMBOL",
+    "FILE_OF_ASSOCIATIVE_SCAN",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
     "INT_OF_SYMBOL",

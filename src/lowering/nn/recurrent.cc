@@ -58,6 +58,13 @@ std::vector<Value> recurrent(GraphBuilder& g, Cell cell, Value input, const std:
 
 std::vector<Value> of_batch(GraphBuilder& g, Cell cell, Value input, const std::vector<Value>& states,
                             const std::vector<Value>& params, const Options& o, bool batch_first) {
+  const Dim batch = input.dim(batch_first ? 0 : 1);
+  for (Value state : states) {
+    if (state.dim(1) == batch) continue;
+    g.refuse(fmt::format(
+        "the initial state is for {} sequences, and the input has {}; give both the same batch size",
+        state.dim(1).str(), batch.str()));
+  }
   const auto turned = [&](Value value) { return batch_first ? g.transpose(value, {1, 0, 2}) : value; };
   std::vector<Value> results = recurrent(g, cell, turned(input), {}, states, params, o);
   results.front() = turned(results.front());

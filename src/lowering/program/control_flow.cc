@@ -4,6 +4,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -89,22 +90,44 @@ std::vector<Value> loop(const SymbolicCall& call) {
   return g.op_list("Loop", carried.size(), {Value(), goes_on(g, carried), carried, attr("body", step)});
 }
 
-// Scans the first axis: `step` carries the states; its further outputs are stacked.
-std::vector<Value> scan(const SymbolicCall& call, std::vector<Value> states, const std::vector<Value>& slices,
-                        size_t outputs,
+// Scans the first axis: `step` carries the states; its further outputs, of the types `stacked`, are stacked.
+std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& states,
+                        const std::vector<Value>& slices, const std::vector<ir::TensorType>& stacked,
                         const std::function<std::vector<Value>(GraphBuilder&, std::vector<Value>)>& step) {
+  const size_t outputs = states.size() + stacked.size();
+  const auto steps = [&](GraphBuilder& g) {
+    const std::vector<ir::TensorType> types = input_types(call, body(call, 0), states.size() + slices.size());
+    const ir::GraphPtr graph = g.subgraph("step", types, step);
+    const auto count = static_cast<int64_t>(slices.size());
+    return g.op_list("Scan", outputs,
+                     {joined(states, slices), attr("body", graph), attr("num_scan_inputs", count)});
+  };
+  const auto no_steps = [&](GraphBuilder& g, const std::vector<Value>&) {
+    std::vector<Value> results = states;
+    for (const ir::TensorType& type : stacked) results.push_back(filled(g, *type.dims, 0, type.element_type));
+    return results;
+  };
+  // ONNX Runtime's Scan fails if there are no slices.
   GraphBuilder& g = call.g;
-  const std::vector<ir::TensorType> types = input_types(call, body(call, 0), states.size() + slices.size());
-  const ir::GraphPtr graph = g.subgraph("step", types, step);
-  const auto count = static_cast<int64_t>(slices.size());
-  return g.op_list("Scan", outputs,
-                   {joined(std::move(states), slices), attr("body", graph), attr("num_scan_inputs", count)});
+  if (slices.empty()) call.g.refuse("it has nothing to scan");
+  const Dim length = slices[0].dim(0);
+  if (length.is(0)) return no_steps(g, {});
+  if (!tensor::may_be_zero(length)) return steps(g);
+  Value is_empty = g.op("Equal", g.squeeze(g.sizes({length}), {0}), g.scalar(0, ElementType::int64));
+  const ir::GraphPtr otherwise =
+      g.subgraph("else_branch", {}, [&](GraphBuilder& b, const std::vector<Value>&) { return steps(b); });
+  return g.op_list("If", outputs,
+                   {is_empty, attr("then_branch", g.subgraph("then_branch", {}, no_steps)),
+                    attr("else_branch", otherwise)});
 }
 
 // scan(step, states, slices, others), and map_impl(step, slices, others), which has no states.
 std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& states, size_t slices_at) {
   const std::vector<Value> others = values(call, slices_at + 1);
-  return scan(call, states, values(call, slices_at), call.node.outputs.size(),
+  std::vector<ir::TensorType> stacked;
+  for (size_t i = states.size(); i < call.node.outputs.size(); ++i)
+    stacked.push_back(type_of(*call.node.outputs[i]));
+  return scan(call, states, values(call, slices_at), stacked,
               [&](GraphBuilder& b, const std::vector<Value>& inputs) {
                 return call.bodies.lower_body(body(call, 0), b, joined(inputs, others));
               });
@@ -115,13 +138,17 @@ std::vector<Value> associative_scan(const SymbolicCall& call) {
   GraphBuilder& g = call.g;
   const std::vector<Value> slices = values(call, 1), others = values(call, 2);
   std::vector<Value> first, rest;
+  std::vector<ir::TensorType> stacked;
   for (Value each : slices) {
     first.push_back(g.gather(each, g.scalar(0, ElementType::int64), 0));
-    rest.push_back(g.slice(each, 0, 1, INT64_MAX));
+    std::vector<Dim> dims = each.dims();
+    dims.at(0) = dims[0] - Dim(1);
+    rest.push_back(g.typed(g.slice(each, 0, 1, INT64_MAX), dims));
+    stacked.push_back({each.element_type(), std::move(dims)});
   }
   const size_t count = slices.size();
   std::vector<Value> results =
-      scan(call, first, rest, 2 * count, [&](GraphBuilder& b, const std::vector<Value>& inputs) {
+      scan(call, first, rest, stacked, [&](GraphBuilder& b, const std::vector<Value>& inputs) {
         const std::vector<Value> next = call.bodies.lower_body(body(call, 0), b, joined(inputs, others));
         return joined(next, next);
       });

@@ -123,15 +123,23 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   if (order != 0 && x.rank() == 0 && (!axes || axes->empty())) return g.op("Abs", x);
   if (order != 0 && x.rank() > 0 && count_of(x, axes).is(1)) return over("ReduceSum", g.op("Abs", x));
   if (order == 1) return over("ReduceL1", x);
-  if (order == 2) return over("ReduceL2", x);
   if (order == 0) {
     Value zero = g.op("Equal", x, g.scalar_like(x, 0));
     return over("ReduceSum", g.cast(g.op("Not", zero), x.element_type()));
   }
   Value size = g.op("Abs", x);
   if (std::isinf(order)) return Extremum(g, order > 0, size).value(axes, keepdim);
-  Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
-  return g.op("Pow", sum, g.scalar_like(x, 1 / order));
+  Value norm;
+  if (order == 2) {
+    norm = over("ReduceL2", x);
+  } else {
+    Value sum = over("ReduceSum", g.op("Pow", size, g.scalar_like(x, order)));
+    norm = g.op("Pow", sum, g.scalar_like(x, 1 / order));
+  }
+  const Dim count = count_of(x, axes);
+  if (x.rank() == 0 || count.is_static()) return norm;
+  Value is_one = g.op("Equal", g.squeeze(g.sizes({count}), {0}), g.scalar(1, ElementType::int64));
+  return g.op("Where", is_one, over("ReduceSum", size), norm);
 }
 
 Value any_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {

@@ -224,8 +224,14 @@ void register_reduction(SymbolicRegistry& registry) {
   for (const char* name : {"logsumexp", "special_logsumexp"}) {
     on(fmt::format("aten::{}(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", name), Since{9},
        [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
-         return in_kernel_type(
-             g, self, [&](Value x) { return g.reduce("ReduceLogSumExp", x, axes_of(axes, x), keepdim); });
+         return in_kernel_type(g, self, [&](Value x) {
+           const std::vector<int64_t> all = axes_of(axes, x);
+           Value result = g.reduce("ReduceLogSumExp", x, all, keepdim);
+           if (!is_floating_point(x.element_type())) return result;
+           // ONNX Runtime's kernel gives infinity for infinity beside NaN.
+           Value nan = g.op("Where", g.op("IsNaN", x), x, g.scalar_like(x, 0));
+           return g.op("Add", result, g.reduce("ReduceSum", nan, all, keepdim));
+         });
        });
   }
 

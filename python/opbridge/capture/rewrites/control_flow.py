@@ -35,13 +35,19 @@ def _cond(pred: Any, true_fn: Function, false_fn: Function, operands: Sequence[A
 
 def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], additional: Sequence[Any]) -> Any:
     carried = tuple(carried)
-    while cond_fn(*carried, *additional):
+    if not cond_fn(*carried, *additional):  # eager mode copies what it then returns
+        return tuple(each.clone() if isinstance(each, torch.Tensor) else each for each in carried)
+    while True:
         carried = tuple(body_fn(*carried, *additional))
-    return carried
+        if not cond_fn(*carried, *additional):
+            return carried
 
 
 def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]) -> Any:
     carry, results = list(init), []
+    if xs[0].shape[0] == 0:  # the step is called for its shapes, as in eager mode
+        step = combine_fn(*carry, *(x.new_zeros(x.shape[1:]) for x in xs), *additional)
+        return (*carry, *(each.new_empty((0, *each.shape)) for each in step[len(carry) :]))
     for i in range(xs[0].shape[0]):
         step = combine_fn(*carry, *(x[i] for x in xs), *additional)
         carry = list(step[: len(carry)])

@@ -9,7 +9,7 @@ import functools
 import math
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import sympy
@@ -30,6 +30,7 @@ from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
 from opbridge.torch_compat.symbols import (
     BROADCASTING,
     EXPECTATION,
+    FILE_OF_ASSOCIATIVE_SCAN,
     SymNode,
     always,
     free_unbacked_symbols,
@@ -49,9 +50,10 @@ def _asking_frame(frame: FrameType) -> FrameType:
 
 
 def _asked_by_model(frame: FrameType) -> bool:
-    """Whether the conversion comes from the user's code, or from the replacements of torch.cond and similar ones."""
+    """Whether the conversion comes from the user's code, from torch's associative_scan, or from the replacements of
+    torch.cond and similar ones."""
     file = _asking_frame(frame).f_code.co_filename
-    return is_users(file) or file == control_flow.__file__
+    return is_users(file) or file in (control_flow.__file__, FILE_OF_ASSOCIATIVE_SCAN)
 
 
 class _AskedByCall(BaseException):
@@ -151,6 +153,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         patch_shapes_of_unique(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),
+        judge_found_broadcasts(caught),
         pass_sizes_as_numbers(),
         warn_of_texts(),
         note_fixed_sizes(sizes, lines, caught),
@@ -275,11 +278,17 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 
 def _is_choice(frame: FrameType | None) -> bool:
     """Whether torch goes on in another way if the sizes are not equal: only where it checks them, eager mode fails."""
+    codes = _torch_code(frame)
+    return EXPECTATION not in codes or bool(codes & BROADCASTING)
+
+
+def _torch_code(frame: FrameType | None) -> set[CodeType]:
+    """The code that runs in the frames inside of the innermost one of the user."""
     codes = set()
     while frame is not None and not is_users(frame.f_code.co_filename):
         codes.add(frame.f_code)
         frame = frame.f_back
-    return EXPECTATION not in codes or bool(codes & BROADCASTING)
+    return codes
 
 
 def _compares_to_broadcast(frame: FrameType | None) -> bool:
@@ -298,6 +307,35 @@ def _may_be_one(asked: Any, env: Any) -> Any:
     if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols:
         return None
     return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)
+
+
+@contextlib.contextmanager
+def judge_found_broadcasts(caught: Caught) -> Iterator[None]:
+    """Refuses to broadcast a size that depends on data: torch takes it for the other size, though it may be 1. Warns if
+    both depend on data."""
+    original = points.EXPECTED_SYMBOL.original
+
+    def expect_true(self: Any, *args: Any) -> Any:
+        asked = self.expr
+        if (
+            isinstance(asked, sympy.Eq)
+            and any(map(free_unbacked_symbols, asked.args))
+            and always(self.shape_env, asked) is None
+            and _torch_code(sys._getframe(1)) & BROADCASTING
+        ):
+            if not all(map(free_unbacked_symbols, asked.args)):
+                found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
+                raise _refused(
+                    caught,
+                    f"a size that depends on data ('{found}') broadcasts with '{other}', and torch takes it for that, "
+                    "which is wrong if it is 1; reshape the tensor to the size that it has",
+                )
+            one, other = asked.args
+            warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', which is wrong if one of them is 1")
+        return original(self, *args)
+
+    with patch(points.EXPECTED_SYMBOL, expect_true):
+        yield
 
 
 @contextlib.contextmanager
