@@ -6,7 +6,7 @@ RUN := PYTHONPATH=python $(VENV)/python
 
 cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu')
 
-.PHONY: demo test compat build setup bench conformance models hunt lint tidy format clean
+.PHONY: demo test compat wheel build setup bench conformance models hunt lint tidy format clean
 
 demo: build
 	$(RUN) examples/demo.py
@@ -18,6 +18,11 @@ test: build
 # The same Python tests with the oldest and the newest torch and ONNX Runtime; COMPAT=torch-2.13.0 for one of them.
 compat: build
 	tools/compat.sh $(COMPAT)
+
+# Wheels for any Linux with glibc 2.28, into build/wheel/dist.
+wheel: build
+	tools/wheel.sh
+	$(RUN) -m pytest tests/python/test_wheel.py
 
 build: setup
 	cmake --preset $(PRESET)

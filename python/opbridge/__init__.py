@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from opbridge._core import __version__
     from opbridge.errors import (
         Error,
         FileError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 # Loaded on first access: describing operators needs neither torch nor ONNX Runtime.
 _HOMES = {
+    "__version__": "_core",
     "Error": "errors",
     "FileError": "errors",
     "InternalError": "errors",
@@ -72,6 +74,7 @@ __all__ = [
     "UnsupportedError",
     "Verification",
     "VerificationError",
+    "__version__",
     "build",
     "export",
     "load_operators",

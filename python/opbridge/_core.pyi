@@ -3,6 +3,8 @@ from typing import Any
 
 import torch
 
+__version__: str
+
 class Dim:
     """A size: an integer expression over named symbols."""
 

@@ -5,6 +5,7 @@ NB_MODULE(_core, module) {
   // The registry and its functions refer to each other through Python until the interpreter exits.
   nb::set_leak_warnings(false);
   module.doc() = "The C++ core of opbridge.";
+  module.attr("__version__") = OPBRIDGE_VERSION;
   bind_errors(module);
   bind_comparison(module);
   bind_dim(module);

@@ -21,7 +21,9 @@ std::optional<int64_t> least(const Expr& expr) {
   const auto all_from = [&](int64_t bottom) {
     return std::ranges::all_of(bounds, [&](Bound bound) { return bound && *bound >= bottom; });
   };
-  const auto all_known = [&] { return std::ranges::all_of(bounds, &Bound::has_value); };
+  const auto all_known = [&] {
+    return std::ranges::all_of(bounds, [](Bound bound) { return bound.has_value(); });
+  };
   const auto fold = [&](bool (*combine)(int64_t, int64_t, int64_t*)) -> Bound {
     int64_t result = *bounds.front();
     for (size_t i = 1; i < bounds.size(); ++i) {

@@ -37,7 +37,7 @@ from opbridge.torch_compat import (
     symbols,
 )
 from opbridge.torch_compat import flex_attention as flex
-from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up
+from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up, warn_of_untested_version
 
 PACKAGE = Path(opbridge.__file__).parent
 MODULES = (dynamo, exporting, flex, onnx_exporter, patch_points, symbols)
@@ -150,6 +150,15 @@ def test_names_are_looked_up_when_a_part_is_imported(
     monkeypatch.delattr(owner, name)
     with pytest.raises(UnsupportedError, match=rf"has no '{owner.__name__}\.{name}', which opbridge needs"):
         importlib.import_module(part)
+
+
+def test_an_untested_version_of_torch_causes_a_warning() -> None:
+    with pytest.warns(UserWarning, match=r"tested with torch 2\.13 to \d\.\d+; torch 9\.0\.0a0 is installed"):
+        warn_of_untested_version("9.0.0a0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_untested_version(f"{KNOWN_VERSIONS[1]}.1+cu132")
+        warn_of_untested_version(f"{KNOWN_VERSIONS[0]}.0")
 
 
 def test_make_compat_takes_the_oldest_version() -> None:

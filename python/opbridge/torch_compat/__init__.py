@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat.lookup import expect, looked_up
+from opbridge.torch_compat.lookup import expect, looked_up, warn_of_untested_version
 
+warn_of_untested_version()
 with looked_up():
     from torch._C import FunctionSchema
     from torch._decomp import decomposition_table

@@ -8,6 +8,7 @@ import dataclasses
 import inspect
 import re
 import types
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +32,16 @@ def missing(name: str) -> UnsupportedError:
         f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge supports torch {oldest} to "
         f"{newest}: install one of these, or a newer opbridge"
     )
+
+
+def warn_of_untested_version(version: str = torch.__version__) -> None:
+    """Warns if the tests have not passed with this version of torch."""
+    installed, oldest, newest = (tuple(map(int, v.split(".")[:2])) for v in (version, *KNOWN_VERSIONS))
+    if not oldest <= installed <= newest:
+        warnings.warn(
+            f"opbridge was tested with torch {' to '.join(KNOWN_VERSIONS)}; torch {version} is installed",
+            stacklevel=2,
+        )
 
 
 @contextlib.contextmanager

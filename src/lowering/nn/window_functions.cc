@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "lowering/add.h"
@@ -42,11 +43,21 @@ Value bartlett(GraphBuilder& g, int64_t length, bool periodic) {
   return window(g, length, periodic, [](double at) { return at <= 0.5 ? 2 * at : 2 - 2 * at; });
 }
 
+// The modified Bessel function of order 0 (DLMF 10.25.2), which not every C++ library has. All terms are
+// positive, so no digits are lost.
+double bessel_i0(double x) {
+  double sum = 1, term = 1;
+  for (int k = 1; term > sum * std::numeric_limits<double>::epsilon() / 4; ++k) {
+    term *= x / (2 * k) * (x / (2 * k));
+    sum += term;
+  }
+  return sum;
+}
+
 Value kaiser(GraphBuilder& g, int64_t length, bool periodic, double beta) {
-  beta = std::abs(beta);  // the Bessel function is even, and std::cyl_bessel_i takes no negative numbers
   return window(g, length, periodic, [beta](double at) {
     const double height = std::sqrt(1 - (2 * at - 1) * (2 * at - 1));
-    return std::cyl_bessel_i(0.0, beta * height) / std::cyl_bessel_i(0.0, beta);
+    return bessel_i0(beta * height) / bessel_i0(beta);
   });
 }
 
