@@ -118,5 +118,5 @@ build_libraries
 rm -rf "$folder/unrepaired"
 for python in "${pythons[@]}"; do build_wheel "$python"; done
 for wheel in "$folder"/unrepaired/*.whl; do
-  "$tools/bin/auditwheel" repair "$wheel" --plat "manylinux_2_28_$ARCH" --exclude libtorch_cpu.so --wheel-dir build/wheel/dist
+  PATH="$tools/bin:$PATH" "$tools/bin/auditwheel" repair "$wheel" --plat "manylinux_2_28_$ARCH" --exclude libtorch_cpu.so --wheel-dir build/wheel/dist
 done
