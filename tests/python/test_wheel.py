@@ -84,7 +84,7 @@ def test_without_torch(wheel: Path, tmp_path: Path) -> None:
     torch.export.save(torch.export.export(torch.nn.Linear(3, 4), (torch.rand(2, 3),)), tmp_path / "model.pt2")
     programs = installed(wheel, python, tmp_path)
     assert run(programs / "opbridge", "--version", folder=tmp_path) == f"opbridge {opbridge.__version__}\n"
-    run(programs / "opbridge", "convert", tmp_path / "model.pt2", "-o", "model.onnx", folder=tmp_path)
+    run(programs / "opbridge", "convert", tmp_path / "model.pt2", "model.onnx", folder=tmp_path)
     assert "Gemm" in run(programs / "opbridge", "inspect", "model.onnx", folder=tmp_path)
     printed = run(programs / "python", "-c", "import opbridge; print(opbridge.__version__)", folder=tmp_path)
     assert printed == f"{opbridge.__version__}\n"
@@ -104,6 +104,6 @@ def test_with_torch(tmp_path: Path) -> None:
     assert printed.startswith(opbridge.__version__)
     home = run(programs / "python", "-c", "import opbridge; print(opbridge.__file__)", folder=tmp_path)
     assert Path(home.strip()).is_relative_to(here)
-    run(programs / "opbridge", "convert", "model.pt2", "-o", "again.onnx", folder=tmp_path)
+    run(programs / "opbridge", "convert", "model.pt2", "again.onnx", folder=tmp_path)
     run(programs / "opbridge", "new-op", "custom::my_op(Tensor a, Tensor b) -> Tensor", folder=tmp_path)
     assert "6 passed" in run(programs / "python", "-m", "pytest", "-q", "my_op", folder=tmp_path)
