@@ -23,3 +23,7 @@ if(NOT DEFINED OPBRIDGE_TORCH_DIR)
     OUTPUT_VARIABLE torch_dir COMMAND_ERROR_IS_FATAL ANY)
   set(OPBRIDGE_TORCH_DIR "${torch_dir}" CACHE PATH "Folder of the installed torch package; empty builds without torch")
 endif()
+if(SKBUILD AND NOT OPBRIDGE_TORCH_DIR)
+  message(FATAL_ERROR "the Python package needs operators for PyTorch: install torch into ${Python_EXECUTABLE}'s "
+                      "environment, or set OPBRIDGE_TORCH_DIR to the folder of a torch package")
+endif()

@@ -104,15 +104,14 @@ build_wheel() {
   version=$("$python" -c 'import sys; print(".".join(map(str, sys.version_info[:2])))') || stop "$python does not run"
   say "building the wheel for CPython $version"
   "$python" -m venv "$folder/python$version"
-  "$folder/python$version/bin/pip" install --quiet -r tools/wheel_requirements.txt
-  PATH="$tools/bin:$PATH" "$folder/python$version/bin/pip" wheel "$root" --no-deps --no-build-isolation \
-    --wheel-dir "$folder/unrepaired" --config-settings build-dir="$folder/opbridge" \
-    "${toolchain[@]/#-D/--config-settings=cmake.define.}" \
-    --config-settings cmake.define.OPBRIDGE_TORCH_DIR="$("$root/.venv/bin/python" -I -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')"
+  PATH="$tools/bin:$PATH" "$folder/python$version/bin/pip" wheel "$root" --no-deps --wheel-dir "$folder/unrepaired" \
+    --config-settings build-dir="$folder/opbridge" "${toolchain[@]/#-D/--config-settings=cmake.define.}" \
+    --config-settings cmake.define.OPBRIDGE_TORCH_DIR="$torch"
 }
 
 toolchain=(-DCMAKE_TOOLCHAIN_FILE="$root/cmake/ZigToolchain.cmake" -DCMAKE_BUILD_TYPE=Release -DOPBRIDGE_WHEEL_DIR="$folder")
 export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} CCACHE_COMPILERTYPE=clang
+torch=$(.venv/bin/python -I -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 make_tools
 build_libraries
 rm -rf "$folder/unrepaired"

@@ -60,8 +60,9 @@ unsigned kind_of(nb::handle object) {
 template <class T, class Convert>
 std::vector<T> list_of(nb::handle sequence, Convert convert) {
   std::vector<T> result;
-  result.reserve(items(sequence).size());
-  for (nb::handle item : items(sequence)) result.push_back(convert(item));
+  const std::vector<nb::handle> parts = items(sequence);
+  result.reserve(parts.size());
+  for (nb::handle item : parts) result.push_back(convert(item));
   return result;
 }
 
@@ -100,12 +101,15 @@ ir::AttributeValue to_list(nb::handle sequence, uint32_t builder, const std::vec
 
 }  // namespace
 
-std::span<PyObject*> items(nb::handle sequence) {
-  if (!PyList_Check(sequence.ptr()) && !PyTuple_Check(sequence.ptr())) {
-    throw nb::type_error("a list or a tuple is expected");
+std::vector<nb::handle> items(nb::handle sequence) {
+  const bool is_list = nb::isinstance<nb::list>(sequence);
+  if (!is_list && !nb::isinstance<nb::tuple>(sequence)) throw nb::type_error("a list or a tuple is expected");
+  std::vector<nb::handle> result(nb::len(sequence));
+  for (size_t i = 0; i < result.size(); ++i) {
+    const auto at = static_cast<Py_ssize_t>(i);
+    result[i] = is_list ? PyList_GetItem(sequence.ptr(), at) : PyTuple_GetItem(sequence.ptr(), at);
   }
-  return {PySequence_Fast_ITEMS(sequence.ptr()),
-          static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.ptr()))};
+  return result;
 }
 
 TorchTypes& torch_types() {
@@ -139,7 +143,7 @@ ir::AttributeValue to_attribute(nb::handle object, uint32_t builder, const std::
     case integer:
       return to_int(object);
     case floating:
-      return PyFloat_AS_DOUBLE(p);
+      return PyFloat_AsDouble(p);
     case string:
       return to_string(object);
     case dim: {

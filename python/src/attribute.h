@@ -3,7 +3,6 @@
 
 #include <nanobind/nanobind.h>
 
-#include <span>
 #include <vector>
 
 #include "bindings.h"
@@ -20,7 +19,7 @@ struct TorchTypes {
 TorchTypes& torch_types();
 
 // The borrowed items of a list or a tuple; throws nb::type_error for anything else.
-std::span<PyObject*> items(nb::handle sequence);
+std::vector<nb::handle> items(nb::handle sequence);
 
 // Throws Error(unsupported) for a dtype without an ONNX type.
 ElementType to_element_type(nb::handle dtype);

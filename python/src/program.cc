@@ -39,8 +39,8 @@ class Program {
   // arguments, and `results` has a tuple (name, dtype, shape) for each output.
   nb::list call(std::string op, nb::handle names, nb::handle arguments, const nb::dict& named,
                 nb::handle results, std::string scope, std::string line) {
-    const std::span<PyObject*> leading = items(names);
-    const std::span<PyObject*> positional = items(arguments);
+    const std::vector<nb::handle> leading = items(names);
+    const std::vector<nb::handle> positional = items(arguments);
     if (positional.size() > leading.size()) {
       throw Error(ErrorCode::invalid_argument,
                   op + " takes " + std::to_string(leading.size()) + " arguments by position");
@@ -52,7 +52,7 @@ class Program {
 
     ir::Node* node = builder_.call(std::move(op), std::move(attributes), {std::move(scope), std::move(line)});
     nb::list made;
-    for (PyObject* result : items(results)) {
+    for (nb::handle result : items(results)) {
       const auto tuple = nb::borrow<nb::tuple>(result);
       ir::Value* value = builder_.result(node, nb::cast<std::string>(tuple[0]), to_type(tuple[1], tuple[2]));
       made.append(nb::cast(keep(value)));
