@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
@@ -88,35 +89,32 @@ def _death(task: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
 def _tasks(options: argparse.Namespace, seed: int) -> Iterator[dict[str, Any]]:
     """Alternates calls and programs until the time or their number is reached."""
     began = time.monotonic()
-    wanted = {"call": options.calls, "program": options.programs}
-    if options.minutes is None and not any(wanted.values()):
-        wanted["call"] = 2000
-    place = {"call": seed, "program": seed}
-    size = {"call": CALLS_AT_ONCE if not options.ops else 2000, "program": PROGRAMS_AT_ONCE}
-    while True:
-        if options.minutes is not None and time.monotonic() - began > 60 * options.minutes:
-            return
-        given = False
+    left = {"call": options.calls or 0, "program": options.programs or 0}
+    if options.minutes is None and not any(left.values()):
+        left["call"] = 2000
+    seeds = {"call": _call_seeds(seed, options.ops), "program": itertools.count(seed)}
+    size = {"call": CALLS_AT_ONCE, "program": PROGRAMS_AT_ONCE}
+    if options.minutes is not None and not any(left.values()):
+        left = {"call": sys.maxsize, "program": 0 if options.ops else sys.maxsize}
+    while any(left.values()):
         for kind in ("call", "program"):
-            left = wanted[kind]
-            if left is None:
-                left = size[kind] if options.minutes is not None and not any(wanted.values()) else 0
-            elif left:
-                left -= place[kind] - seed
-            if left <= 0:
-                continue
-            count = min(left, size[kind])
-            yield {
-                "kind": kind,
-                "seeds": [place[kind], place[kind] + count],
-                "ops": options.ops,
-                "faults": str(options.faults),
-                "from": 0,
-            }
-            place[kind] += count
-            given = True
-        if not given:
-            return
+            if options.minutes is not None and time.monotonic() - began > 60 * options.minutes:
+                return
+            count = min(left[kind], size[kind])
+            left[kind] -= count
+            if count:
+                chosen = list(itertools.islice(seeds[kind], count))
+                yield {"kind": kind, "seeds": chosen, "faults": str(options.faults), "from": 0}
+
+
+def _call_seeds(first: int, patterns: str | None) -> Iterator[int]:
+    """The seeds from ``first`` on that draw calls of operators that match the patterns."""
+    if not patterns:
+        yield from itertools.count(first)
+        return
+    from hunt.draw import about, matches
+
+    yield from (seed for seed in itertools.count(first) if matches(about("call", seed), patterns))
 
 
 def _one(name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import subprocess
@@ -63,3 +64,11 @@ def test_rounding_of_a_matrix_shows_what_it_leaves_open() -> None:
     case = Case("call:0", "aten::linalg_inv", (), body, ((spec,),), Settings())
     inverses = torch.stack([results.leaves[0] for results in rounded_at_random(case, 0)])
     assert inverses.std(0).min() > 1e5
+
+
+def test_calls_of_chosen_operators(tmp_path: pathlib.Path) -> None:
+    result = hunt(tmp_path, "--calls", "3", "--ops", "aten::hardtanh*,aten::relu", "--seed", "5", "--jobs", "1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert len(records) == 3
+    assert all(record["about"].startswith(("aten::hardtanh", "aten::relu")) for record in records)
