@@ -8,6 +8,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "lowering/softmax.h"
 #include "tensor/constants.h"
 
 namespace opbridge::lowering {
@@ -132,12 +133,23 @@ Value softplus(GraphBuilder& g, Value x) {
   return g.op("Add", g.op("Max", x, g.scalar_like(x, 0)), small);
 }
 
+Value softmax_node(GraphBuilder& g, const char* op, Value x, int64_t axis) {
+  const int64_t last = x.rank() - 1;
+  if (axis < 0) axis += x.rank();
+  if (g.opset() >= 13 || axis == last) return g.op(op, x, attr("axis", axis));
+  // Before opset 13, all axes from the given one on are one.
+  std::vector<int64_t> order(x.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[axis], order[last]);
+  return g.transpose(g.op(op, g.transpose(x, order), attr("axis", last)), order);
+}
+
 Value log_softmax(GraphBuilder& g, Value x, int64_t axis) {
-  Value result = g.op("LogSoftmax", x, attr("axis", axis));
+  Value result = softmax_node(g, "LogSoftmax", x, axis);
   if (x.element_type() != ElementType::float64) return result;
   // In float64 ONNX Runtime's LogSoftmax clips the sum of exponentials from below, which turns NaN into a
   // number. Its Softmax does not.
-  Value undefined = g.op("IsNaN", g.op("Softmax", x, attr("axis", axis)));
+  Value undefined = g.op("IsNaN", softmax_node(g, "Softmax", x, axis));
   return g.op("Where", undefined, g.scalar_like(x, NAN), result);
 }
 

@@ -146,3 +146,49 @@ def test_an_opset_out_of_range_is_refused(opset: int, tmp_path: Path) -> None:
     with pytest.raises(opbridge.Error, match=f"opset.*{opset}|{opset}.*opset"):
         opbridge.export(nn.ReLU(), (torch.zeros(2),), tmp_path / "m.onnx", opset_version=opset)
     assert list(tmp_path.iterdir()) == []
+
+
+# What models that scripts export for opset 11 contain, besides layers. NaN, infinities and -0 must come out right too.
+X = torch.tensor([[1.5, -0.0, 0.0, float("nan")], [float("inf"), -2.5, 0.25, 7.0], [3.0, 3.0, -float("inf"), 1.0]])
+Y = torch.tensor([[1.5, 1.0, -1.0, 2.0], [1.0, float("nan"), 0.25, 6.5], [4.0, 3.0, -float("inf"), -1.0]])
+OF_SCRIPTS = {
+    "eq": lambda x, y: (x == y, x == 0.25),
+    "ne": lambda x, y: (x != y, x != 3),
+    "lt": lambda x, y: (x < y, x < 1.5),
+    "le": lambda x, y: (x <= y, x <= 1.5),
+    "gt": lambda x, y: (x > y, x > 3),
+    "ge": lambda x, y: (x >= y, x >= 3),
+    "le of integers": lambda x, y: (x.nan_to_num(0, 9, -9).int() <= 3, x.nan_to_num(0, 9, -9).long() >= 3),
+    "maximum": lambda x, y: (torch.maximum(x, y), torch.fmin(x, y)),
+    "clamp": lambda x, y: (x.clamp(-1, 2), x.clamp(min=0), x.clamp_max(1.0)),
+    "relu6": lambda x, y: (nn.functional.relu6(x), nn.functional.hardtanh(x, -2, 2)),
+    "pow": lambda x, y: (x**2, (x * x) ** 0.5, 2.0**y),
+    "sum": lambda x, y: (x.sum(), x.sum(1), y.sum((0, 1), keepdim=True)),
+    "softmax": lambda x, y: (y.softmax(1), y[:, :1].softmax(0), y.unsqueeze(0).expand(2, 3, 4).softmax(1)),
+    "log_softmax": lambda x, y: (y.log_softmax(-1), y.clamp(-5, 5).log_softmax(0), y.double().log_softmax(0)),
+    "attention": lambda x, y: nn.functional.scaled_dot_product_attention(
+        y.nan_to_num(0, 1, 0)[None], y.nan_to_num(1, 1, 1)[None], y.nan_to_num(2, 1, 2)[None]
+    ),
+}
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13])
+@pytest.mark.parametrize("name", OF_SCRIPTS)
+def test_what_scripts_for_opset_11_contain(name: str, opset: int, tmp_path: Path) -> None:
+    opbridge.export(OF_SCRIPTS[name], (X, Y), tmp_path / "m.onnx", opset_version=opset, verify=True)
+    opset_of_file = {each.domain: each.version for each in onnx.load(tmp_path / "m.onnx").opset_import}[""]
+    assert opset_of_file == opset
+
+
+@pytest.mark.parametrize("opset", [9, 10])
+def test_softmax_and_pixel_shuffle_at_the_lowest_opsets(opset: int, tmp_path: Path) -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.softmax(1), x.log_softmax(-1), x.softmax(0), nn.functional.pixel_shuffle(x, 2)
+
+    opbridge.export(model, torch.randn(2, 8, 3, 5), tmp_path / "m.onnx", opset_version=opset, verify=True)
+
+
+def test_integers_that_opset_11_lacks_are_refused(tmp_path: Path) -> None:
+    for function in (lambda x: torch.maximum(x, x + 1), lambda x: x.clamp(0, 3)):
+        with pytest.raises(opbridge.UnsupportedError):
+            opbridge.export(function, torch.arange(6), tmp_path / "m.onnx", opset_version=11)

@@ -6,6 +6,7 @@
 #include "lowering/add.h"
 #include "lowering/kernel.h"
 #include "lowering/reduction/reduce.h"
+#include "lowering/softmax.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -114,7 +115,7 @@ Value mish(GraphBuilder& g, Value x) {
 using Softmax = Value (*)(GraphBuilder&, Value, int64_t axis);
 
 Value softmax_of_kernel_type(GraphBuilder& g, Value x, int64_t axis) {
-  return g.op("Softmax", x, attr("axis", axis));
+  return softmax_node(g, "Softmax", x, axis);
 }
 
 Value softmax(GraphBuilder& g, Softmax function, Value self, int64_t dim) {
@@ -155,9 +156,9 @@ void register_activation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::relu(Tensor self) -> Tensor", Since{9}, relu);
-  on("aten::relu6(Tensor self) -> Tensor", Since{12},
+  on("aten::relu6(Tensor self) -> Tensor", Since{11},
      [](GraphBuilder& g, Value self) { return clip(g, self, 0, 6); });
-  on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{12}, clip);
+  on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{11}, clip);
 
   on("aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar slope) { return leaky_relu(g, self, slope.to_double()); });
@@ -233,7 +234,7 @@ void register_activation(SymbolicRegistry& registry) {
   for (const char* line : {"aten::softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
                            "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
                            "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
-    on(line, Since{13}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) {
       return softmax(g, softmax_of_kernel_type, self, dim);
     });
   }
@@ -241,7 +242,7 @@ void register_activation(SymbolicRegistry& registry) {
        {"aten::log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
         "aten::special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
         "aten::_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
-    on(line, Since{13},
+    on(line, Since{9},
        [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, log_softmax, self, dim); });
   }
   on("aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Since{13}, safe_softmax);

@@ -97,6 +97,8 @@ Value power(GraphBuilder& g, Value base, Value exponent) {
   }
   if (is_integral(type) && !known)
     return g.cast(power_of_integers(g, x, operand(g, exponent, type), *g.result().dims), type);
+  if (g.opset() < 12 && is_integral(type))
+    g.refuse("powers of integers need opset 12; export with opset_version=12");
   return g.cast(g.op("Pow", x, operand(g, g.cast(exponent, type), type)), type);
 }
 
@@ -163,9 +165,9 @@ void register_arithmetic(SymbolicRegistry& registry) {
   });
 
   for (const char* name : {"pow", "float_power"}) {
-    on(fmt::format("aten::{}.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", name), Since{12}, power);
-    on(fmt::format("aten::{}.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", name), Since{12}, power);
-    on(fmt::format("aten::{}.Scalar(Scalar self, Tensor exponent) -> Tensor", name), Since{12}, power);
+    on(fmt::format("aten::{}.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", name), Since{11}, power);
+    on(fmt::format("aten::{}.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", name), Since{11}, power);
+    on(fmt::format("aten::{}.Scalar(Scalar self, Tensor exponent) -> Tensor", name), Since{11}, power);
   }
 
   for (const auto& [name, op] : {std::pair{"addcmul", "Mul"}, {"addcdiv", "Div"}}) {

@@ -20,13 +20,21 @@ Value compare(GraphBuilder& g, std::string_view op, Value a, Value b) {
   const auto side = [&](Value value) {
     return is_floating_point(type) ? g.cast(g.cast(value, type), kernel_type(type)) : operand(g, value, type);
   };
-  return g.op(op, side(a), side(b));
+  Value x = side(a), y = side(b);
+  if (g.opset() >= 12 || !op.ends_with("OrEqual")) return g.op(op, x, y);
+  return g.op("Or", g.op(op.substr(0, op.find("Or")), x, y), g.op("Equal", x, y));
+}
+
+void check_integers(const GraphBuilder& g, ElementType type) {
+  if (g.opset() < 12 && is_integral(type))
+    g.refuse("maxima, minima and bounds of integers need opset 12; export with opset_version=12");
 }
 
 // The maximum or the minimum; NaN if either is NaN.
 Value extremum(GraphBuilder& g, bool greatest, Value a, Value b) {
   const ElementType type = g.result().element_type;
   if (type == ElementType::boolean) return g.op(greatest ? "Or" : "And", g.cast(a, type), g.cast(b, type));
+  check_integers(g, type);
   return elementwise(g, greatest ? "Max" : "Min", {a, b});
 }
 
@@ -48,6 +56,7 @@ bool is_nan(Value constant) {
 
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
+  check_integers(g, type);
   auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
   return in_kernel_type(g, self, [&](Value x) {
     // A bound that the integer type cannot represent has no effect.
@@ -119,8 +128,8 @@ void register_comparison(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   auto on_binary = [&](const char* name, auto function) {
-    on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", name), Since{12}, function);
-    on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other) -> Tensor", name), Since{12}, function);
+    on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", name), Since{11}, function);
+    on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other) -> Tensor", name), Since{11}, function);
   };
   struct Comparison {
     const char *name, *alias, *op;
@@ -141,23 +150,23 @@ void register_comparison(SymbolicRegistry& registry) {
   for (const bool greatest : {true, false}) {
     auto either = [greatest](GraphBuilder& g, Value a, Value b) { return extremum(g, greatest, a, b); };
     const char* short_name = greatest ? "max" : "min";
-    on(fmt::format("aten::{}imum(Tensor self, Tensor other) -> Tensor", short_name), Since{12}, either);
-    on(fmt::format("aten::{}.other(Tensor self, Tensor other) -> Tensor", short_name), Since{12}, either);
-    on(fmt::format("aten::f{}(Tensor self, Tensor other) -> Tensor", short_name), Since{12},
+    on(fmt::format("aten::{}imum(Tensor self, Tensor other) -> Tensor", short_name), Since{11}, either);
+    on(fmt::format("aten::{}.other(Tensor self, Tensor other) -> Tensor", short_name), Since{11}, either);
+    on(fmt::format("aten::f{}(Tensor self, Tensor other) -> Tensor", short_name), Since{11},
        [greatest](GraphBuilder& g, Value a, Value b) { return extremum_of_numbers(g, greatest, a, b); });
     auto bounded = [greatest](GraphBuilder& g, Value self, Value bound) {
       return greatest ? clamp(g, self, bound, std::nullopt) : clamp(g, self, std::nullopt, bound);
     };
     // A lower bound is a maximum.
     const char* name = greatest ? "min" : "max";
-    on(fmt::format("aten::clamp_{0}(Tensor self, Scalar {0}) -> Tensor", name), Since{12}, bounded);
-    on(fmt::format("aten::clamp_{0}.Tensor(Tensor self, Tensor {0}) -> Tensor", name), Since{12}, bounded);
+    on(fmt::format("aten::clamp_{0}(Tensor self, Scalar {0}) -> Tensor", name), Since{11}, bounded);
+    on(fmt::format("aten::clamp_{0}.Tensor(Tensor self, Tensor {0}) -> Tensor", name), Since{11}, bounded);
   }
   for (const char* name : {"clamp", "clip"}) {
-    on(fmt::format("aten::{}(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", name), Since{12},
+    on(fmt::format("aten::{}(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", name), Since{11},
        clamp);
     on(fmt::format("aten::{}.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", name),
-       Since{12}, clamp);
+       Since{11}, clamp);
   }
 
   on("aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", Since{9}, choose);

@@ -34,7 +34,7 @@ Value pixel_shuffle(GraphBuilder& g, Value self, int64_t factor, bool back) {
     if (factor < 1 || (one.is_static() && other.is_static() && !(one * side == other)))
       g.refuse(fmt::format("the factor {} does not fit the sizes {} and {}", factor, one.str(), other.str()));
   }
-  if (!back && self.rank() == 4 && self.element_type() == ElementType::float32)
+  if (!back && g.opset() >= 11 && self.rank() == 4 && self.element_type() == ElementType::float32)
     return g.op("DepthToSpace", self, attr("blocksize", factor), attr("mode", "CRD"));
   std::vector<Dim> split = first_dims(large, first);
   std::vector<int64_t> order(first);
@@ -57,7 +57,7 @@ void register_shuffling(SymbolicRegistry& registry) {
 
   on("aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor", Since{9}, channel_shuffle);
   on("aten::native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", Since{9}, channel_shuffle);
-  on("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", Since{11},
+  on("aten::pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t factor) { return pixel_shuffle(g, self, factor, false); });
   on("aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t factor) { return pixel_shuffle(g, self, factor, true); });

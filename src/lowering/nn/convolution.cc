@@ -207,6 +207,34 @@ void register_convolution(SymbolicRegistry& registry) {
        return convolution(g, input, weight, bias,
                           {stride, padding, dilation, groups, transposed, output_padding});
      });
+  // What torch.jit.trace records: these, and the older form in files of older versions.
+  on("aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, "
+     "SymInt[] dilation, SymInt groups) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride,
+        std::string padding, Ints dilation, int64_t groups) {
+       return convolution_by_name(g, input, weight, bias, {stride, {0}, dilation, groups, false, {}},
+                                  padding);
+     });
+  on("aten::_convolution.deprecated(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] "
+     "padding, SymInt[] dilation, bool transposed, int[] output_padding, SymInt groups, bool benchmark, "
+     "bool deterministic, bool cudnn_enabled) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride, Ints padding,
+        Ints dilation, bool transposed, Ints output_padding, int64_t groups, Ignored, Ignored, Ignored) {
+       return convolution(g, input, weight, bias,
+                          {stride, padding, dilation, groups, transposed, output_padding});
+     });
+  on("aten::_convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
+     "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool benchmark, "
+     "bool deterministic, bool cudnn_enabled, bool allow_tf32) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value input, Value weight, std::optional<Value> bias, Ints stride, Ints padding,
+        Ints dilation, bool transposed, Ints output_padding, int64_t groups, Ignored, Ignored, Ignored,
+        Ignored) {
+       return convolution(g, input, weight, bias,
+                          {stride, padding, dilation, groups, transposed, output_padding});
+     });
 }
 
 }  // namespace opbridge::lowering

@@ -194,11 +194,11 @@ void register_reduction(SymbolicRegistry& registry) {
 
   on("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", Since{9}, sum_to_size);
 
-  on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{13},
+  on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{11},
      [](GraphBuilder& g, Value self, Ignored) { return sum(g, self, {}, false); });
   on("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> "
      "Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+     Since{11}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
        return sum(g, self, axes, keepdim);
      });
   on("aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge::lowering {
+
+// Softmax or LogSoftmax along one axis, in the form of the opset. `x` has a kernel type.
+Value softmax_node(GraphBuilder& g, const char* op, Value x, int64_t axis);
+
+}  // namespace opbridge::lowering
