@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "opbridge/ir.h"
@@ -39,6 +40,13 @@ enum class Target {
   onnx,
 };
 
+// What the parameters become: the weights that ConvertOptions::parameters names.
+enum class ParametersAs {
+  constants,  // initializers, which simplifications may combine with others
+  defaults,   // inputs whose default values are the parameters
+  inputs,     // inputs without a default value
+};
+
 struct ConvertOptions {
   Target target = Target::onnxruntime;
   int opset = default_opset;
@@ -51,7 +59,11 @@ struct ConvertOptions {
   // The new values of inputs and buffers that the program writes become additional outputs, named `NAME_out`.
   // If false, such a program is refused.
   bool mutations_as_outputs = false;
-  std::vector<std::string> input_names = {};  // in order; empty: the program's own
+  std::vector<std::string> parameters = {};
+  ParametersAs parameters_as = ParametersAs::constants;
+  // In order; empty: the program's own. The inputs that are parameters follow the others. If all inputs and
+  // all constant parameters have a name here, the parameters are named too.
+  std::vector<std::string> input_names = {};
   std::vector<std::string> output_names = {};
 };
 
@@ -60,6 +72,7 @@ struct OnnxModel {
   int opset = default_opset;
   std::map<std::string, int> opset_imports;  // all domains in use, "" included
   std::vector<OnnxFunction> functions;
+  std::vector<std::pair<std::string, ir::Weight>> defaults;  // values of inputs that need not be given
 };
 
 struct FunctionalizeOptions {
@@ -97,6 +110,9 @@ struct WriteReport {
 // Writes to a temporary file beside `path` and renames it, so that a failure leaves `path` as it was.
 WriteReport write_onnx(const OnnxModel& model, const std::filesystem::path& path,
                        const ConvertOptions& options);
+
+// Reads a model that opbridge wrote for the options' target, and simplifies it if the options say so.
+OnnxModel read_written(const std::filesystem::path& path, const ConvertOptions& options);
 
 // How the calls of one operator would be lowered.
 struct OperatorDiagnosis {

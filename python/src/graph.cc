@@ -15,6 +15,12 @@ std::vector<std::string> source_lines(const GraphHandle& self) {
   return lines;
 }
 
+std::vector<std::string> weight_names(const GraphHandle& self) {
+  std::vector<std::string> names;
+  for (const ir::Value* value : self.get().initializers) names.push_back(value->name);
+  return names;
+}
+
 nb::dict weights(const GraphHandle& self) {
   nb::dict weights;
   for (const ir::Value* value : self.get().initializers) {
@@ -32,6 +38,7 @@ void bind_graph(nb::module_& module) {
       .def("__str__", [](const GraphHandle& self) { return ir::print(self.get()); })
       .def("verify", [](const GraphHandle& self) { ir::verify(self.get()); })
       .def_prop_ro("weights", &weights, "Name: (element type, dims, a copy of the bytes).")
+      .def_prop_ro("weight_names", &weight_names)
       .def_prop_ro("source_lines", &source_lines, "The line of the user's program of each node.")
       .def_prop_ro("node_count", [](const GraphHandle& self) { return self.get().nodes.size(); });
 }

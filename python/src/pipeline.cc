@@ -20,30 +20,72 @@ ExternalData to_external_data(const std::string& text) {
   return ExternalData::automatic;
 }
 
+Target to_target(const std::string& text) { return text == "onnx" ? Target::onnx : Target::onnxruntime; }
+
+ParametersAs to_parameters_as(const std::string& text) {
+  if (text == "defaults") return ParametersAs::defaults;
+  if (text == "inputs") return ParametersAs::inputs;
+  return ParametersAs::constants;
+}
+
+nb::tuple as_tuple(size_t nodes, const WriteReport& report) {
+  return nb::make_tuple(nodes, report.model_bytes, report.external_bytes,
+                        report.external_file.empty() ? nb::none() : nb::cast(report.external_file.string()),
+                        report.write_seconds);
+}
+
 nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb::handle registry,
                        const std::string& target, int opset, std::map<std::string, int> custom_opsets,
-                       const std::string& external_data, bool source_lines, bool simplify,
-                       bool mutations_as_outputs, std::vector<std::string> input_names,
+                       const nb::dict& domain_versions, const std::string& external_data, bool source_lines,
+                       bool simplify, bool mutations_as_outputs, std::vector<std::string> parameters,
+                       const std::string& parameters_as, std::vector<std::string> input_names,
                        std::vector<std::string> output_names) {
   ConvertOptions options;
-  options.target = target == "onnx" ? Target::onnx : Target::onnxruntime;
+  options.target = to_target(target);
   options.opset = opset;
   options.custom_opsets = std::move(custom_opsets);
   options.external_data = to_external_data(external_data);
   options.source_lines = source_lines;
   options.simplify = simplify;
   options.mutations_as_outputs = mutations_as_outputs;
+  options.parameters = std::move(parameters);
+  options.parameters_as = to_parameters_as(parameters_as);
   options.input_names = std::move(input_names);
   options.output_names = std::move(output_names);
-  const OnnxModel model = to_onnx(graph.take(), registry_of(registry), options);
+  OnnxModel model = to_onnx(graph.take(), registry_of(registry), options);
+  for (const auto& [domain, version] : nb::cast<std::map<std::string, int>>(domain_versions)) {
+    const auto import = model.opset_imports.find(domain);
+    if (import != model.opset_imports.end() && !options.custom_opsets.contains(domain))
+      import->second = version;
+  }
   WriteReport report;
   {
     const nb::gil_scoped_release unlocked;
     report = write_onnx(model, path, options);
   }
-  return nb::make_tuple(model.graph.nodes.size(), report.model_bytes, report.external_bytes,
-                        report.external_file.empty() ? nb::none() : nb::cast(report.external_file.string()),
-                        report.write_seconds);
+  return as_tuple(model.graph.nodes.size(), report);
+}
+
+// Writes the model of another file anew, with its weights stored in another way, and simplified if wanted.
+nb::tuple rewrite_model(const std::filesystem::path& source, const std::filesystem::path& path,
+                        const std::string& target, const std::string& external_data, bool simplify) {
+  ConvertOptions options;
+  options.target = to_target(target);
+  options.external_data = to_external_data(external_data);
+  options.simplify = simplify;
+  const nb::gil_scoped_release unlocked;
+  const OnnxModel model = read_written(source, options);
+  const WriteReport report = write_onnx(model, path, options);
+  const nb::gil_scoped_acquire locked;
+  return as_tuple(model.graph.nodes.size(), report);
+}
+
+// The operators of a model and how often each occurs, bodies included.
+std::map<std::string, int> operators_of(const std::filesystem::path& path) {
+  std::map<std::string, int> counts;
+  onnx::ModelFile file = onnx::read_onnx(path);
+  ir::for_each_node(file.model.graph, [&](ir::Graph&, ir::Node& node) { ++counts[node.op]; });
+  return counts;
 }
 
 // Functionalizes the graph and makes an output of every tensor that one node computes and another uses, so
@@ -90,10 +132,18 @@ void bind_pipeline(nb::module_& module) {
       "The schema lines of opbridge's operators that target=\"onnx\" has bodies of standard operators for.");
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(),
-      "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "external_data"_a, "source_lines"_a,
-      "simplify"_a, "mutations_as_outputs"_a = false, "input_names"_a, "output_names"_a,
+      "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "domain_versions"_a = nb::dict(),
+      "external_data"_a, "source_lines"_a, "simplify"_a, "mutations_as_outputs"_a = false,
+      "parameters"_a = std::vector<std::string>(), "parameters_as"_a = "constants", "input_names"_a,
+      "output_names"_a,
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data and its file or None.");
+  module.def("operators_of", &operators_of, "path"_a,
+             "The operators of the model at `path`, and how often each occurs.");
+  module.def("rewrite_model", &rewrite_model, "source"_a, "path"_a, nb::kw_only(), "target"_a,
+             "external_data"_a, "simplify"_a,
+             "Reads the model at `source`, which opbridge wrote, and writes it to `path`. Returns what\n"
+             "export_graph returns.");
 }
 
 }  // namespace opbridge::python

@@ -20,7 +20,8 @@ namespace {
 
 class GraphReader {
  public:
-  explicit GraphReader(TensorReader& tensors) : tensors_(tensors) {}
+  GraphReader(TensorReader& tensors, std::vector<std::string>& overridable)
+      : tensors_(tensors), overridable_(overridable) {}
 
   ir::Graph read(std::string_view message) {
     ir::Graph graph;
@@ -86,7 +87,10 @@ class GraphReader {
       }
     }
     for (const std::string_view name : inputs) {
-      if (scope.values.contains(name) && scope.values[name]->weight != nullptr) continue;
+      if (scope.values.contains(name) && scope.values[name]->weight != nullptr) {
+        if (outer == nullptr) overridable_.emplace_back(name);
+        continue;
+      }
       scope.define(name, graph.add_input(std::string(name), type_of(name, types)));
     }
     for (FieldReader<Graph> field(message); field.next();) {
@@ -190,14 +194,15 @@ class GraphReader {
   }
 
   TensorReader& tensors_;
+  std::vector<std::string>& overridable_;
   TypeReader types_;
   int nesting_ = 0;
 };
 
 }  // namespace
 
-ir::Graph read_graph(std::string_view message, TensorReader& tensors) {
-  return GraphReader(tensors).read(message);
+ir::Graph read_graph(std::string_view message, TensorReader& tensors, std::vector<std::string>& overridable) {
+  return GraphReader(tensors, overridable).read(message);
 }
 
 std::string_view normalized_domain(std::string_view domain) { return domain == "ai.onnx" ? "" : domain; }

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "onnx/tensor_reader.h"
 #include "opbridge/ir.h"
@@ -13,8 +14,8 @@ namespace opbridge::onnx {
 inline constexpr int most_nesting = 64;
 
 // Throws Error(invalid_file) if the graph violates ONNX's rules, and Error(unsupported) if the IR cannot
-// represent it.
-ir::Graph read_graph(std::string_view message, TensorReader& tensors);
+// represent it. Adds to `overridable` the names of the initializers that are also inputs.
+ir::Graph read_graph(std::string_view message, TensorReader& tensors, std::vector<std::string>& overridable);
 
 // ONNX has two names for the default domain, "" and "ai.onnx"; here it is "".
 std::string_view normalized_domain(std::string_view domain);

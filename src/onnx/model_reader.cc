@@ -46,7 +46,7 @@ ModelFile read_model(std::string_view message, TensorReader& tensors) {
         break;
       case Model::graph:
         if (has_graph) fail("it has two graphs");
-        file.model.graph = read_graph(field.bytes(), tensors);
+        file.model.graph = read_graph(field.bytes(), tensors, file.overridable);
         has_graph = true;
         break;
       case Model::opset_import: {

@@ -91,8 +91,12 @@ class ModelSerializer {
  public:
   // If `external` is null, all weights are stored in the result.
   ModelSerializer(const ir::Graph& graph, const std::map<std::string, int>& opset_imports, bool source_lines,
-                  ExternalLayout* external)
-      : graph_(graph), opset_imports_(opset_imports), source_lines_(source_lines), external_(external) {
+                  ExternalLayout* external, std::span<const std::pair<std::string, ir::Weight>> defaults = {})
+      : graph_(graph),
+        opset_imports_(opset_imports),
+        source_lines_(source_lines),
+        external_(external),
+        defaults_(defaults) {
     for (const auto& [domain, version] : opset_imports) {
       ir_version_ = std::max(ir_version_, ir_version_for(version, domain));
     }
@@ -167,6 +171,10 @@ class ModelSerializer {
     result.add_string(proto::Graph::name, graph.name.empty() ? "main" : graph.name);
     for (const ir::Value* value : graph.initializers) {
       result.add_message(proto::Graph::initializer, initializer(value->name, *value->weight));
+    }
+    if (&graph == &graph_) {
+      for (const auto& [name, weight] : defaults_)
+        result.add_message(proto::Graph::initializer, initializer(name, weight));
     }
     for (const ir::Value* value : graph.inputs) {
       result.add_message(proto::Graph::input, value_info(*value));
@@ -342,13 +350,15 @@ class ModelSerializer {
   const std::map<std::string, int>& opset_imports_;
   const bool source_lines_;
   ExternalLayout* const external_;
+  const std::span<const std::pair<std::string, ir::Weight>> defaults_;
   int ir_version_ = least_ir_version;
 };
 
 }  // namespace
 
 Rope serialize(const OnnxModel& model, bool source_lines, ExternalLayout* external) {
-  return ModelSerializer(model.graph, model.opset_imports, source_lines, external).model(model.functions);
+  return ModelSerializer(model.graph, model.opset_imports, source_lines, external, model.defaults)
+      .model(model.functions);
 }
 
 OnnxFunction make_function(const FunctionHead& head, const ir::Graph& body,

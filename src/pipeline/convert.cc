@@ -3,12 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
+#include "ir/uses.h"
 #include "lowering/diagnosis.h"
 #include "lowering/missing.h"
+#include "onnx/model_reader.h"
 #include "opbridge/frontend.h"
 #include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
@@ -24,10 +32,57 @@ void check_count(std::string_view kind, size_t names, size_t values) {
                           kind, values, values == 1 ? "" : "s"));
 }
 
+// The weights that are parameters, in the order of their names in the options.
+std::vector<ir::Value*> parameters_of(const ir::Graph& graph, const ConvertOptions& options) {
+  std::unordered_map<std::string_view, ir::Value*> by_name;
+  for (ir::Value* weight : graph.initializers) by_name.emplace(weight->name, weight);
+  std::vector<ir::Value*> result;
+  for (const std::string& name : options.parameters) {
+    if (const auto found = by_name.find(name); found != by_name.end()) result.push_back(found->second);
+  }
+  return result;
+}
+
+// Makes the parameters the last inputs, unless they are constants, so that no stage relies on their values.
+// Returns these.
+std::vector<ir::Weight> separate_parameters(ir::Graph& graph, const ConvertOptions& options) {
+  std::vector<ir::Weight> values;
+  if (options.parameters_as == ParametersAs::constants) return values;
+  std::unordered_set<const ir::Value*> separated;
+  for (ir::Value* parameter : parameters_of(graph, options)) {
+    values.push_back(*std::exchange(parameter->weight, nullptr));
+    graph.inputs.push_back(parameter);
+    separated.insert(parameter);
+  }
+  std::erase_if(graph.initializers, [&](const ir::Value* value) { return separated.contains(value); });
+  return values;
+}
+
+// Attaches the values to the last inputs, whose defaults they are.
+void attach_defaults(OnnxModel& model, size_t first, std::vector<ir::Weight> values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    const ir::Value& input = *model.graph.inputs[first + i];
+    if (input.tensor_type().element_type != values[i].element_type) {
+      throw Error(
+          ErrorCode::unsupported,
+          fmt::format("the parameter '{}' has the type {} in the model, and cannot be its default value; "
+                      "export without keep_initializers_as_inputs",
+                      input.name, ir::str(input.type)));
+    }
+    model.defaults.emplace_back(input.name, std::move(values[i]));
+  }
+}
+
 // Names the inputs and checks the names of the outputs.
 void apply_names(ir::Graph& graph, const ConvertOptions& options) {
-  check_count("input", options.input_names.size(), graph.inputs.size());
-  for (size_t i = 0; i < options.input_names.size(); ++i) graph.inputs[i]->name = options.input_names[i];
+  std::vector<ir::Value*> named = graph.inputs;
+  if (options.input_names.size() > named.size() && options.parameters_as == ParametersAs::constants) {
+    const std::vector<ir::Value*> parameters = parameters_of(graph, options);
+    if (options.input_names.size() == named.size() + parameters.size())
+      named.insert(named.end(), parameters.begin(), parameters.end());
+  }
+  check_count("input", options.input_names.size(), named.size());
+  for (size_t i = 0; i < options.input_names.size(); ++i) named[i]->name = options.input_names[i];
   std::vector<std::string_view> names(options.output_names.begin(), options.output_names.end());
   for (const ir::Value* input : graph.inputs) names.push_back(input->name);
   std::ranges::sort(names);
@@ -71,6 +126,33 @@ Refuse add_calls_to(MissingReport& report) {
   };
 }
 
+// Makes inputs of the initializers with these names, whose values become defaults.
+void restore_defaults(OnnxModel& model, const std::vector<std::string>& names) {
+  ir::Graph& graph = model.graph;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(graph.initializers, name, &ir::Value::name);
+    ir::Value* value = *found;
+    graph.initializers.erase(found);
+    graph.inputs.push_back(value);
+    model.defaults.emplace_back(name, *std::exchange(value->weight, nullptr));
+  }
+}
+
+// Copies the weights that are not aligned for their elements, as in a file.
+void align_weights(ir::Graph& model) {
+  for (ir::Graph* graph : ir::all_graphs(model)) {
+    for (ir::Value* value : std::vector(graph->initializers)) {
+      const ir::Weight& weight = *value->weight;
+      if (reinterpret_cast<uintptr_t>(weight.bytes.data()) % alignof(std::max_align_t) == 0) continue;
+      const auto copy = std::make_shared<std::vector<std::byte>>(weight.bytes.begin(), weight.bytes.end());
+      const ir::Value* aligned =
+          graph->add_initializer(value->name, {weight.element_type, weight.dims, *copy, copy});
+      graph->initializers.pop_back();
+      value->weight = aligned->weight;
+    }
+  }
+}
+
 }  // namespace
 
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
@@ -85,6 +167,8 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
 }
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  const size_t inputs = graph.inputs.size();
+  std::vector<ir::Weight> parameters = separate_parameters(graph, options);
   OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
@@ -92,6 +176,21 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   MissingReport report(registry, options.opset);
   legalize(model, options.target, add_calls_to(report));
   if (!report.empty()) throw report.error();
+  if (options.parameters_as == ParametersAs::defaults) attach_defaults(model, inputs, std::move(parameters));
+  return model;
+}
+
+OnnxModel read_written(const std::filesystem::path& path, const ConvertOptions& options) {
+  onnx::ModelFile file = onnx::read_onnx(path);
+  OnnxModel model = std::move(file.model);
+  restore_defaults(model, file.overridable);
+  if (!options.simplify) return model;
+  align_weights(model.graph);
+  simplify(model.graph, model.opset);
+  if (options.target == Target::onnxruntime) {
+    // Simplifications may restore what the target had rewritten.
+    onnxruntime::legalize(model.graph, model.opset, [](const ir::Node&, const Error& error) { throw error; });
+  }
   return model;
 }
 
