@@ -25,6 +25,8 @@ class Graph:
     def weights(self) -> dict[str, tuple[int, list[int], bytes]]:
         """Name: (element type, dims, a copy of the bytes)."""
     @property
+    def weight_names(self) -> list[str]: ...
+    @property
     def source_lines(self) -> list[str]:
         """The line of the user's program of each node."""
     @property
@@ -157,17 +159,33 @@ def export_graph(
     target: str = "onnxruntime",
     opset: int,
     custom_opsets: dict[str, int],
+    domain_versions: dict[str, int] = ...,
     external_data: str,
     source_lines: bool,
     simplify: bool,
     mutations_as_outputs: bool = False,
+    parameters: list[str] = ...,
+    parameters_as: str = "constants",
     input_names: list[str],
     output_names: list[str],
 ) -> tuple[int, int, int, str | None, float]:
     """Converts the graph, which is consumed, and writes the model.
 
+    ``domain_versions`` has the versions of domains that ``custom_opsets`` lacks. Symbolic functions may add to it.
+
     Returns the number of nodes, the bytes of the model, those of the external data, its file or None, and the seconds
     that writing the files took.
+    """
+
+def operators_of(path: str) -> dict[str, int]:
+    """The operators of the model at ``path``, and how often each occurs."""
+
+def rewrite_model(
+    source: str, path: str, *, target: str, external_data: str, simplify: bool
+) -> tuple[int, int, int, str | None, float]:
+    """Reads the model at ``source``, which opbridge wrote, and writes it to ``path``.
+
+    Returns what export_graph returns.
     """
 
 def compare_tensors(

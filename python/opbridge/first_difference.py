@@ -116,7 +116,7 @@ def _capture(comparison: Comparison, axes: dict[str, dict[int, str]]) -> tuple[t
         exported = export_program(comparison.module, inputs, sizes, [])
         return bridged(exported, sizes)
 
-    with patch_torch(comparison.module):
+    with patch_torch(comparison.module, comparison.mode):
         program = capture_with_functions(capture)
     return exported, program
 

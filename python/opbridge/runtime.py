@@ -27,10 +27,12 @@ def session(
     sess_options: onnxruntime.SessionOptions | None = None,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
     libraries: Sequence[str | os.PathLike[str]] = (),
+    bundled: bool = True,
 ) -> onnxruntime.InferenceSession:
     """An InferenceSession for the model at ``path`` with opbridge's operators.
 
-    It also has the operators of ``libraries`` and those loaded by load_operators.
+    It also has the operators of ``libraries`` and those loaded by load_operators. With ``bundled=False`` it lacks those
+    that opbridge ships, whose names another library may have too.
     """
     import onnxruntime
 
@@ -38,8 +40,11 @@ def session(
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
-    paths = [ort_library(), *loaded_ort_libraries(), *given]
+    shipped = os.path.realpath(ort_library())
+    paths = [shipped, *loaded_ort_libraries(), *given]
     for library in dict.fromkeys(os.path.realpath(path) for path in paths):
+        if library == shipped and not bundled:
+            continue
         options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(model, options, providers=list(providers))
 

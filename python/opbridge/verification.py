@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.environment import enter_inference
+from opbridge.capture.environment import Mode, enter_inference
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
@@ -77,7 +77,11 @@ def verify(
     the differences. On a mismatch, raises VerificationError, which names the first node of the program whose value
     differs and its source line.
     """
-    comparison = Comparison(path, model, args, kwargs, rtol, atol)
+    return proven(Comparison(path, model, args, kwargs, rtol, atol))
+
+
+def proven(comparison: Comparison) -> Verification:
+    """The differences; raises VerificationError on a mismatch."""
     result = comparison.result()
     if not result.ok:
         raise VerificationError(f"{result.text()}\n{_origin(comparison)}")
@@ -108,17 +112,28 @@ def _origin(comparison: Comparison) -> str:
 
 class Comparison:
     """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are ONNX Runtime's
-    inputs."""
+    inputs other than parameters of the model."""
 
-    def __init__(self, path: Any, model: Any, args: Any, kwargs: Any, rtol: float | None, atol: float | None) -> None:
+    def __init__(
+        self,
+        path: Any,
+        model: Any,
+        args: Any,
+        kwargs: Any,
+        rtol: float | None = None,
+        atol: float | None = None,
+        mode: Mode = "evaluation",
+    ) -> None:
         self.path = path
+        self.mode = mode
         self.module = as_module(model)
         self.inputs = read_inputs(self.module, args, kwargs)
         self.tolerances = (rtol, atol)
         running = session(path)
         self.names = [value.name for value in running.get_outputs()]
-        self.feeds = feeds_for([value.name for value in running.get_inputs()], self.inputs)
-        self.actual = run(running, self.feeds)
+        names, parameters = self._separated([value.name for value in running.get_inputs()])
+        self.feeds = feeds_for(names, self.inputs)
+        self.actual = run(running, self.feeds | parameters)
         self.expected = self._run_module()
 
     def result(self) -> Verification:
@@ -131,10 +146,18 @@ class Comparison:
         triples = zip(self.names, actual, self.expected, strict=True)
         return Verification(tuple(difference(name, a, e, *self.tolerances) for name, a, e in triples))
 
+    def _separated(self, names: list[str]) -> tuple[list[str], dict[str, torch.Tensor]]:
+        """The names without those of parameters, which follow the others, and these parameters."""
+        state = self.module.state_dict()
+        given = len(self.inputs.tensors)
+        if len(names) <= given or not all(name in state for name in names[given:]):
+            return names, {}
+        return names[:given], {name: state[name] for name in names[given:]}
+
     def _run_module(self) -> list[Any]:
         inputs = self.inputs.copied()  # keeps writes of the model from the caller's tensors
         module = self.module
-        with enter_inference(module), restore_attributes(module), restore_contents(module.buffers()):
+        with enter_inference(module, self.mode), restore_attributes(module), restore_contents(module.buffers()):
             try:
                 returned = module(*inputs.args, **inputs.kwargs)
             except Exception as error:

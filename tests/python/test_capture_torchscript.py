@@ -65,8 +65,10 @@ def test_torchscript(form: str, tmp_path: pathlib.Path) -> None:
     model = FORMS[form]()
     opbridge.export(model, (X,), tmp_path / "model.onnx", capture="trace", verify=True)
     with pytest.raises(opbridge.UnsupportedError, match=r'TorchScript.*capture="trace"'):
-        opbridge.export(model, (X,), tmp_path / "other.onnx")
+        opbridge.export(model, (X,), tmp_path / "other.onnx", capture="export")
     assert not (tmp_path / "other.onnx").exists()
+    opbridge.export(model, (X,), tmp_path / "other.onnx")
+    assert (tmp_path / "other.onnx").read_bytes() == (tmp_path / "model.onnx").read_bytes()
 
 
 def test_a_function(tmp_path: pathlib.Path) -> None:
@@ -76,7 +78,8 @@ def test_a_function(tmp_path: pathlib.Path) -> None:
     function = torch.jit.script(halved_where_large)
     opbridge.export(function, (X, 0.25), tmp_path / "model.onnx", capture="trace", verify=True)
     with pytest.raises(opbridge.UnsupportedError, match='capture="trace"'):
-        opbridge.export(function, (X,), tmp_path / "model.onnx")
+        opbridge.export(function, (X,), tmp_path / "model.onnx", capture="export")
+    opbridge.export(function, (X,), tmp_path / "model.onnx", verify=True)
 
 
 def test_dynamic_sizes(tmp_path: pathlib.Path) -> None:
@@ -104,3 +107,29 @@ def test_the_model_is_as_before(tmp_path: pathlib.Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model(X)
+
+
+class Convolutions(nn.Module):
+    """torch.jit.trace records each of these as aten::_convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, padding=1, groups=1),
+            nn.Conv2d(8, 8, 3, dilation=2, groups=4, bias=False),
+            nn.ConvTranspose2d(8, 4, 3, stride=2, output_padding=1, groups=2),
+            nn.Conv2d(4, 2, 3, padding="same"),
+        )
+        self.line = nn.Conv1d(2, 2, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.line(self.layers(x).mean(-1))
+
+
+@pytest.mark.parametrize("axes", [None, {"x": {0: "batch"}}])
+def test_traced_convolutions(axes: Any, tmp_path: pathlib.Path) -> None:
+    x = torch.randn(2, 3, 20, 22)
+    model = torch.jit.trace(Convolutions().eval(), x)
+    opbridge.export(model, x, tmp_path / "model.onnx", input_names=["x"], dynamic_axes=axes, verify=True)
+    if axes:
+        opbridge.verify(tmp_path / "model.onnx", model, torch.randn(3, 3, 20, 22))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch
 
     from opbridge import _core
+    from opbridge.capture.environment import Mode
     from opbridge.capture.inputs import Inputs
     from opbridge.capture.program import Program
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -23,7 +24,9 @@ def capture(
     args: Any = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    how: Capture = "export",
+    how: Capture | None = None,
+    mode: Mode = "evaluation",
+    on_exported: Callable[[torch.export.ExportedProgram], None] | None = None,
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
     input_names: Sequence[str] | None = None,
@@ -32,7 +35,9 @@ def capture(
     """Captures ``model``, called with ``args`` and ``kwargs``.
 
     ``how="export"`` uses torch.export.export; ``model`` may also be an ExportedProgram.
-    ``how="trace"`` records one run of the model: Python branches are fixed to the way that this run takes.
+    ``how="trace"`` records one run of the model: Python branches are fixed to the way that this run takes. By default,
+    a model with TorchScript in it is traced, and any other exported. ``mode`` is that of its modules. ``on_exported``
+    is called with the program that torch.export captured.
 
     ``dynamic_shapes`` has torch.export's form, in which a dim may also be a name; ``dynamic_axes`` has the older
     form of torch.onnx, with names from ``input_names``. A size that is declared dynamic never becomes a constant
@@ -46,17 +51,22 @@ def capture(
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
-    if how not in ("export", "trace"):
+    if how not in ("export", "trace", None):
         raise InvalidArgumentError(f"capture must be 'export' or 'trace', not {how!r}")
     if isinstance(model, torch.export.ExportedProgram):
         if dynamic_shapes is not None or dynamic_axes:
             raise InvalidArgumentError("an ExportedProgram has its dynamic sizes already: pass them to torch.export")
         from opbridge.capture.exported.bridge import bridge
 
+        if on_exported is not None:
+            on_exported(model)
         return Program(bridge(model))
 
     module = as_module(model)
-    if how == "export" and (path := torchscript_in(module)) is not None:
+    path = torchscript_in(module)
+    if how is None:
+        how = "export" if path is None else "trace"
+    elif how == "export" and path is not None:
         part = f"the submodule '{path}'" if path else "the model"
         raise UnsupportedError(
             f'{part} is TorchScript, which torch.export cannot capture; capture="trace" follows one run of it instead'
@@ -68,11 +78,17 @@ def capture(
         importlib.import_module(
             "opbridge.capture.exported.torch_export"
         )  # imports the parts of torch that it uses before patch_torch takes torch.compile's lock
-    with patch_torch(module):
-        return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes))
+    with patch_torch(module, mode):
+        return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes, on_exported))
 
 
-def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: DynamicSizes) -> _core.Graph:
+def _graph_of(
+    model: torch.nn.Module,
+    how: Capture,
+    inputs: Inputs,
+    sizes: DynamicSizes,
+    on_exported: Callable[[torch.export.ExportedProgram], None] | None,
+) -> _core.Graph:
     from opbridge.capture.rewrites.detection import attributes_made_once
 
     changed: list[str] = []
@@ -81,9 +97,12 @@ def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: Dynam
 
         graph = capture_trace(model, inputs, sizes, changed)
     else:
-        from opbridge.capture.exported.torch_export import capture_exported
+        from opbridge.capture.exported.torch_export import bridged, export_program
 
-        graph = capture_exported(model, inputs, sizes, changed)
+        exported = export_program(model, inputs, sizes, changed)
+        if on_exported is not None:
+            on_exported(exported)
+        graph = bridged(exported, sizes)
     if set(changed) - attributes_made_once(model):
         from opbridge.capture.autograd_function.calls import use_calls
         from opbridge.capture.state.second_call import refuse_what_is_kept
@@ -94,7 +113,7 @@ def _graph_of(model: torch.nn.Module, how: Capture, inputs: Inputs, sizes: Dynam
 
 
 @contextlib.contextmanager
-def patch_torch(model: Any) -> Iterator[None]:
+def patch_torch(model: Any, mode: Mode = "evaluation") -> Iterator[None]:
     """Applies the replacements that both captures need while they run ``model``."""
     from opbridge.capture.environment import enter_capture
     from opbridge.capture.rewrites.detection import patch_detection
@@ -104,7 +123,7 @@ def patch_torch(model: Any) -> Iterator[None]:
     from opbridge.capture.rewrites.transformers import patch_fast_paths
 
     with (
-        enter_capture(model),
+        enter_capture(model, mode),
         patch_recurrent(),
         patch_packing(),
         patch_flex_attention(),

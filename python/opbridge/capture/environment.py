@@ -1,11 +1,11 @@
-"""The state of torch while a model is captured or verified: evaluation mode, flags, locks."""
+"""The state of torch while a model is captured or verified: the mode of its modules, flags, locks."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -25,10 +25,13 @@ from opbridge.torch_compat.patch_points import (
 # Replacements for one thread must be nested, so a second thread waits until the first has taken back its own.
 one_at_a_time = threading.RLock()
 
+# The mode of the model's modules: that of evaluation or of training for all, or for each the one it has.
+Mode = Literal["evaluation", "training", "own"]
+
 
 @contextlib.contextmanager
-def enter_inference(model: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients, in this thread. TorchScript modules have one mode for all threads.
+def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation") -> Iterator[None]:
+    """No gradients, and ``mode``, in this thread. TorchScript modules have one mode for all threads.
 
     torch.compile, which runs the branches of torch.cond, reverts the patches of torch.fx while it works and reapplies
     them at its end. Here, these would be those of another thread, which may have ended its trace meanwhile.
@@ -36,7 +39,7 @@ def enter_inference(model: torch.nn.Module) -> Iterator[None]:
     with (
         one_at_a_time,
         patch(REVERSION_OF_FX, contextlib.nullcontext),
-        _enter_evaluation(model),
+        _enter_mode(model, mode),
         patch(COMPILE_SESSION, _enter_compile_session),
         torch.no_grad(),
     ):
@@ -51,8 +54,8 @@ def _enter_compile_session() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def enter_capture(model: torch.nn.Module) -> Iterator[None]:
-    """Inference mode, in which torch's flags say that the model is being exported."""
+def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation") -> Iterator[None]:
+    """Inference, in which torch's flags say that the model is being exported."""
     if torch.is_autocast_enabled("cpu"):
         raise UnsupportedError(
             "the model is captured inside torch.autocast, whose casts a capture cannot see; "
@@ -71,7 +74,7 @@ def enter_capture(model: torch.nn.Module) -> Iterator[None]:
         patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
-        enter_inference(model),
+        enter_inference(model, mode),
     ):
         yield
 
@@ -101,13 +104,15 @@ def _lock_compilation() -> Any:
 
 
 @contextlib.contextmanager
-def _enter_evaluation(model: torch.nn.Module) -> Iterator[None]:
-    scripted = [m for m in model.modules() if isinstance(m, torch.jit.ScriptModule) and getattr(m, "training", False)]
+def _enter_mode(model: torch.nn.Module, mode: Mode) -> Iterator[None]:
+    before = {module: bool(getattr(module, "training", False)) for module in model.modules()}
+    modes = before if mode == "own" else dict.fromkeys(before, mode == "training")
+    scripted = [m for m in before if isinstance(m, torch.jit.ScriptModule) and before[m] != modes[m]]
     outer = vars(torch.nn.Module).get("training")
     try:
         for module in scripted:
-            module.training = False
-        torch.nn.Module.training = _Training(model, outer)  # type: ignore[assignment]
+            module.training = modes[module]
+        torch.nn.Module.training = _Training(modes, outer)  # type: ignore[assignment]
         yield
     finally:
         if outer is None:
@@ -115,19 +120,19 @@ def _enter_evaluation(model: torch.nn.Module) -> Iterator[None]:
         else:
             torch.nn.Module.training = outer
         for module in scripted:
-            module.training = True
+            module.training = before[module]
 
 
 class _Training:
-    """``training`` of every module: False for the modules of ``model`` in this thread, otherwise the module's value.
+    """``training`` of every module: in this thread, that of ``modes``; otherwise the module's value.
 
     Assignments by the model hold until the end of the capture.
     """
 
-    def __init__(self, model: torch.nn.Module, outer: _Training | None) -> None:
+    def __init__(self, modes: dict[torch.nn.Module, bool], outer: _Training | None) -> None:
         self._outer = outer
         self._thread = current_thread()
-        self._assigned = {id(module): False for module in model.modules()}
+        self._assigned = {id(module): mode for module, mode in modes.items()}
 
     def _is_here(self, module: torch.nn.Module) -> bool:
         return current_thread() == self._thread and id(module) in self._assigned

@@ -58,19 +58,23 @@ class Inputs:
 
 def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> Inputs:
     """``args`` as in torch.onnx.export: a tuple, or one value; its last element may be the ``kwargs``."""
-    signature = _signature_of(model.forward)
+    return read_inputs_of(signature_of(model.forward), type(model).__name__, args, kwargs)
+
+
+def read_inputs_of(
+    signature: inspect.Signature, model: str, args: Any, kwargs: Mapping[str, Any] | None = None
+) -> Inputs:
+    """The inputs of a model, of which only its name and the signature of ``forward`` are known."""
     if not isinstance(args, (tuple, list)):
         args = (args,)
     args = tuple(args)
-    if kwargs is None and args and _is_keywords(args[-1], signature):
+    if kwargs is None and args and _is_keywords(args[-1], args[:-1], signature):
         args, kwargs = args[:-1], args[-1]
     kwargs = dict(kwargs or {})
     try:
         parameters: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
-        raise InvalidArgumentError(
-            f"the inputs do not fit {type(model).__name__}.forward{signature}: {error}"
-        ) from error
+        raise InvalidArgumentError(f"the inputs do not fit {model}.forward{signature}: {error}") from error
     for parameter in signature.parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             parameters.update(parameters.pop(parameter.name, {}))
@@ -105,7 +109,7 @@ def _check_leaf(name: str, leaf: Any) -> None:
         )
 
 
-def _signature_of(forward: Any) -> inspect.Signature:
+def signature_of(forward: Any) -> inspect.Signature:
     if not isinstance(forward, torch.jit.ScriptFunction | torch.ScriptMethod):
         return inspect.signature(forward)
     schema: Any = forward.schema
@@ -116,8 +120,15 @@ def _signature_of(forward: Any) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-def _is_keywords(last: Any, signature: inspect.Signature) -> bool:
-    return isinstance(last, dict) and bool(last) and all(name in signature.parameters for name in last)
+def _is_keywords(last: Any, others: tuple[Any, ...], signature: inspect.Signature) -> bool:
+    """Whether the last argument is a dict of keyword arguments. An empty one may follow another dict in its place."""
+    if not isinstance(last, dict) or not all(isinstance(name, str) for name in last):
+        return False
+    try:
+        signature.bind(*others, **last)
+    except TypeError:
+        return False
+    return True
 
 
 def _text_of_key(key: Any) -> str:

@@ -23,11 +23,13 @@ Shape = Sequence["int | _core.Dim"]
 class Program:
     """A captured model: its graph, and the calls of autograd Functions in it.
 
-    The attribute ``call`` of a node ``autograd_function::NAME`` is an index in ``calls``.
+    The attribute ``call`` of a node ``autograd_function::NAME`` is an index in ``calls``. ``domain_versions`` are the
+    opset versions of custom domains that calls of torch.onnx.ops.symbolic state; the conversion fills it.
     """
 
     graph: _core.Graph
     calls: list[FunctionCall] = dataclasses.field(default_factory=list)
+    domain_versions: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class Sizes:
@@ -120,6 +122,15 @@ def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any
         return {}
     offset = sizes.shape((tensor.storage_offset(),))[0]
     return {"self_stride": list(sizes.shape(tensor.stride())), "self_offset": offset}
+
+
+def without_nested_lists(operator: str, named: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of torch.onnx.ops.symbolic, whose lists of lists a graph cannot hold: pairs are flattened, and
+    shapes are left out, being those of the results."""
+    if not operator.startswith("onnx_symbolic::"):
+        return named
+    flat = [bound for pair in named["attr_pos"] for bound in pair]
+    return {name: value for name, value in named.items() if name != "shapes"} | {"attr_pos": flat}
 
 
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:

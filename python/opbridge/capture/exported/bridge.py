@@ -19,7 +19,15 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
-from opbridge.capture.program import Result, Sizes, add_weight, describe, layout_of_strided, returned
+from opbridge.capture.program import (
+    Result,
+    Sizes,
+    add_weight,
+    describe,
+    layout_of_strided,
+    returned,
+    without_nested_lists,
+)
 from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import line_of_stack_trace, location_of_stack_trace, scope_of_stack
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -159,7 +167,7 @@ class _Bridge:
             self._emit(node, "aten::set_data", ("self", "new_data"), node.args, {}, (node.name, None))
 
     def _call_operator(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...], value: Any) -> Any:
-        made, kwargs = (node.name, value), node.kwargs
+        made, kwargs = (node.name, value), without_nested_lists(called.key, node.kwargs)
         if args and isinstance(args[0], torch.fx.Node):
             kwargs = kwargs | layout_of_strided(called.key, args[0].meta.get("val"), self._sizes)
         _warn_of_squeeze(node, called, args, self._sizes)

@@ -33,10 +33,6 @@ from opbridge.torch_compat.messages import fixed_size
 from opbridge.torch_compat.symbols import size_obliviously
 
 
-def capture_exported(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
-    return bridged(export_program(model, inputs, sizes, changed), sizes)
-
-
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
     names = Sizes(sizes.name_symbols(_shapes_of_inputs(exported)), sizes)
     return bridge(exported, names, parameters_are_kept=False)

@@ -15,7 +15,16 @@ from torch.multiprocessing import reductions
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
-from opbridge.capture.program import NUMBER, Result, Sizes, add_weight, describe, layout_of_strided, returned
+from opbridge.capture.program import (
+    NUMBER,
+    Result,
+    Sizes,
+    add_weight,
+    describe,
+    layout_of_strided,
+    returned,
+    without_nested_lists,
+)
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.overwritten_tensors import Originals
@@ -97,6 +106,7 @@ class Recorder:
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
         if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
             named = named | layout
+        named = without_nested_lists(operator.key, named)
         varies = self._varies
         if operator.written:
             self.originals.keep(operator, args, kwargs)
