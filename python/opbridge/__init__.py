@@ -15,7 +15,8 @@ if TYPE_CHECKING:
         InvalidNodeError,
         UnsupportedError,
     )
-    from opbridge.exporter import ExportReport, export
+    from opbridge.exporter import export
+    from opbridge.onnx_program import ONNXProgram
     from opbridge.operator_build import build
     from opbridge.operators import load_operators, ort_library, torch_library
     from opbridge.runtime import session
@@ -37,8 +38,8 @@ _HOMES = {
     "InvalidArgumentError": "errors",
     "InvalidNodeError": "errors",
     "UnsupportedError": "errors",
-    "ExportReport": "exporter",
     "export": "exporter",
+    "ONNXProgram": "onnx_program",
     "build": "operator_build",
     "load_operators": "operators",
     "ort_library": "operators",
@@ -66,11 +67,11 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "Error",
-    "ExportReport",
     "FileError",
     "InternalError",
     "InvalidArgumentError",
     "InvalidNodeError",
+    "ONNXProgram",
     "UnsupportedError",
     "Verification",
     "VerificationError",

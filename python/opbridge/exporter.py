@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from opbridge.capture import Capture
 from opbridge.capture import capture as capture_program
 from opbridge.paths import checked_path
+from opbridge.torch_arguments import Example, Options, TorchArguments, example_of, options_of
 
 if TYPE_CHECKING:
-    from opbridge.verification import Verification
+    from typing import BinaryIO
+
+    import torch
+    from typing_extensions import Unpack
+
+    from opbridge.artifacts import Artifacts
+    from opbridge.capture.program import Program
+    from opbridge.onnx_program import ONNXProgram, Origin
 
 DEFAULT_OPSET = 21
 
 Target = Literal["onnxruntime", "onnx"]
 
 
-@dataclasses.dataclass(frozen=True)
-class ExportReport:
-    """The result of an export; ``write_seconds`` is the part of its time spent on writing."""
-
-    path: str
-    node_count: int
-    model_bytes: int
-    external_bytes: int
-    external_file: str | None
-    write_seconds: float
-    verification: Verification | None
-
-
 def export(
     model: Any,
     args: Any = (),
-    f: str | os.PathLike[str] | None = None,
+    f: str | os.PathLike[str] | BinaryIO | None = None,
     *,
     path: str | os.PathLike[str] | None = None,
     kwargs: Mapping[str, Any] | None = None,
@@ -46,28 +43,43 @@ def export(
     dynamic_shapes: Any = None,
     dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
     custom_opsets: Mapping[str, int] | None = None,
+    custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
     external_data: bool | None = None,
+    export_params: bool | None = True,
+    keep_initializers_as_inputs: bool | None = False,
+    training: Any = None,
     verify: bool = False,
-    capture: Capture = "export",
+    verbose: bool | None = None,
+    capture: Capture | None = None,
     source_lines: bool = True,
     simplify: bool = True,
     mutations_as_outputs: bool = False,
-) -> ExportReport:
-    """Exports ``model``, called with ``args`` and ``kwargs``, to the ONNX file ``path`` (or ``f``, as in torch.onnx).
+    **torch_arguments: Unpack[TorchArguments],
+) -> ONNXProgram:
+    """Exports ``model``, called with ``args`` and ``kwargs``, to ONNX: to the file ``f``, or ``path``, or to a stream.
 
-    The model is exported in evaluation mode; its own mode is restored afterwards.
-
-    Arguments have the names and meanings of torch.onnx.export, and these besides. ``target`` is what the model relies
+    Arguments have the names and meanings of torch.onnx.export, of which all keywords are taken
+    (``opbridge.torch_arguments`` says what each does), and these besides. ``target`` is what the model relies
     on. "onnxruntime" is ONNX Runtime with opbridge's operators (``opbridge.session``). "onnx" is the ONNX standard
     alone, for other runtimes: an operator of opbridge becomes standard nodes, or an ONNX function of its name; one that
     has no such form raises UnsupportedError. Such a model has no rewrites for faults and missing kernels of ONNX
     Runtime, which may refuse it.
 
+    The result is the program: it can be called, saved and inspected. Without ``f`` it lies in a temporary file, which
+    lives as long as the program. A binary stream gets the model with its weights inside.
+
+    ``args`` may be a tensor, or a tuple, whose last element may be a dict of keyword arguments; it may be missing for
+    an ExportedProgram or a torch.onnx.ExportableModule, which know their examples.
+
     A dynamic size may be a name, shared by all sizes that are equal. The model may narrow its range, but not that of a
     torch.export.Dim. ``external_data`` stores the weights in a separate file: always (True), never (False), or only if
-    the model would exceed 2 GB (None). ``verify`` runs the file in ONNX Runtime on the same inputs and raises
-    VerificationError unless it agrees with PyTorch. ``capture`` is "export" for torch.export, or "trace" to record one
-    run of the model. ``source_lines`` stores the source line of each node. ``mutations_as_outputs`` returns the new
+    the model would exceed 2 GB (None). ``export_params=False`` makes inputs of the parameters, which the model then
+    lacks; ``keep_initializers_as_inputs`` makes inputs of them too, with the parameters as default values. ``training``
+    is a torch.onnx.TrainingMode: models are exported in evaluation mode unless it says otherwise; the model's own mode
+    is restored afterwards. ``verify`` runs the file in ONNX Runtime on the same inputs and raises
+    VerificationError unless it agrees with PyTorch. ``verbose`` prints the captured program and the time of each step.
+    ``capture`` is "export" for torch.export, or "trace" to record one run of the model, as by default for TorchScript.
+    ``source_lines`` stores the source line of each node. ``mutations_as_outputs`` returns the new
     content of mutated inputs and buffers, and of reassigned buffers, as extra outputs ``NAME_out``; without it, such a
     model is refused. A model that keeps any other state for its next call is always refused.
 
@@ -76,56 +88,162 @@ def export(
     existing file at ``path`` is then untouched. A file that fails ``verify`` is kept. Exports in several threads wait
     for one another. Other threads may train other models meanwhile, but must not run this one.
     """
+    options = options_of(
+        torch_arguments,
+        capture=capture,
+        simplify=simplify,
+        source_lines=source_lines,
+        external_data=external_data,
+        export_params=export_params,
+        keep_initializers_as_inputs=keep_initializers_as_inputs,
+        training=training,
+        verbose=verbose,
+    )
+    opset = DEFAULT_OPSET if opset_version is None else opset_version
+    _check(f, path, target, opset, options.external_data)
+    example = example_of(model, Example(args, kwargs, input_names, output_names, dynamic_shapes))
+    _check_names_and_mappings(example, custom_opsets=custom_opsets, dynamic_axes=dynamic_axes)
+
     from opbridge import _core
-    from opbridge.errors import InvalidArgumentError
+    from opbridge.artifacts import Artifacts
+    from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
     from opbridge.symbolics.registry import registry_for
 
-    file = f if path is None else path
-    if file is None or (f is not None and path is not None):
-        raise InvalidArgumentError("the output path is missing: export(model, args, path)")
-    if not isinstance(file, (str, os.PathLike)):
-        raise InvalidArgumentError(f"the output must be a path, not a {type(file).__name__}")
-    file = checked_path(file)
+    artifacts = Artifacts(options.artifacts, model)
+    with artifacts.recorded():
+        with artifacts.step("capture"):
+            program = _captured(model, example, dynamic_axes, options, artifacts)
+        artifacts.captured(program.graph)
+        parameters = _parameters_in(program, model)
+        origin = _origin(model, example, target, options, parameters)
+        folder, file = _file_for(f, path)
+        with artifacts.step("conversion"):
+            report = _core.export_graph(
+                program.graph,
+                file,
+                registry_for(program, opset, custom_translation_table),
+                target=target,
+                opset=opset,
+                custom_opsets=dict(custom_opsets or {}),
+                domain_versions=program.domain_versions,
+                external_data=external_data_option(options.external_data),
+                source_lines=options.source_lines,
+                simplify=options.simplify,
+                mutations_as_outputs=mutations_as_outputs,
+                parameters=list(parameters),
+                parameters_as=options.parameters_as,
+                input_names=list(example.input_names or ()),
+                output_names=list(example.output_names or ()),
+            )
+        if f is not None and folder is not None:
+            copy_to_stream(file, f)
+        verification = None
+        if verify:
+            from opbridge.verification import Comparison, proven
+
+            with artifacts.step("verification"):
+                verification = proven(Comparison(file, model, example.args, example.kwargs, mode=options.mode))
+        result = ONNXProgram(file, *report, verification, origin, folder)
+        artifacts.finished(result)
+    return result
+
+
+def _check(f: Any, path: Any, target: Any, opset: Any, external_data: Any) -> None:
+    from opbridge.errors import InvalidArgumentError
+    from opbridge.onnx_program import check_stream
+
+    if f is not None and path is not None:
+        raise InvalidArgumentError("f and path are both given: pass only one of them")
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise InvalidArgumentError(f"path must be a path, not a {type(path).__name__}")
     if target not in get_args(Target):
         raise InvalidArgumentError(f"target must be one of {', '.join(get_args(Target))}, not {target!r}")
-    opset = DEFAULT_OPSET if opset_version is None else opset_version
     if not isinstance(opset, int):
         raise InvalidArgumentError(f"opset_version must be an integer, not {opset!r}")
     if external_data not in (None, True, False):
         raise InvalidArgumentError(f"external_data must be True, False or None, not {external_data!r}")
-    for what, given in (("input_names", input_names), ("output_names", output_names)):
+    if f is not None and not isinstance(f, (str, os.PathLike)):
+        check_stream(f, external_data)
+
+
+def _check_names_and_mappings(example: Example, **mappings: Any) -> None:
+    from opbridge.errors import InvalidArgumentError
+
+    for what, given in (("input_names", example.input_names), ("output_names", example.output_names)):
         if isinstance(given, str) or not all(isinstance(name, str) for name in given or ()):
             raise InvalidArgumentError(f"{what} must be a list of names, not {given!r}")
-    for what, mapping in (("kwargs", kwargs), ("custom_opsets", custom_opsets), ("dynamic_axes", dynamic_axes)):
+    for what, mapping in (("kwargs", example.kwargs), *mappings.items()):
         if mapping is not None and not isinstance(mapping, Mapping):
             raise InvalidArgumentError(f"{what} must be a dict, not {mapping!r}")
-    program = capture_program(
-        model,
-        args,
-        kwargs,
-        how=capture,
-        dynamic_shapes=dynamic_shapes,
-        dynamic_axes=dynamic_axes,
-        input_names=input_names,
-        output_names=output_names,
-    )
-    report = _core.export_graph(
-        program.graph,
-        file,
-        registry_for(program, opset),
-        target=target,
-        opset=opset,
-        custom_opsets=dict(custom_opsets or {}),
-        external_data={None: "automatic", True: "always", False: "never"}[external_data],
-        source_lines=source_lines,
-        simplify=simplify,
-        mutations_as_outputs=mutations_as_outputs,
-        input_names=list(input_names or ()),
-        output_names=list(output_names or ()),
-    )
-    verification = None
-    if verify:
-        from opbridge.verification import verify as prove
 
-        verification = prove(file, model, args, kwargs)
-    return ExportReport(file, *report, verification)
+
+def _file_for(f: Any, path: Any) -> tuple[tempfile.TemporaryDirectory[str] | None, str]:
+    """The file to write, and its folder if both are temporary: without a path, or for a stream."""
+    given = f if path is None else path
+    if isinstance(given, (str, os.PathLike)):
+        return None, checked_path(given)
+    folder = tempfile.TemporaryDirectory(prefix="opbridge-")
+    return folder, os.path.join(folder.name, "model.onnx")
+
+
+def _captured(model: Any, example: Example, dynamic_axes: Any, options: Options, artifacts: Artifacts) -> Program:
+    from opbridge.errors import UnsupportedError
+
+    def capture(how: Capture | None) -> Program:
+        return capture_program(
+            model,
+            example.args,
+            example.kwargs,
+            how=how,
+            mode=options.mode,
+            on_exported=artifacts.dump,
+            dynamic_shapes=example.dynamic_shapes,
+            dynamic_axes=dynamic_axes,
+            input_names=example.input_names,
+            output_names=example.output_names,
+        )
+
+    if not options.traces_otherwise:
+        return capture(options.capture)
+    try:
+        return capture(None)
+    except UnsupportedError as error:
+        warnings.warn(f"the model is traced, since fallback=True and: {error.message}", stacklevel=3)
+        return capture("trace")
+
+
+def _parameters_in(program: Program, model: Any) -> dict[str, torch.Tensor]:
+    """The parameters and persistent buffers that the program uses, in the order of the model's state_dict."""
+    stored: Mapping[str, torch.Tensor] = {}
+    if hasattr(model, "state_dict"):
+        state = model.state_dict
+        stored = state() if callable(state) else state  # that of an ExportedProgram is a property
+    used = set(program.graph.weight_names)
+    return {name: tensor for name, tensor in stored.items() if name in used}
+
+
+def _origin(
+    model: Any, example: Example, target: str, options: Options, parameters: Mapping[str, torch.Tensor]
+) -> Origin:
+    import torch
+
+    from opbridge.capture.inputs import as_module, read_inputs_of, signature_of
+    from opbridge.onnx_program import Origin, example_leaves
+
+    if isinstance(model, torch.export.ExportedProgram):
+        kinds = inspect.Parameter
+        signature = inspect.Signature([kinds("args", kinds.VAR_POSITIONAL), kinds("kwargs", kinds.VAR_KEYWORD)])
+        args, kwargs = model.example_inputs or (None, None)
+    else:
+        signature = signature_of(as_module(model).forward)
+        args, kwargs = example.args, example.kwargs
+    known = args is not None
+    return Origin(
+        target=target,
+        parameters_as=options.parameters_as,
+        is_simplified=options.simplify,
+        model=type(model).__name__,
+        signature=signature,
+        example=example_leaves(read_inputs_of(signature, type(model).__name__, args, kwargs)) if known else None,
+        parameters=list(parameters.values()) if options.parameters_as == "inputs" else (),
+    )

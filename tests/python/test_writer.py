@@ -34,7 +34,7 @@ def model() -> nn.Module:
     return Perceptron().eval()
 
 
-def export(model: nn.Module, path: Path, **options: object) -> opbridge.ExportReport:
+def export(model: nn.Module, path: Path, **options: object) -> opbridge.ONNXProgram:
     return opbridge.export(model, (torch.zeros(3, 20),), path, input_names=["x"], output_names=["y"], **options)
 
 

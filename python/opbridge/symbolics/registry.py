@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from opbridge import _core
 from opbridge.errors import InvalidArgumentError
 from opbridge.operators import loaded_torch_libraries
+from opbridge.symbolics import torch_ops
 from opbridge.symbolics.arguments import call_with
 from opbridge.symbolics.autograd import autograd_callbacks
 from opbridge.symbolics.builder import GraphContext, wrapped
@@ -59,9 +60,16 @@ def unregister_custom_op_symbolic(name: str, opset: int) -> None:
         raise InvalidArgumentError(f"no symbolic function was registered for {name} at opset {opset}")
 
 
-def registry_for(program: Program, opset: int) -> _core.Registry:
-    """A copy for the export of one program, with the functions registered through torch.onnx and the program's own."""
+def registry_for(
+    program: Program, opset: int, translations: Mapping[Any, SymbolicFunction] | None = None
+) -> _core.Registry:
+    """A copy for the export of one program, with the functions registered through torch.onnx and the program's own.
+
+    ``translations`` is the ``custom_translation_table`` of torch.onnx, which wins over all of these.
+    """
     merged = copy.copy(registry())
+    for key in (torch_ops.SINGLE, torch_ops.SEVERAL):
+        merged.add(key, opset, True, adapt(torch_ops.symbolic_of(program.domain_versions)), key)
     if through_torch := list(_registered_through_torch()):
         registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
         for key, since, function in through_torch:
@@ -71,6 +79,11 @@ def registry_for(program: Program, opset: int) -> _core.Registry:
         merged.add_operators(library)
     for key, label, callback in autograd_callbacks(program):
         merged.add(key, opset, True, callback, label)
+    if translations:
+        from opbridge.symbolics.translation_table import symbolics_of
+
+        for key, function in symbolics_of(translations):
+            merged.add(key, opset, True, adapt(function), _label(function))
     return merged
 
 

@@ -1,0 +1,285 @@
+"""The result of an export: the model's file, its numbers, and what a program can do with it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opbridge import _core
+from opbridge.capture.inputs import Inputs, read_inputs_of
+from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
+from opbridge.paths import checked_path
+from opbridge.torch_arguments import ParametersAs
+from opbridge.verification import feeds_for
+
+if TYPE_CHECKING:
+    from typing import BinaryIO
+
+    import onnx
+    import onnx_ir
+    import onnxruntime
+
+    from opbridge.verification import Verification
+
+_LARGEST_FILE = 2**31 - 1
+_ROOM_FOR_NODES = 2**28
+
+# What torch's ONNXProgram has besides, and what to do instead.
+_ELSEWHERE = {
+    "exported_program": "it is not kept; call torch.export.export, and export what it returns",
+    "call_reference": "run onnx.reference.ReferenceEvaluator(program.model_proto), with an export for target='onnx'",
+    "compute_values": "opbridge.verify finds the first value that differs from PyTorch's",
+    "apply_weights": "export the model again when it has its weights",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """What a program needs to know of its export."""
+
+    target: str
+    parameters_as: ParametersAs
+    is_simplified: bool
+    model: str
+    signature: inspect.Signature
+    example: Mapping[str, Any] | None  # the example inputs by name, with torch.Tensor for each tensor
+    parameters: Sequence[torch.Tensor]  # the values of the last inputs
+
+    def feeds(self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """The inputs of the ONNX model, which are called ``names``, for a call of the PyTorch model."""
+        inputs = read_inputs_of(self.signature, self.model, args, kwargs)
+        if self.example is not None:
+            self._check_against(self.example, example_leaves(inputs))
+        count = len(names) - len(self.parameters)
+        feeds = feeds_for(names[:count], inputs)
+        return feeds | dict(zip(names[count:], self.parameters, strict=True))
+
+    @staticmethod
+    def _check_against(example: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+        for name in [*example, *given]:
+            exported, value = example.get(name), given.get(name)
+            if (exported is torch.Tensor) != (value is torch.Tensor):
+                how = "with" if exported is torch.Tensor else "without"
+                raise InvalidArgumentError(f"the model was exported {how} a tensor '{name}'; call it in the same way")
+            if name in given and value != exported:
+                raise InvalidArgumentError(
+                    f"'{name}' is the constant {exported!r} in the exported model, and cannot be {value!r}"
+                )
+
+
+def example_leaves(inputs: Inputs) -> dict[str, Any]:
+    """The inputs by name, with torch.Tensor for each tensor."""
+    leaves = (torch.Tensor if isinstance(leaf, torch.Tensor) else leaf for leaf in inputs.leaves)
+    return dict(zip(inputs.names, leaves, strict=True))
+
+
+def external_data_option(external_data: bool | None) -> str:
+    """The core's word for the argument ``external_data``."""
+    return {None: "automatic", True: "always", False: "never"}[external_data]
+
+
+@dataclasses.dataclass(eq=False)
+class ONNXProgram:
+    """An exported model.
+
+    The model lies in a file, and is loaded only by the methods that need it. Called with the arguments of the PyTorch
+    model, it runs in ONNX Runtime with opbridge's operators.
+    """
+
+    path: str
+    """The model's file. If the export was given none, it is temporary and lives as long as this object."""
+    node_count: int
+    model_bytes: int
+    external_bytes: int
+    external_file: str | None
+    write_seconds: float
+    """The part of the export's time that was spent on writing."""
+    verification: Verification | None
+    _origin: Origin = dataclasses.field(repr=False)
+    _folder: tempfile.TemporaryDirectory[str] | None = dataclasses.field(default=None, repr=False)
+    _model: Any = dataclasses.field(default=None, repr=False)  # the onnx_ir model; if there is one, it is the truth
+    _session: Any = dataclasses.field(default=None, repr=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
+        """Runs the model in ONNX Runtime, with the arguments of the PyTorch model. Returns the outputs, flattened."""
+        from opbridge.runtime import run
+
+        if self._session is None:
+            self.initialize_inference_session()
+        names = [value.name for value in self._session.get_inputs()]
+        return tuple(run(self._session, self._origin.feeds(names, args, kwargs)))
+
+    def save(
+        self,
+        destination: str | os.PathLike[str] | BinaryIO,
+        *,
+        include_initializers: bool | None = None,
+        keep_initializers_as_inputs: bool | None = None,
+        external_data: bool | None = None,
+    ) -> None:
+        """Writes the model to a path, or to a binary stream with its weights inside.
+
+        ``external_data`` stores the weights in a file beside the model: always, never, or only if the model would
+        exceed 2 GB (None). The other arguments are torch.onnx's. They must be those of the export, which otherwise may
+        have combined parameters with one another.
+        """
+        self._check_parameters(include_initializers, keep_initializers_as_inputs)
+        if isinstance(destination, (str, os.PathLike)):
+            self._write(checked_path(destination), external_data)
+            return
+        check_stream(destination, external_data)
+        if self._model is None and self.external_file is None:
+            copy_to_stream(self.path, destination)
+            return
+        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+            path = os.path.join(folder, "model.onnx")
+            self._write(path, None)
+            copy_to_stream(path, destination)
+
+    def optimize(self) -> None:
+        """Simplifies the model, unless the export did. A file that the export was given stays as it is."""
+        if self._origin.is_simplified and self._model is None:
+            return
+        with self._present_file() as source:
+            folder = tempfile.TemporaryDirectory(prefix="opbridge-")
+            path = os.path.join(folder.name, "model.onnx")
+            external = self.external_file is not None
+            report = _core.rewrite_model(
+                source, path, target=self._origin.target, external_data="always" if external else "never", simplify=True
+            )
+        self.release()
+        self._model, self._folder, self.path = None, folder, path
+        self.node_count, self.model_bytes, self.external_bytes, self.external_file, self.write_seconds = report
+        self._origin = dataclasses.replace(self._origin, is_simplified=True)
+
+    def initialize_inference_session(
+        self, initializer: Callable[[str], onnxruntime.InferenceSession] | None = None
+    ) -> None:
+        """Makes the session that runs the model, by ``initializer(path)`` if given, otherwise by opbridge.session."""
+        from opbridge.runtime import session
+
+        with self._present_file() as path:
+            self._session = (initializer or session)(path)
+
+    def release(self) -> None:
+        """Releases the session. The next call makes a new one, of the present model."""
+        self._session = None
+
+    @property
+    def model_proto(self) -> onnx.ModelProto:
+        """The model as an ``onnx.ModelProto``, with its weights: a new object each time. Needs the package onnx."""
+        if self._model is not None:
+            proto: onnx.ModelProto = _onnx_ir().to_proto(self._loaded_model())
+            return proto
+        try:
+            import onnx
+        except ImportError as error:
+            raise _not_installed("model_proto", "onnx") from error
+        return onnx.load(self.path)
+
+    @property
+    def model(self) -> onnx_ir.Model:
+        """The model as an ``onnx_ir.Model``. From its first use on, ``save`` writes this object, with all changes.
+
+        Needs the package onnx-ir.
+        """
+        if self._model is None:
+            self._model = _onnx_ir().load(self.path)
+            self._model.meta["opbridge.program"] = self  # whose temporary folder may hold its weights
+        model: onnx_ir.Model = self._model
+        return model
+
+    @model.setter
+    def model(self, model: onnx_ir.Model) -> None:
+        self._model = model
+        self.release()
+
+    def _check_parameters(self, included: bool | None, as_inputs: bool | None) -> None:
+        had = self._origin.parameters_as
+        if included is not None and included == (had == "inputs"):
+            raise UnsupportedError(
+                f"include_initializers={included} must be decided by export(…, export_params={included})"
+            )
+        if as_inputs is not None and as_inputs == (had == "constants"):
+            raise UnsupportedError(
+                f"keep_initializers_as_inputs={as_inputs} must be decided by export(…, "
+                f"keep_initializers_as_inputs={as_inputs})"
+            )
+
+    def _write(self, path: str, external_data: bool | None) -> None:
+        if self._model is None:
+            _core.rewrite_model(
+                self.path,
+                path,
+                target=self._origin.target,
+                external_data=external_data_option(external_data),
+                simplify=False,
+            )
+            return
+        initializers = self._model.graph.initializers.values()
+        size = sum(value.const_value.nbytes for value in initializers if value.const_value is not None)
+        beside = external_data or (external_data is None and size > _LARGEST_FILE - _ROOM_FOR_NODES)
+        if beside:
+            _onnx_ir().save(self._model, path, external_data=f"{os.path.basename(path)}.data")
+        else:
+            _onnx_ir().save(self._loaded_model(), path)
+
+    def _loaded_model(self) -> onnx_ir.Model:
+        """The onnx_ir model with its weights in memory."""
+        import onnx_ir
+
+        return onnx_ir.external_data.load_to_model(self._model)
+
+    @contextlib.contextmanager
+    def _present_file(self) -> Iterator[str]:
+        """The path of a file with the model as it is now."""
+        if self._model is None:
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
+            path = os.path.join(folder, "model.onnx")
+            self._write(path, None)
+            yield path
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _ELSEWHERE:
+            raise AttributeError(f"opbridge's ONNXProgram has no '{name}': {_ELSEWHERE[name]}")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+def check_stream(stream: Any, external_data: bool | None) -> None:
+    if isinstance(stream, io.TextIOBase) or not hasattr(stream, "write"):
+        raise InvalidArgumentError(f"the output must be a path or a binary stream, not a {type(stream).__name__}")
+    if external_data:
+        raise InvalidArgumentError("external_data=True needs a path: a stream has no file beside it")
+
+
+def copy_to_stream(path: str, stream: Any) -> None:
+    if os.path.exists(f"{path}.data"):
+        raise UnsupportedError(
+            "the model exceeds 2 GB, the limit of one ONNX file; give a path instead of a stream, so that its weights "
+            "are stored beside it"
+        )
+    with open(path, "rb") as file:
+        shutil.copyfileobj(file, stream)
+
+
+def _onnx_ir() -> Any:
+    try:
+        import onnx_ir
+    except ImportError as error:
+        raise _not_installed("model", "onnx-ir") from error
+    return onnx_ir
+
+
+def _not_installed(attribute: str, package: str) -> Error:
+    return Error(f"'{attribute}' needs the package {package}, which is not installed: pip install {package}")

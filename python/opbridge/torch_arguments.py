@@ -1,0 +1,218 @@
+"""The keywords of torch.onnx.export, from the TorchScript exporter's first to the newest, as opbridge's options.
+
+A keyword is honoured where it means something, accepted where it cannot change the model, and refused by its name where
+opbridge would write something else than it asks for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from opbridge.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from opbridge.capture import Capture
+    from opbridge.capture.environment import Mode
+
+ParametersAs = Literal["constants", "defaults", "inputs"]
+
+
+class TorchArguments(TypedDict, total=False):
+    """The keywords that opbridge.export takes only because torch.onnx.export does or did."""
+
+    dynamo: bool | None
+    """False is ``capture="trace"``. True is torch.export, except for TorchScript."""
+    fallback: bool | None
+    """Traces a model that torch.export cannot capture."""
+
+    optimize: bool | None
+    """Another name of ``simplify``."""
+    do_constant_folding: bool | None
+    """False is ``simplify=False``."""
+    strip_doc_string: bool | None
+    """True is ``source_lines=False``."""
+    use_external_data_format: bool | None
+    """True is ``external_data=True``."""
+
+    report: bool | None
+    """Writes a report of the export, or of its failure, as Markdown into ``artifacts_dir``."""
+    profile: bool | None
+    """Measures where the time goes. The result is printed, or part of the report."""
+    dump_exported_program: bool | None
+    """Writes torch.export's program as a ``.pt2`` file into ``artifacts_dir``."""
+    artifacts_dir: str | os.PathLike[str] | None
+
+    operator_export_type: Any
+    """Operators become ONNX; one without a mapping is an error. ONNX_ATEN is refused."""
+    aten: bool | None
+    """True is refused."""
+    export_raw_ir: bool | None
+    """True is refused."""
+    export_modules_as_functions: Any
+    """Refused unless it is False or empty."""
+
+    autograd_inlining: bool | None
+    """Without effect: a Function with ``symbolic`` becomes a node, any other its operators."""
+    enable_onnx_checker: bool | None
+    """Without effect: every node is checked when it is made."""
+    example_outputs: Any
+    """Without effect: the capture determines the outputs."""
+    _retain_param_name: bool | None
+    """Without effect: parameters keep their names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArtifactOptions:
+    """What an export prints, and writes besides the model."""
+
+    verbose: bool
+    report: bool
+    profile: bool
+    dump_exported_program: bool
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """The meaning of torch's keywords together with opbridge's own."""
+
+    capture: Capture | None  # None: as the model requires
+    traces_otherwise: bool  # if torch.export cannot capture the model
+    mode: Mode
+    simplify: bool
+    source_lines: bool
+    external_data: bool | None
+    parameters_as: ParametersAs
+    artifacts: ArtifactOptions
+
+
+def options_of(
+    arguments: TorchArguments,
+    *,
+    capture: Capture | None,
+    simplify: bool,
+    source_lines: bool,
+    external_data: bool | None,
+    export_params: bool | None,
+    keep_initializers_as_inputs: bool | None,
+    training: Any,
+    verbose: bool | None,
+) -> Options:
+    _check_names(arguments)
+    _refuse(arguments)
+    dynamo = arguments.get("dynamo")
+    if capture is not None and dynamo is not None and (capture == "export") != dynamo:
+        raise InvalidArgumentError(f"capture={capture!r} contradicts dynamo={dynamo}: pass only one of them")
+    if capture is None and dynamo is False:
+        capture = "trace"
+    if export_params is False:
+        parameters_as: ParametersAs = "inputs"
+    else:
+        parameters_as = "defaults" if keep_initializers_as_inputs else "constants"
+    dump = bool(arguments.get("dump_exported_program"))
+    if dump and capture == "trace":
+        raise UnsupportedError("dump_exported_program needs torch.export, and this export is to trace: leave it out")
+    if external_data is None and arguments.get("use_external_data_format"):
+        external_data = True
+    return Options(
+        capture=capture,
+        traces_otherwise=bool(arguments.get("fallback")) and capture is None,
+        mode=_mode_of(training),
+        simplify=simplify
+        and arguments.get("optimize") is not False
+        and arguments.get("do_constant_folding") is not False,
+        source_lines=source_lines and not arguments.get("strip_doc_string"),
+        external_data=external_data,
+        parameters_as=parameters_as,
+        artifacts=ArtifactOptions(
+            verbose=bool(verbose),
+            report=bool(arguments.get("report")),
+            profile=bool(arguments.get("profile")),
+            dump_exported_program=dump,
+            folder=os.fspath(arguments.get("artifacts_dir") or "."),
+        ),
+    )
+
+
+def _check_names(arguments: Mapping[str, Any]) -> None:
+    for name in arguments:
+        if name not in TorchArguments.__annotations__:
+            like = difflib.get_close_matches(name, TorchArguments.__annotations__, 1)
+            advice = f"; did you mean '{like[0]}'?" if like else ""
+            raise TypeError(f"export() got an unexpected keyword argument '{name}'{advice}")
+
+
+def _refuse(arguments: TorchArguments) -> None:
+    if arguments.get("aten") or _name_of(arguments.get("operator_export_type")) == "ONNX_ATEN":
+        raise UnsupportedError(
+            "operator_export_type=ONNX_ATEN and aten=True ask for ATen's operators in the model, which ONNX Runtime "
+            "cannot run; leave it out: operators become ONNX, and those that have no mapping are reported"
+        )
+    if arguments.get("export_raw_ir"):
+        raise UnsupportedError(
+            "export_raw_ir=True asks for TorchScript's graph instead of a model; leave it out, or print what "
+            "torch.export.export returns"
+        )
+    if arguments.get("export_modules_as_functions"):
+        raise UnsupportedError(
+            "export_modules_as_functions is not supported: modules become nodes, which have the module's path in their "
+            "names; leave it out"
+        )
+
+
+def _mode_of(training: Any) -> Mode:
+    modes: dict[Any, Mode] = {
+        **dict.fromkeys((None, False, "EVAL"), "evaluation"),
+        **dict.fromkeys((True, "TRAINING"), "training"),
+        "PRESERVE": "own",
+    }
+    mode = modes.get(_name_of(training))
+    if mode is None:
+        raise InvalidArgumentError(f"training must be a torch.onnx.TrainingMode or a bool, not {training!r}")
+    return mode
+
+
+def _name_of(member: Any) -> Any:
+    """The name of a member of one of torch's enumerations; any other value itself."""
+    name = getattr(member, "name", None)
+    return name if isinstance(name, str) else member
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """The example inputs of a model and what belongs to them."""
+
+    args: Any
+    kwargs: Mapping[str, Any] | None
+    input_names: Sequence[str] | None
+    output_names: Sequence[str] | None
+    dynamic_shapes: Any
+
+
+def example_of(model: Any, given: Example) -> Example:
+    """``given``, completed by what an ExportableModule or an ExportedProgram says of itself."""
+    import torch
+
+    if isinstance(model, torch.export.ExportedProgram):
+        args = () if given.args is None else given.args
+        if not isinstance(args, torch.Tensor) and not args and not given.kwargs and model.example_inputs is not None:
+            args, kwargs = model.example_inputs
+            return dataclasses.replace(given, args=args, kwargs=kwargs)
+        return dataclasses.replace(given, args=args)
+    exportable = getattr(sys.modules.get("torch.onnx"), "ExportableModule", ())
+    if not isinstance(model, exportable) or not isinstance(given.args, tuple) or given.args or given.kwargs:
+        return given
+    described: Any = model
+    args, kwargs = described.example_arguments()
+    return Example(
+        args=args,
+        kwargs=kwargs,
+        input_names=described.input_names() if given.input_names is None else given.input_names,
+        output_names=described.output_names() if given.output_names is None else given.output_names,
+        dynamic_shapes=described.dynamic_shapes() if given.dynamic_shapes is None else given.dynamic_shapes,
+    )
