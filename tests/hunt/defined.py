@@ -93,8 +93,10 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     scalars = [value for value in arguments.values() if isinstance(value, (float, complex))]
     if any(spec.dtype.is_complex for spec in specs) and not all(math.isfinite(abs(value)) for value in scalars):
         return "products of complex numbers that are not finite, which C leaves open"
-    if _MAX_POOLS.match(base) and any(map(math.isnan, numbers)):
-        return "a maximum beside NaN, which ONNX Runtime's pools ignore (README.md says so)"
+    if base == "mode" and any(map(math.isnan, numbers)):
+        return "numbers beside NaN, which PyTorch sorts as if NaN were equal to all"
+    if _MAX_POOLS.match(base) and any(math.isnan(number) or number == -math.inf for number in numbers):
+        return "maxima of NaN and -inf, which ONNX Runtime's pools do not return (README.md says so)"
     if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
         return "NaN and infinities, which ONNX Runtime's LSTM and GRU turn into numbers (README.md says so)"
     if base in _MEANS and not all(map(math.isfinite, numbers)):
@@ -204,6 +206,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if isinstance(pivots, TensorSpec) and pivots.values != tuple(sorted(pivots.values)):
         return "pivots that are no rows"
     offsets = arguments.get("offsets")
+    if base.startswith("_embedding_bag") and not arguments["indices"].make().is_contiguous():
+        return "indices that are not contiguous, which PyTorch's kernel reads as if they were"
     if "embedding_bag" in base and offsets is not None and list(offsets.values) != sorted(offsets.values):
         return "bags that end before they begin"
     rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)

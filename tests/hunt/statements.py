@@ -368,7 +368,7 @@ def layer(s: Scope) -> str:
     last, second = shape[-1], shape[1] if len(shape) > 1 else 1
     out = rng.randint(1, 4)
     kernel = rng.randint(1, min(3, last) if last else 1)
-    finite = f"{x}.nan_to_num(0, 1, -1)"  # for recurrent layers: README.md names this difference of ONNX Runtime
+    finite = f"{x}.nan_to_num(0, 1, -1)"  # README.md names these differences of ONNX Runtime
     factor, size = rng.choice((2, 1.5, 0.5, 1.2, 2.1)), rng.randint(1, 6)
     choices: list[Callable[[], str]] = [
         lambda: f"{s.layer(f'nn.Linear({last}, {out})')}({x})",
@@ -390,7 +390,7 @@ def layer(s: Scope) -> str:
             lambda: f"{s.layer(f'nn.ConvTranspose1d({second}, {out}, {kernel}, stride=2)')}({x})",
             lambda: f"F.{rng.choice((f'max_pool1d({x}.nan_to_num()', f'avg_pool1d({x}'))}, {kernel})",
             lambda: f"F.scaled_dot_product_attention({x}.nan_to_num(), {x}, {x})",
-            lambda: f"F.interpolate({x}, scale_factor={factor}, mode={rng.choice(('nearest', 'linear'))!r})",
+            lambda: f"F.interpolate({finite}, scale_factor={factor}, mode={rng.choice(('nearest', 'linear'))!r})",
             lambda: f"torch.bmm({x}, {x}.transpose(1, 2))",
         ]
     if len(shape) == 4:
@@ -402,8 +402,8 @@ def layer(s: Scope) -> str:
                 f"F.{rng.choice((f'max_pool2d({x}.nan_to_num()', f'avg_pool2d({x}'))}, {kernel}, {rng.randint(1, 2)})"
             ),
             lambda: f"F.adaptive_avg_pool2d({x}, {rng.randint(1, 3)})",
-            lambda: f"F.interpolate({x}, size=({size}, {out}), mode={rng.choice(('nearest', 'bilinear'))!r})",
-            lambda: f"F.interpolate({x}, scale_factor={factor}, mode={rng.choice(('nearest', 'bicubic'))!r})",
+            lambda: f"F.interpolate({finite}, size=({size}, {out}), mode={rng.choice(('nearest', 'bilinear'))!r})",
+            lambda: f"F.interpolate({finite}, scale_factor={factor}, mode={rng.choice(('nearest', 'bicubic'))!r})",
             lambda: f"F.pixel_unshuffle({x}, 1)",
             lambda: f"F.pad({x}, (1, 1, 0, 1), mode={rng.choice(('reflect', 'replicate', 'circular'))!r})",
         ]

@@ -144,8 +144,22 @@ def test_float64():
     check(AVERAGES | ADAPTIVE, image(torch.float64))
 
 
-def test_a_window_without_an_element_is_refused(tmp_path):
+def test_windows_of_padding_alone():
+    functions = {
+        "gaps": lambda x: F.max_pool2d(x, 2, 1, 1, dilation=3),
+        "gaps along one dim": lambda x: F.max_pool2d(x, (3, 2), 1, (1, 1), dilation=(1, 4)),
+        "without batch": lambda x: F.max_pool2d(x[0], (2, 3), 1, (1, 0), dilation=(3, 1)),
+    }
+    x = torch.randn(1, 2, 2, 3)
+    check(functions, x)
+    dynamic = [{2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}]
+    for name, function in functions.items():
+        check({name: function}, torch.randn(1, 2, 6, 7), dynamic=dynamic, also=[(x,), (torch.randn(1, 2, 3, 4),)])
+    check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), torch.randn(1, 1, 2))
+
+
+def test_indices_of_padding_are_refused():
+    with pytest.raises(opbridge.UnsupportedError, match="contain only padding"):
+        check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True, return_indices=True), torch.randn(1, 1, 2))
     with pytest.raises(opbridge.UnsupportedError, match="contains only padding"):
-        opbridge.export(
-            lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), (torch.randn(1, 1, 2),), tmp_path / "m.onnx"
-        )
+        check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), torch.ones(1, 1, 2, dtype=torch.int64))

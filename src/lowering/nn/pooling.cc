@@ -169,7 +169,8 @@ struct EndOfPool {
   std::vector<int64_t> beyond;  // padding for a separate Pad: MaxPool's must be less than the kernel
 };
 
-// Whether some window along an axis reads only padding, for which runtimes return different values. Among the
+// Whether some window along an axis reads only padding. PyTorch's maximum is -inf then, ONNX Runtime's the
+// least finite number. Among the
 // windows that start inside the image, it is enough to check the last one.
 bool has_empty_window(const Window& window, size_t axis, int64_t size, int64_t count) {
   const int64_t stride = window.stride[axis], padding = window.padding[axis], step = window.dilation[axis];
@@ -184,13 +185,44 @@ bool has_empty_window(const Window& window, size_t axis, int64_t size, int64_t c
   return count > 0 && is_empty(count - 1);
 }
 
+bool may_have_empty_window(GraphBuilder& g, Value self, const Window& window, size_t axis) {
+  const size_t axes = window.kernel.size();
+  const Dim &size = last_dims(self.dims(), axes)[axis], &count = last_dims(*g.result().dims, axes)[axis];
+  if (size.is_static() && count.is_static())
+    return has_empty_window(window, axis, size.value(), count.value());
+  return window.padding[axis] > 0 && window.dilation[axis] > size.least().value_or(0);
+}
+
+// For each of `count` windows along an axis, whether it reads only padding.
+Value empty_windows(GraphBuilder& g, const Window& window, size_t axis, const Dim& size, const Dim& count) {
+  const auto number = [&](int64_t value) { return g.scalar(value, ElementType::int64); };
+  const int64_t step = window.dilation[axis];
+  Value start = arithmetic(g, -window.padding[axis], window.stride[axis], count);
+  // The first element that is not before the image.
+  Value first = g.op("Where", g.op("Less", start, number(0)), g.op("Mod", start, number(step)), start);
+  Value last = g.op("Add", start, number((window.kernel[axis] - 1) * step));
+  return g.op("Or", g.op("Greater", first, last), g.op("Not", g.op("Less", first, g.size(size))));
+}
+
+// The maxima, with -inf for windows that read only padding.
+Value with_empty_windows(GraphBuilder& g, Value maxima, Value self, const Window& window) {
+  const size_t axes = window.kernel.size();
+  for (size_t i = 0; i < axes; ++i) {
+    if (!may_have_empty_window(g, self, window, i)) continue;
+    Value empty =
+        empty_windows(g, window, i, last_dims(self.dims(), axes)[i], last_dims(*g.result().dims, axes)[i]);
+    std::vector<int64_t> others(axes - 1 - i);
+    std::iota(others.begin(), others.end(), 1);
+    if (!others.empty()) empty = g.unsqueeze(empty, others);
+    maxima = g.op("Where", empty, g.scalar_like(maxima, -INFINITY), maxima);
+  }
+  return maxima;
+}
+
 EndOfPool rounded_up(GraphBuilder& g, Value self, const Window& window) {
   const size_t axes = window.kernel.size();
   EndOfPool end;
   for (size_t i = 0; i < axes; ++i) {
-    const Dim &size = last_dims(self.dims(), axes)[i], &count = last_dims(*g.result().dims, axes)[i];
-    if (size.is_static() && count.is_static() && has_empty_window(window, i, size.value(), count.value()))
-      g.refuse("ceil_mode makes a window that contains only padding; use ceil_mode=False or less padding");
     const int64_t missing = padding_at_end(g, self, window, i);
     end.padding.push_back(std::min(missing, window.kernel[i] - 1));
     end.beyond.push_back(missing - end.padding.back());
@@ -244,9 +276,10 @@ Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode
     return g.cast(on_batch(g, operand(g, self, self.element_type()), axes, pool), self.element_type());
   }
   const EndOfPool end = end_of_pool(g, self, window, ceil_mode);
-  return on_batch(g, self, axes, [&](Value x) {
+  Value maxima = on_batch(g, self, axes, [&](Value x) {
     return g.op_list("MaxPool", 1, max_pool_operands(grown(g, x, end.beyond), window, end)).front();
   });
+  return is_integral(self.element_type()) ? maxima : with_empty_windows(g, maxima, self, window);
 }
 
 Window max_window(GraphBuilder& g, Value self, const std::vector<int64_t>& kernel,
@@ -294,6 +327,10 @@ std::array<Value, 2> max_pool_with_indices(GraphBuilder& g, Value self, const Wi
                                              window_counts(g, self, window));
     results[0] = g.cast(results[0], self.element_type());
   } else {
+    for (size_t i = 0; i < axes; ++i) {
+      if (may_have_empty_window(g, self, window, i))
+        g.refuse("a window may contain only padding, which has no index; use less padding or dilation");
+    }
     // ONNX Runtime 1.20 returns no index for uint8 windows that are all 0.
     Value numbers = is_integral(x.element_type()) ? g.cast(x, ElementType::float32) : x;
     const std::vector<Value> made =
