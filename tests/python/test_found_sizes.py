@@ -148,3 +148,13 @@ def test_found_sizes_of_one_mask(capture: Any, tmp_path: pathlib.Path) -> None:
         warnings.simplefilter("error", TraceWarning)
         opbridge.export(function, (FEW,), path, capture=capture)
     opbridge.verify(path, function, (MANY[:4],))
+
+
+def test_a_layer_that_branches_by_a_found_size_is_told(tmp_path: pathlib.Path) -> None:
+    """local_response_norm returns its input if that has no elements."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.local_response_norm(x[x > 0.95].reshape(-1, 1, 1), 2)
+
+    with pytest.warns(TraceWarning, match="torch branches by a size that depends on data"):
+        opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture="trace")

@@ -7,6 +7,7 @@ import contextlib
 import dis
 import functools
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
@@ -39,6 +40,7 @@ from opbridge.torch_compat.symbols import (
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}
 _DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the symbol that is asked
+_MODULES = os.path.dirname(torch.nn.modules.__file__)
 _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
@@ -54,6 +56,12 @@ def _asked_by_model(frame: FrameType) -> bool:
     torch.cond and similar ones."""
     file = _asking_frame(frame).f_code.co_filename
     return is_users(file) or file in (control_flow.__file__, FILE_OF_ASSOCIATIVE_SCAN)
+
+
+def _asked_by_layer(frame: FrameType) -> bool:
+    """Whether the conversion comes from torch's functions and layers that are written in Python."""
+    file = _asking_frame(frame).f_code.co_filename
+    return file in (torch.functional.__file__, torch.nn.functional.__file__) or file.startswith(_MODULES)
 
 
 class _AskedByCall(BaseException):
@@ -266,6 +274,8 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
             if not fixed:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
+        elif not fixed and free_unbacked_symbols(asked) and _asked_by_layer(sys._getframe(1)):
+            warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
         elif result and not fixed and _compares_to_broadcast(sys._getframe(1)) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
             warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', as in the example, and may be 1")
