@@ -54,3 +54,8 @@ def test_no_dims_and_no_elements(shape):
         "logcumsumexp": lambda x: x.logcumsumexp(0),
     }
     check(functions, torch.ones(shape))
+
+
+def test_sums_and_products_that_overflow_on_the_way():
+    x = torch.tensor([[3e38, 3e38, -3e38, 1.0], [1e30, 1e30, 1e-30, 0.0], [3e38, 3e38, -math.inf, 0.0]])
+    check({"cumsum": lambda x: x.cumsum(1), "cumprod": lambda x: x.cumprod(1)}, x)

@@ -1,6 +1,7 @@
 """Loss functions, with each reduction."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -232,3 +233,9 @@ def test_multi_margin_loss_of_one_sample_with_a_number_for_its_class() -> None:
 def test_poisson_nll_loss_of_integers_that_wrap() -> None:
     x, targets = torch.tensor([-9223372036854775808, 2, 5]), torch.tensor([4, 3, 1])
     check({str(full): lambda x, t, f=full: F.poisson_nll_loss(x, t, full=f) for full in (False, True)}, x, targets)
+
+
+def test_multi_margin_loss_of_large_scores() -> None:
+    """PyTorch subtracts the score of the target from the margin first."""
+    x = torch.tensor([[3e38, 3e38, 3e38], [1e9, 1e9 + 64, 2.0], [-math.inf, 1.0, 2.0]])
+    check(functools.partial(F.multi_margin_loss, reduction="none"), x, torch.tensor([0, 0, 1]))

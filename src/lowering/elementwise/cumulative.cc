@@ -74,17 +74,23 @@ std::vector<Value> scan(
   return results;
 }
 
+// PyTorch accumulates float32 in float64, where sums and products do not overflow on the way.
+Value widened(GraphBuilder& g, Value x) {
+  return x.element_type() == ElementType::float32 ? g.cast(x, ElementType::float64) : x;
+}
+
 Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
   return in_kernel_type(g, self, [&](Value x) {
     if (x.rank() == 0) return x;
     Value axis = g.scalar(wrap_axis(dim, x.rank()), ElementType::int64);
-    return g.op("CumSum", widened_for_sum(g, x, std::vector{dim}), axis);
+    return g.op("CumSum", widened(g, x), axis);
   });
 }
 
 Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
   return in_kernel_type(g, self, [&](Value x) {
     if (is_trivial(x, dim)) return x;
+    x = widened(g, x);
     return scan(g, x, dim, {{1, x.element_type()}}, 1, [](GraphBuilder& b, std::span<const Value> in) {
       return std::vector{b.op("Mul", in[0], in[1])};
     })[0];

@@ -290,8 +290,9 @@ Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Sca
   const bool is_vector = target.rank() > axis;
   target = class_indices(g, target, x);
   Value at = g.unsqueeze(target, {axis});
-  Value rival = g.op("Sub", x, g.op("GatherElements", x, at, attr("axis", axis)));
-  Value losses = above_zero(g, g.op("Add", rival, constant(g, x, margin.to_double())));
+  Value score = g.op("GatherElements", x, at, attr("axis", axis));
+  Value limit = g.op("Sub", constant(g, x, margin.to_double()), score);
+  Value losses = above_zero(g, g.op("Add", limit, x));
   if (p.to_int() == 2) losses = g.op("Mul", losses, losses);
   if (weight) {
     Value weights = weight->rank() == 0 ? g.unsqueeze(*weight, {0}) : *weight;
