@@ -168,7 +168,9 @@ void GraphReader::bind_input(Scope& scope, json::Tagged argument) {
     const std::string_view name = json::string_field(json::as<json::Object>(argument.value), "name");
     ir::TensorType type = tensor_type(scope, name);
     for (const Dim& dim : *type.dims) symbols_.learn(dim);
-    scope.names[name] = scope.builder.input(unique(name), std::move(type));
+    ir::Value* input = scope.builder.input(unique(name), std::move(type));
+    scope.names[name] = input;
+    note_layout(scope, name, input);
   } else if (argument.tag == "as_sym_int") {
     const auto [tag, value] = json::tagged(argument.value);
     if (tag != "as_name") return;
@@ -406,6 +408,7 @@ ir::Value* GraphReader::tensor(Scope& scope, std::string_view name) {
   if (stored == nullptr) invalid(fmt::format("'{}' is not a tensor", name));
   ir::Value* weight = scope.builder.weight(unique(stored->name), tensors_.load(stored->name));
   scope.names[name] = weight;
+  if (scope.types.contains(name)) note_layout(scope, name, weight);
   return weight;
 }
 

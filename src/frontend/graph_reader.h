@@ -94,6 +94,9 @@ class GraphReader {
   ir::TensorType tensor_type(const Scope& scope, std::string_view name);
   // Adds the strides and storage offset of the input of as_strided, which reads the storage by them.
   void add_layout(const Scope& scope, json::Array inputs, std::vector<ir::Attribute>& arguments);
+  // Adds a node with the strides of an input or a weight that is not contiguous: a reshape may copy it.
+  void note_layout(Scope& scope, std::string_view name, ir::Value* value);
+  std::vector<Dim> strides_of(json::Object meta);
   Dim read_sym_int(json::Element element);
 
   StoredTensors& tensors_;

@@ -237,10 +237,27 @@ void GraphReader::add_layout(const Scope& scope, json::Array inputs, std::vector
   if (self.tag != "as_tensor") return;
   const auto name = json::string_field(json::as<json::Object>(self.value), "name");
   const auto meta = json::as<json::Object>(type_of(scope, name));
+  arguments.push_back({"self_stride", strides_of(meta)});
+  arguments.push_back({"self_offset", read_sym_int(json::field(meta, "storage_offset"))});
+}
+
+void GraphReader::note_layout(Scope& scope, std::string_view name, ir::Value* value) {
+  std::vector<Dim> strides = strides_of(json::as<json::Object>(type_of(scope, name)));
+  const std::vector<Dim>& dims = *value->tensor_type().dims;
+  bool contiguous = true;
+  Dim expected = 1;
+  for (size_t i = std::min(dims.size(), strides.size()); i-- > 0;) {
+    contiguous = contiguous && (dims[i].is(1) || strides[i] == expected);
+    expected = expected * dims[i];
+  }
+  if (contiguous || expected.is(0)) return;
+  scope.builder.call("opbridge::memory_layout", {{"self", value}, {"self_stride", std::move(strides)}}, {});
+}
+
+std::vector<Dim> GraphReader::strides_of(json::Object meta) {
   std::vector<Dim> strides;
   for (json::Element stride : json::array_field(meta, "strides")) strides.push_back(read_sym_int(stride));
-  arguments.push_back({"self_stride", std::move(strides)});
-  arguments.push_back({"self_offset", read_sym_int(json::field(meta, "storage_offset"))});
+  return strides;
 }
 
 Dim GraphReader::read_sym_int(json::Element element) {

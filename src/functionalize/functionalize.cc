@@ -100,6 +100,7 @@ class Functionalizer {
 
  private:
   void visit(ir::Node& node) {
+    if (node.op == "opbridge::memory_layout") return note_layout(node);
     const torch::Traits& traits = torch::traits_of(node.op);
     const Effect effect = traits.effect;
     const ir::Value* self = nullptr;
@@ -355,6 +356,18 @@ class Functionalizer {
       return Strides(numbers->begin(), numbers->end());
     if (const auto* dims = std::get_if<std::vector<Dim>>(recorded)) return *dims;
     return std::nullopt;
+  }
+
+  // An input or a weight that is not contiguous in PyTorch, as the captures state before its first use.
+  void note_layout(const ir::Node& node) {
+    const ir::Value* self = subject(node);
+    if (self == nullptr || is_number(*self)) refuse(node, node.op + " needs a tensor");
+    View& view = memory_.view_of(self);
+    view.contiguous = false;
+    view.strides_computed = true;
+    view.strides = recorded_strides(node);
+    if (!view.type().ranked() || (view.strides && view.strides->size() != view.type().rank()))
+      view.strides.reset();
   }
 
   static void set_offset(ir::Node& node, const Dim& offset) {

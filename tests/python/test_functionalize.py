@@ -1,5 +1,8 @@
 """Functionalized programs with views and in-place operators, against PyTorch."""
 
+import pathlib
+import subprocess
+
 import onnx
 import pytest
 import torch
@@ -10,6 +13,8 @@ import opbridge
 import opbridge.capture
 from opbridge import UnsupportedError, _core
 from opbridge.runtime import run, session
+
+COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
 
 
 # torchvision's swin_t marks its shifted windows so.
@@ -273,3 +278,48 @@ def test_decomposed_pools_of_channels_last_images(pool, tmp_path):
     opbridge.export(program, (x,), tmp_path / "model.onnx")
     got = run(session(tmp_path / "model.onnx"), {"args_0": x})[0]
     torch.testing.assert_close(got, function(x))
+
+
+class OfLayout(nn.Module):
+    """A reshape copies the memory or not, depending on the strides of an input or a parameter."""
+
+    def __init__(self, stored):
+        super().__init__()
+        self.weight = nn.Parameter(stored, requires_grad=False)
+
+    def forward(self, x):
+        x, weight = x.mul_(2), self.weight * 1
+        flat, rows, whole = x.flatten(), self.weight.reshape(-1), x.contiguous()
+        flat[0] = 9.0
+        whole.view(-1)[1] = 7.0
+        return x + 1, flat, rows + 1, weight
+
+
+LAYOUTS = {
+    "permuted": lambda x: x.reshape(4, 2, 3).permute(1, 2, 0),
+    "channels last": lambda x: x.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+    "sliced": lambda x: x.reshape(2, 3, 4)[:, :2, ::2],
+    "of ones": lambda x: x.reshape(2, 3, 1, 4).permute(0, 2, 1, 3),
+    "contiguous": lambda x: x.reshape(2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("how", ["export", "trace", "saved"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_reshapes_of_memory_that_is_not_contiguous(layout, how, tmp_path):
+    make = LAYOUTS[layout]
+    path, model, x = tmp_path / "model.onnx", OfLayout(make(torch.rand(24))), make(torch.arange(24.0))
+    given = make(torch.arange(24.0))
+    if how == "saved":
+        torch.export.save(torch.export.export(model, (given,)), tmp_path / "model.pt2")
+        given, model = make(torch.arange(24.0)), OfLayout(model.weight)
+        command = [COMMAND, "convert", "--mutations-as-outputs", tmp_path / "model.pt2", path]
+        subprocess.run(command, check=True)
+    else:
+        opbridge.export(model, (given,), path, capture=how, mutations_as_outputs=True)
+    running = session(path)
+    got = run(running, {running.get_inputs()[0].name: x})
+    with torch.no_grad():
+        expected = [*model(given), given]
+    for ours, wanted in zip(got, expected, strict=True):
+        torch.testing.assert_close(ours, wanted)

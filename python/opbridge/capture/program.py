@@ -133,6 +133,28 @@ def without_nested_lists(operator: str, named: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in named.items() if name != "shapes"} | {"attr_pos": flat}
 
 
+def note_layout(builder: _core.ProgramBuilder, value: Any, tensor: torch.Tensor, sizes: Sizes) -> None:
+    """Notes the strides of an input or weight that is not contiguous: a reshape may copy it."""
+    if not _is_contiguous(tensor):
+        arguments = (value, list(sizes.shape(tensor.stride())))
+        builder.call("opbridge::memory_layout", ("self", "self_stride"), arguments, {}, [], "", "")
+
+
+def _is_contiguous(tensor: torch.Tensor) -> bool:
+    """Unlike ``tensor.is_contiguous()``, adds no guard."""
+    shape = [_expression(size) for size in tensor.shape]
+    expected: Any = 1
+    for size, stride in zip(reversed(shape), reversed(tensor.stride()), strict=True):
+        if size != 1 and _expression(stride) != expected:
+            return 0 in shape
+        expected = expected * size
+    return True
+
+
+def _expression(size: int | torch.SymInt) -> Any:
+    return size.node.expr if isinstance(size, torch.SymInt) else size
+
+
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:
     """Adds an initializer that borrows the tensor's memory, or that of a copy if it is not contiguous CPU memory."""
     is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
@@ -147,4 +169,7 @@ def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -
         address = plain.data_ptr()
     except RuntimeError as error:
         raise UnsupportedError(f"the weight '{name}' is a {type(tensor).__name__} without memory of its own") from error
-    return builder.weight(name, plain.dtype, tuple(plain.shape), address, plain.numel() * plain.element_size(), plain)
+    size = plain.numel() * plain.element_size()
+    value = builder.weight(name, plain.dtype, tuple(plain.shape), address, size, plain)
+    note_layout(builder, value, tensor, Sizes())
+    return value

@@ -25,6 +25,7 @@ from opbridge.capture.program import (
     add_weight,
     describe,
     layout_of_strided,
+    note_layout,
     returned,
     without_nested_lists,
 )
@@ -92,7 +93,9 @@ class _Bridge:
     def _input(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            return self._builder.input(node.name, value.dtype, self._sizes.shape(value.shape))
+            made = self._builder.input(node.name, value.dtype, self._sizes.shape(value.shape))
+            note_layout(self._builder, made, value, self._sizes)
+            return made
         if not isinstance(value, torch.SymInt):
             raise UnsupportedError(
                 f"the input '{node.name}' is of the unsupported type {type(value).__name__}; pass tensors"

@@ -22,6 +22,7 @@ from opbridge.capture.program import (
     add_weight,
     describe,
     layout_of_strided,
+    note_layout,
     returned,
     without_nested_lists,
 )
@@ -93,6 +94,7 @@ class Recorder:
                 f"the input {name} has the layout {tensor.layout}; ONNX has only dense tensors: call to_dense()"
             )
         value = self._builder.input(self._unique(name), tensor.dtype, self._sizes.shape(tensor.shape))
+        note_layout(self._builder, value, tensor, self._sizes)
         self._bind(tensor, value, True)
         self.originals.watch(tensor)
 
