@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from opbridge.capture import Capture
 from opbridge.capture import capture as capture_program
 from opbridge.paths import checked_path
-from opbridge.torch_arguments import Example, Options, TorchArguments, example_of, options_of
+from opbridge.torch_arguments import Example, Options, TorchArguments, example_of, options_of, with_torch_arguments
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -146,6 +146,9 @@ def export(
         result = ONNXProgram(file, *report, verification, origin, folder)
         artifacts.finished(result)
     return result
+
+
+export.__signature__ = with_torch_arguments(export)  # type: ignore[attr-defined]
 
 
 def _check(f: Any, path: Any, target: Any, opset: Any, external_data: Any) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from opbridge.errors import InvalidArgumentError, UnsupportedError
@@ -64,6 +65,22 @@ class TorchArguments(TypedDict, total=False):
     """Without effect: the capture determines the outputs."""
     _retain_param_name: bool | None
     """Without effect: parameters keep their names."""
+
+
+def with_torch_arguments(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function that takes TorchArguments, with each of them as a keyword.
+
+    Scripts look there for the keywords that an exporter knows.
+    """
+    signature = inspect.signature(function)
+    *own, others = signature.parameters.values()
+    kind = inspect.Parameter.KEYWORD_ONLY
+    types: dict[str, Any] = TorchArguments.__annotations__  # forward references
+    taken = [
+        inspect.Parameter(name, kind, default=None, annotation=type.__forward_arg__) for name, type in types.items()
+    ]
+    assert others.kind is inspect.Parameter.VAR_KEYWORD
+    return signature.replace(parameters=[*own, *taken])
 
 
 @dataclasses.dataclass(frozen=True)
