@@ -35,7 +35,7 @@ OPBRIDGE_OPERATOR(
       with_scalar(complex, [&]<class S>() {
         const auto from = matrices<S>(a);
         for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
-          const Lu<S> lu = factor_lu<S>(from[i]);
+          const Lu<S> lu = Lu<S>::of(from[i]);
           Determinant<S> result;
           if (lu.is_odd()) result.value = result.sign = S(-1);
           for (Eigen::Index k = 0; k < lu.factors.rows(); ++k) result.times(lu.factors(k, k));

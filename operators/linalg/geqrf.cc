@@ -16,7 +16,7 @@ OPBRIDGE_OPERATOR("opbridge::geqrf(Tensor A, *, bool complex=False) -> (Tensor a
         const auto to = matrices<S>(factors);
         const auto to_tau = vectors<S>(tau);
         for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
-          const Reflections<S> result = factor_qr<S>(from[i]);
+          const Reflections<S> result = Reflections<S>::of(from[i]);
           to.write(i, result.factors);
           to_tau.write(i, result.tau);
         });

@@ -34,7 +34,7 @@ OPBRIDGE_OPERATOR("opbridge::householder_product(Tensor a, Tensor tau, *, bool c
         const auto factors = vectors<S>(tau);
         const auto to = matrices<S>(q);
         for_each_matrix(context, from.size(), cube(from.columns()), [&](std::int64_t i) {
-          to.write(i, first_columns_of_q(read(from, factors, i), from.columns()));
+          to.write(i, read(from, factors, i).first_columns(from.columns()));
         });
       });
     });
@@ -62,7 +62,7 @@ OPBRIDGE_OPERATOR(
                Matrix<S> other = others[i];
                // C Q is the adjoint of Q^H C^H.
                if (!left) other.adjointInPlace();
-               apply_q(read(from, factors, i), other, transpose == left);
+               read(from, factors, i).apply(other, transpose == left);
                if (!left) other.adjointInPlace();
                to.write(i, other);
              });

@@ -21,7 +21,7 @@ OPBRIDGE_OPERATOR(
         const auto to = matrices<S>(factors);
         const std::int64_t count = std::min(from.rows(), from.columns());
         for_each_matrix(context, from.size(), cube(count), [&](std::int64_t i) {
-          const Lu<S> lu = factor_lu<S>(from[i]);
+          const Lu<S> lu = Lu<S>::of(from[i]);
           if (check_errors && lu.zero > 0)
             matrix_fails(i, from.size(), lu.zero, "zero pivot is in column", "is singular");
           to.write(i, lu.factors);

@@ -25,7 +25,7 @@ OPBRIDGE_OPERATOR(
                Matrix<S> solution = right[i];
                // X A = B is equivalent to A^H X^H = B^H.
                if (!left) solution.adjointInPlace();
-               solve_in_place(lu, solution, adjoint == left);
+               lu.solve(solution, adjoint == left);
                if (!left) solution.adjointInPlace();
                to.write(i, solution);
              });

@@ -1,11 +1,10 @@
 // Scaling and squaring (Higham, "The scaling and squaring method for the matrix exponential revisited",
 // 2005).
-#include <Eigen/LU>
 #include <array>
 #include <cmath>
 #include <limits>
 
-#include "matrices.h"
+#include "lu.h"
 
 namespace opbridge::op {
 namespace {
@@ -49,7 +48,8 @@ Matrix<S> exponential(Matrix<S> a) {
   const Matrix<S> odd_factor = a6 * high_odd + c[7] * a6 + c[5] * a4 + c[3] * a2 + c[1] * identity;
   const Matrix<S> odd = a * odd_factor;
   const Matrix<S> even = a6 * high_even + c[6] * a6 + c[4] * a4 + c[2] * a2 + c[0] * identity;
-  Matrix<S> result = (even - odd).partialPivLu().solve(even + odd);
+  Matrix<S> result = even + odd;
+  Lu<S>::of(even - odd).solve(result);
   for (int i = 0; i < squarings; ++i) result = (result * result).eval();
   return result;
 }

@@ -21,7 +21,7 @@ OPBRIDGE_OPERATOR(
         const auto from = matrices<S>(a);
         const auto to_r = matrices<S>(r);
         for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
-          const Reflections<S> factors = factor_qr<S>(from[i]);
+          const Reflections<S> factors = Reflections<S>::of(from[i]);
           Matrix<S> upper = Matrix<S>::Zero(to_r.rows(), to_r.columns());
           const Eigen::Index count = std::min(upper.rows(), from.rows());
           upper.topRows(count) = factors.factors.topRows(count);
@@ -29,7 +29,7 @@ OPBRIDGE_OPERATOR(
           to_r.write(i, upper);
           if (mode == "r") return;
           const auto to_q = matrices<S>(q);
-          to_q.write(i, first_columns_of_q(factors, to_q.columns()));
+          to_q.write(i, factors.first_columns(to_q.columns()));
         });
       });
     });

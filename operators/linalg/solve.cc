@@ -20,7 +20,7 @@ OPBRIDGE_OPERATOR(
              const auto from = matrices<S>(a), right = matrices<S>(b.value_or(a));
              const auto to = matrices<S>(x);
              for_each_matrix(context, from.size(), cube(from.rows()), [&](std::int64_t i) {
-               const Lu<S> lu = factor_lu<S>(from[i]);
+               const Lu<S> lu = Lu<S>::of(from[i]);
                info[i] = lu.zero;
                if (check_errors && lu.zero > 0) {
                  matrix_fails(i, from.size(), lu.zero, "zero pivot is in column",
@@ -29,7 +29,7 @@ OPBRIDGE_OPERATOR(
                Matrix<S> solution = b ? right[i] : Matrix<S>::Identity(from.rows(), from.rows());
                // X A = B is equivalent to A^H X^H = B^H.
                if (!left) solution.adjointInPlace();
-               solve_in_place(lu, solution, !left);
+               lu.solve(solution, !left);
                if (!left) solution.adjointInPlace();
                to.write(i, solution);
              });

@@ -1,5 +1,7 @@
 // A = U diag(S) Vh, by the steps of LAPACK's gesdd for small matrices: a QR factorization first if A is tall,
 // then reduction to bidiagonal form, then iteration.
+#include <Eigen/Householder>
+
 #include "bidiagonal_svd.h"
 #include "householder.h"
 
@@ -85,7 +87,7 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
   const bool is_long = begins_with_qr<S>(rows, columns);
   Reflections<S> outer;
   if (is_long) {
-    outer = factor_qr<S>(wide ? Matrix<S>(a.adjoint()) : a);
+    outer = Reflections<S>::of(wide ? Matrix<S>(a.adjoint()) : a);
     Matrix<S> r = outer.factors.topRows(count).template triangularView<Eigen::Upper>();
     a = wide ? Matrix<S>(r.adjoint()) : r;
   }
@@ -103,15 +105,15 @@ Svd<S> decompose(Matrix<S> a, bool full, bool vectors) {
   const auto width = [&](Eigen::Index size) { return full ? size : count; };
   const Eigen::Index inner = std::max(a.rows(), a.cols());
   Matrix<S> first = bordered<S>(tall.template cast<S>(), inner, is_long ? inner : width(inner));
-  apply_q(b.left, first, false);
+  b.left.apply(first, false);
   Matrix<S> second = square.template cast<S>();
-  apply_q(b.right, second.bottomRows(count - 1), false);
+  b.right.apply(second.bottomRows(count - 1), false);
   Svd<S> result{std::move(first), b.diagonal, std::move(second)};
   if (lower) result.u.swap(result.v);
   if (is_long) {
     Matrix<S>& side = wide ? result.v : result.u;
     side = bordered<S>(side, length, width(length));
-    apply_q(outer, side, false);
+    outer.apply(side, false);
   }
   return result;
 }

@@ -18,7 +18,7 @@ struct Tridiagonal {
   void apply(Matrix<S>& b) const {
     if (b.rows() < 2) return;
     if (upper) b = b.colwise().reverse().eval();
-    apply_q(q, b.bottomRows(b.rows() - 1), false);
+    q.apply(b.bottomRows(b.rows() - 1), false);
     if (upper) b = b.colwise().reverse().eval();
   }
 };
