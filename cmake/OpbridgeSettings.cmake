@@ -22,6 +22,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${guesses}>")
 endif()
 
+# Options for code whose speed does not matter.
+set(OPBRIDGE_QUICK_TO_COMPILE $<$<AND:$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>,$<CONFIG:Release>>:-O1>)
+
 if(OPBRIDGE_SANITIZE)
   add_compile_options(-fsanitize=${OPBRIDGE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${OPBRIDGE_SANITIZE})
