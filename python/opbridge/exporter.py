@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from opbridge.artifacts import Artifacts
     from opbridge.capture.program import Program
-    from opbridge.onnx_program import ONNXProgram, Origin
+    from opbridge.onnx_program import ONNXProgram, Origin, TemporaryFolder
 
 DEFAULT_OPSET = 21
 
@@ -136,6 +135,7 @@ def export(
                 output_names=list(example.output_names or ()),
             )
         if f is not None and folder is not None:
+            folder.check_for_stream()
             copy_to_stream(file, f)
         verification = None
         if verify:
@@ -180,13 +180,15 @@ def _check_names_and_mappings(example: Example, **mappings: Any) -> None:
             raise InvalidArgumentError(f"{what} must be a dict, not {mapping!r}")
 
 
-def _file_for(f: Any, path: Any) -> tuple[tempfile.TemporaryDirectory[str] | None, str]:
+def _file_for(f: Any, path: Any) -> tuple[TemporaryFolder | None, str]:
     """The file to write, and its folder if both are temporary: without a path, or for a stream."""
+    from opbridge.onnx_program import TemporaryFolder
+
     given = f if path is None else path
     if isinstance(given, (str, os.PathLike)):
         return None, checked_path(given)
-    folder = tempfile.TemporaryDirectory(prefix="opbridge-")
-    return folder, os.path.join(folder.name, "model.onnx")
+    folder = TemporaryFolder()
+    return folder, folder.model
 
 
 def _captured(model: Any, example: Example, dynamic_axes: Any, options: Options, artifacts: Artifacts) -> Program:

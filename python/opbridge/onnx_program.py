@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +83,23 @@ def example_leaves(inputs: Inputs) -> dict[str, Any]:
     return dict(zip(inputs.names, leaves, strict=True))
 
 
+class TemporaryFolder:
+    """A folder for a model, which is removed with this object."""
+
+    def __init__(self) -> None:
+        folder = tempfile.mkdtemp(prefix="opbridge-")
+        self.model = os.path.join(folder, "model.onnx")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+
+    def check_for_stream(self) -> None:
+        """Refuses a model whose weights are in a file of their own."""
+        if os.path.exists(f"{self.model}.data"):
+            raise UnsupportedError(
+                "the model exceeds 2 GB, the limit of one ONNX file; give a path instead of a stream, so that its "
+                "weights are stored beside it"
+            )
+
+
 def external_data_option(external_data: bool | None) -> str:
     """The core's word for the argument ``external_data``."""
     return {None: "automatic", True: "always", False: "never"}[external_data]
@@ -105,9 +123,13 @@ class ONNXProgram:
     """The part of the export's time that was spent on writing."""
     verification: Verification | None
     _origin: Origin = dataclasses.field(repr=False)
-    _folder: tempfile.TemporaryDirectory[str] | None = dataclasses.field(default=None, repr=False)
+    _folder: TemporaryFolder | None = dataclasses.field(default=None, repr=False)
     _model: Any = dataclasses.field(default=None, repr=False)  # the onnx_ir model; if there is one, it is the truth
     _session: Any = dataclasses.field(default=None, repr=False)
+    _file: str = dataclasses.field(init=False, repr=False)  # the path, also when the working directory is another
+
+    def __post_init__(self) -> None:
+        self._file = os.path.abspath(self.path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
         """Runs the model in ONNX Runtime, with the arguments of the PyTorch model. Returns the outputs, flattened."""
@@ -138,26 +160,26 @@ class ONNXProgram:
             return
         check_stream(destination, external_data)
         if self._model is None and self.external_file is None:
-            copy_to_stream(self.path, destination)
+            copy_to_stream(self._file, destination)
             return
-        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
-            path = os.path.join(folder, "model.onnx")
-            self._write(path, None)
-            copy_to_stream(path, destination)
+        folder = TemporaryFolder()
+        self._write(folder.model, None)
+        folder.check_for_stream()
+        copy_to_stream(folder.model, destination)
 
     def optimize(self) -> None:
         """Simplifies the model, unless the export did. A file that the export was given stays as it is."""
         if self._origin.is_simplified and self._model is None:
             return
         with self._present_file() as source:
-            folder = tempfile.TemporaryDirectory(prefix="opbridge-")
-            path = os.path.join(folder.name, "model.onnx")
+            folder = TemporaryFolder()
+            path = folder.model
             external = self.external_file is not None
             report = _core.rewrite_model(
                 source, path, target=self._origin.target, external_data="always" if external else "never", simplify=True
             )
         self.release()
-        self._model, self._folder, self.path = None, folder, path
+        self._model, self._folder, self.path, self._file = None, folder, path, path
         self.node_count, self.model_bytes, self.external_bytes, self.external_file, self.write_seconds = report
         self._origin = dataclasses.replace(self._origin, is_simplified=True)
 
@@ -184,7 +206,7 @@ class ONNXProgram:
             import onnx
         except ImportError as error:
             raise _not_installed("model_proto", "onnx") from error
-        return onnx.load(self.path)
+        return onnx.load(self._file)
 
     @property
     def model(self) -> onnx_ir.Model:
@@ -193,7 +215,7 @@ class ONNXProgram:
         Needs the package onnx-ir.
         """
         if self._model is None:
-            self._model = _onnx_ir().load(self.path)
+            self._model = _onnx_ir().load(self._file)
             self._model.meta["opbridge.program"] = self  # whose temporary folder may hold its weights
         model: onnx_ir.Model = self._model
         return model
@@ -218,7 +240,7 @@ class ONNXProgram:
     def _write(self, path: str, external_data: bool | None) -> None:
         if self._model is None:
             _core.rewrite_model(
-                self.path,
+                self._file,
                 path,
                 target=self._origin.target,
                 external_data=external_data_option(external_data),
@@ -243,7 +265,7 @@ class ONNXProgram:
     def _present_file(self) -> Iterator[str]:
         """The path of a file with the model as it is now."""
         if self._model is None:
-            yield self.path
+            yield self._file
             return
         with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
             path = os.path.join(folder, "model.onnx")
@@ -264,11 +286,6 @@ def check_stream(stream: Any, external_data: bool | None) -> None:
 
 
 def copy_to_stream(path: str, stream: Any) -> None:
-    if os.path.exists(f"{path}.data"):
-        raise UnsupportedError(
-            "the model exceeds 2 GB, the limit of one ONNX file; give a path instead of a stream, so that its weights "
-            "are stored beside it"
-        )
     with open(path, "rb") as file:
         shutil.copyfileobj(file, stream)
 

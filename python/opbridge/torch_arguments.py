@@ -75,9 +75,9 @@ def with_torch_arguments(function: Callable[..., Any]) -> inspect.Signature:
     signature = inspect.signature(function)
     *own, others = signature.parameters.values()
     kind = inspect.Parameter.KEYWORD_ONLY
-    types: dict[str, Any] = TorchArguments.__annotations__  # forward references
     taken = [
-        inspect.Parameter(name, kind, default=None, annotation=type.__forward_arg__) for name, type in types.items()
+        inspect.Parameter(name, kind, default=None, annotation=getattr(each, "__forward_arg__", each))
+        for name, each in TorchArguments.__annotations__.items()
     ]
     assert others.kind is inspect.Parameter.VAR_KEYWORD
     return signature.replace(parameters=[*own, *taken])

@@ -143,6 +143,18 @@ def test_save(tmp_path: Path, was_external: bool, external: bool | None) -> None
     close(ran(path), expected(X))
 
 
+def test_another_working_directory(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = opbridge.export(MODEL, X, "model.onnx", external_data=True)
+    assert program.path == "model.onnx"
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    close(program(X), expected(X))
+    program.save("copy.onnx")
+    close(ran("copy.onnx"), expected(X))
+    assert program.model_proto.graph.node
+
+
 def test_save_to_its_own_file(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     program = opbridge.export(MODEL, X, path, external_data=True)
@@ -168,6 +180,15 @@ def test_streams(tmp_path: Path) -> None:
             function(io.BytesIO())
     with pytest.raises(opbridge.InvalidArgumentError, match="a binary stream, not a StringIO"):
         program.save(io.StringIO())  # type: ignore[arg-type]
+
+
+def test_a_file_left_by_another_export_is_not_the_models(tmp_path: Path) -> None:
+    opbridge.export(MODEL, X, tmp_path / "m.onnx", external_data=True)
+    program = opbridge.export(MODEL, X, tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx.data").exists()
+    stream = io.BytesIO()
+    program.save(stream)
+    assert stream.getvalue() == (tmp_path / "m.onnx").read_bytes()
 
 
 def test_a_model_too_large_for_a_stream(tmp_path: Path, monkeypatch: Any) -> None:
