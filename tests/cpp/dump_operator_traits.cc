@@ -31,11 +31,13 @@ NAMES(torch::Effect,
               NAME(rearrange) NAME(reassign) NAME(observes) NAME(refused))
 NAMES(torch::Kind, NAME(other) NAME(elementwise) NAME(factory) NAME(contiguous))
 NAMES(torch::Result, NAME(other) NAME(same) NAME(promoted) NAME(promoted_float) NAME(boolean))
+NAMES(torch::ComplexRule, NAME(none) NAME(parts) NAME(conjugated_parts) NAME(pairs) NAME(truth)
+                              NAME(magnitude) NAME(real_part) NAME(real_result) NAME(deviation))
 
 std::string traits(const torch::Traits& traits) {
-  return fmt::format(R"("effect":"{}","view":{},"kind":"{}","result":"{}","complex":{})", name(traits.effect),
-                     static_cast<int>(traits.view), name(traits.kind), name(traits.result),
-                     static_cast<int>(traits.complex));
+  return fmt::format(R"("effect":"{}","view":{},"kind":"{}","result":"{}","complex":"{}")",
+                     name(traits.effect), static_cast<int>(traits.view), name(traits.kind),
+                     name(traits.result), name(traits.complex));
 }
 
 // A call with a tensor for each tensor argument.

@@ -85,6 +85,7 @@ def test_constants_and_outputs_in_pairs(tmp_path: pathlib.Path):
         lambda x: torch.logcumsumexp(x, 0),
         lambda x: x.scatter(0, torch.tensor([[0, 1]]), x, reduce="multiply"),
         lambda x: x.scatter(0, torch.tensor([[0, 1]]), 1 + 2j, reduce="multiply"),
+        lambda x: torch.gradient(x, spacing=1 + 2j, dim=0)[0],
     ],
 )
 def test_what_is_not_supported_is_refused(function, pair, tmp_path: pathlib.Path):

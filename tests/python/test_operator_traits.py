@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -313,3 +313,81 @@ def test_element_types(result: str) -> None:
                 wrong.append(f"{key} of {[getattr(o, 'dtype', o) for o in operands]} is {dtype}, not {want}")
     assert tried > 100
     assert not wrong, "\n".join(wrong[:20])
+
+
+# By other arguments the result is multiplied or divided; the mapping refuses complex numbers there.
+FACTORS = {"alpha", "spacing"}
+
+# The rules that say what the result is; the others leave more to the code in lowering/complex.
+CHECKED = ("parts", "conjugated_parts", "truth", "magnitude")
+
+
+def complex_calls(op: torch._ops.OpOverload) -> Iterator[dict[str, Any]]:
+    """Calls of complex numbers and of complex tensors, which have one shape; an element of each is zero."""
+    generator = torch.Generator().manual_seed(0)
+
+    def tensor(shape: tuple[int, ...]) -> torch.Tensor:
+        result = torch.randn(shape, dtype=torch.complex128, generator=generator)
+        result.view(-1)[0] = 0
+        return result
+
+    simple = {"number": 2 + 1j, "float": 0.5, "int": 0, "bool": False, "List[int]": [0], "str": "sum"}
+    for shape in ((3, 3), (3,)):
+        given: dict[str, Any] = {}
+        for a in op._schema.arguments:
+            kind = str(a.real_type)
+            if kind == "Tensor":
+                given[a.name] = tensor(shape)
+            elif kind == "List[Tensor]":
+                given[a.name] = [tensor(shape), tensor(shape)]
+            elif not a.has_default_value():
+                given[a.name] = 2 if a.name in FACTORS else simple.get(kind)
+        yield given
+
+
+def by_rule(rule: str, op: torch._ops.OpOverload, given: dict[str, Any]) -> list[torch.Tensor]:
+    """The results on complex numbers, from those on real ones as the rule says."""
+
+    def call(part: Callable[[Any], Any]) -> list[torch.Tensor]:
+        def each(value: Any) -> Any:
+            if isinstance(value, list):
+                return [each(v) for v in value]
+            return part(value) if isinstance(value, (torch.Tensor, complex)) else value
+
+        return as_list(op(**{name: each(value) for name, value in given.items()}))
+
+    if rule == "truth":
+        return call(lambda x: x != 0)
+    if rule == "magnitude":
+        return call(abs)
+    sign = -1 if rule == "conjugated_parts" else 1
+    parts = zip(call(lambda x: x.real), call(lambda x: x.imag), strict=True)
+    return [torch.complex(real, sign * imaginary) for real, imaginary in parts]
+
+
+def as_list(result: Any) -> list[torch.Tensor]:
+    return list(result) if isinstance(result, (list, tuple)) else [result]
+
+
+@pytest.mark.filterwarnings("ignore")  # operators that torch calls deprecated
+def test_complex_rules() -> None:
+    wrong, tried = [], set()
+    for key in sorted(MAPPED & SCHEMAS.keys()):
+        rule, op = OPS[key]["complex"], overload(key)
+        if rule not in CHECKED or OPS[key]["mutation"]:
+            continue
+        for given in complex_calls(op):
+            try:
+                want = as_list(op(**given))
+                got = by_rule(rule, op, given)
+            except (RuntimeError, TypeError, NotImplementedError, ValueError, IndexError):
+                continue  # not of these types or shapes
+            if rule in ("parts", "conjugated_parts") and not all(w.is_complex() for w in want):
+                continue  # made of sizes alone
+            tried.add(key)
+            try:
+                torch.testing.assert_close(got, want)
+            except AssertionError as e:
+                wrong.append(f"{key} is not computed by the rule {rule}: {str(e).splitlines()[0]}")
+    assert len(tried) > 100
+    assert not wrong, "\n".join(wrong)

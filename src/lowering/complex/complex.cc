@@ -268,6 +268,14 @@ std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic
     if (reduction && *reduction == "multiply")  // the parts of a product are not products of parts
       g_.refuse("complex numbers are not multiplied by scatter; gather, multiply and scatter them instead");
   }
+  // Results are linear in the values of elements, not in other numbers, which may be factors of complex
+  // tensors.
+  for (const ir::Attribute& argument : node.attributes) {
+    if (!std::holds_alternative<std::complex<double>>(argument.value)) continue;
+    if (!contains(element_arguments, argument.name) && op != "aten::linspace")
+      g_.refuse("a complex number as " + argument.name +
+                " is not supported; multiply or divide the tensors by it instead");
+  }
   return call_by_rule(node, *symbolic, rule);
 }
 
