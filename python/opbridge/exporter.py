@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from opbridge.capture import Capture
 from opbridge.capture import capture as capture_program
 from opbridge.paths import checked_path
-from opbridge.torch_arguments import Example, Options, TorchArguments, example_of, options_of, with_torch_arguments
+from opbridge.torch_arguments import (
+    Example,
+    Options,
+    TorchArguments,
+    check_mode,
+    example_of,
+    options_of,
+    with_torch_arguments,
+)
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -100,6 +108,7 @@ def export(
     )
     opset = DEFAULT_OPSET if opset_version is None else opset_version
     _check(f, path, target, opset, options.external_data)
+    check_mode(options.mode, model)
     example = example_of(model, Example(args, kwargs, input_names, output_names, dynamic_shapes))
     _check_names_and_mappings(example, custom_opsets=custom_opsets, dynamic_axes=dynamic_axes)
 
@@ -107,7 +116,9 @@ def export(
     from opbridge.artifacts import Artifacts
     from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
     from opbridge.symbolics.registry import registry_for
+    from opbridge.symbolics.translation_table import TranslationTable
 
+    translations = TranslationTable(custom_translation_table or {})
     artifacts = Artifacts(options.artifacts, model)
     with artifacts.recorded():
         with artifacts.step("capture"):
@@ -120,7 +131,7 @@ def export(
             report = _core.export_graph(
                 program.graph,
                 file,
-                registry_for(program, opset, custom_translation_table),
+                registry_for(program, opset, translations.symbolics),
                 target=target,
                 opset=opset,
                 custom_opsets=dict(custom_opsets or {}),
@@ -134,6 +145,7 @@ def export(
                 input_names=list(example.input_names or ()),
                 output_names=list(example.output_names or ()),
             )
+        translations.warn_of_unused()
         if f is not None and folder is not None:
             folder.check_for_stream()
             copy_to_stream(file, f)

@@ -194,6 +194,16 @@ def _mode_of(training: Any) -> Mode:
     return mode
 
 
+def check_mode(mode: Mode, model: Any) -> None:
+    import torch
+
+    if mode == "training" and isinstance(model, torch.export.ExportedProgram):
+        raise UnsupportedError(
+            "training cannot change an ExportedProgram, which has the mode of the captured model; leave it out, or "
+            "capture the model in training mode"
+        )
+
+
 def _name_of(member: Any) -> Any:
     """The name of a member of one of torch's enumerations; any other value itself."""
     name = getattr(member, "name", None)

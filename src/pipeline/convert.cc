@@ -62,12 +62,10 @@ std::vector<ir::Weight> separate_parameters(ir::Graph& graph, const ConvertOptio
 void attach_defaults(OnnxModel& model, size_t first, std::vector<ir::Weight> values) {
   for (size_t i = 0; i < values.size(); ++i) {
     const ir::Value& input = *model.graph.inputs[first + i];
-    if (input.tensor_type().element_type != values[i].element_type) {
-      throw Error(
-          ErrorCode::unsupported,
-          fmt::format("the parameter '{}' has the type {} in the model, and cannot be its default value; "
-                      "export without keep_initializers_as_inputs",
-                      input.name, ir::str(input.type)));
+    const ElementType type = input.tensor_type().element_type;
+    if (is_complex(values[i].element_type) && !is_complex(type)) {
+      values[i].element_type = type;  // its bytes are those of the pairs
+      values[i].dims.push_back(2);
     }
     model.defaults.emplace_back(input.name, std::move(values[i]));
   }

@@ -111,6 +111,27 @@ def test_kept_initializers_can_be_replaced_one_by_one(tmp_path: Path, target: An
     torch.testing.assert_close(actual, model(X), rtol=1e-4, atol=1e-5)
 
 
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.factor = nn.Parameter(torch.randn(4, dtype=torch.complex64))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.second(self.first(x)), torch.view_as_real(self.factor * x)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace", "program"])
+@pytest.mark.parametrize("arguments", [{"export_params": False}, {"keep_initializers_as_inputs": True}])
+def test_tied_and_complex_parameters_as_inputs(tmp_path: Path, capture: Any, arguments: dict[str, Any]) -> None:
+    model, x = Tied().eval(), torch.randn(2, 4)
+    exported = torch.export.export(model, (x,)) if capture == "program" else model
+    how = None if capture == "program" else capture
+    opbridge.export(exported, (x,), tmp_path / "m.onnx", capture=how, verify=True, **arguments)
+    assert inputs_of(tmp_path / "m.onnx")[0] == ["x", "factor", "first.weight", "first.bias", "second.bias"]
+
+
 def test_names_beyond_the_inputs_are_those_of_parameters(tmp_path: Path) -> None:
     names = ["image", *(f"learned_{i}" for i in range(6))]
     opbridge.export(Net(), X, tmp_path / "m.onnx", input_names=names, export_params=False)
@@ -146,6 +167,14 @@ def test_training(tmp_path: Path, capture: Any, training: Any, model_trains: boo
     expected = model.train(trains)(X)
     torch.testing.assert_close(actual[0], expected, rtol=1e-4, atol=1e-5)
     assert (len(actual) > 1) == trains
+
+
+def test_training_does_not_change_an_exported_program(tmp_path: Path) -> None:
+    exported = torch.export.export(nn.BatchNorm2d(3).eval(), (X,))
+    with pytest.raises(opbridge.UnsupportedError, match="training cannot change an ExportedProgram"):
+        opbridge.export(exported, f=tmp_path / "m.onnx", training=torch.onnx.TrainingMode.TRAINING)
+    for mode in (torch.onnx.TrainingMode.EVAL, torch.onnx.TrainingMode.PRESERVE):
+        opbridge.export(exported, f=tmp_path / "m.onnx", training=mode, verify=True)
 
 
 def test_training_keeps_parts_in_their_own_mode(tmp_path: Path) -> None:
@@ -307,6 +336,14 @@ def test_custom_translation_table(tmp_path: Path) -> None:
             opbridge.export(Model(), x, path, custom_translation_table={key: functions.add})
     with pytest.raises(opbridge.InvalidArgumentError, match="is not a function"):
         opbridge.export(Model(), x, path, custom_translation_table={torch.ops.aten.add.Tensor: [functions.add]})
+    with pytest.warns(UserWarning, match="the model does not call aten::_softmax, aten::gelu"):
+        opbridge.export(
+            Model(),
+            x,
+            path,
+            custom_translation_table=table
+            | {torch.ops.aten._softmax.default: functions.softmax, torch.ops.aten.gelu.default: functions.hard_swish},
+        )
     old = {torch.ops.aten.softmax.int: functions.softmax_of_opset_11}
     with pytest.raises(opbridge.UnsupportedError, match="Softmax of opset 11"):
         opbridge.export(Model(), x, path, custom_translation_table=old)

@@ -61,11 +61,11 @@ def unregister_custom_op_symbolic(name: str, opset: int) -> None:
 
 
 def registry_for(
-    program: Program, opset: int, translations: Mapping[Any, SymbolicFunction] | None = None
+    program: Program, opset: int, translations: Mapping[str, SymbolicFunction] | None = None
 ) -> _core.Registry:
     """A copy for the export of one program, with the functions registered through torch.onnx and the program's own.
 
-    ``translations`` is the ``custom_translation_table`` of torch.onnx, which wins over all of these.
+    ``translations`` wins over all of these.
     """
     merged = copy.copy(registry())
     for key in (torch_ops.SINGLE, torch_ops.SEVERAL):
@@ -79,11 +79,8 @@ def registry_for(
         merged.add_operators(library)
     for key, label, callback in autograd_callbacks(program):
         merged.add(key, opset, True, callback, label)
-    if translations:
-        from opbridge.symbolics.translation_table import symbolics_of
-
-        for key, function in symbolics_of(translations):
-            merged.add(key, opset, True, adapt(function), _label(function))
+    for key, function in (translations or {}).items():
+        merged.add(key, opset, True, adapt(function), _label(function))
     return merged
 
 

@@ -6,8 +6,10 @@ that calls operators of onnxscript (``op.Add(x, y)``); its calls become nodes.
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,12 +26,27 @@ _STABLE_SINCE = 13
 _KINDS = {"INT": "i", "INTS": "i", "FLOAT": "f", "FLOATS": "f", "STRING": "s", "STRINGS": "s", "TENSOR": "t"}
 
 
-def symbolics_of(table: Mapping[Any, Callable[..., Any]]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The name of each operator of the table, and its symbolic function."""
-    for target, function in table.items():
-        if not callable(function):
-            raise InvalidArgumentError(f"custom_translation_table: the value for {target} is not a function")
-        yield _name_of(target), _symbolic(function)
+class TranslationTable:
+    """A ``custom_translation_table``. Its functions are checked when it is made."""
+
+    def __init__(self, table: Mapping[Any, Callable[..., Any]]) -> None:
+        self.symbolics: dict[str, Callable[..., Any]] = {}
+        self._unused: set[str] = set()
+        for target, function in table.items():
+            if not callable(function):
+                raise InvalidArgumentError(f"custom_translation_table: the value for {target} is not a function")
+            name = _name_of(target)
+            self.symbolics[name] = _symbolic(function, functools.partial(self._unused.discard, name))
+            self._unused.add(name)
+
+    def warn_of_unused(self) -> None:
+        """torch.onnx decomposes more operators before it looks them up, so that its table may have other names."""
+        if self._unused:
+            warnings.warn(
+                f"custom_translation_table: the model does not call {', '.join(sorted(self._unused))}; verbose=True "
+                "prints the operators that it calls",
+                stacklevel=3,
+            )
 
 
 def _name_of(target: Any) -> str:
@@ -44,13 +61,14 @@ def _name_of(target: Any) -> str:
     )
 
 
-def _symbolic(function: Callable[..., Any]) -> Callable[..., Any]:
+def _symbolic(function: Callable[..., Any], note_use: Callable[[], None]) -> Callable[..., Any]:
     import onnxscript
     import onnxscript.evaluator
 
     script: Any = function if isinstance(function, onnxscript.OnnxFunction) else None
 
     def symbolic(g: GraphContext, *args: Any, **kwargs: Any) -> Any:
+        note_use()
         recorder = _Recorder(g)
         if script is not None:
             return recorder.eval_function(script, args, kwargs)
