@@ -433,6 +433,51 @@ def test_ops_symbolic_of_another_domain(tmp_path: Path) -> None:
         )
 
 
+Q = torch.randn(2, 4, 5, 8)
+TORCH_OPS = {
+    "attention": (lambda q: torch.onnx.ops.attention(q, q + 1, q * 2)[0], Q),
+    "causal": (lambda q: torch.onnx.ops.attention(q, q, q, is_causal=True, scale=0.5)[0], Q),
+    "softcap": (lambda q: torch.onnx.ops.attention(q, q, q, softcap=2.0)[0], Q),
+    "mask": (lambda q: torch.onnx.ops.attention(q, q, q, attn_mask=q[:1, :1, :, :5])[0], Q),
+    "three axes": (lambda q: torch.onnx.ops.attention(q, q, q, q_num_heads=2, kv_num_heads=2)[0], Q[0]),
+    "past": (lambda q: torch.onnx.ops.attention(q, q, q, past_key=q + 1, past_value=q * 2)[:3], Q),
+    "rotary": (
+        lambda q: torch.onnx.ops.rotary_embedding(
+            q,
+            torch.arange(40.0).reshape(10, 4).cos(),
+            torch.arange(40.0).reshape(10, 4).sin(),
+            torch.arange(5)[None] + 1,
+        ),
+        Q[:1],
+    ),
+    "rotary, interleaved": (
+        lambda q: torch.onnx.ops.rotary_embedding(q, q[:, 0, :, :4].cos(), q[:, 0, :, :4].sin(), interleaved=True),
+        Q,
+    ),
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("name", TORCH_OPS)
+def test_attention_and_rotary_embedding_of_torch_onnx(name: str, capture: Any, tmp_path: Path) -> None:
+    function, x = TORCH_OPS[name]
+    opbridge.export(function, (x,), tmp_path / "m.onnx", opset_version=23, capture=capture, verify=True)
+    expected = "RotaryEmbedding" if name.startswith("rotary") else "Attention"
+    assert [node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node].count(expected) == 1
+    with pytest.raises(opbridge.UnsupportedError, match="from opset 23 on"):
+        opbridge.export(function, (x,), tmp_path / "m.onnx", capture=capture)
+
+
+@pytest.mark.parametrize("with_mask", [True, False])
+def test_softcap_with_a_mask_is_refused(with_mask: bool, tmp_path: Path) -> None:
+    def model(q: torch.Tensor) -> torch.Tensor:
+        mask = q[:1, :1, :, :5] if with_mask else None
+        return torch.onnx.ops.attention(q, q, q, attn_mask=mask, is_causal=not with_mask, softcap=2.0)[0]
+
+    with pytest.raises(opbridge.UnsupportedError, match="softcap before the mask"):
+        opbridge.export(model, Q, tmp_path / "m.onnx", opset_version=23)
+
+
 def test_paths_of_every_kind(tmp_path: Path) -> None:
     for path in (tmp_path / "a.onnx", str(tmp_path / "b.onnx"), pathlib.PurePath(tmp_path, "c.onnx")):
         opbridge.export(nn.ReLU(), X, path)

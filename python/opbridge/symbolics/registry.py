@@ -68,8 +68,8 @@ def registry_for(
     ``translations`` wins over all of these.
     """
     merged = copy.copy(registry())
-    for key in (torch_ops.SINGLE, torch_ops.SEVERAL):
-        merged.add(key, opset, True, adapt(torch_ops.symbolic_of(program.domain_versions)), key)
+    for key, since, function in torch_ops.symbolics(program.domain_versions):
+        merged.add(key, since, False, adapt(function), f"opbridge.symbolics.torch_ops.{function.__name__}")
     if through_torch := list(_registered_through_torch()):
         registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
         for key, since, function in through_torch:

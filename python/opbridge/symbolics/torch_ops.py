@@ -1,17 +1,52 @@
-"""The mapping of torch.onnx.ops: ``symbolic`` and ``symbolic_multi_out``, by which a model states its ONNX nodes."""
+"""The mappings of torch.onnx.ops, by which a model states its ONNX nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from opbridge.symbolics.builder import GraphContext, Value
 
-SINGLE, SEVERAL = "onnx_symbolic::_symbolic", "onnx_symbolic::_symbolic_multi_out"
+
+def symbolics(domain_versions: dict[str, int]) -> Iterator[tuple[str, int, Callable[..., Any]]]:
+    """Name, first opset and symbolic function of each operator. Calls enter the versions of their domains."""
+    for name in ("onnx_symbolic::_symbolic", "onnx_symbolic::_symbolic_multi_out"):
+        yield name, 1, _symbolic_of(domain_versions)
+    yield "onnx::Attention.opset23", 23, _attention
+    yield "onnx::RotaryEmbedding.opset23", 23, _rotary_embedding
 
 
-def symbolic_of(domain_versions: dict[str, int]) -> Callable[..., Any]:
-    """The symbolic function of both operators. It enters the versions of domains that the calls state."""
+def _attention(
+    g: GraphContext, q: Any, k: Any, v: Any, mask: Any, past_key: Any, past_value: Any, **attributes: Any
+) -> Any:
+    if attributes["softcap"] and (mask is not None or attributes["is_causal"]):
+        g.refuse("PyTorch applies softcap before the mask, and ONNX's Attention after it; write the attention in full")
+    return _node(g, "Attention", (q, k, v, mask, past_key, past_value), attributes, 4)
+
+
+def _rotary_embedding(
+    g: GraphContext, x: Any, cos_cache: Any, sin_cache: Any, position_ids: Any, **attributes: Any
+) -> Any:
+    return _node(g, "RotaryEmbedding", (x, cos_cache, sin_cache, position_ids), attributes, 1)
+
+
+def _node(g: GraphContext, name: str, inputs: Sequence[Any], attributes: dict[str, Any], outputs: int) -> Any:
+    # 0 is the default of each attribute but the scale, and stands for none.
+    given = {key: value for key, value in attributes.items() if value or (key == "scale" and value is not None)}
+    suffixed = {f"{key}_{'f' if isinstance(value, float) else 'i'}": value for key, value in given.items()}
+    return _typed(g, g.op(name, *inputs, outputs=outputs, **suffixed))
+
+
+def _typed(g: GraphContext, made: Any) -> list[Value]:
+    """The values of a node, with the types of PyTorch's results."""
+    values = [made] if isinstance(made, Value) else list(made)
+    for index, value in enumerate(values):
+        value.setType(g.result(index))
+    return values
+
+
+def _symbolic_of(domain_versions: dict[str, int]) -> Callable[..., Any]:
+    """The symbolic function of ``symbolic`` and of ``symbolic_multi_out``."""
 
     def symbolic(
         g: GraphContext,
@@ -42,10 +77,6 @@ def symbolic_of(domain_versions: dict[str, int]) -> Callable[..., Any]:
             domain_versions[domain] = max(version or 1, domain_versions.get(domain, 1))
             name = f"{domain}::{op_type}"
         count = len(onnx_dtypes) if isinstance(onnx_dtypes, (list, tuple)) else 1
-        made = g.op(name, *inputs, outputs=count, **attributes)
-        results: list[Value] = [made] if count == 1 else list(made)
-        for index, value in enumerate(results):
-            value.setType(g.result(index))
-        return results
+        return _typed(g, g.op(name, *inputs, outputs=count, **attributes))
 
     return symbolic
