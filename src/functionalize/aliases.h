@@ -41,7 +41,8 @@ struct View {
   const ir::Value* form = nullptr;  // a value with the view's type and name
   ir::Value* value = nullptr;       // the elements at `version`
   uint64_t version = 0;
-  bool contiguous = false;  // true if this is certain
+  bool contiguous = false;   // true if this is certain
+  bool may_overlap = false;  // whether several elements of the whole storage may share memory
   // Computed on first use; missing if they are unknown.
   bool strides_computed = false;
   std::optional<std::vector<Dim>> strides;

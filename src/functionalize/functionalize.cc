@@ -242,7 +242,12 @@ class Functionalizer {
     node.for_each_use([&](ir::Value*& value) { add(value); });
     memory_.read_arguments(node);
     place_new(node, false);
-    for (const ir::Value* output : node.outputs) add(output);
+    const bool expands =
+        node.op == "aten::broadcast_tensors" || without_overload(node.op) == "aten::meshgrid";
+    for (const ir::Value* output : node.outputs) {
+      add(output);
+      if (expands && !is_number(*output)) memory_.view_of(output).may_overlap = true;
+    }
     for (Storage* storage : storages) link(*storages.front(), *storage);
   }
 

@@ -87,6 +87,11 @@ void Memory::read_arguments(ir::Node& node) {
 
 void Memory::write(View& view, ir::Value* value) {
   Storage& storage = *view.storage;
+  if (storage.whole->may_overlap) {
+    refuse(*node_, fmt::format("{} writes to %{}, several elements of which may share memory; call .clone() "
+                               "before writing",
+                               op_, storage.whole->form->name));
+  }
   claim(storage);
   if (view.base == nullptr) {
     storage.lost_by.clear();

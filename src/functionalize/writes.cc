@@ -207,8 +207,14 @@ void normalize_by_instance(Memory& memory, ir::Node& node) {
     // The default of `correction` gives the unbiased variance.
     ir::Value* each = reduced(i == 0 ? "aten::mean.dim" : "aten::var.correction", input, pixels, of_each);
     ir::Value* all = reduced("aten::mean.dim", each, {0}, of_all);
+    const auto times = [&](ir::Value* value, double factor) {
+      return memory.emitter().emit("aten::mul.Scalar", {{"self", value}, {"other", factor}}, of_all,
+                                   *statistics[i]->form);
+    };
+    // Not by lerp, which subtracts: the statistics may be infinite.
     ir::Value* moved = memory.emitter().emit(
-        "aten::lerp.Scalar", {{"self", cast(running[i], wide)}, {"end", all}, {"weight", *momentum}}, of_all,
+        "aten::add.Tensor",
+        {{"self", times(all, *momentum)}, {"other", times(cast(running[i], wide), 1 - *momentum)}}, of_all,
         *statistics[i]->form);
     memory.write(*statistics[i], cast(moved, type.element_type));
   }

@@ -126,12 +126,16 @@ def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> Non
         found = x[x > 0.5]
         return x + found, found * found.shape[0]
 
+    def written(x: torch.Tensor) -> Any:
+        return torch.zeros(4).copy_(x[x > 0.5])
+
     def of_found_sizes(x: torch.Tensor) -> Any:
         total = x[x > 0.5] + x[x > 0.8]
         return total * total.shape[0]
 
-    with pytest.raises(opbridge.UnsupportedError, match=r"broadcasts with '4', .* wrong if it is 1; reshape"):
-        opbridge.export(of_known_size, (FEW,), tmp_path / "model.onnx", capture=capture)
+    for function in (of_known_size, written):
+        with pytest.raises(opbridge.UnsupportedError, match=r"broadcasts with '4', .* wrong if it is 1; reshape"):
+            opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture=capture)
     with pytest.warns(TraceWarning, match=r"sizes that broadcast: .* wrong if one of them is 1"):
         opbridge.export(of_found_sizes, (FEW,), tmp_path / "model.onnx", capture=capture)
 

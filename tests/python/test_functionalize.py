@@ -323,3 +323,40 @@ def test_reshapes_of_memory_that_is_not_contiguous(layout, how, tmp_path):
         expected = [*model(given), given]
     for ours, wanted in zip(got, expected, strict=True):
         torch.testing.assert_close(ours, wanted)
+
+
+ALIASES = {
+    "type_as": lambda x: x.type_as(x),
+    "einsum": lambda x: torch.einsum("ij->ji", x),
+    "sum_to_size": lambda x: x.sum_to_size(2, 3),
+    "to": lambda x: x.to(torch.float32),
+    "reshape": lambda x: x.reshape(3, 2),
+}
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+def test_writes_to_aliases_beside_vmap(alias, tmp_path):
+    """torch decomposes such a program, and does not know that some operators return views."""
+
+    def function(x):
+        y = torch.vmap(lambda row: row * 2)(x)
+        ALIASES[alias](x).add_(1)
+        return x * 1, y
+
+    path, x = tmp_path / "model.onnx", torch.rand(2, 3)
+    opbridge.export(function, (x.clone(),), path, mutations_as_outputs=True)
+    running, given = session(path), x.clone()
+    expected = [*function(given), given]
+    for got, wanted in zip(run(running, {running.get_inputs()[0].name: x}), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_writes_to_expanded_results_are_refused(capture, tmp_path):
+    def function(x):
+        rows = torch.meshgrid(x * 2, torch.arange(3.0), indexing="ij")[1]
+        rows[:1] = rows.sum(0, keepdim=True)
+        return rows
+
+    with pytest.raises(UnsupportedError, match="several elements of which may share memory"):
+        opbridge.export(function, (torch.rand(3),), tmp_path / "model.onnx", capture=capture)

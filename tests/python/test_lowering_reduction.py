@@ -256,3 +256,10 @@ def test_norm_of_sizes_that_come_to_one_number():
     functions = {str(p): lambda x, p=p: (torch.norm(x, p), torch.linalg.vector_norm(x, p, 1)) for p in (1, 2, 3, 2**31)}
     one = torch.full((1, 1), 3.5e25)
     check(functions, torch.rand(2, 3) + 0.5, dynamic=[{0: "n", 1: "m"}], also=[(one,), (one.expand(2, 1) / 1e25,)])
+
+
+@pytest.mark.parametrize("opset", [13, 28])
+def test_logsumexp_of_large_numbers(opset):
+    of_floats = {"one": lambda x: torch.logsumexp(x, 1), "all": lambda x: torch.logsumexp(x, (0, 1), keepdim=True)}
+    check(of_floats, torch.tensor([[9.2e18, 9.1e18], [-3e38, 3e38], [-math.inf, -math.inf]]), opset=opset)
+    check(of_floats, torch.tensor([[9223372036854775806, 3], [100, 101]]), opset=opset)

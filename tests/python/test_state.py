@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import opbridge
+from opbridge.runtime import run, session
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 SIZES = pytest.mark.parametrize("dynamic", [None, ({0: "n"},)], ids=["fixed", "dynamic"])
@@ -494,3 +495,21 @@ def test_running_statistics_that_an_operator_moves_are_put_back(capture: Any, tm
     opbridge.export(model, (torch.randn(4, 3, 5),), path, capture=capture, mutations_as_outputs=True, verify=True)
     assert torch.equal(model.mean, torch.zeros(3))
     assert torch.equal(model.var, torch.ones(3))
+
+
+def test_infinite_running_statistics_of_instance_norm(tmp_path: pathlib.Path) -> None:
+    class Norm(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.tensor([1.0, float("inf"), 2.0]))
+            self.register_buffer("var", torch.ones(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.functional.instance_norm(x, self.mean, self.var, use_input_stats=True)
+
+    path, x, model = tmp_path / "model.onnx", torch.randn(4, 3, 5), Norm()
+    opbridge.export(model, (x,), path, mutations_as_outputs=True, verify=True)
+    running = session(path)
+    got = run(running, {running.get_inputs()[0].name: x})
+    model(x)
+    torch.testing.assert_close(got[1:], [model.mean, model.var])

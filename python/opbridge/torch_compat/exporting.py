@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,24 @@ FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
 FX_FLAG_IS_SHARED = hasattr(fx, "_is_fx_tracing_flag")  # by all threads, as in torch 2.13
 PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
 
+# Operators whose results may share memory with an argument, against their schemas: run_decompositions loses what is
+# written to these results unless it decomposes them.
+_ALIASES = (
+    torch.ops.aten.type_as.default,
+    torch.ops.aten.einsum.default,
+    torch.ops.aten.sum_to_size.default,
+    torch.ops.aten.broadcast_tensors.default,
+    torch.ops.aten.meshgrid.default,
+    torch.ops.aten.meshgrid.indexing,
+    torch.ops.aten.atleast_1d.Sequence,
+    torch.ops.aten.atleast_2d.Sequence,
+    torch.ops.aten.atleast_3d.Sequence,
+)
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+DECOMPOSITIONS_OF_ALIASES: dict[Any, Callable[..., Any]] = {
+    each: functools.partial(each._op_dk, _COMPOSITE) for each in _ALIASES
+}
+
 # Warnings, logs and records of stack traces.
 ATTRIBUTE_WARNINGS = PatchPoint(frontend_utils, "warnings")
 PRINT = PatchPoint(_trace, "print")
@@ -89,6 +108,7 @@ __all__ = [
     "CONVOLUTION_BACKEND",
     "CONVOLUTION_WITHOUT_LIBRARY",
     "CURRENT_TRACER",
+    "DECOMPOSITIONS_OF_ALIASES",
     "FAKE_INPUTS",
     "FUNCTION_HANDLER",
     "FX_FLAG_IS_SHARED",

@@ -48,7 +48,8 @@ UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 f
 
 # The code of the functions that determine the shape of a broadcast.
 BROADCASTING = frozenset(
-    find(owner, name).__code__ for owner, name in ((torch._refs, "_broadcast_shapes"), (fake_impls, "infer_size"))
+    find(owner, name).__code__
+    for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # which halves a size again and again
 LOGGER = symbolic_shapes.__name__

@@ -5,6 +5,7 @@
 #include "lowering/add.h"
 #include "lowering/kernel.h"
 #include "lowering/reduction/reduce.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -187,6 +188,24 @@ Value hash_tensor(GraphBuilder& g, Value self, std::vector<int64_t> axes, Ignore
   return g.reshape(kernel(g, "opbridge::hash_tensor", {x}, {ElementType::uint64, dims}), *g.result().dims);
 }
 
+// The logarithm of the sum of exponentials, written in parts: ONNX Runtime's ReduceLogSumExp gives infinity
+// for infinity beside NaN and, at opset 28, for large numbers.
+Value log_of_sum(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
+  const std::vector<int64_t> all = axes_of(axes, x);
+  const Dim count = count_of(x, axes);
+  if (x.rank() == 0) return x;
+  const bool may_be_empty = count.is(0) || tensor::may_be_zero(count);  // ReduceMax needs an element
+  if (may_be_empty) {
+    Value nan = g.op("Where", g.op("IsNaN", x), x, g.scalar_like(x, 0));
+    Value result = g.reduce("ReduceLogSumExp", x, all, keepdim);
+    return g.op("Add", result, g.reduce("ReduceSum", nan, all, keepdim));
+  }
+  Value greatest = g.reduce("ReduceMax", x, all, true);
+  greatest = g.op("Where", g.op("IsInf", greatest), g.scalar_like(x, 0), greatest);
+  Value sum = g.reduce("ReduceSum", g.op("Exp", g.op("Sub", x, greatest)), all, keepdim);
+  return g.op("Add", g.op("Log", sum), keepdim ? greatest : g.squeeze(greatest, all));
+}
+
 }  // namespace
 
 void register_reduction(SymbolicRegistry& registry) {
@@ -224,14 +243,7 @@ void register_reduction(SymbolicRegistry& registry) {
   for (const char* name : {"logsumexp", "special_logsumexp"}) {
     on(fmt::format("aten::{}(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", name), Since{9},
        [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
-         return in_kernel_type(g, self, [&](Value x) {
-           const std::vector<int64_t> all = axes_of(axes, x);
-           Value result = g.reduce("ReduceLogSumExp", x, all, keepdim);
-           if (!is_floating_point(x.element_type())) return result;
-           // ONNX Runtime's kernel gives infinity for infinity beside NaN.
-           Value nan = g.op("Where", g.op("IsNaN", x), x, g.scalar_like(x, 0));
-           return g.op("Add", result, g.reduce("ReduceSum", nan, all, keepdim));
-         });
+         return in_kernel_type(g, self, [&](Value x) { return log_of_sum(g, x, axes, keepdim); });
        });
   }
 

@@ -61,7 +61,7 @@ def export_program(
         warn_of_squeezes(exported, sizes)  # of which the second pass leaves nothing where they keep all axes
         try:
             with confine_export():
-                exported = exported.run_decompositions({})
+                exported = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)
         except Exception as error:
             raise UnsupportedError(
                 "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write it without. "
