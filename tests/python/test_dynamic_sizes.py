@@ -516,3 +516,12 @@ def test_a_size_that_torch_takes_for_1_and_that_is_0_is_refused(capture: Any, tm
     args = (torch.ones(0, 1),)
     with pytest.raises(opbridge.UnsupportedError, match="reasons that no size is 0"):
         opbridge.export(Values(), args, tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+
+
+def test_squeeze_beside_a_branch_is_told(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        y = x.squeeze()
+        return torch.cond(y.sum() > 0, lambda y: y + 1, lambda y: y * 2, (y,))
+
+    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis of the dynamic size"):
+        opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({1: Dim.DYNAMIC},))
