@@ -50,6 +50,7 @@ std::optional<ElementType> known_element_type(Value value) {
 std::optional<std::vector<Value>> in_wider_types(GraphBuilder& g, const onnx::OpSchema& schema,
                                                  size_t outputs, std::vector<Value> inputs,
                                                  const std::vector<ir::Attribute>& attributes) {
+  if (schema.name() == "Cast") return std::nullopt;  // the wider type would be made by a Cast
   std::array<ElementType, onnx::OpSchema::most_types> given{};
   bool cast = false;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -192,3 +192,12 @@ def test_integers_that_opset_11_lacks_are_refused(tmp_path: Path) -> None:
     for function in (lambda x: torch.maximum(x, x + 1), lambda x: x.clamp(0, 3)):
         with pytest.raises(opbridge.UnsupportedError):
             opbridge.export(function, torch.arange(6), tmp_path / "m.onnx", opset_version=11)
+
+
+@pytest.mark.parametrize("opset", [11, 12])
+def test_bfloat16_before_onnx_can_cast_it_is_refused(opset: int, tmp_path: Path) -> None:
+    for function in (lambda x: x.relu(), lambda x: x.float() * 2, lambda x: x.sum()):
+        with pytest.raises(opbridge.Error, match="bfloat16"):
+            opbridge.export(function, torch.ones(2).bfloat16(), tmp_path / "m.onnx", opset_version=opset)
+    with pytest.raises(opbridge.Error, match="bfloat16"):
+        opbridge.export(lambda x: x.bfloat16() * 2, torch.ones(2), tmp_path / "m.onnx", opset_version=opset)
