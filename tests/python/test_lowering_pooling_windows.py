@@ -1,5 +1,6 @@
 """Pooling: windows that extend beyond the end, indices of maxima, adaptive windows."""
 
+import onnx
 import pytest
 import torch
 from lowering_check import check, operators
@@ -17,7 +18,7 @@ AVERAGES = {
     "ceil_mode along one dim": lambda x: F.avg_pool1d(x[0], 4, 3, padding=2, ceil_mode=True),
 }
 GREATEST = {
-    "with places": lambda x: F.max_pool2d(x, 2, return_indices=True),
+    "with indices": lambda x: F.max_pool2d(x, 2, return_indices=True),
     "overlapping": lambda x: F.max_pool2d(x, 3, (2, 1), padding=1, dilation=(1, 2), return_indices=True),
     "ceil_mode": lambda x: F.max_pool2d(x, 3, 2, ceil_mode=True, return_indices=True),
     "along one dim": lambda x: F.max_pool1d(x[0], 3, return_indices=True),
@@ -68,7 +69,7 @@ def test_volumes():
         "mean": lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4)),
         "greatest": lambda x: F.adaptive_max_pool3d(x, (2, 3, 4), return_indices=True),
         "ceil_mode": lambda x: F.avg_pool3d(x, 3, 2, padding=1, ceil_mode=True),
-        "with places": lambda x: F.max_pool3d(x, 2, return_indices=True),
+        "with indices": lambda x: F.max_pool3d(x, 2, return_indices=True),
     }
     check(functions, torch.randn(2, 2, 5, 4, 7))
 
@@ -163,3 +164,10 @@ def test_indices_of_padding_are_refused():
         check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True, return_indices=True), torch.randn(1, 1, 2))
     with pytest.raises(opbridge.UnsupportedError, match="contains only padding"):
         check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), torch.ones(1, 1, 2, dtype=torch.int64))
+
+
+def test_a_pool_of_a_halved_dynamic_image_is_one_node(tmp_path):
+    model = torch.nn.Sequential(torch.nn.AvgPool2d(2), torch.nn.MaxPool2d(3, 2, 1))
+    path = tmp_path / "model.onnx"
+    opbridge.export(model, (torch.rand(1, 2, 8, 8),), path, dynamic_axes={"input": {2: "h", 3: "w"}}, verify=True)
+    assert [node.op_type for node in onnx.load(path).graph.node][-1] == "MaxPool"

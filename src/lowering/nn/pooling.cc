@@ -170,8 +170,7 @@ struct EndOfPool {
 };
 
 // Whether some window along an axis reads only padding. PyTorch's maximum is -inf then, ONNX Runtime's the
-// least finite number. Among the
-// windows that start inside the image, it is enough to check the last one.
+// least finite number. Among the windows that start inside the image, it is enough to check the last one.
 bool has_empty_window(const Window& window, size_t axis, int64_t size, int64_t count) {
   const int64_t stride = window.stride[axis], padding = window.padding[axis], step = window.dilation[axis];
   const auto is_empty = [&](int64_t index) {
@@ -190,7 +189,8 @@ bool may_have_empty_window(GraphBuilder& g, Value self, const Window& window, si
   const Dim &size = last_dims(self.dims(), axes)[axis], &count = last_dims(*g.result().dims, axes)[axis];
   if (size.is_static() && count.is_static())
     return has_empty_window(window, axis, size.value(), count.value());
-  return window.padding[axis] > 0 && window.dilation[axis] > size.least().value_or(0);
+  const int64_t least = std::max<int64_t>(size.least().value_or(1), 1);  // PyTorch refuses empty images
+  return window.padding[axis] > 0 && window.dilation[axis] > least;
 }
 
 // For each of `count` windows along an axis, whether it reads only padding.
