@@ -93,6 +93,8 @@ def main(patterns: list[str]) -> None:
     libraries = ("torchvision", "timm", "transformers")
     entries = {e.name: e for library in libraries for e in importlib.import_module(f"zoo.{library}_models").entries()}
     chosen = [name for name in entries if any(fnmatch.fnmatchcase(name, p) for p in patterns)] if patterns else MODELS
+    if not chosen:
+        sys.exit(f"no model of `python -m zoo` matches {' '.join(patterns)}; names are like torchvision/resnet18")
     ratios = []
     print(f"{'model':44}  nodes  dynamo's  opbridge    dynamo      ratio")
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as quiet:
