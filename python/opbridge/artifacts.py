@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import cProfile
 import datetime
 import io
 import platform
-import pstats
 import time
 import traceback
 import warnings
@@ -92,6 +90,9 @@ class Artifacts:
         if not self._options.profile:
             yield
             return
+        import cProfile
+        import pstats
+
         profile = cProfile.Profile()
         try:
             with profile:

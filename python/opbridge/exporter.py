@@ -124,7 +124,9 @@ def export(
         with artifacts.step("capture"):
             program = _captured(model, example, dynamic_axes, options, artifacts)
         artifacts.captured(program.graph)
-        parameters = _parameters_in(program, model)
+        parameters: dict[str, torch.Tensor] = {}
+        if options.parameters_as != "constants" or example.input_names:  # state_dict() may run hooks of the user
+            parameters = _parameters_in(program, model)
         origin = _origin(model, example, target, options, parameters)
         folder, file = _file_for(f, path)
         with artifacts.step("conversion"):

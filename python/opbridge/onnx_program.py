@@ -257,9 +257,8 @@ class ONNXProgram:
 
     def _loaded_model(self) -> onnx_ir.Model:
         """The onnx_ir model with its weights in memory."""
-        import onnx_ir
-
-        return onnx_ir.external_data.load_to_model(self._model)
+        loaded: onnx_ir.Model = _onnx_ir().external_data.load_to_model(self._model)
+        return loaded
 
     @contextlib.contextmanager
     def _present_file(self) -> Iterator[str]:
@@ -267,10 +266,9 @@ class ONNXProgram:
         if self._model is None:
             yield self._file
             return
-        with tempfile.TemporaryDirectory(prefix="opbridge-") as folder:
-            path = os.path.join(folder, "model.onnx")
-            self._write(path, None)
-            yield path
+        folder = TemporaryFolder()
+        self._write(folder.model, None)
+        yield folder.model
 
     def __getattr__(self, name: str) -> Any:
         if name in _ELSEWHERE:

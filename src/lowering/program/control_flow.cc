@@ -113,7 +113,7 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
   const Dim length = slices[0].dim(0);
   if (length.is(0)) return no_steps(g, {});
   if (!tensor::may_be_zero(length)) return steps(g);
-  Value is_empty = g.op("Equal", g.squeeze(g.sizes({length}), {0}), g.scalar(0, ElementType::int64));
+  Value is_empty = g.op("Equal", g.size(length), g.scalar(0, ElementType::int64));
   const ir::GraphPtr otherwise =
       g.subgraph("else_branch", {}, [&](GraphBuilder& b, const std::vector<Value>&) { return steps(b); });
   return g.op_list("If", outputs,

@@ -138,7 +138,7 @@ Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool
   }
   const Dim count = count_of(x, axes);
   if (x.rank() == 0 || count.is_static()) return norm;
-  Value is_one = g.op("Equal", g.squeeze(g.sizes({count}), {0}), g.scalar(1, ElementType::int64));
+  Value is_one = g.op("Equal", g.size(count), g.scalar(1, ElementType::int64));
   return g.op("Where", is_one, over("ReduceSum", size), norm);
 }
 
