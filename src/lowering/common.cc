@@ -209,6 +209,14 @@ Dim element_count(std::span<const Dim> dims) {
 
 Dim element_count(Value value) { return element_count(value.dims()); }
 
+std::vector<int64_t> axes_except(int64_t axis, int64_t rank) {
+  std::vector<int64_t> others;
+  for (int64_t i = 0; i < rank; ++i) {
+    if (i != axis) others.push_back(i);
+  }
+  return others;
+}
+
 Value flat(GraphBuilder& g, Value value) {
   return value.rank() == 1 ? value : g.reshape(value, std::vector{element_count(value)});
 }

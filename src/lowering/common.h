@@ -63,6 +63,9 @@ Value log_softmax(GraphBuilder& g, Value x, int64_t axis);
 // log(exp(a) + exp(b)). Both have the same floating-point kernel type.
 Value logaddexp(GraphBuilder& g, Value a, Value b);
 
+// The axes below `rank`, in order, without `axis`. All of them if there is no such axis.
+std::vector<int64_t> axes_except(int64_t axis, int64_t rank);
+
 inline constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();  // as the end of a slice
 
 // Throw std::out_of_range if there are fewer than `count` dims. The first returns a copy to append to.

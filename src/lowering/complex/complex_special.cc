@@ -198,10 +198,8 @@ template <class Call>
 Complex renorm(const Call& call) {
   GraphBuilder& g = call.g;
   const Complex z = call.full("self");
-  std::vector<int64_t> others;
-  for (int64_t axis = 0; axis < z.re.rank(); ++axis) {
-    if (axis != wrap_axis(call.integer("dim").value_or(0), z.re.rank())) others.push_back(axis);
-  }
+  const int64_t rank = z.re.rank();
+  const std::vector<int64_t> others = axes_except(wrap_axis(call.integer("dim").value_or(0), rank), rank);
   Value norm = vector_norm(g, absolute(g, z), call.number("p", 2), others, true);
   return multiply(g, z, {renorm_factor(g, norm, call.number("maxnorm", 0)), {}});
 }

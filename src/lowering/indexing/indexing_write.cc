@@ -229,10 +229,7 @@ Value scatter_reduce(GraphBuilder& g, const Scatter& s, const std::string& name,
 // Expands the 1-d indices of index_reduce, index_add, … to those of scatter.
 Scatter along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value source) {
   const int64_t axis = wrap_axis(dim, self.rank());
-  std::vector<int64_t> others;
-  for (int64_t i = 0; i < source.rank(); ++i) {
-    if (i != axis) others.push_back(i);
-  }
+  const std::vector<int64_t> others = axes_except(axis, source.rank());
   if (indices.rank() == 0) indices = g.unsqueeze(indices, {0});
   Scatter result{self, g.cast(indices, ElementType::int64), source, axis, self.dims()};
   if (source.rank() == 0) result.src = g.unsqueeze(source, {0});

@@ -86,10 +86,7 @@ Value cosine_similarity(GraphBuilder& g, Value a, Value b, int64_t dim, double e
 // Scales down slices along `dim` whose norm exceeds `maxnorm`.
 Value renorm(GraphBuilder& g, Value self, Scalar p, int64_t dim, Scalar maxnorm) {
   return in_kernel_type(g, self, [&](Value x) {
-    std::vector<int64_t> others;
-    for (int64_t axis = 0; axis < x.rank(); ++axis) {
-      if (axis != wrap_axis(dim, x.rank())) others.push_back(axis);
-    }
+    const std::vector<int64_t> others = axes_except(wrap_axis(dim, x.rank()), x.rank());
     Value norm = vector_norm(g, x, p.to_double(), others, true);
     return g.op("Mul", x, renorm_factor(g, norm, maxnorm));
   });

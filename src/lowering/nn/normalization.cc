@@ -27,10 +27,7 @@ NormalizedByBatch normalized_by_batch(GraphBuilder& g, Value input, std::optiona
   const ElementType type = input.element_type();
   const ElementType wide = type == ElementType::float64 ? type : ElementType::float32;
   Value x = g.cast(input, wide);
-  std::vector<int64_t> others;
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    if (axis != 1) others.push_back(axis);
-  }
+  const std::vector<int64_t> others = axes_except(1, x.rank());
   Value mean = g.reduce("ReduceMean", x, others, true);
   Value centered = g.op("Sub", x, mean);
   Value variance = g.reduce("ReduceMean", g.op("Mul", centered, centered), others, true);
@@ -269,10 +266,7 @@ Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
     if (axis != dim && !size.dim(axis).is(1)) g.refuse("g must have size 1 in all dims except `dim`");
   }
   return in_kernel_type(g, direction, [&](Value x) {
-    std::vector<int64_t> axes;
-    for (int64_t axis = 0; axis < x.rank(); ++axis) {
-      if (axis != dim) axes.push_back(axis);
-    }
+    const std::vector<int64_t> axes = axes_except(dim, x.rank());
     Value length = axes.empty() ? g.op("Abs", x) : g.reduce("ReduceL2", x, axes, true);
     return g.op("Mul", x, g.op("Div", operand(g, size, g.result().element_type), length));
   });

@@ -102,11 +102,7 @@ Value norm_except_dim(GraphBuilder& g, Value v, int64_t order, int64_t dim) {
   if (dim == -1) return norm(g, v, order, {}, false);
   const int64_t kept = wrap_axis(dim, v.rank());
   if (v.rank() == 1) return norm(g, g.unsqueeze(v, {1}), order, std::vector<int64_t>{1}, false);
-  std::vector<int64_t> axes;
-  for (int64_t axis = 0; axis < v.rank(); ++axis) {
-    if (axis != kept) axes.push_back(axis);
-  }
-  return norm(g, v, order, axes, true);
+  return norm(g, v, order, axes_except(kept, v.rank()), true);
 }
 
 Value count_nonzero(GraphBuilder& g, Value self, const Axes& axes) {
