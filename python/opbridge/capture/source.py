@@ -6,6 +6,7 @@ import functools
 import linecache
 import os
 import re
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -47,6 +48,17 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
             fallback = frame
         frame = frame.f_back
     return fallback
+
+
+def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The running frames of the user's code within the capture, the innermost first."""
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename):
+            yield frame
+        elif code.co_filename.startswith(_OPBRIDGE) and code.co_name in _RUNS:
+            return
+        frame = frame.f_back
 
 
 def line_of_frame(frame: FrameType | None) -> str:

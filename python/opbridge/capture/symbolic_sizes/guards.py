@@ -24,6 +24,7 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
 from opbridge.torch_compat import symbols as points
@@ -161,7 +162,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         patch_shapes_of_unique(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),
-        judge_found_broadcasts(caught),
+        judge_assumptions(caught),
         pass_sizes_as_numbers(),
         warn_of_texts(),
         note_fixed_sizes(sizes, lines, caught),
@@ -258,7 +259,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
 
 @contextlib.contextmanager
 def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
-    """Warns if the model branches by a symbolic size: the captured program always takes the branch of the example."""
+    """Warns if the model branches by a symbolic size: the captured program always takes the branch of the example. A
+    check of sizes by torch is such a branch if the model catches its error."""
     original = points.BOOL_OF_SYMBOL.original
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
@@ -269,14 +271,19 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         except Exception as error:
             caught.note(error)
             raise
-        if _asked_by_model(sys._getframe(1)):
-            if sizes.in_example(asked, env) not in (result, None):
+        frame = sys._getframe(1)
+        differs = sizes.in_example(asked, env) not in (result, None)
+        tried = (differs or not fixed) and in_try_block(frame)
+        if tried or _asked_by_model(frame):
+            if differs:
                 raise _refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
-            if not fixed:
+            if not _asked_by_model(frame):
+                warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
+            elif not fixed:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
-        elif not fixed and free_unbacked_symbols(asked) and _asked_by_layer(sys._getframe(1)):
+        elif not fixed and free_unbacked_symbols(asked) and _asked_by_layer(frame):
             warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
-        elif result and not fixed and _compares_to_broadcast(sys._getframe(1)) and (size := _may_be_one(asked, env)):
+        elif result and not fixed and _compares_to_broadcast(frame) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
             warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', as in the example, and may be 1")
         return result
@@ -320,19 +327,16 @@ def _may_be_one(asked: Any, env: Any) -> Any:
 
 
 @contextlib.contextmanager
-def judge_found_broadcasts(caught: Caught) -> Iterator[None]:
-    """Refuses to broadcast a size that depends on data: torch takes it for the other size, though it may be 1. Warns if
-    both depend on data."""
+def judge_assumptions(caught: Caught) -> Iterator[None]:
+    """Judges what torch assumes of sizes that depend on data. Refuses to broadcast such a size: torch takes it for the
+    other size, though it may be 1. Warns if both depend on data, or if the model may catch an error of the check."""
     original = points.EXPECTED_SYMBOL.original
 
     def expect_true(self: Any, *args: Any) -> Any:
-        asked = self.expr
-        if (
-            isinstance(asked, sympy.Eq)
-            and any(map(free_unbacked_symbols, asked.args))
-            and always(self.shape_env, asked) is None
-            and _torch_code(sys._getframe(1)) & BROADCASTING
-        ):
+        asked, frame = self.expr, sys._getframe(1)
+        if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
+            return original(self, *args)
+        if isinstance(asked, sympy.Eq) and _torch_code(frame) & BROADCASTING:
             if not all(map(free_unbacked_symbols, asked.args)):
                 found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
                 raise _refused(
@@ -342,6 +346,8 @@ def judge_found_broadcasts(caught: Caught) -> Iterator[None]:
                 )
             one, other = asked.args
             warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', which is wrong if one of them is 1")
+        if in_try_block(frame):
+            warn_of_run(f"an error that the model may catch: torch assumed '{asked}'")
         return original(self, *args)
 
     with patch(points.EXPECTED_SYMBOL, expect_true):
