@@ -13,16 +13,10 @@
 
 namespace opbridge::lowering {
 
-ElementType kernel_type(ElementType type) {
+ElementType opmath_type(ElementType type) {
   switch (type) {
     case ElementType::boolean:
-    case ElementType::int8:
-    case ElementType::uint8:
-    case ElementType::int16:
-    case ElementType::uint16:
       return ElementType::int32;
-    case ElementType::uint32:
-      return ElementType::int64;
     case ElementType::float16:
     case ElementType::bfloat16:
       return ElementType::float32;
@@ -36,7 +30,7 @@ Value operand(GraphBuilder& g, Value value, ElementType type) {
     g.refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
   // PyTorch does not round a Python number to float16 or bfloat16 before it computes.
   const bool as_it_is = g.is_number(value) && is_floating_point(type);
-  return g.cast(as_it_is ? value : g.cast(value, type), kernel_type(type));
+  return g.cast(as_it_is ? value : g.cast(value, type), opmath_type(type));
 }
 
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
@@ -166,6 +160,24 @@ Value is_negative(GraphBuilder& g, Value value) {
   Value below = g.op("Less", value, zero);
   if (!is_floating_point(value.element_type())) return below;
   return g.op("Or", below, g.op("Less", g.op("Reciprocal", value), zero));
+}
+
+bool is_unsigned(ElementType type) {
+  using enum ElementType;
+  return type == uint8 || type == uint16 || type == uint32 || type == uint64;
+}
+
+Scalar lowest_value(ElementType type) {
+  if (is_floating_point(type)) return -INFINITY;
+  if (is_unsigned(type)) return int64_t{0};
+  return std::numeric_limits<int64_t>::min() >> (64 - bits_of(type));
+}
+
+Scalar highest_value(ElementType type) {
+  if (is_floating_point(type)) return INFINITY;
+  if (is_unsigned(type))
+    return static_cast<int64_t>(std::numeric_limits<uint64_t>::max() >> (64 - bits_of(type)));
+  return std::numeric_limits<int64_t>::max() >> (64 - bits_of(type));
 }
 
 double greatest_finite(ElementType type) {

@@ -7,24 +7,22 @@
 
 namespace opbridge::lowering {
 
-// The element type in which `type` is computed, its "kernel type": `type` itself, or a wider one where ONNX
-// Runtime lacks kernels. Every version has kernels for float32, float64, int32 and int64. Once cast back,
-// their results wrap and round as PyTorch's do; PyTorch too computes float16 and bfloat16 in float32 and
-// rounds at the end.
-ElementType kernel_type(ElementType type);
+// The element type in which PyTorch computes `type` (at::opmath_type): float32 for float16 and bfloat16,
+// which it rounds only at the end. Also int32 for bool, since ONNX has no arithmetic of bools.
+ElementType opmath_type(ElementType type);
 
-// `value` as an operand of a PyTorch operator that computes in `type`, in the kernel type of `type`. Refuses
-// complex numbers.
+// `value` as an operand of a PyTorch operator of `type`, in the opmath type of `type`. Refuses complex
+// numbers.
 Value operand(GraphBuilder& g, Value value, ElementType type);
 
 // One node `op` of the operands, in the element type that PyTorch computes in: that of the call's result.
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes = {});
 
-// Calls `compute` with `self` in the kernel type of the call's result, and casts what it returns to the
+// Calls `compute` with `self` in the opmath type of the call's result, and casts what it returns to the
 // result's type.
 template <class F>
-Value in_kernel_type(GraphBuilder& g, Value self, F compute) {
+Value in_opmath_type(GraphBuilder& g, Value self, F compute) {
   const ElementType type = g.result().element_type;
   return g.cast(compute(operand(g, self, type)), type);
 }
@@ -35,16 +33,16 @@ ElementType result_type(const GraphBuilder& g, std::span<const Value> operands);
 // The value of an operand that is a Python number known at export; nothing for any other operand.
 std::optional<double> static_number(GraphBuilder& g, Value value);
 
-// Python's % and //: the remainder has the sign of the divisor. `a` and `b` have the same kernel type;
+// Python's % and //: the remainder has the sign of the divisor. `a` and `b` have the same opmath type;
 // `divisor` is the value of `b`, if it is known.
 Value floor_modulo(GraphBuilder& g, Value a, Value b, std::optional<double> divisor = std::nullopt);
 Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> divisor = std::nullopt);
 
 // Interpolates from the nearer of the two ends, as torch.lerp does. All values have the same floating-point
-// kernel type; `known` is the value of `weight`, if it is known.
+// opmath type; `known` is the value of `weight`, if it is known.
 Value lerp(GraphBuilder& g, Value start, Value end, Value weight, std::optional<double> known = std::nullopt);
 
-// Rounds towards zero. `value` has a floating-point kernel type.
+// Rounds towards zero. `value` has a floating-point opmath type.
 Value truncate(GraphBuilder& g, Value value);
 
 // log(1 + x) and log(1 + exp(x)), accurate where the sum would lose digits. `x` has a floating-point kernel
@@ -52,15 +50,21 @@ Value truncate(GraphBuilder& g, Value value);
 Value log1p(GraphBuilder& g, Value x);
 Value softplus(GraphBuilder& g, Value x);
 
-// The sign bit of every value but NaN, -0.0 included. `value` has a kernel type.
+// The sign bit of every value but NaN, -0.0 included. `value` has an opmath type.
 Value is_negative(GraphBuilder& g, Value value);
+
+bool is_unsigned(ElementType type);
+
+// The lowest and the highest value of a floating-point or integer type: infinities for floating point.
+Scalar lowest_value(ElementType type);
+Scalar highest_value(ElementType type);
 
 double greatest_finite(ElementType type);
 
-// `x` has a kernel type.
+// `x` has an opmath type.
 Value log_softmax(GraphBuilder& g, Value x, int64_t axis);
 
-// log(exp(a) + exp(b)). Both have the same floating-point kernel type.
+// log(exp(a) + exp(b)). Both have the same floating-point opmath type.
 Value logaddexp(GraphBuilder& g, Value a, Value b);
 
 // The axes below `rank`, in order, without `axis`. All of them if there is no such axis.

@@ -19,7 +19,7 @@ inline Value floating_kernel(GraphBuilder& g, std::string_view op, std::vector<V
   for (Value& value : operands) value = operand(g, value, type);
   std::vector<Operand> all{std::move(operands)};
   all.insert(all.end(), attributes.begin(), attributes.end());
-  return g.cast(kernel(g, op, std::move(all), {kernel_type(type), dims}), type);
+  return g.cast(kernel(g, op, std::move(all), {opmath_type(type), dims}), type);
 }
 
 // Asin, Cosh, Erf, …. ONNX Runtime has no float64 kernels for them; opbridge's own operators serve float64.
@@ -30,7 +30,7 @@ inline Value elementary(GraphBuilder& g, const std::string& op, Value x) {
   return kernel(g, "opbridge::" + name, {x}, x.type());
 }
 
-// The sign bit, that of NaN included, which standard ONNX cannot read. `value` has a kernel type.
+// The sign bit, that of NaN included, which standard ONNX cannot read. `value` has an opmath type.
 inline Value sign_bit(GraphBuilder& g, Value value) {
   if (!is_floating_point(value.element_type())) return is_negative(g, value);
   Value bits = kernel(g, "opbridge::signbit", {value}, {ElementType::int32, value.type().dims});

@@ -157,10 +157,11 @@ std::optional<ElementType> wider_type(TypeSet has, ElementType type) {
       return first_of({float32});
     case boolean:
     case int8:
-    case uint8:
     case int16:
-    case uint16:
       return first_of({int32, int64, float32});
+    case uint8:
+    case uint16:
+      return first_of({int32, int64, uint32, float32});
     case int32:
     case uint32:
       return first_of({int64, float64});

@@ -28,6 +28,7 @@ FUNCTIONS = {
     "eye": lambda x: torch.eye(3),
     "eye by sizes": lambda x: torch.eye(x.shape[0], 4, dtype=torch.int64),
     "eye of bools": lambda x: torch.eye(3, dtype=torch.bool),
+    "eye of int8": lambda x: torch.eye(3, dtype=torch.int8),
     "tril_indices": lambda x: torch.tril_indices(3, 4),
     "triu_indices": lambda x: torch.triu_indices(3, 4, 1),
     "fftfreq": lambda x: torch.fft.fftfreq(9, 0.3),

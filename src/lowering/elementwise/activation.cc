@@ -12,19 +12,19 @@ namespace opbridge::lowering {
 namespace {
 
 Value clip(GraphBuilder& g, Value self, const Scalar& least, const Scalar& most) {
-  return in_kernel_type(
+  return in_opmath_type(
       g, self, [&](Value x) { return g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most)); });
 }
 
 Value relu(GraphBuilder& g, Value self) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     return is_floating_point(x.element_type()) ? g.op("Relu", x) : g.op("Max", x, g.scalar_like(x, 0));
   });
 }
 
 // x if it is positive, x * slope otherwise.
 Value leaky_relu(GraphBuilder& g, Value self, double slope) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (x.element_type() != ElementType::float64) return g.op("LeakyRelu", x, attr("alpha", slope));
     return g.op("Where", g.op("Greater", x, g.scalar_like(x, 0)), x, g.op("Mul", x, g.scalar_like(x, slope)));
   });
@@ -32,7 +32,7 @@ Value leaky_relu(GraphBuilder& g, Value self, double slope) {
 
 // `weight` is one slope, or one for each channel; channels are dim 1.
 Value prelu(GraphBuilder& g, Value self, Value weight) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value slope = operand(g, weight, g.result().element_type);
     if (slope.rank() == 1 && x.rank() == 0) slope = g.squeeze(slope, {0});
     if (slope.rank() == 1 && x.rank() > 2) {
@@ -47,7 +47,7 @@ Value prelu(GraphBuilder& g, Value self, Value weight) {
 
 // scale * x if x is positive, scale * alpha * (exp(x * input_scale) - 1) otherwise.
 Value elu(GraphBuilder& g, Value self, double alpha, double scale, double input_scale) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     auto times = [&](Value value, double factor) {
       return factor == 1 ? value : g.op("Mul", value, g.scalar_like(value, factor));
     };
@@ -77,7 +77,7 @@ Value hardswish(GraphBuilder& g, Value x) {
 }
 
 Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (g.opset() >= 20 && x.element_type() != ElementType::float64)
       return g.op("Gelu", x, attr("approximate", approximate));
     auto constant = [&](double value) { return g.scalar_like(x, value); };
@@ -97,7 +97,7 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
 
 // log(1 + exp(beta * x)) / beta, or x where beta * x exceeds the threshold.
 Value softplus_above(GraphBuilder& g, Value self, double beta, double threshold) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value scaled = beta == 1 ? x : g.op("Mul", x, g.scalar_like(x, beta));
     Value soft = softplus(g, scaled);
     if (beta != 1) soft = g.op("Div", soft, g.scalar_like(x, beta));
@@ -114,7 +114,7 @@ Value mish(GraphBuilder& g, Value x) {
 
 using Softmax = Value (*)(GraphBuilder&, Value, int64_t axis);
 
-Value softmax_of_kernel_type(GraphBuilder& g, Value x, int64_t axis) {
+Value softmax_of_opmath_type(GraphBuilder& g, Value x, int64_t axis) {
   return softmax_node(g, "Softmax", x, axis);
 }
 
@@ -122,7 +122,7 @@ Value softmax(GraphBuilder& g, Softmax function, Value self, int64_t dim) {
   // PyTorch accepts integer tensors without elements.
   if (!is_floating_point(g.result().element_type))
     return filled(g, *g.result().dims, 0, g.result().element_type);
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (x.rank() == 0) return g.squeeze(function(g, g.unsqueeze(x, {0}), 0), {0});
     return function(g, x, dim);
   });
@@ -134,12 +134,12 @@ Value safe_softmax(GraphBuilder& g, Value self, int64_t dim, Ignored) {
   Value x = operand(g, self, type);
   Value seen = g.op("Not", g.op("Equal", x, g.scalar_like(x, -INFINITY)));
   Value hidden = g.op("Not", any_along(g, seen, std::vector<int64_t>{dim}, true));
-  Value soft = operand(g, softmax(g, softmax_of_kernel_type, self, dim), type);
+  Value soft = operand(g, softmax(g, softmax_of_opmath_type, self, dim), type);
   return g.cast(g.op("Where", hidden, g.scalar_like(x, 0), soft), type);
 }
 
 Value glu(GraphBuilder& g, Value self, int64_t dim) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     const Dim half = floor_div(x.dim(dim), Dim(2));
     const std::vector<Value> parts = g.split(x, dim, std::vector{half, half});
     return g.op("Mul", parts[0], g.op("Sigmoid", parts[1]));
@@ -194,7 +194,7 @@ void register_activation(SymbolicRegistry& registry) {
   for (const auto& [name, compute] : floating) {
     on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{9},
        [compute = compute](GraphBuilder& g, Value self) {
-         return in_kernel_type(g, self, [&](Value x) { return compute(g, x); });
+         return in_opmath_type(g, self, [&](Value x) { return compute(g, x); });
        });
   }
   on("aten::gelu(Tensor self, *, str approximate=\"none\") -> Tensor", Since{9}, gelu);
@@ -206,7 +206,7 @@ void register_activation(SymbolicRegistry& registry) {
 
   on("aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar threshold, Scalar value) {
-       return in_kernel_type(g, self, [&](Value x) {
+       return in_opmath_type(g, self, [&](Value x) {
          Value below = g.op("LessOrEqual", x, g.scalar_like(x, threshold));
          return g.op("Where", below, g.scalar_like(x, value), x);
        });
@@ -214,7 +214,7 @@ void register_activation(SymbolicRegistry& registry) {
   // ONNX's Shrink would turn NaN into 0.
   on("aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar lambd) {
-       return in_kernel_type(g, self, [&](Value x) {
+       return in_opmath_type(g, self, [&](Value x) {
          // torch 2.15 rounds the bounds to half types, 2.13 does not.
          const ElementType type = self.element_type(), wide = x.element_type();
          Value low = g.cast(g.scalar(-lambd.to_double(), type), wide),
@@ -224,7 +224,7 @@ void register_activation(SymbolicRegistry& registry) {
      });
   on("aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar lambd) {
-       return in_kernel_type(g, self, [&](Value x) {
+       return in_opmath_type(g, self, [&](Value x) {
          Value bound = g.cast(g.scalar(lambd, self.element_type()), x.element_type());
          Value small = g.op("LessOrEqual", g.op("Abs", x), bound);
          return g.op("Where", small, g.scalar_like(x, 0), x);
@@ -235,7 +235,7 @@ void register_activation(SymbolicRegistry& registry) {
                            "aten::special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
                            "aten::_softmax(Tensor self, int dim, bool half_to_float) -> Tensor"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) {
-      return softmax(g, softmax_of_kernel_type, self, dim);
+      return softmax(g, softmax_of_opmath_type, self, dim);
     });
   }
   for (const char* line :

@@ -27,7 +27,7 @@ Value multiply(GraphBuilder& g, Value a, Value b) {
   return elementwise(g, "Mul", {a, b});
 }
 
-// Two operands in the kernel type of the call's result.
+// Two operands in the opmath type of the call's result.
 struct Pair {
   Value a, b;
 };

@@ -6,11 +6,6 @@
 namespace opbridge::lowering {
 namespace {
 
-bool is_unsigned(ElementType type) {
-  return type == ElementType::uint8 || type == ElementType::uint16 || type == ElementType::uint32 ||
-         type == ElementType::uint64;
-}
-
 int64_t bits(ElementType type) { return static_cast<int64_t>(bits_of(type)); }
 
 // `logical` for bools, `integral` for integers.
@@ -24,23 +19,20 @@ Value bitwise(GraphBuilder& g, const char* logical, const char* integral, Value 
 Value bitwise_not(GraphBuilder& g, Value self) {
   if (self.element_type() == ElementType::boolean) return g.op("Not", self);
   if (g.opset() >= 18) return g.op("BitwiseNot", self);
-  return in_kernel_type(g, self, [&](Value x) { return g.op("Sub", g.scalar_like(x, -1), x); });
+  return in_opmath_type(g, self, [&](Value x) { return g.op("Sub", g.scalar_like(x, -1), x); });
 }
-
-// The type in which BitShift runs: ONNX Runtime has no kernel for uint16.
-ElementType shift_type(ElementType type) { return type == ElementType::uint16 ? ElementType::uint32 : type; }
 
 Value shift_unsigned(GraphBuilder& g, const char* direction, Value self, Value other,
                      std::optional<int64_t> count) {
-  const ElementType type = g.result().element_type, wide = shift_type(type);
-  Value x = g.cast(g.cast(self, type), wide), by = g.cast(g.cast(other, type), wide);
+  const ElementType type = g.result().element_type;
+  Value x = g.cast(self, type), by = g.cast(other, type);
   Value shifted = g.op("BitShift", x, by, attr("direction", direction));
   if (!count) {
     // A shift by the bit width or more is 0 in PyTorch and undefined in ONNX.
     Value inside = g.op("Less", g.cast(by, ElementType::int64), g.scalar(bits(type), ElementType::int64));
-    shifted = g.op("Mul", shifted, g.cast(inside, wide));
+    shifted = g.op("Mul", shifted, g.cast(inside, type));
   }
-  return g.cast(shifted, type);
+  return shifted;
 }
 
 // x / divisor, rounded towards minus infinity.
@@ -56,7 +48,7 @@ Value sign_bit(GraphBuilder& g, Value x) {
 // BitShift takes unsigned integers only, so signed ones are multiplied or divided by a power of two. The
 // greatest power, the sign bit, is a negative number.
 Value shift_signed(GraphBuilder& g, bool left, Value self, int64_t count) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (!left && count == bits(x.element_type()) - 1) return sign_bit(g, x);
     Value power = g.scalar_like(x, static_cast<int64_t>(uint64_t{1} << count));
     return left ? g.op("Mul", x, power) : divide_down(g, x, power);
@@ -65,7 +57,7 @@ Value shift_signed(GraphBuilder& g, bool left, Value self, int64_t count) {
 
 Value shift_signed_by(GraphBuilder& g, bool left, Value self, Value other) {
   const ElementType type = g.result().element_type;
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     const int64_t last = bits(type) - 1;
     std::vector<int64_t> powers;
     for (int64_t i = 0; i <= last; ++i) powers.push_back(static_cast<int64_t>(uint64_t{1} << i));

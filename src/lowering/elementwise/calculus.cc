@@ -154,7 +154,7 @@ Value derivative(GraphBuilder& g, Value self, Value x, int64_t axis, const Spaci
   // The distances of neighbours, with trailing dims of size 1 to broadcast. Sums and products have the type
   // of the coordinates, in which integers may wrap around, as in PyTorch.
   const ElementType given = spacing.coordinates->element_type();
-  const ElementType of_ratios = is_floating_point(given) ? kernel_type(given) : ElementType::float32;
+  const ElementType of_ratios = is_floating_point(given) ? opmath_type(given) : ElementType::float32;
   std::vector<int64_t> behind(x.rank() - axis - 1);
   std::iota(behind.begin(), behind.end(), 1);
   const Neighbours ends = neighbours(g, *spacing.coordinates, 0);

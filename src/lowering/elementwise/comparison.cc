@@ -18,7 +18,7 @@ Value compare(GraphBuilder& g, std::string_view op, Value a, Value b) {
   if (op == "Equal" && type == ElementType::boolean) return g.op(op, g.cast(a, type), g.cast(b, type));
   // Comparisons round a Python number to the tensors' type first; arithmetic does not.
   const auto side = [&](Value value) {
-    return is_floating_point(type) ? g.cast(g.cast(value, type), kernel_type(type)) : operand(g, value, type);
+    return is_floating_point(type) ? g.cast(g.cast(value, type), opmath_type(type)) : operand(g, value, type);
   };
   Value x = side(a), y = side(b);
   if (g.opset() >= 12 || !op.ends_with("OrEqual")) return g.op(op, x, y);
@@ -58,7 +58,7 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
   const ElementType type = g.result().element_type;
   check_integers(g, type);
   auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     // A bound that the integer type cannot represent has no effect.
     for (std::optional<Value>* bound : {&min, &max}) {
       const bool is_number = *bound && is_integral(type) && (*bound)->weight();
@@ -106,7 +106,7 @@ Value isclose(GraphBuilder& g, Value self, Value other, double rtol, double atol
 
 Value heaviside(GraphBuilder& g, Value self, Value values) {
   const ElementType type = g.result().element_type;
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value zero = g.scalar_like(x, 0);
     Value step = g.cast(g.op("Greater", x, zero), x.element_type());
     return g.op("Where", g.op("Equal", x, zero), operand(g, values, type), step);

@@ -80,7 +80,7 @@ Value widened(GraphBuilder& g, Value x) {
 }
 
 Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (x.rank() == 0) return x;
     Value axis = g.scalar(wrap_axis(dim, x.rank()), ElementType::int64);
     return g.op("CumSum", widened(g, x), axis);
@@ -88,7 +88,7 @@ Value cumsum(GraphBuilder& g, Value self, int64_t dim) {
 }
 
 Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (is_trivial(x, dim)) return x;
     x = widened(g, x);
     return scan(g, x, dim, {{1, x.element_type()}}, 1, [](GraphBuilder& b, std::span<const Value> in) {
@@ -98,7 +98,7 @@ Value cumprod(GraphBuilder& g, Value self, int64_t dim) {
 }
 
 Value logcumsumexp(GraphBuilder& g, Value self, int64_t dim) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (is_trivial(x, dim)) return x;
     return scan(g, x, dim, {{-INFINITY, x.element_type()}}, 1,
                 [](GraphBuilder& b, std::span<const Value> in) {
@@ -107,26 +107,21 @@ Value logcumsumexp(GraphBuilder& g, Value self, int64_t dim) {
   });
 }
 
-// The lowest or the highest value of a type.
-Scalar outermost(ElementType type, bool lowest) {
-  if (is_floating_point(type)) return lowest ? -INFINITY : INFINITY;
-  if (type == ElementType::int32) return lowest ? INT32_MIN : INT32_MAX;
-  return lowest ? INT64_MIN : INT64_MAX;
-}
-
 // Cumulative extrema and their indices: the last of equal values, and NaN from the first NaN on.
 std::vector<Value> cumulative_extremum(GraphBuilder& g, bool greatest, Value self, int64_t dim) {
   const ElementType type = self.element_type();
   Value x = operand(g, self, type);
   if (is_trivial(x, dim)) return {self, filled(g, self.dims(), 0, ElementType::int64)};
-  const ElementType kernel = x.element_type();
+  const ElementType opmath = x.element_type();
   std::vector<Value> results =
       scan(g, x, dim,
-           {{outermost(kernel, greatest), kernel}, {0, ElementType::int64}, {0, ElementType::int64, false}},
+           {{greatest ? lowest_value(type) : highest_value(type), opmath},
+            {0, ElementType::int64},
+            {0, ElementType::int64, false}},
            2, [&](GraphBuilder& b, std::span<const Value> in) {
              const Value best = in[0], best_index = in[1], index = in[2], value = in[3];
              Value taken = b.op(greatest ? "GreaterOrEqual" : "LessOrEqual", value, best);
-             if (is_floating_point(kernel)) taken = b.op("Or", taken, b.op("IsNaN", value));
+             if (is_floating_point(type)) taken = b.op("Or", taken, b.op("IsNaN", value));
              return std::vector{b.op("Where", taken, value, best), b.op("Where", taken, index, best_index),
                                 b.op("Add", index, b.scalar(1, ElementType::int64))};
            });

@@ -30,7 +30,7 @@ Value atan2(GraphBuilder& g, Value y, Value x) {
 
 namespace {
 
-// A function of two values with the same floating-point kernel type.
+// A function of two values with the same floating-point opmath type.
 using Compute = Value (*)(GraphBuilder& g, Value a, Value b);
 
 // float32 is computed in float64, in which its squares neither overflow nor underflow; float64 is divided by
@@ -165,7 +165,7 @@ struct Function {
 Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
   if (p < 1) g.refuse("p must be at least 1");
   check_constant(g, p);
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     std::vector<double> shifts;
     for (int64_t j = 0; j < p; ++j) shifts.push_back(-static_cast<double>(j) / 2);
     Value shift = g.cast(g.constant(ir::Weight::of(std::span<const double>(shifts), {p})), x.element_type());

@@ -10,7 +10,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// A function of a value that has a kernel type.
+// A function of a value that has an opmath type.
 using Compute = Value (*)(GraphBuilder& g, Value x);
 
 Value constant(GraphBuilder& g, Value like, double value) { return g.scalar_like(like, value); }
@@ -44,7 +44,7 @@ Value entr(GraphBuilder& g, Value x) {
 }
 
 Value logit(GraphBuilder& g, Value self, std::optional<double> eps) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     if (eps && *eps >= 0) {
       Value low = constant(g, x, *eps), high = constant(g, x, 1 - *eps);
       // If the lower bound exceeds the upper one, PyTorch compares with the lower one first.
@@ -57,7 +57,7 @@ Value logit(GraphBuilder& g, Value self, std::optional<double> eps) {
 
 // The angle of a real number: pi if it is negative, otherwise 0.
 Value angle(GraphBuilder& g, Value self) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value zero = constant(g, x, 0);
     Value result = g.op("Where", g.op("Less", x, zero), constant(g, x, std::numbers::pi), zero);
     return g.op("Where", g.op("IsNaN", x), x, result);
@@ -67,7 +67,7 @@ Value angle(GraphBuilder& g, Value self) {
 // Floor, Ceil, …; integers are returned unchanged.
 Value rounded(GraphBuilder& g, Value self, Compute compute) {
   if (!is_floating_point(self.element_type())) return self;
-  return in_kernel_type(g, self, [&](Value x) { return compute(g, x); });
+  return in_opmath_type(g, self, [&](Value x) { return compute(g, x); });
 }
 
 Value round(GraphBuilder& g, Value x) { return g.op("Round", x); }
@@ -78,7 +78,7 @@ Value round_decimals(GraphBuilder& g, Value self, int64_t decimals) {
     if (decimals > 0) return self;
     g.refuse("rounding integers to tens, hundreds, … is not supported; round a floating-point tensor");
   }
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value power = constant(g, x, std::pow(10.0, std::abs(static_cast<double>(decimals))));
     const bool up = decimals > 0;
     return g.op(up ? "Div" : "Mul", g.op("Round", g.op(up ? "Mul" : "Div", x, power)), power);
@@ -88,7 +88,7 @@ Value round_decimals(GraphBuilder& g, Value self, int64_t decimals) {
 // The sign of NaN is 0 in PyTorch and unspecified in ONNX.
 Value sign(GraphBuilder& g, Value self) {
   if (self.element_type() == ElementType::boolean) return self;
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value result = g.op("Sign", x);
     if (!is_floating_point(x.element_type())) return result;
     return g.op("Where", g.op("IsNaN", x), constant(g, x, 0), result);
@@ -111,7 +111,7 @@ Value nan_to_num(GraphBuilder& g, Value self, std::optional<double> nan, std::op
                  std::optional<double> neginf) {
   const ElementType type = self.element_type();
   if (!is_floating_point(type)) return self;
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     const double greatest = greatest_finite(type);
     Value result = g.op("Where", g.op("IsNaN", x), constant(g, x, nan.value_or(0)), x);
     auto replace = [&](double from, double to) {
@@ -188,7 +188,7 @@ void register_unary(SymbolicRegistry& registry) {
             [](GraphBuilder&g, Value x) { return g.op("Mod", x, constant(g, x, 1), attr("fmod", 1)); }},
        }) {
     on_each(names, 10, [compute = compute](GraphBuilder& g, Value self) {
-      return in_kernel_type(g, self, [&](Value x) { return compute(g, x); });
+      return in_opmath_type(g, self, [&](Value x) { return compute(g, x); });
     });
   }
 

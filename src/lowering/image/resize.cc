@@ -317,7 +317,7 @@ Shares computed_shares(GraphBuilder& g, const Image& image, const Axis& axis, bo
 Value resize_by_matrices(GraphBuilder& g, const Image& image) {
   const ElementType type = image.pixels.element_type();
   const bool fixed_point = type == ElementType::uint8;
-  const ElementType computed = fixed_point ? ElementType::float64 : kernel_type(type);
+  const ElementType computed = fixed_point ? ElementType::float64 : opmath_type(type);
   Value x = g.cast(image.pixels, computed);
   for (const size_t i : {1, 0}) {
     const Axis& axis = image.axes[i];
@@ -377,7 +377,7 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
     if (const auto inputs = resize_inputs(g, image)) return resize_node(g, image, *inputs);
   }
   if (how.is_nearest()) return resize_by_taps(g, image);
-  return in_kernel_type(g, input, [&](Value x) { return resize_by_taps(g, {x, image.axes, image.how}); });
+  return in_opmath_type(g, input, [&](Value x) { return resize_by_taps(g, {x, image.axes, image.how}); });
 }
 
 // Resizes with a scale for each of the `count` axes, or with none; `size` takes precedence over scales.

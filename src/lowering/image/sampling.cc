@@ -59,7 +59,7 @@ Value affine_grid(GraphBuilder& g, Value theta, const std::vector<Dim>& size, bo
   const Dim pixels = element_count(image);
   const auto axes = static_cast<int64_t>(image.size());
   image.push_back(1);
-  return in_kernel_type(g, theta, [&](Value x) {
+  return in_opmath_type(g, theta, [&](Value x) {
     std::vector<Value> coordinates;
     for (int64_t i = axes; i-- > 0;) {  // x is the first coordinate
       std::vector<Dim> along(image.size(), 1);

@@ -38,7 +38,7 @@ Value nonzero_indices(GraphBuilder& g, Value mask);
 
 enum class Reduction : uint8_t { none, add, multiply, max, min };
 
-// ScatterElements and ScatterND. With a reduction they compute in the kernel type of `data`. `updates` may
+// ScatterElements and ScatterND. With a reduction they compute in the opmath type of `data`. `updates` may
 // have any element type.
 Value scatter_elements(GraphBuilder& g, Value data, Value indices, Value updates, int64_t axis,
                        Reduction reduction = Reduction::none);

@@ -21,7 +21,7 @@ Attr reduction_attribute(GraphBuilder& g, Reduction reduction) {
 
 // ONNX Runtime's reducing Scatter kernels lack float16.
 ElementType reducing_type(ElementType type) {
-  return type == ElementType::float16 ? ElementType::float32 : kernel_type(type);
+  return type == ElementType::float16 ? ElementType::float32 : opmath_type(type);
 }
 
 Value scatter(GraphBuilder& g, std::string_view op, Value data, Value indices, Value updates,
@@ -137,7 +137,7 @@ Value write_along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value
 
 Value index_add(GraphBuilder& g, Value self, int64_t dim, Value indices, Value source, Scalar alpha) {
   if (!alpha.is_static() || alpha.to_double() != 1) {
-    const ElementType wide = kernel_type(self.element_type());
+    const ElementType wide = opmath_type(self.element_type());
     source = g.cast(g.op("Mul", g.cast(source, wide), g.scalar(alpha, wide)), self.element_type());
   }
   return write_along(g, self, dim, indices, source, Reduction::add);
@@ -191,10 +191,7 @@ Reduction named_reduction(GraphBuilder& g, std::string_view name) {
 Value neutral(GraphBuilder& g, Reduction reduction, ElementType type) {
   if (reduction == Reduction::add) return g.scalar(0, type);
   if (reduction == Reduction::multiply) return g.scalar(1, type);
-  const bool lowest = reduction == Reduction::max;
-  if (is_floating_point(type)) return g.scalar(lowest ? -INFINITY : INFINITY, type);
-  if (type == ElementType::int64) return g.scalar(lowest ? INT64_MIN : INT64_MAX, type);
-  return g.scalar(lowest ? INT32_MIN : INT32_MAX, type);
+  return g.scalar(reduction == Reduction::max ? lowest_value(type) : highest_value(type), type);
 }
 
 // Elements without updates keep their values; the others take part in the reduction if `include_self`.

@@ -9,7 +9,7 @@ namespace opbridge::lowering {
 namespace {
 
 struct Sorted {
-  Value values, indices;  // in the kernel type; int64
+  Value values, indices;  // in the opmath type; int64
 };
 
 // Values to sort instead of `x`: NaN becomes infinity, and infinity the greatest finite number. Infinity and

@@ -19,7 +19,7 @@ Value from_numbers(GraphBuilder& g, std::span<const double> values, std::vector<
 }
 
 Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scalar& step) {
-  const ElementType type = g.result().element_type, kernel = kernel_type(type);
+  const ElementType type = g.result().element_type;
   const Dim& count = g.result().dims->at(0);
   auto is = [](const Scalar& number, int64_t value) {
     return number.is_static() && number.to_double() == static_cast<double>(value);
@@ -28,10 +28,8 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
   const bool is_ascending =
       start.is_static() && step.is_static() && start.to_double() >= 0 && step.to_double() > 0;
   const bool all_integral = start.is_integral() && end.is_integral() && step.is_integral();
-  if (is_integral(type) && all_integral && is_ascending) {
-    return g.cast(g.op("Range", g.scalar(start, kernel), g.scalar(end, kernel), g.scalar(step, kernel)),
-                  type);
-  }
+  if (is_integral(type) && all_integral && is_ascending)
+    return g.op("Range", g.scalar(start, type), g.scalar(end, type), g.scalar(step, type));
   // PyTorch determines the element count first, and computes each element from its index in float64.
   Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
   Value result = g.op("Range", zero, g.size(count), one);
@@ -68,7 +66,7 @@ std::vector<double> linspace(GraphBuilder& g, const Scalar& start, const Scalar&
 Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
   check_constant(g, steps);
   const ElementType type = g.result().element_type;
-  const ElementType wide = is_integral(type) ? ElementType::float64 : kernel_type(type);
+  const ElementType wide = is_integral(type) ? ElementType::float64 : opmath_type(type);
   start = g.cast(g.cast(start, type), wide);
   if (steps == 1) return g.reshape(start, {Dim(1)});
   end = g.cast(g.cast(end, type), wide);
@@ -88,8 +86,8 @@ Value linspace(GraphBuilder& g, Value start, Value end, int64_t steps) {
 }
 
 Value eye(GraphBuilder& g) {
-  const ElementType type = g.result().element_type, kernel = kernel_type(type);
-  return g.cast(g.op("EyeLike", filled(g, *g.result().dims, 0, kernel), attr("dtype", kernel)), type);
+  const ElementType type = g.result().element_type, wide = opmath_type(type);
+  return g.cast(g.op("EyeLike", filled(g, *g.result().dims, 0, wide), attr("dtype", wide)), type);
 }
 
 // 0, 1, … size - 1 as a column (axis -2) or a row (axis -1).
@@ -101,9 +99,8 @@ Value indices_along(GraphBuilder& g, Value like, int64_t axis) {
 // The upper or lower triangle of `self`, bounded by the diagonal `diagonal`; zero elsewhere.
 Value triangle(GraphBuilder& g, bool upper, Value self, const Dim& diagonal) {
   const ElementType type = g.result().element_type;
-  Value x = self;
-  // Trilu has a kernel for bool, which needs no other kernel type.
-  if (type != ElementType::boolean) x = operand(g, self, type);
+  // Trilu selects elements, of any type.
+  Value x = type == ElementType::boolean ? self : operand(g, self, type);
   if (g.opset() >= 14) return g.cast(g.op("Trilu", x, g.size(diagonal), attr("upper", upper)), type);
   Value border = g.op("Add", indices_along(g, self, -2), g.size(diagonal));
   Value kept = g.op(upper ? "GreaterOrEqual" : "LessOrEqual", indices_along(g, self, -1), border);

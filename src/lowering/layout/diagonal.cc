@@ -68,7 +68,7 @@ void register_diagonal(SymbolicRegistry& registry) {
        return diagonal(g, self, offset, g.result().dims->at(0));
      });
   on("aten::trace(Tensor self) -> Tensor", Since{13}, [](GraphBuilder& g, Value self) {
-    return in_kernel_type(g, self, [&](Value x) {
+    return in_opmath_type(g, self, [&](Value x) {
       return sum_of(g, diagonal(g, x, 0, min(x.dim(0), x.dim(1))), std::vector<int64_t>{0}, false);
     });
   });

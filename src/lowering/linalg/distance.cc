@@ -64,7 +64,7 @@ Value pdist(GraphBuilder& g, Value self, double p) {
       second.push_back(j);
     }
   }
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     Value difference = g.op("Sub", g.gather(x, g.ints(first), 0), g.gather(x, g.ints(second), 0));
     return vector_norm(g, difference, p, std::vector<int64_t>{-1}, false);
   });
@@ -85,7 +85,7 @@ Value cosine_similarity(GraphBuilder& g, Value a, Value b, int64_t dim, double e
 
 // Scales down slices along `dim` whose norm exceeds `maxnorm`.
 Value renorm(GraphBuilder& g, Value self, Scalar p, int64_t dim, Scalar maxnorm) {
-  return in_kernel_type(g, self, [&](Value x) {
+  return in_opmath_type(g, self, [&](Value x) {
     const std::vector<int64_t> others = axes_except(wrap_axis(dim, x.rank()), x.rank());
     Value norm = vector_norm(g, x, p.to_double(), others, true);
     return g.op("Mul", x, renorm_factor(g, norm, maxnorm));

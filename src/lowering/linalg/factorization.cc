@@ -318,7 +318,7 @@ void register_spectra(SymbolicRegistry& registry) {
   for (const char* name : {"aten::matrix_exp", "aten::linalg_matrix_exp"}) {
     on(std::string(name) + "(Tensor self) -> Tensor", Since{1}, [](GraphBuilder& g, Value self) {
       const ElementType type = self.element_type();
-      if (is_floating_point(type)) self = g.cast(self, kernel_type(type));
+      if (is_floating_point(type)) self = g.cast(self, opmath_type(type));
       Value result = kernel<1>(g, "matrix_exp", matrices(g, self, "self"))[0];
       return is_floating_point(type) ? g.cast(result, type) : result;
     });

@@ -58,7 +58,7 @@ Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<
   auto sum = [&](Value value) { return g.reduce("ReduceSum", value, {-1}, true); };
 
   // Sums of weights are computed in the weights' type.
-  const ElementType own = aweights ? kernel_type(aweights->element_type()) : ElementType::int64;
+  const ElementType own = aweights ? opmath_type(aweights->element_type()) : ElementType::int64;
   Value weights = fweights ? g.cast(*fweights, own) : Value();
   if (aweights) {
     Value given = g.cast(*aweights, own);

@@ -25,7 +25,7 @@ bool is(const Scalar& value, double number) { return value.is_static() && value.
 Value add_scaled(GraphBuilder& g, Value self, Value product, const Scalar& beta, const Scalar& alpha) {
   const ElementType type = g.result().element_type;
   auto scaled = [&](Value value, const Scalar& factor) {
-    value = g.cast(value, kernel_type(type));
+    value = g.cast(value, opmath_type(type));
     return is(factor, 1) ? value : g.op("Mul", value, g.scalar_like(value, factor));
   };
   Value sum = scaled(product, alpha);

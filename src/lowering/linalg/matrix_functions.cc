@@ -43,7 +43,7 @@ Value extreme(GraphBuilder& g, bool greatest, Value values) {
   return Extremum(g, greatest, values).value(std::vector<int64_t>{-1}, false);
 }
 
-// `a` has a kernel type.
+// `a` has an opmath type.
 Value matrix_norm(GraphBuilder& g, const Matrices& a, const Order& order) {
   const std::vector<int64_t> both{-2, -1};
   if (const std::string* name = std::get_if<std::string>(&order)) {

@@ -113,7 +113,7 @@ Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& out
   }
   const std::optional<std::vector<int64_t>> kernel = equal_windows(self, output);
   if (!kernel || !is_pool) {
-    Value x = g.cast(self, kernel_type(self.element_type()));
+    Value x = g.cast(self, opmath_type(self.element_type()));
     for (size_t i = 0; i < axes; ++i) {
       const int64_t axis = x.rank() - static_cast<int64_t>(axes - i);
       if (!(x.dim(axis) == output[i])) x = mean_along(g, x, axis, output[i]);

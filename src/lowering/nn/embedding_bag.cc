@@ -35,7 +35,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
                                  std::optional<int64_t> padding_idx) {
   if (mode == Mode::max && g.opset() < 18)
     g.refuse("mode='max' needs ScatterND of opset 18; export with opset_version=18 or later");
-  const ElementType type = g.result().element_type, kernel = kernel_type(type);
+  const ElementType type = g.result().element_type, kernel = opmath_type(type);
   std::vector<Dim> dims = *g.result().dims;  // (bags, width)
   const Dim wanted = dims.at(0);
   // The indices after the last offset go to an additional bag, which is dropped at the end.
@@ -109,7 +109,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
 
 // Scales the rows at `indices` whose norm of order `order` exceeds `longest` to that norm.
 Value embedding_renorm(GraphBuilder& g, Value weight, Value indices, double longest, double order) {
-  return in_kernel_type(g, weight, [&](Value x) {
+  return in_opmath_type(g, weight, [&](Value x) {
     const Dim count = element_count(indices);
     indices = g.cast(g.reshape(indices, std::vector{count}), ElementType::int64);
     Value rows = g.gather(x, indices, 0);

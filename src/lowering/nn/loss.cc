@@ -21,7 +21,7 @@ Value above_zero(GraphBuilder& g, Value x) {
 }
 Value one_minus(GraphBuilder& g, Value x) { return g.op("Sub", constant(g, x, 1), x); }
 
-// An elementwise loss of two tensors: `compute` in the kernel type, then the reduction.
+// An elementwise loss of two tensors: `compute` in the opmath type, then the reduction.
 template <class F>
 Value elementwise_loss(GraphBuilder& g, Value self, Value target, int64_t reduction, F compute) {
   const ElementType type = g.result().element_type;
@@ -223,7 +223,7 @@ Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> w
                            reduction);
 }
 
-// `x` and `weight` have a kernel type.
+// `x` and `weight` have an opmath type.
 Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value> weight, int64_t reduction,
                     Dim ignore_index, double smoothing) {
   const ElementType type = g.result().element_type;
@@ -274,7 +274,7 @@ Value linear_cross_entropy(GraphBuilder& g, Value input, Value linear_weight, Va
                            std::optional<Value> linear_bias, std::optional<Value> weight, int64_t reduction,
                            Dim ignore_index, double smoothing) {
   const ElementType type = g.result().element_type;
-  const auto wide = [&](Value value) { return g.cast(value, kernel_type(type)); };
+  const auto wide = [&](Value value) { return g.cast(value, opmath_type(type)); };
   Value scores = g.op("MatMul", wide(input), g.transpose(wide(linear_weight), {1, 0}));
   if (linear_bias) scores = g.op("Add", scores, wide(*linear_bias));
   if (weight) weight = wide(*weight);

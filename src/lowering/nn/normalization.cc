@@ -54,7 +54,7 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   if (training || !mean || !variance) {
     g.refuse("batch statistics are computed in training mode; call model.eval() before the export");
   }
-  const ElementType type = kernel_type(input.element_type());
+  const ElementType type = opmath_type(input.element_type());
   const std::vector<Dim> channels{input.dim(1)};
   // PyTorch accepts any shape with as many elements as there are channels.
   const auto per_channel = [&](Value value) {
@@ -254,7 +254,7 @@ Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, 
   if (!weight) return g.cast(result, type);
   // PyTorch rounds before it multiplies by the weight, unless the weight is wider.
   const bool is_wider = half && weight->element_type() == ElementType::float32;
-  if (!is_wider) result = g.cast(g.cast(result, type), kernel_type(type));
+  if (!is_wider) result = g.cast(g.cast(result, type), opmath_type(type));
   return g.cast(g.op("Mul", result, g.cast(*weight, result.element_type())), g.result().element_type);
 }
 
@@ -265,7 +265,7 @@ Value weight_norm(GraphBuilder& g, Value direction, Value size, int64_t dim) {
   for (int64_t axis = 0; axis < direction.rank() && size.rank() == direction.rank(); ++axis) {
     if (axis != dim && !size.dim(axis).is(1)) g.refuse("g must have size 1 in all dims except `dim`");
   }
-  return in_kernel_type(g, direction, [&](Value x) {
+  return in_opmath_type(g, direction, [&](Value x) {
     const std::vector<int64_t> axes = axes_except(dim, x.rank());
     Value length = axes.empty() ? g.op("Abs", x) : g.reduce("ReduceL2", x, axes, true);
     return g.op("Mul", x, g.op("Div", operand(g, size, g.result().element_type), length));

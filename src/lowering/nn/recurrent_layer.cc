@@ -127,7 +127,7 @@ std::vector<Value> step(GraphBuilder& g, Cell cell, Value x, const std::vector<V
 }
 
 // One direction as a loop over the steps: returns the output and the states (batch, size) after it. All
-// values have the same kernel type.
+// values have the same opmath type.
 std::vector<Value> by_steps(GraphBuilder& g, Cell cell, Value input, const std::optional<Lengths>& lengths,
                             const std::vector<Value>& states, const Direction& direction, bool backwards) {
   const ElementType type = input.element_type();
@@ -175,7 +175,7 @@ std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    const std::optional<Lengths>& lengths, const std::vector<Value>& states,
                                    std::span<const Direction> directions) {
   // ONNX's operators have no projections, and ONNX Runtime's kernels no float64.
-  const ElementType type = input.element_type(), kernel = kernel_type(type);
+  const ElementType type = input.element_type(), kernel = opmath_type(type);
   if (!is_floating_point(type))
     g.refuse("recurrent layers of integers are not supported; cast the inputs and weights to float32");
   if (!directions[0].projection && type != ElementType::float64)

@@ -13,7 +13,7 @@ Value softmax_backward(GraphBuilder& g, Value gradient, Value output, int64_t di
         "PyTorch's kernel and its shape rule return different types if input_dtype is not the gradient's "
         "type; "
         "pass the gradient's type");
-  return in_kernel_type(g, gradient, [&](Value grad) {
+  return in_opmath_type(g, gradient, [&](Value grad) {
     Value made = g.cast(output, grad.element_type());
     const std::vector<Dim> dims = grad.dims();
     if (dims != output.dims()) g.refuse("the gradient and the output have different shapes");
@@ -57,7 +57,7 @@ void register_backward(SymbolicRegistry& registry) {
      });
   on("aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", Since{9},
      [](GraphBuilder& g, Value gradient, Value mask, double scale) {
-       return in_kernel_type(g, gradient, [&](Value grad) {
+       return in_opmath_type(g, gradient, [&](Value grad) {
          Value kept = g.op("Mul", grad, g.cast(mask, grad.element_type()));
          return g.op("Mul", kept, g.scalar_like(grad, scale));
        });

@@ -158,12 +158,7 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   const Dim count = element_count(x);
   if (x.rank() != 1) x = g.reshape(x, std::vector{count});
   if (!count.is(0) && !tensor::may_be_zero(count)) return x;
-  Scalar none(NAN);
-  if (!is_floating_point(type)) {
-    const auto unused_bits = 64 - 8 * static_cast<int>(size_of(type));
-    none =
-        Scalar(type == ElementType::uint8 ? int64_t{0} : std::numeric_limits<int64_t>::min() >> unused_bits);
-  }
+  const Scalar none = is_floating_point(type) ? Scalar(NAN) : lowest_value(type);
   const Dim at_least_one = max(count, Dim(1));
   x = g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
   return g.typed(x, std::vector{at_least_one});

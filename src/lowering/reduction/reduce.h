@@ -1,4 +1,4 @@
-// Reductions that other lowerings use. Values have a kernel type (see common.h).
+// Reductions that other lowerings use. Values have an opmath type (see common.h).
 #pragma once
 
 #include <optional>
@@ -54,10 +54,10 @@ Value reduced(GraphBuilder& g, Value losses, int64_t reduction);
 // specify ReduceMax and ArgMax for NaN.
 class Extremum {
  public:
-  // `self` is cast to its kernel type.
+  // `self` is cast to its opmath type.
   Extremum(GraphBuilder& g, bool greatest, Value self);
 
-  Value value(const Axes& axes, bool keepdim);    // in the kernel type
+  Value value(const Axes& axes, bool keepdim);    // in the opmath type
   Value index(int64_t axis, bool keepdim);        // index, int64
   Value any_nan(const Axes& axes, bool keepdim);  // bool; for floating point only
 

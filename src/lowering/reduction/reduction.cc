@@ -15,15 +15,15 @@ Value count_value(GraphBuilder& g, Value self, const Axes& axes) {
 }
 
 Value sum(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
-  return in_kernel_type(g, self, [&](Value x) { return sum_of(g, x, axes, keepdim); });
+  return in_opmath_type(g, self, [&](Value x) { return sum_of(g, x, axes, keepdim); });
 }
 
 Value product(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
-  return in_kernel_type(g, self, [&](Value x) { return product_of(g, x, axes, keepdim); });
+  return in_opmath_type(g, self, [&](Value x) { return product_of(g, x, axes, keepdim); });
 }
 
 Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
-  return in_kernel_type(g, self, [&](Value x) { return mean_of(g, x, axes, keepdim); });
+  return in_opmath_type(g, self, [&](Value x) { return mean_of(g, x, axes, keepdim); });
 }
 
 struct Moments {
@@ -93,7 +93,7 @@ Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdi
 }
 
 Value norm(GraphBuilder& g, Value self, const std::optional<Scalar>& order, const Axes& axes, bool keepdim) {
-  return in_kernel_type(
+  return in_opmath_type(
       g, self, [&](Value x) { return vector_norm(g, x, order ? order->to_double() : 2, axes, keepdim); });
 }
 
@@ -133,7 +133,7 @@ Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
     if (axis < added || (dims[axis - added].is(1) && !self.dim(axis).is(1))) axes.push_back(axis);
   }
   if (axes.empty()) return g.cast(self, g.result().element_type);
-  return in_kernel_type(g, self, [&](Value x) { return g.reshape(sum_of(g, x, axes, true), dims); });
+  return in_opmath_type(g, self, [&](Value x) { return g.reshape(sum_of(g, x, axes, true), dims); });
 }
 
 // Reduces segments of `data` along `axis`, given by their lengths or their offsets.
@@ -153,7 +153,7 @@ Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optio
     Value sums = g.op("CumSum", bounds, g.scalar(axis, ElementType::int64));
     bounds = g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
   }
-  return in_kernel_type(g, data, [&](Value x) {
+  return in_opmath_type(g, data, [&](Value x) {
     std::optional<Value> start;
     if (initial) start = g.scalar_like(x, *initial);
     return kernel(g, "opbridge::segment_reduce", {x, bounds, start, attr("reduce", reduce)},
@@ -239,7 +239,7 @@ void register_reduction(SymbolicRegistry& registry) {
   for (const char* name : {"logsumexp", "special_logsumexp"}) {
     on(fmt::format("aten::{}(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", name), Since{9},
        [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
-         return in_kernel_type(g, self, [&](Value x) { return log_of_sum(g, x, axes, keepdim); });
+         return in_opmath_type(g, self, [&](Value x) { return log_of_sum(g, x, axes, keepdim); });
        });
   }
 

@@ -125,7 +125,7 @@ Value bincount(GraphBuilder& g, Value self, std::optional<Value> weights, Dim mi
 
 // A histogram with bins of equal width. Elements outside are ignored; the upper end belongs to the last bin.
 Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
-  return in_kernel_type(g, flat(g, self), [&](Value x) {
+  return in_opmath_type(g, flat(g, self), [&](Value x) {
     Value low = g.scalar_like(x, min), high = g.scalar_like(x, max);
     if (min.to_double() == max.to_double()) {
       low = g.reduce("ReduceMin", x, {}, false);

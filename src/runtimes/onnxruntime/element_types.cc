@@ -48,6 +48,7 @@ std::optional<ElementType> element_type_of(const ir::Value* value) {
 struct Change {
   size_t variable;
   ElementType from, to;
+  bool by_attribute;  // the attribute "dtype" gives the type, not an input
 };
 
 class Fitting {
@@ -68,7 +69,10 @@ class Fitting {
       const bool fits = node->source.by_user || !ir::OpName(node->op).domain.empty();
       const onnx::OpSchema* schema = fits ? nullptr : onnx::find_schema("", node->op, opset_);
       const std::vector<Change> changes = schema ? changes_of(*schema, *node) : std::vector<Change>();
-      for (const Change& change : changes) cast_inputs(*schema, *node, change, graph);
+      for (const Change& change : changes) {
+        if (change.by_attribute) node->set("dtype", static_cast<int64_t>(change.to));
+        cast_inputs(*schema, *node, change, graph);
+      }
       graph.nodes.push_back(node);
       for (const Change& change : changes) cast_outputs(*schema, *node, change, graph);
     }
@@ -94,7 +98,8 @@ class Fitting {
       }
       bool is_input = false;
       for (size_t i = 0; i < node.inputs.size(); ++i) is_input |= schema.input(i)->type == variable;
-      if (is_input) changes.push_back({variable, *type, *wider});
+      const bool by_attribute = !is_input && onnx::type_attribute_of(schema) == "dtype";
+      if (is_input || by_attribute) changes.push_back({variable, *type, *wider, by_attribute});
     }
     return changes;
   }
