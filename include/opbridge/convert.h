@@ -14,6 +14,7 @@
 #include "opbridge/ir.h"
 #include "opbridge/registry.h"
 #include "opbridge/schema.h"
+#include "opbridge/weight_file.h"
 
 namespace opbridge {
 
@@ -25,6 +26,10 @@ enum class ExternalData {
   automatic,  // in a file beside the model if the model would exceed 2 GB, otherwise inside the model
   always,
   never,  // Error(unsupported) if the model would exceed 2 GB
+  // The model points into ConvertOptions::weight_files, which must be in or below its folder: runtimes refuse
+  // other places. Weights that are not in these files, or that a simplification has changed, are stored as
+  // with `automatic`.
+  reference,
 };
 
 // What the model relies on.
@@ -54,6 +59,9 @@ struct ConvertOptions {
   // (opbridge/operator.h) need, or 1.
   std::map<std::string, int> custom_opsets = {};
   ExternalData external_data = ExternalData::automatic;
+  std::vector<WeightFile> weight_files = {};  // from which the graph borrows weights
+  // Called while the files are written, with the bytes that are written and those of all files.
+  std::function<void(uint64_t written, uint64_t total)> on_write = {};
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
   // The new values of inputs and buffers that the program writes become additional outputs, named `NAME_out`.
@@ -104,7 +112,9 @@ struct WriteReport {
   uint64_t model_bytes = 0;
   uint64_t external_bytes = 0;
   std::filesystem::path external_file;  // empty if the model is a single file
-  double write_seconds = 0;             // time spent writing bytes, a part of the call's duration
+  uint64_t referenced_bytes = 0;        // of the weights that the model points to
+  std::vector<std::filesystem::path> referenced_files;
+  double write_seconds = 0;  // time spent writing bytes, a part of the call's duration
 };
 
 // Writes to a temporary file beside `path` and renames it, so that a failure leaves `path` as it was.
@@ -134,7 +144,9 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
 // functionalize → lower → simplify (optional) → legalize for the target.
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options);
 
-// `.pt2` → `.onnx`, with the bundled mappings or the given ones.
+// `.pt2` → `.onnx`, with the bundled mappings or the given ones. With ExternalData::reference, the model
+// points into the `.pt2`; a weight of it that is compressed, transposed or not aligned is an
+// Error(unsupported).
 WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
                     const ConvertOptions& options = {});
 WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,

@@ -1,8 +1,10 @@
-// The two sources of a PyTorch program: a `.pt2` file, or calls that Python reports one by one.
+// The two sources of a PyTorch program: a `.pt2` file, or calls that Python reports one by one; and the files
+// that hold the weights of the latter.
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,6 +13,7 @@
 
 #include "opbridge/ir.h"
 #include "opbridge/schema.h"
+#include "opbridge/weight_file.h"
 
 namespace opbridge {
 
@@ -18,6 +21,24 @@ namespace opbridge {
 // which the graph keeps alive; pickled entries are never opened. Throws Error(invalid_file) if the file is
 // missing, truncated, of another format, or of a newer schema version.
 ir::Graph load_exported_program(const std::filesystem::path& path);
+
+enum class WeightsOfProgram {
+  readable,  // copied where they are not contiguous and aligned in the file
+  in_place,  // Error(unsupported) where they are not, unless they are smaller than least_separate_bytes
+};
+
+// Like load_exported_program(path), for a file that is mapped already.
+ir::Graph load_exported_program(const WeightFile& file, WeightsOfProgram weights);
+
+// A tensor of a `.safetensors` file.
+struct StoredTensor {
+  std::string dtype;  // as the file calls it
+  ir::Weight weight;  // borrowed; of undefined type if the dtype is not known, and perhaps not aligned
+};
+
+// The tensors of a `.safetensors` file by name. Throws Error(invalid_file) if the file is damaged: truncated,
+// or with tensors that overlap, leave holes, or whose size contradicts their shape.
+std::map<std::string, StoredTensor> read_safetensors(const WeightFile& file);
 
 // Builds a torch-level graph call by call. The returned pointers are valid as long as the graph.
 //

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         unregister_custom_op_symbolic,
     )
     from opbridge.verification import Verification, VerificationError, verify
+    from opbridge.weights import meta_parameters
 
 # Loaded on first access: describing operators needs neither torch nor ONNX Runtime.
 _HOMES = {
@@ -41,6 +42,7 @@ _HOMES = {
     "export": "exporter",
     "ONNXProgram": "onnx_program",
     "build": "operator_build",
+    "meta_parameters": "weights",
     "load_operators": "operators",
     "ort_library": "operators",
     "torch_library": "operators",
@@ -79,6 +81,7 @@ __all__ = [
     "build",
     "export",
     "load_operators",
+    "meta_parameters",
     "ort_library",
     "parse_args",
     "register_custom_op_symbolic",

@@ -151,6 +151,19 @@ def opset_of(path: str) -> int:
 def standard_bodies() -> list[str]:
     """The schema lines of opbridge's operators that target="onnx" has bodies of standard operators for."""
 
+class WeightFile:
+    """A mapped file of weights."""
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def bytes(self) -> torch.Tensor:
+        """All bytes of the file. Writing to them leaves the file as it is."""
+    @property
+    def tensors(self) -> dict[str, tuple[str, int, list[int], int, int]]:
+        """The tensors of a .safetensors file. Name: (dtype as the file calls it, element type, dims, offset, size)."""
+
 def export_graph(
     graph: Graph,
     path: str,
@@ -161,6 +174,7 @@ def export_graph(
     custom_opsets: dict[str, int],
     domain_versions: dict[str, int] = ...,
     external_data: str,
+    weight_files: list[WeightFile] = ...,
     source_lines: bool,
     simplify: bool,
     mutations_as_outputs: bool = False,
@@ -168,13 +182,14 @@ def export_graph(
     parameters_as: str = "constants",
     input_names: list[str],
     output_names: list[str],
-) -> tuple[int, int, int, str | None, float]:
+) -> tuple[int, int, int, str | None, int, list[str], float]:
     """Converts the graph, which is consumed, and writes the model.
 
     ``domain_versions`` has the versions of domains that ``custom_opsets`` lacks. Symbolic functions may add to it.
 
-    Returns the number of nodes, the bytes of the model, those of the external data, its file or None, and the seconds
-    that writing the files took.
+    Returns the number of nodes, the bytes of the model, those of the external data, its file or None, the bytes that
+    the model refers to in ``weight_files``, those of the files that it refers to, and the seconds that the writing
+    took.
     """
 
 def operators_of(path: str) -> dict[str, int]:
@@ -182,7 +197,7 @@ def operators_of(path: str) -> dict[str, int]:
 
 def rewrite_model(
     source: str, path: str, *, target: str, external_data: str, simplify: bool
-) -> tuple[int, int, int, str | None, float]:
+) -> tuple[int, int, int, str | None, int, list[str], float]:
     """Reads the model at ``source``, which opbridge wrote, and writes it to ``path``.
 
     Returns what export_graph returns.

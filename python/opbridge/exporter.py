@@ -13,6 +13,7 @@ from opbridge.capture import capture as capture_program
 from opbridge.paths import checked_path
 from opbridge.torch_arguments import (
     Example,
+    ExternalData,
     Options,
     TorchArguments,
     check_mode,
@@ -51,7 +52,8 @@ def export(
     dynamic_axes: Mapping[str, Mapping[int, str] | Sequence[int]] | None = None,
     custom_opsets: Mapping[str, int] | None = None,
     custom_translation_table: Mapping[Any, Callable[..., Any]] | None = None,
-    external_data: bool | None = None,
+    external_data: ExternalData = None,
+    weights: str | os.PathLike[str] | None = None,
     export_params: bool | None = True,
     keep_initializers_as_inputs: bool | None = False,
     training: Any = None,
@@ -80,7 +82,15 @@ def export(
 
     A dynamic size may be a name, shared by all sizes that are equal. The model may narrow its range, but not that of a
     torch.export.Dim. ``external_data`` stores the weights in a separate file: always (True), never (False), or only if
-    the model would exceed 2 GB (None). ``export_params=False`` makes inputs of the parameters, which the model then
+    the model would exceed 2 GB (None).
+
+    ``weights`` is a ``.safetensors`` file, the index of several, or a folder with either: the parameters and buffers
+    with their names, which may be on the meta device, have these values (docs/large-models.md).
+    ``external_data="reference"`` leaves the weights there. The model then points into the files, which must be in its
+    folder or below, since runtimes refuse other places. Weights that the files lack, or that a simplification has
+    changed, are stored as with None.
+
+    ``export_params=False`` makes inputs of the parameters, which the model then
     lacks; ``keep_initializers_as_inputs`` makes inputs of them too, with the parameters as default values. ``training``
     is a torch.onnx.TrainingMode: models are exported in evaluation mode unless it says otherwise; the model's own mode
     is restored afterwards. ``verify`` runs the file in ONNX Runtime on the same inputs and raises
@@ -109,6 +119,7 @@ def export(
     opset = DEFAULT_OPSET if opset_version is None else opset_version
     _check(f, path, target, opset, options.external_data)
     check_mode(options.mode, model)
+    _check_weights(weights, options.external_data)
     example = example_of(model, Example(args, kwargs, input_names, output_names, dynamic_shapes))
     _check_names_and_mappings(example, custom_opsets=custom_opsets, dynamic_axes=dynamic_axes)
 
@@ -117,10 +128,12 @@ def export(
     from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
     from opbridge.symbolics.registry import registry_for
     from opbridge.symbolics.translation_table import TranslationTable
+    from opbridge.weights import WeightFiles, place_weights
 
     translations = TranslationTable(custom_translation_table or {})
+    files = None if weights is None else WeightFiles(weights, refers=options.external_data == "reference")
     artifacts = Artifacts(options.artifacts, model)
-    with artifacts.recorded():
+    with artifacts.recorded(), place_weights(model, files):
         with artifacts.step("capture"):
             program = _captured(model, example, dynamic_axes, options, artifacts)
         artifacts.captured(program.graph)
@@ -139,6 +152,7 @@ def export(
                 custom_opsets=dict(custom_opsets or {}),
                 domain_versions=program.domain_versions,
                 external_data=external_data_option(options.external_data),
+                weight_files=[] if files is None else files.files,
                 source_lines=options.source_lines,
                 simplify=options.simplify,
                 mutations_as_outputs=mutations_as_outputs,
@@ -177,10 +191,22 @@ def _check(f: Any, path: Any, target: Any, opset: Any, external_data: Any) -> No
         raise InvalidArgumentError(f"target must be one of {', '.join(get_args(Target))}, not {target!r}")
     if not isinstance(opset, int):
         raise InvalidArgumentError(f"opset_version must be an integer, not {opset!r}")
-    if external_data not in (None, True, False):
-        raise InvalidArgumentError(f"external_data must be True, False or None, not {external_data!r}")
+    if external_data not in (None, True, False, "reference"):
+        raise InvalidArgumentError(f'external_data must be True, False, None or "reference", not {external_data!r}')
     if f is not None and not isinstance(f, (str, os.PathLike)):
         check_stream(f, external_data)
+    elif f is None and path is None and external_data == "reference":
+        raise InvalidArgumentError('external_data="reference" needs a path in the folder of the weights')
+
+
+def _check_weights(weights: Any, external_data: ExternalData) -> None:
+    from opbridge.errors import InvalidArgumentError
+
+    if external_data == "reference" and weights is None:
+        raise InvalidArgumentError(
+            'external_data="reference" needs weights=…, the .safetensors files that the model is to point into; '
+            "for those of a .pt2 file, use the command: opbridge convert model.pt2 model.onnx --external-data reference"
+        )
 
 
 def _check_names_and_mappings(example: Example, **mappings: Any) -> None:

@@ -19,7 +19,7 @@ from opbridge import _core
 from opbridge.capture.inputs import Inputs, read_inputs_of
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 from opbridge.paths import checked_path
-from opbridge.torch_arguments import ParametersAs
+from opbridge.torch_arguments import ExternalData, ParametersAs
 from opbridge.verification import feeds_for
 
 if TYPE_CHECKING:
@@ -100,8 +100,10 @@ class TemporaryFolder:
             )
 
 
-def external_data_option(external_data: bool | None) -> str:
+def external_data_option(external_data: ExternalData) -> str:
     """The core's word for the argument ``external_data``."""
+    if external_data == "reference":
+        return external_data
     return {None: "automatic", True: "always", False: "never"}[external_data]
 
 
@@ -119,6 +121,9 @@ class ONNXProgram:
     model_bytes: int
     external_bytes: int
     external_file: str | None
+    referenced_bytes: int
+    """Of the weights that the model points to in the files of ``weights``."""
+    referenced_files: list[str]
     write_seconds: float
     """The part of the export's time that was spent on writing."""
     verification: Verification | None
@@ -174,13 +179,14 @@ class ONNXProgram:
         with self._present_file() as source:
             folder = TemporaryFolder()
             path = folder.model
-            external = self.external_file is not None
+            external = True if self.external_file is not None else None
             report = _core.rewrite_model(
-                source, path, target=self._origin.target, external_data="always" if external else "never", simplify=True
+                source, path, target=self._origin.target, external_data=external_data_option(external), simplify=True
             )
         self.release()
         self._model, self._folder, self.path, self._file = None, folder, path, path
-        self.node_count, self.model_bytes, self.external_bytes, self.external_file, self.write_seconds = report
+        self.node_count, self.model_bytes, self.external_bytes, self.external_file = report[:4]
+        self.referenced_bytes, self.referenced_files, self.write_seconds = report[4:]
         self._origin = dataclasses.replace(self._origin, is_simplified=True)
 
     def initialize_inference_session(
@@ -276,11 +282,11 @@ class ONNXProgram:
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
 
-def check_stream(stream: Any, external_data: bool | None) -> None:
+def check_stream(stream: Any, external_data: ExternalData) -> None:
     if isinstance(stream, io.TextIOBase) or not hasattr(stream, "write"):
         raise InvalidArgumentError(f"the output must be a path or a binary stream, not a {type(stream).__name__}")
     if external_data:
-        raise InvalidArgumentError("external_data=True needs a path: a stream has no file beside it")
+        raise InvalidArgumentError(f"external_data={external_data!r} needs a path: a stream has no file beside it")
 
 
 def copy_to_stream(path: str, stream: Any) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opbridge.capture.environment import Mode
 
 ParametersAs = Literal["constants", "defaults", "inputs"]
+ExternalData = bool | Literal["reference"] | None
 
 
 class TorchArguments(TypedDict, total=False):
@@ -103,7 +104,7 @@ class Options:
     mode: Mode
     simplify: bool
     source_lines: bool
-    external_data: bool | None
+    external_data: ExternalData
     parameters_as: ParametersAs
     artifacts: ArtifactOptions
 
@@ -114,7 +115,7 @@ def options_of(
     capture: Capture | None,
     simplify: bool,
     source_lines: bool,
-    external_data: bool | None,
+    external_data: ExternalData,
     export_params: bool | None,
     keep_initializers_as_inputs: bool | None,
     training: Any,

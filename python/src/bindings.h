@@ -57,6 +57,7 @@ void bind_graph(nb::module_& module);
 void bind_pipeline(nb::module_& module);
 void bind_program(nb::module_& module);
 void bind_symbolic(nb::module_& module);
+void bind_weights(nb::module_& module);
 
 // The registry wrapped by a Python `Registry`.
 const SymbolicRegistry& registry_of(nb::handle registry);

@@ -12,5 +12,6 @@ NB_MODULE(_core, module) {
   bind_graph(module);
   bind_program(module);
   bind_symbolic(module);
+  bind_weights(module);
   bind_pipeline(module);
 }

@@ -17,6 +17,7 @@ namespace {
 ExternalData to_external_data(const std::string& text) {
   if (text == "always") return ExternalData::always;
   if (text == "never") return ExternalData::never;
+  if (text == "reference") return ExternalData::reference;
   return ExternalData::automatic;
 }
 
@@ -29,15 +30,18 @@ ParametersAs to_parameters_as(const std::string& text) {
 }
 
 nb::tuple as_tuple(size_t nodes, const WriteReport& report) {
+  std::vector<std::string> referenced_files;
+  for (const std::filesystem::path& file : report.referenced_files) referenced_files.push_back(file.string());
   return nb::make_tuple(nodes, report.model_bytes, report.external_bytes,
                         report.external_file.empty() ? nb::none() : nb::cast(report.external_file.string()),
-                        report.write_seconds);
+                        report.referenced_bytes, referenced_files, report.write_seconds);
 }
 
 nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb::handle registry,
                        const std::string& target, int opset, std::map<std::string, int> custom_opsets,
-                       const nb::dict& domain_versions, const std::string& external_data, bool source_lines,
-                       bool simplify, bool mutations_as_outputs, std::vector<std::string> parameters,
+                       const nb::dict& domain_versions, const std::string& external_data,
+                       std::vector<WeightFile> weight_files, bool source_lines, bool simplify,
+                       bool mutations_as_outputs, std::vector<std::string> parameters,
                        const std::string& parameters_as, std::vector<std::string> input_names,
                        std::vector<std::string> output_names) {
   ConvertOptions options;
@@ -45,6 +49,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
   options.opset = opset;
   options.custom_opsets = std::move(custom_opsets);
   options.external_data = to_external_data(external_data);
+  options.weight_files = std::move(weight_files);
   options.source_lines = source_lines;
   options.simplify = simplify;
   options.mutations_as_outputs = mutations_as_outputs;
@@ -133,11 +138,12 @@ void bind_pipeline(nb::module_& module) {
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(),
       "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "domain_versions"_a = nb::dict(),
-      "external_data"_a, "source_lines"_a, "simplify"_a, "mutations_as_outputs"_a = false,
-      "parameters"_a = std::vector<std::string>(), "parameters_as"_a = "constants", "input_names"_a,
-      "output_names"_a,
+      "external_data"_a, "weight_files"_a = std::vector<WeightFile>(), "source_lines"_a, "simplify"_a,
+      "mutations_as_outputs"_a = false, "parameters"_a = std::vector<std::string>(),
+      "parameters_as"_a = "constants", "input_names"_a, "output_names"_a,
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
-      "of the model, those of the external data and its file or None.");
+      "of the model, those of the external data, its file or None, the bytes that the model refers to\n"
+      "in other files, these files, and the seconds that the writing took.");
   module.def("operators_of", &operators_of, "path"_a,
              "The operators of the model at `path`, and how often each occurs.");
   module.def("rewrite_model", &rewrite_model, "source"_a, "path"_a, nb::kw_only(), "target"_a,

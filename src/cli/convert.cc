@@ -45,17 +45,14 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
 }
 
 void run(const Arguments& arguments) {
-  std::error_code unknown;  // a file that does not exist is not the same file
-  for (const std::string& written : {arguments.onnx, arguments.onnx + ".data"}) {
-    if (std::filesystem::equivalent(arguments.pt2, written, unknown)) {
-      throw Error(ErrorCode::invalid_argument, fmt::format("{} is both the input and the output", written));
-    }
-  }
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
   const WriteReport report = convert(arguments.pt2, arguments.onnx, options, mappings(arguments.libraries));
   print(fmt::format("{}: opset {}, {}\n", arguments.onnx, options.opset,
                     inspect::size_text(report.model_bytes)));
+  for (const std::filesystem::path& file : report.referenced_files)
+    print(fmt::format("{}: weights, {} of it referred to\n", file.string(),
+                      inspect::size_text(report.referenced_bytes)));
   if (!report.external_file.empty()) {
     print(fmt::format("{}: weights, {}\n", report.external_file.string(),
                       inspect::size_text(report.external_bytes)));
@@ -72,12 +69,15 @@ void add_convert(CLI::App& app) {
   command->add_option("output", arguments->onnx, "The ONNX model to write")->required();
   add_target(*command, options.target);
   command->add_option("--opset", options.opset, "Version of ONNX's operators")->capture_default_str();
-  const std::map<std::string, ExternalData> external_data = {
-      {"auto", ExternalData::automatic}, {"always", ExternalData::always}, {"never", ExternalData::never}};
+  const std::map<std::string, ExternalData> external_data = {{"auto", ExternalData::automatic},
+                                                             {"always", ExternalData::always},
+                                                             {"never", ExternalData::never},
+                                                             {"reference", ExternalData::reference}};
   command
       ->add_option("--external-data", options.external_data,
-                   "Store weights in a separate file: auto (if the model would exceed 2 GB), always, never")
-      ->transform(CLI::CheckedTransformer(external_data).description("auto|always|never"));
+                   "Store weights in a separate file: auto (if the model would exceed 2 GB), always, never; "
+                   "reference: leave them in the .pt2, which must be in the output's folder or below")
+      ->transform(CLI::CheckedTransformer(external_data).description("auto|always|never|reference"));
   command->add_option("--custom-opset", arguments->custom_opsets,
                       "Version of another domain, DOMAIN=VERSION");
   command->add_option("--ops", arguments->libraries, "A library of operators written once (libNAME_ort.so)");

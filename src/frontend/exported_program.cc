@@ -12,7 +12,6 @@
 #include "opbridge/error.h"
 #include "opbridge/frontend.h"
 #include "support/json.h"
-#include "support/mapped_file.h"
 #include "support/zip_archive.h"
 
 namespace opbridge {
@@ -129,23 +128,27 @@ SymbolTable::LeastValues least_values(json::Object program) {
 
 }  // namespace
 
-ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::shared_ptr<const void> owner) {
+ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::shared_ptr<const void> owner,
+                                WeightsOfProgram weights) {
   const support::ZipArchive archive(archive_bytes, std::move(owner));
   const Program found = find_program(archive);
   check_byte_order(archive, found.root);
   simdjson::dom::parser parser;
   const auto program = json::as<json::Object>(json::parse(parser, archive, *found.entry));
   check_schema_version(program);
-  StoredTensors tensors(archive, found.root, found.name);
+  StoredTensors tensors(archive, found.root, found.name, weights);
   return GraphReader(tensors, least_values(program)).read(json::object_field(program, "graph_module"));
 }
 
 ir::Graph load_exported_program(const std::filesystem::path& path) {
+  return load_exported_program(map_weight_file(path), WeightsOfProgram::readable);
+}
+
+ir::Graph load_exported_program(const WeightFile& file, WeightsOfProgram weights) {
   try {
-    const auto file = std::make_shared<support::MappedFile>(path);
-    return read_exported_program(file->bytes(), file);
+    return read_exported_program(file.bytes, file.owner, weights);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", path.string(), error.message()), error.where());
+    throw Error(error.code(), fmt::format("{}: {}", file.path.string(), error.message()), error.where());
   }
 }
 

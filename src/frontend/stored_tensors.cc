@@ -40,8 +40,8 @@ std::vector<int64_t> read_ints(std::string_view name, json::Array list) {
 }  // namespace
 
 StoredTensors::StoredTensors(const support::ZipArchive& archive, std::string_view root,
-                             std::string_view program)
-    : archive_(archive), root_(root), program_(program) {
+                             std::string_view program, WeightsOfProgram weights)
+    : archive_(archive), root_(root), program_(program), weights_(weights) {
   read_index(weights_parser_, "data/weights/", "weights");
   read_index(constants_parser_, "data/constants/", "constants");
 }
@@ -73,7 +73,10 @@ StoredTensors::Storage& StoredTensors::storage(std::string_view name, const Loca
       archive_.find(fmt::format("{}{}{}", root_, location.folder, file));
   if (entry == nullptr) refuse(name, fmt::format("is stored in '{}', which the archive lacks", file));
   const auto [cached, fresh] = storages_.try_emplace(entry);
-  if (fresh) cached->second.content = archive_.read(*entry);
+  if (fresh) {
+    cached->second.content = archive_.read(*entry);
+    cached->second.is_compressed = cached->second.content.bytes.data() != entry->stored.data();
+  }
   return cached->second;
 }
 
@@ -117,6 +120,21 @@ ir::Weight StoredTensors::load(std::string_view name) {
   const std::span<const std::byte> from_offset =
       content.bytes.subspan(*bytes == 0 ? 0 : static_cast<uint64_t>(view.offset) * view.element_size);
   const bool aligned = reinterpret_cast<uintptr_t>(from_offset.data()) % view.element_size == 0;
+  if (weights_ == WeightsOfProgram::in_place && *bytes >= least_separate_bytes) {
+    const char* const obstacle = stored.is_compressed ? "compressed"
+                                 : !view.contiguous() ? "not contiguous (transposed or expanded)"
+                                 : !aligned           ? "not aligned for its elements"
+                                                      : nullptr;
+    if (obstacle != nullptr) {
+      refuse(
+          name,
+          fmt::format("is stored {}, so the model cannot point to it; store weights in the model or beside "
+                      "it instead of referring to the file, or save the program anew with a contiguous "
+                      "weight",
+                      obstacle),
+          ErrorCode::unsupported);
+    }
+  }
   if (view.contiguous() && aligned) {
     weight.bytes = from_offset.first(*bytes);
     return weight;

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "opbridge/frontend.h"
 #include "opbridge/ir.h"
 #include "support/json.h"
 #include "support/zip_archive.h"
@@ -19,11 +20,12 @@ class StoredTensors {
  public:
   // `root` is the archive's outermost folder with a trailing slash, `program` the name of the exported
   // program. The archive must outlive the object.
-  StoredTensors(const support::ZipArchive& archive, std::string_view root, std::string_view program);
+  StoredTensors(const support::ZipArchive& archive, std::string_view root, std::string_view program,
+                WeightsOfProgram weights);
 
   // The tensor with that name. It is borrowed if it is contiguous and aligned in the archive, and copied into
-  // that form otherwise. Throws Error(invalid_file) if the tensor is missing, pickled, or reaches outside its
-  // storage.
+  // that form otherwise, unless it must be in place. Throws Error(invalid_file) if the tensor is missing,
+  // pickled, or reaches outside its storage.
   ir::Weight load(std::string_view name);
 
  private:
@@ -34,6 +36,7 @@ class StoredTensors {
 
   struct Storage {
     support::ZipArchive::Content content;
+    bool is_compressed = false;
     uint64_t copied_bytes = 0;  // distinct bytes that were copied instead of borrowed
   };
 
@@ -43,6 +46,7 @@ class StoredTensors {
   const support::ZipArchive& archive_;
   std::string root_;
   std::string program_;
+  WeightsOfProgram weights_;
   simdjson::dom::parser weights_parser_;
   simdjson::dom::parser constants_parser_;
   std::map<std::string_view, Location> locations_;

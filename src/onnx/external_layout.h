@@ -13,27 +13,32 @@ namespace opbridge::onnx {
 
 inline constexpr uint64_t external_alignment = 64;
 
+// Where a weight is, outside of the model's own file.
+struct ExternalPlace {
+  std::string location;  // the file's path relative to the model
+  uint64_t offset;
+};
+
 // Weights are stored one after another, each aligned. Weights with the same bytes share one offset.
 class ExternalLayout {
  public:
   // `location` is the file's path relative to the model, as stored in the model.
   explicit ExternalLayout(std::string location) : location_(std::move(location)) {}
 
-  const std::string& location() const { return location_; }
   std::span<const std::span<const std::byte>> pieces() const { return pieces_; }
   uint64_t size() const { return size_; }
 
-  // The offset of the bytes, which must stay valid until the file is written.
-  uint64_t add(std::span<const std::byte> bytes) {
+  // Where the bytes will be. They must stay valid until the file is written.
+  ExternalPlace add(std::span<const std::byte> bytes) {
     const auto [known, is_new] = offsets_.try_emplace({bytes.data(), bytes.size()}, 0);
-    if (!is_new) return known->second;
+    if (!is_new) return {location_, known->second};
     static constexpr std::byte zeros[external_alignment] = {};
     const uint64_t padding = (external_alignment - size_ % external_alignment) % external_alignment;
     pieces_.push_back(std::span(zeros).first(padding));
     pieces_.push_back(bytes);
     known->second = size_ + padding;
     size_ += padding + bytes.size();
-    return known->second;
+    return {location_, known->second};
   }
 
  private:

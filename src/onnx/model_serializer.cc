@@ -22,9 +22,6 @@
 namespace opbridge::onnx {
 namespace {
 
-// Smaller tensors stay in the model: shape inference can read them there, and splicing them does not pay.
-constexpr size_t least_separate_bytes = 1024;
-
 // The first IR version with functions, and the first with node metadata.
 constexpr int ir_version_of_functions = 8;
 constexpr int ir_version_of_node_metadata = 10;
@@ -89,13 +86,12 @@ Message<proto::StringStringEntry> entry(std::string_view key, std::string_view v
 
 class ModelSerializer {
  public:
-  // If `external` is null, all weights are stored in the result.
   ModelSerializer(const ir::Graph& graph, const std::map<std::string, int>& opset_imports, bool source_lines,
-                  ExternalLayout* external, std::span<const std::pair<std::string, ir::Weight>> defaults = {})
+                  WeightPlaces places, std::span<const std::pair<std::string, ir::Weight>> defaults = {})
       : graph_(graph),
         opset_imports_(opset_imports),
         source_lines_(source_lines),
-        external_(external),
+        places_(places),
         defaults_(defaults) {
     for (const auto& [domain, version] : opset_imports) {
       ir_version_ = std::max(ir_version_, ir_version_for(version, domain));
@@ -296,14 +292,15 @@ class ModelSerializer {
   }
 
   Message<proto::Tensor> initializer(std::string_view name, const ir::Weight& weight) {
-    if (external_ == nullptr || weight.bytes.size() < least_separate_bytes ||
-        weight.element_type == ElementType::string) {
+    if (weight.bytes.size() < least_separate_bytes || weight.element_type == ElementType::string)
       return inline_tensor(name, weight);
-    }
+    std::optional<ExternalPlace> place;
+    if (places_.references != nullptr) place = places_.references->find(weight.bytes);
+    if (!place && places_.beside != nullptr) place = places_.beside->add(weight.bytes);
+    if (!place) return inline_tensor(name, weight);
     Message<proto::Tensor> result = tensor_header(name, weight);
-    const uint64_t offset = external_->add(weight.bytes);
-    result.add_message(proto::Tensor::external_data, entry("location", external_->location()));
-    result.add_message(proto::Tensor::external_data, entry("offset", std::to_string(offset)));
+    result.add_message(proto::Tensor::external_data, entry("location", place->location));
+    result.add_message(proto::Tensor::external_data, entry("offset", std::to_string(place->offset)));
     result.add_message(proto::Tensor::external_data, entry("length", std::to_string(weight.bytes.size())));
     result.add_int(proto::Tensor::data_location, proto::data_location_external);
     return result;
@@ -349,22 +346,22 @@ class ModelSerializer {
   const ir::Graph& graph_;
   const std::map<std::string, int>& opset_imports_;
   const bool source_lines_;
-  ExternalLayout* const external_;
+  const WeightPlaces places_;
   const std::span<const std::pair<std::string, ir::Weight>> defaults_;
   int ir_version_ = least_ir_version;
 };
 
 }  // namespace
 
-Rope serialize(const OnnxModel& model, bool source_lines, ExternalLayout* external) {
-  return ModelSerializer(model.graph, model.opset_imports, source_lines, external, model.defaults)
+Rope serialize(const OnnxModel& model, bool source_lines, WeightPlaces places) {
+  return ModelSerializer(model.graph, model.opset_imports, source_lines, places, model.defaults)
       .model(model.functions);
 }
 
 OnnxFunction make_function(const FunctionHead& head, const ir::Graph& body,
                            const std::map<std::string, int>& opset_imports) {
   OnnxFunction result{head.domain, head.name, head.version, {}};
-  const Rope rope = ModelSerializer(body, opset_imports, false, nullptr).function(head);
+  const Rope rope = ModelSerializer(body, opset_imports, false, {}).function(head);
   for (const std::span<const std::byte> piece : rope.pieces()) {
     result.bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
   }

@@ -3,14 +3,21 @@
 
 #include "onnx/external_layout.h"
 #include "onnx/message.h"
+#include "onnx/weight_references.h"
 #include "opbridge/convert.h"
 
 namespace opbridge::onnx {
 
+// Where large weights are stored: where they are already, otherwise beside the model, otherwise in it. Either
+// may be null.
+struct WeightPlaces {
+  WeightReferences* references = nullptr;
+  ExternalLayout* beside = nullptr;
+};
+
 // Deterministic: equal models give equal bytes, with fields in the order of their numbers, as protobuf's own
-// implementation writes them. Weights are borrowed. Large weights go to `external`, or into the result if it
-// is null. Throws Error(internal) if the graph holds what a lowered graph must not, and Error(unsupported)
-// for element types without raw bytes.
-Rope serialize(const OnnxModel& model, bool source_lines, ExternalLayout* external);
+// implementation writes them. Weights are borrowed. Throws Error(internal) if the graph holds what a lowered
+// graph must not, and Error(unsupported) for element types without raw bytes.
+Rope serialize(const OnnxModel& model, bool source_lines, WeightPlaces places);
 
 }  // namespace opbridge::onnx

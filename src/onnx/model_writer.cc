@@ -3,14 +3,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_set>
 #include <vector>
 
 #include "onnx/external_layout.h"
 #include "onnx/model_serializer.h"
+#include "onnx/weight_references.h"
+#include "support/mapped_file.h"
 #include "support/output_file.h"
 
 namespace opbridge {
@@ -52,9 +56,53 @@ class NameChecker {
   std::unordered_set<std::string_view> visible_;
 };
 
-void write_all(support::OutputFile& file, std::span<const std::span<const std::byte>> pieces) {
-  file.write(pieces);
-  file.close();
+// Writes in parts. After each, it reports the progress and releases the pages of mapped files, which the
+// process would keep in memory otherwise.
+class Writing {
+ public:
+  Writing(const ConvertOptions& options, uint64_t total) : options_(options), total_(total) {}
+
+  void write(support::OutputFile& file, std::span<const std::span<const std::byte>> pieces) {
+    for (std::span<const std::byte> piece : pieces) {
+      for (; !piece.empty(); piece = piece.subspan(std::min(piece.size(), most_bytes))) {
+        part_.push_back(piece.first(std::min(piece.size(), most_bytes)));
+        bytes_ += part_.back().size();
+        if (bytes_ >= most_bytes) write_part(file);
+      }
+    }
+    write_part(file);
+    file.close();
+  }
+
+ private:
+  static constexpr size_t most_bytes = size_t{16} << 20;
+
+  void write_part(support::OutputFile& file) {
+    file.write(part_);
+    for (const std::span<const std::byte> piece : part_) {
+      if (file_of(piece, options_.weight_files) != nullptr) support::release_pages(piece);
+    }
+    written_ += bytes_;
+    if (options_.on_write) options_.on_write(written_, total_);
+    part_.clear();
+    bytes_ = 0;
+  }
+
+  const ConvertOptions& options_;
+  const uint64_t total_;
+  uint64_t written_ = 0;
+  std::vector<std::span<const std::byte>> part_;
+  size_t bytes_ = 0;  // of the part
+};
+
+void refuse_to_replace_weights(const support::OutputFile& file, const std::vector<WeightFile>& weight_files) {
+  for (const WeightFile& weights : weight_files) {
+    std::error_code unknown;  // a file that does not exist is not the same file
+    if (std::filesystem::equivalent(weights.path, file.final_path(), unknown)) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} is both the input and the output", file.target().string()));
+    }
+  }
 }
 
 }  // namespace
@@ -66,37 +114,46 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
 
   const std::filesystem::path data_path = path.string() + ".data";
   ExternalLayout layout(data_path.filename().string());
-  bool external = options.external_data == ExternalData::always;
-  Rope rope = serialize(model, options.source_lines, external ? &layout : nullptr);
-  if (rope.size() > most_bytes && options.external_data == ExternalData::automatic) {
-    external = true;
-    rope = serialize(model, options.source_lines, &layout);
+  WeightReferences references(options.weight_files, path);
+  WeightPlaces places;
+  if (options.external_data == ExternalData::reference) places.references = &references;
+  if (options.external_data == ExternalData::always) places.beside = &layout;
+  Rope rope = serialize(model, options.source_lines, places);
+  if (rope.size() > most_bytes && options.external_data != ExternalData::never) {
+    places.beside = &layout;
+    rope = serialize(model, options.source_lines, places);
   }
   if (rope.size() > most_bytes) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{} would take {} bytes{}; the limit of an ONNX file is {}{}", path.string(),
-                            rope.size(), external ? " without its external data" : "", most_bytes,
-                            external ? "" : "; allow external data for the weights"));
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("{} would take {} bytes{}; the limit of an ONNX file is {}{}", path.string(), rope.size(),
+                    places.beside != nullptr ? " without its external data" : "", most_bytes,
+                    places.beside != nullptr ? "" : "; allow external data for the weights"));
   }
 
   WriteReport report;
   report.model_bytes = rope.size();
   report.external_bytes = layout.size();
+  report.referenced_bytes = references.bytes();
+  report.referenced_files = references.files();
   const auto start = std::chrono::steady_clock::now();
   support::OutputFile model_file(path);
+  refuse_to_replace_weights(model_file, options.weight_files);
+  Writing writing(options, rope.size() + layout.size());
   // With ExternalData::always, the data file is written even if it is empty.
   if (options.external_data != ExternalData::always && layout.size() == 0) {
-    write_all(model_file, rope.pieces());
+    writing.write(model_file, rope.pieces());
     support::publish(model_file);
   } else {
     support::OutputFile data_file(data_path);
+    refuse_to_replace_weights(data_file, options.weight_files);
     if (std::filesystem::weakly_canonical(data_file.final_path()) ==
         std::filesystem::weakly_canonical(model_file.final_path())) {
       throw Error(ErrorCode::io, fmt::format("cannot write {}: its weight file {} is the same file",
                                              path.string(), data_path.string()));
     }
-    write_all(data_file, layout.pieces());
-    write_all(model_file, rope.pieces());
+    writing.write(data_file, layout.pieces());
+    writing.write(model_file, rope.pieces());
     support::publish(data_file, model_file);
     report.external_file = data_path;
   }

@@ -199,7 +199,12 @@ WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::pat
 
 WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
                     const ConvertOptions& options, const SymbolicRegistry& registry) {
-  return write_onnx(to_onnx(load_exported_program(pt2), registry, options), onnx, options);
+  ConvertOptions with_file = options;
+  with_file.weight_files.push_back(map_weight_file(pt2));
+  const auto weights = options.external_data == ExternalData::reference ? WeightsOfProgram::in_place
+                                                                        : WeightsOfProgram::readable;
+  ir::Graph graph = load_exported_program(with_file.weight_files.back(), weights);
+  return write_onnx(to_onnx(std::move(graph), registry, options), onnx, with_file);
 }
 
 }  // namespace opbridge

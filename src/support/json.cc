@@ -23,12 +23,16 @@ T typed_field(Object object, std::string_view key, const char* kind) {
 Element parse(simdjson::dom::parser& parser, const support::ZipArchive& archive,
               const support::ZipArchive::Entry& entry) {
   const support::ZipArchive::Content content = archive.read_checked(entry);
-  const auto* text = reinterpret_cast<const char*>(content.bytes.data());
+  return parse(parser, content.bytes, fmt::format("'{}'", entry.name));
+}
+
+Element parse(simdjson::dom::parser& parser, std::span<const std::byte> text, std::string_view what) {
   Element document;
   // The parser reads a few bytes past the end of its input, so it copies the text.
-  if (const auto error = parser.parse(text, content.bytes.size()).get(document)) {
+  if (const auto error =
+          parser.parse(reinterpret_cast<const char*>(text.data()), text.size()).get(document)) {
     throw Error(ErrorCode::invalid_file,
-                fmt::format("'{}' is not valid JSON: {}", entry.name, simdjson::error_message(error)));
+                fmt::format("{} is not valid JSON: {}", what, simdjson::error_message(error)));
   }
   return document;
 }

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "support/zip_archive.h"
@@ -21,6 +22,8 @@ using Array = simdjson::dom::array;
 // the entry is not JSON.
 Element parse(simdjson::dom::parser& parser, const support::ZipArchive& archive,
               const support::ZipArchive::Entry& entry);
+// Parses a text, which errors call `what`.
+Element parse(simdjson::dom::parser& parser, std::span<const std::byte> text, std::string_view what);
 
 // The functions below throw Error(invalid_file) if the value is missing or of another kind.
 

@@ -10,9 +10,14 @@ namespace opbridge::support {
 // every mapped file.
 class MappedFile {
  public:
+  enum class Access {
+    read,
+    copy_on_write,  // writing to the bytes is allowed, and changes the process's copy alone
+  };
+
   // Throws Error(invalid_file) unless `path` is a regular file with content, and Error(io) if the system
   // refuses.
-  explicit MappedFile(const std::filesystem::path& path);
+  explicit MappedFile(const std::filesystem::path& path, Access access = Access::read);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -22,5 +27,9 @@ class MappedFile {
  private:
   std::span<const std::byte> bytes_;
 };
+
+// Takes the pages of a mapped file out of the process's memory, and undoes writes to them. They are read
+// again when they are used. The bytes must be of a MappedFile: others would be lost.
+void release_pages(std::span<const std::byte> bytes);
 
 }  // namespace opbridge::support
