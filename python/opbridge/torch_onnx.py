@@ -10,25 +10,29 @@ from typing import Any
 import torch
 import torch.onnx
 
-from opbridge import symbolic_helper
 from opbridge.errors import Error as OnnxExporterError
 from opbridge.exporter import export
 from opbridge.onnx_program import ONNXProgram
-from opbridge.symbolics.registry import register_custom_op_symbolic, unregister_custom_op_symbolic
 
 __all__ = [
     "ExportableModule",
     "ONNXProgram",
     "OnnxExporterError",
     "export",
-    "register_custom_op_symbolic",
-    "symbolic_helper",
-    "unregister_custom_op_symbolic",
 ]
 
 # torch.onnx's own, as far as the installed torch has them.
 _OF_TORCH = frozenset(
-    {"OperatorExportTypes", "TrainingMode", "is_in_onnx_export", "ops", "select_model_mode_for_export"}
+    {
+        "OperatorExportTypes",
+        "TrainingMode",
+        "is_in_onnx_export",
+        "ops",
+        "register_custom_op_symbolic",
+        "select_model_mode_for_export",
+        "symbolic_helper",
+        "unregister_custom_op_symbolic",
+    }
 )
 
 _INSTEAD = {

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from opbridge.errors import InvalidArgumentError
 from opbridge.torch_compat import FunctionSchema, find_schema
 
 
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of a call, and its type in the operator's schema ("" if the operator has none)."""
+
+    name: str
+    value: Any
+    is_given: bool = True
+    type_name: str = ""
+
+
 @functools.cache
-def _schema_of(op: str) -> FunctionSchema | None:
+def schema_of_name(op: str) -> FunctionSchema | None:
     """The schema of ``namespace::name.overload``; None if the operator is not registered."""
     name, _, overload = op.partition(".")
     try:
@@ -21,49 +32,49 @@ def _schema_of(op: str) -> FunctionSchema | None:
         return None
 
 
-def complete_arguments(op: str, names: list[str], arguments: list[Any]) -> list[tuple[str, Any, bool]]:
-    """All arguments in schema order: name, value, and whether the call passes it."""
+def complete_arguments(op: str, names: list[str], arguments: list[Any]) -> list[Argument]:
+    """All arguments in schema order, with the defaults of those that the call does not pass."""
     given = dict(zip(names, arguments, strict=True))
-    schema = _schema_of(op)
+    schema = schema_of_name(op)
     if schema is None:
-        return [(name, value, True) for name, value in given.items()]
+        return [Argument(name, value) for name, value in given.items()]
     return [
-        (argument.name, given.get(argument.name, argument.default_value), argument.name in given)
-        for argument in schema.arguments
+        Argument(each.name, given.get(each.name, each.default_value), each.name in given, str(each.real_type))
+        for each in schema.arguments
     ]
 
 
-def call_with(function: Callable[..., Any], g: Any, op: str, names: list[str], arguments: list[Any]) -> Any:
-    """Calls ``function(g, …)`` with the operator's arguments by position, in schema order.
+def bind(
+    function: Callable[..., Any], op: str, arguments: Sequence[Argument]
+) -> tuple[list[Argument], dict[str, Argument]]:
+    """The arguments that ``function(g, …)`` takes by position, in schema order, and those that it takes by keyword.
 
     A function may omit trailing parameters if the call leaves them at their defaults. Keyword-only parameters get the
     arguments of the same name.
     """
-    complete = complete_arguments(op, names, arguments)
-    parameters = list(inspect.signature(function).parameters.values())[1:]
     kinds = inspect.Parameter
+    parameters = list(inspect.signature(function).parameters.values())
     if any(parameter.kind is kinds.VAR_POSITIONAL for parameter in parameters):
-        return function(g, *(value for _, value, _ in complete))
-    positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+        return list(arguments), {}
+    positional = [p for p in parameters if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)][1:]
     keyword_only = {p.name for p in parameters if p.kind is kinds.KEYWORD_ONLY}
     takes_any_keyword = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
-    by_position = [value for name, value, _ in complete if name not in keyword_only][: len(positional)]
-    rest = [item for item in complete if item[0] not in keyword_only][len(positional) :]
-    by_name = {name: value for name, value, _ in complete if name in keyword_only}
-    for name, value, is_given in rest:
+    in_order = [each for each in arguments if each.name not in keyword_only]
+    by_name = {each.name: each for each in arguments if each.name in keyword_only}
+    for each in in_order[len(positional) :]:
         if takes_any_keyword:
-            by_name[name] = value
-        elif is_given and not _is_default(op, name, value):
+            by_name[each.name] = each
+        elif each.is_given and not _is_default(op, each):
             raise InvalidArgumentError(
-                f"{op} is called with {name}={value!r}, but the symbolic function {function.__name__} has no "
-                f"parameter for it; its parameters should be (g, {', '.join(item[0] for item in complete)})"
+                f"{op} is called with {each.name}={each.value!r}, but the symbolic function {function.__name__} has no "
+                f"parameter for it; its parameters should be (g, {', '.join(item.name for item in arguments)})"
             )
-    return function(g, *by_position, **by_name)
+    return in_order[: len(positional)], by_name
 
 
-def _is_default(op: str, name: str, value: Any) -> bool:
-    schema = _schema_of(op)
+def _is_default(op: str, given: Argument) -> bool:
+    schema = schema_of_name(op)
     for argument in schema.arguments if schema is not None else ():
-        if argument.name == name and argument.has_default_value():
-            return bool(argument.default_value == value)
+        if argument.name == given.name and argument.has_default_value():
+            return bool(argument.default_value == given.value)
     return False

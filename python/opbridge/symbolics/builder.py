@@ -94,8 +94,8 @@ def wrapped(argument: Any) -> Any:
     """The Python form of an argument that the core passes to a symbolic function."""
     if isinstance(argument, _core.Value):
         return Value(argument)
-    if isinstance(argument, list):
-        return [wrapped(item) for item in argument]
+    if type(argument) in (list, tuple):
+        return type(argument)(wrapped(item) for item in argument)
     return argument
 
 
@@ -269,6 +269,11 @@ class GraphContext:
     def refuse(self, reason: str) -> None:
         """Raises UnsupportedError: the call cannot be mapped, for this reason."""
         self._core.refuse(reason)
+
+    def results(self, returned: Any) -> list[_core.Value | None]:
+        """The results of the call, from what its symbolic function returns."""
+        items = returned if isinstance(returned, (list, tuple)) else [returned]
+        return [self.input(item) for item in items]
 
     def input(self, item: Any) -> _core.Value | None:
         if item is None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from opbridge import _core
 from opbridge.errors import InvalidArgumentError
 from opbridge.operators import loaded_torch_libraries
 from opbridge.symbolics import torch_ops
-from opbridge.symbolics.arguments import call_with
 from opbridge.symbolics.autograd import autograd_callbacks
-from opbridge.symbolics.builder import GraphContext, wrapped
+from opbridge.symbolics.callbacks import SymbolicFunction, adapt, for_opbridge, for_torch_onnx
 from opbridge.torch_compat import symbolics_registered_with_torch
 
 if TYPE_CHECKING:
     from opbridge.capture.program import Program
 
-SymbolicFunction = Callable[..., Any]
 F = TypeVar("F", bound=SymbolicFunction)
 
 
@@ -69,32 +67,19 @@ def registry_for(
     """
     merged = copy.copy(registry())
     for key, since, function in torch_ops.symbolics(program.domain_versions):
-        merged.add(key, since, False, adapt(function), f"opbridge.symbolics.torch_ops.{function.__name__}")
+        merged.add(key, since, False, for_opbridge(function), f"opbridge.symbolics.torch_ops.{function.__name__}")
     if through_torch := list(_registered_through_torch()):
         registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
         for key, since, function in through_torch:
             if (key, since) not in registered:
-                merged.add(key, since, False, adapt(function), _label(function))
+                merged.add(key, since, False, for_torch_onnx(function), _label(function))
     for library in loaded_torch_libraries():
         merged.add_operators(library)
     for key, label, callback in autograd_callbacks(program):
         merged.add(key, opset, True, callback, label)
     for key, function in (translations or {}).items():
-        merged.add(key, opset, True, adapt(function), _label(function))
+        merged.add(key, opset, True, for_opbridge(function), _label(function))
     return merged
-
-
-def adapt(function: SymbolicFunction) -> Callable[..., list[_core.Value | None]]:
-    """Adapts ``function`` to the core's calling convention."""
-
-    def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> list[_core.Value | None]:
-        g = GraphContext(core)
-        returned = call_with(function, g, op, names, [wrapped(argument) for argument in arguments])
-        if isinstance(returned, (list, tuple)):
-            return [g.input(item) for item in returned]
-        return [g.input(returned)]
-
-    return callback
 
 
 def _label(function: SymbolicFunction) -> str:
@@ -102,6 +87,7 @@ def _label(function: SymbolicFunction) -> str:
 
 
 def _checked(name: str) -> str:
+    name = f"aten{name}" if name.startswith("::") else name
     namespace, separator, function = name.partition("::")
     if not separator or not namespace or not function:
         raise InvalidArgumentError(f"{name!r} is not an operator name: write it as 'namespace::name'")
@@ -112,8 +98,7 @@ def _registered_through_torch() -> Iterable[tuple[str, int, SymbolicFunction]]:
     """The functions that the user registered by torch.onnx.register_custom_op_symbolic; nothing if that module was
     never loaded.
 
-    Functions that torchvision registers on import are skipped: they need TorchScript's graph and cover less than the
-    bundled ones.
+    Functions that torchvision registers on import are skipped: they cover less than the bundled ones.
     """
     for key, opset, function in symbolics_registered_with_torch():
         if not function.__module__.startswith("torchvision."):

@@ -1,0 +1,57 @@
+"""Symbolic functions as callbacks of the core, each called in the form for which it is written.
+
+A function for opbridge's ``g`` gets tensors as ``opbridge.symbolics.Value`` and all other arguments as Python objects.
+A function for torch.onnx gets values of a TorchScript graph. This form is for functions that are registered with
+torch.onnx or use it, and for ``symbolic`` of an autograd.Function. If such a function asks for what only opbridge's
+``g`` and values have, it is called again in the first form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opbridge import _core
+from opbridge.symbolics.arguments import bind, complete_arguments
+from opbridge.symbolics.builder import GraphContext, wrapped
+from opbridge.symbolics.torchscript import OwnFormNeeded, call_function, call_method, uses_torch_onnx
+
+Results = list[_core.Value | None]
+Callback = Callable[[_core.GraphBuilder, str, list[str], list[Any]], Results]
+SymbolicFunction = Callable[..., Any]
+
+
+def adapt(function: SymbolicFunction) -> Callback:
+    """The callback for a function that is registered with opbridge."""
+    return for_torch_onnx(function) if uses_torch_onnx(function) else for_opbridge(function)
+
+
+def for_opbridge(function: SymbolicFunction) -> Callback:
+    def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> Results:
+        positional, named = bind(function, op, complete_arguments(op, names, arguments))
+        by_name = {name: wrapped(argument.value) for name, argument in named.items()}
+        g = GraphContext(core)
+        return g.results(function(g, *(wrapped(argument.value) for argument in positional), **by_name))
+
+    return callback
+
+
+def for_torch_onnx(function: SymbolicFunction) -> Callback:
+    in_own_form = for_opbridge(function)
+
+    def callback(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> Results:
+        try:
+            return call_function(function, core, op, names, arguments)
+        except OwnFormNeeded:
+            return in_own_form(core, op, names, arguments)
+
+    return callback
+
+
+def call_symbolic_method(function: SymbolicFunction, core: _core.GraphBuilder, arguments: list[Any]) -> Results:
+    """Calls ``symbolic`` of an autograd.Function with the arguments of ``apply``."""
+    try:
+        return call_method(function, core, arguments)
+    except OwnFormNeeded:
+        g = GraphContext(core)
+        return g.results(function(g, *map(wrapped, arguments)))

@@ -1,0 +1,131 @@
+"""Calls a symbolic function that is written for torch.onnx."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from opbridge import _core
+from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
+from opbridge.symbolics.builder import GraphContext
+from opbridge.symbolics.torchscript.arguments import Arguments
+from opbridge.symbolics.torchscript.context import OwnFormNeeded, TorchScriptContext
+from opbridge.symbolics.torchscript.translation import Translation
+from opbridge.torch_compat.torchscript_exporter import (
+    GLOBALS,
+    Graph,
+    OnnxExporterError,
+    Value,
+    begin_inference,
+    mend_element_types,
+    remove_unused,
+    rewrite_patterns,
+)
+
+# torch keeps what it infers about a graph, and the opset, in global variables.
+_one_at_a_time = threading.RLock()
+
+# Attributes that opbridge's values and types have, and TorchScript's lack.
+_OF_OPBRIDGE = {"core", "dims", "element_type"}
+
+Results = list["_core.Value | None"]
+
+
+def call_function(
+    function: Callable[..., Any], core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]
+) -> Results:
+    """Calls the symbolic function of an operator. All its arguments are values."""
+    by_position, by_name = bind(function, op, complete_arguments(op, names, arguments))
+
+    def call(g: TorchScriptContext, made: Arguments) -> Any:
+        positional = [made.value(each.value, each.type_name) for each in by_position]
+        named: dict[str, Any] = {name: made.value(each.value, each.type_name) for name, each in by_name.items()}
+        if _returns_list(op) and "_outputs" in inspect.signature(function).parameters:
+            named["_outputs"] = core.result_count
+        return function(g, *positional, **named)
+
+    return _Call(core, arguments, op).run(call)
+
+
+def call_method(function: Callable[..., Any], core: _core.GraphBuilder, arguments: list[Any]) -> Results:
+    """Calls ``symbolic`` of an autograd.Function. Its tensors are values, other arguments are Python objects."""
+
+    def call(g: TorchScriptContext, made: Arguments) -> Any:
+        return function(g, *(made.with_values(argument) for argument in arguments))
+
+    return _Call(core, arguments, "prim::PythonOp").run(call)
+
+
+class _Call:
+    """One call, with its TorchScript graph."""
+
+    def __init__(self, core: _core.GraphBuilder, arguments: Sequence[Any], op: str) -> None:
+        self._g = GraphContext(core)
+        self._arguments = arguments
+        self._op = op.partition(".")[0]
+
+    def run(self, call: Callable[[TorchScriptContext, Arguments], Any]) -> Results:
+        opset = self._g.opset
+        graph = Graph()
+        context = TorchScriptContext(
+            graph=graph,
+            block=graph.block(),
+            opset=opset,
+            original_node=Graph().create(self._op, [], 1),
+            params_dict={},
+            env={},
+            values_in_env=set(),
+        )
+        with _enter_export(opset):
+            made = Arguments(context, self._arguments)
+            begin_inference(graph, {}, opset)
+            try:
+                returned = _flat(call(context, made))
+            except OnnxExporterError as error:
+                self._g.refuse(f"the symbolic function refuses the call: {error}")
+                raise
+            except AttributeError as error:
+                if error.name in _OF_OPBRIDGE:
+                    raise OwnFormNeeded(error.name) from error
+                raise
+            results = [None if item is None else context.input(item) for item in returned]
+            for result in results:
+                if result is not None:
+                    graph.registerOutput(result)
+            mend_element_types(graph, True, opset)
+            rewrite_patterns(graph, opset, False)
+            remove_unused(graph)
+        translation = Translation(context.functions)
+        translation.define(made.tensors)
+        translation.translate(self._g, graph.nodes())
+        outputs = iter([translation.value(output) for output in graph.outputs()])
+        return [None if result is None else self._g.input(next(outputs)) for result in results]
+
+
+@contextlib.contextmanager
+def _enter_export(opset: int) -> Iterator[None]:
+    """The state of torch.onnx while it exports: helpers ask for the opset, functions whether there is an export."""
+    with _one_at_a_time:
+        before = GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export
+        GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export = opset, True
+        try:
+            yield
+        finally:
+            GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export = before
+
+
+def _flat(returned: Any) -> list[Any]:
+    """The results that a function returns: a value, a list of values, or a value that stands for a list."""
+    if isinstance(returned, (list, tuple)):
+        return [item for each in returned for item in _flat(each)]
+    if isinstance(returned, Value) and returned.node().kind() in ("prim::ListConstruct", "prim::TupleConstruct"):
+        return list(returned.node().inputs())
+    return [returned]
+
+
+def _returns_list(op: str) -> bool:
+    schema = schema_of_name(op)
+    return schema is not None and any(str(each.type).startswith("List") for each in schema.returns)
