@@ -325,6 +325,39 @@ def test_a_function_for_opbridge_gets_python_objects() -> None:
         opbridge.unregister_custom_op_symbolic("aten::roll", 9)
 
 
+def test_open_sizes_of_a_declared_type_depend_on_data() -> None:
+    class Positive(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x[x[:, 0] > 0]
+
+        @staticmethod
+        def symbolic(g: Any, x: Any) -> Any:
+            return g.op("custom::Positive", x).setType(x.type().with_sizes([None, 4]))
+
+    model = export(Positive.apply, X[0])
+    size, _ = model.graph.output[0].type.tensor_type.shape.dim
+    assert size.dim_param
+
+
+def test_dynamic_sizes_of_a_declared_type_are_those_of_pytorch() -> None:
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def symbolic(g: Any, x: Any) -> Any:
+            return g.op("custom::Same", x).setType(x.type())
+
+    model = export(lambda x: Same.apply(x) + x, X, dynamic_shapes=(({0: "batch"},),))
+    assert [size.dim_param or size.dim_value for size in model.graph.output[0].type.tensor_type.shape.dim] == [
+        "batch",
+        3,
+        4,
+    ]
+
+
 def test_parameters_keep_their_names_and_are_not_copied(tmp_path: Path) -> None:
     def function(g: Any, x: Any, weight: Any, bias: Any) -> Any:
         return g.op("custom::Linear", x, weight, bias).setType(x.type())

@@ -427,6 +427,13 @@ def test_message_of_a_dim_that_becomes_a_constant() -> None:
     assert messages.fixed_size(error) is not None
 
 
+def test_message_of_sizes_as_texts() -> None:
+    sizes: Any = ["rows"]
+    with pytest.raises(TypeError) as caught:
+        torch._C.TensorType.get().with_sizes(sizes)
+    assert messages.is_of_sizes_as_texts(caught.value)
+
+
 def test_messages_with_advice() -> None:
     error = failure_of_export(Model(lambda _, x: x if x.sum() > 0 else -x), X)
     for advice in ("For more information", "The error above occurred"):

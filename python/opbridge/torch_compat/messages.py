@@ -33,3 +33,8 @@ def is_branch_on_data(error: BaseException) -> bool:
 def is_of_assigned_attributes(warning: str) -> bool:
     """Whether it is torch.export's warning about attributes that hold other tensors after the run."""
     return "assigned during export" in warning
+
+
+def is_of_sizes_as_texts(error: BaseException) -> bool:
+    """Whether a type of TorchScript was given sizes that are no numbers, as only opbridge's types take them."""
+    return str(error).startswith("with_sizes(): incompatible function arguments")

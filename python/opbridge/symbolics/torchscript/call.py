@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from opbridge import _core
+from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
-from opbridge.symbolics.builder import GraphContext
+from opbridge.symbolics.builder import GraphContext, ValueType
 from opbridge.symbolics.torchscript.arguments import Arguments
 from opbridge.symbolics.torchscript.context import OwnFormNeeded, TorchScriptContext
 from opbridge.symbolics.torchscript.translation import Translation
+from opbridge.torch_compat.messages import is_of_sizes_as_texts
 from opbridge.torch_compat.torchscript_exporter import (
     GLOBALS,
     Graph,
     OnnxExporterError,
+    TensorType,
     Value,
     begin_inference,
     mend_element_types,
@@ -63,6 +66,7 @@ class _Call:
     """One call, with its TorchScript graph."""
 
     def __init__(self, core: _core.GraphBuilder, arguments: Sequence[Any], op: str) -> None:
+        self._core = core
         self._g = GraphContext(core)
         self._arguments = arguments
         self._op = op.partition(".")[0]
@@ -87,9 +91,9 @@ class _Call:
             except OnnxExporterError as error:
                 self._g.refuse(f"the symbolic function refuses the call: {error}")
                 raise
-            except AttributeError as error:
-                if error.name in _OF_OPBRIDGE:
-                    raise OwnFormNeeded(error.name) from error
+            except (AttributeError, TypeError) as error:
+                if is_of_sizes_as_texts(error) or getattr(error, "name", None) in _OF_OPBRIDGE:
+                    raise OwnFormNeeded(str(error)) from error
                 raise
             results = [None if item is None else context.input(item) for item in returned]
             for result in results:
@@ -101,8 +105,16 @@ class _Call:
         translation = Translation(context.functions)
         translation.define(made.tensors)
         translation.translate(self._g, graph.nodes())
-        outputs = iter([translation.value(output) for output in graph.outputs()])
-        return [None if result is None else self._g.input(next(outputs)) for result in results]
+        outputs = iter(graph.outputs())
+        return [
+            None if result is None else self._result(translation, i, next(outputs)) for i, result in enumerate(results)
+        ]
+
+    def _result(self, translation: Translation, index: int, output: Value) -> _core.Value | None:
+        value = translation.value(output)
+        if value is not None and index < self._core.result_count and (type := translation.declared_type(output)):
+            value.setType(_with_sizes_of(self._g.result(index), type, output.debugName()))
+        return self._g.input(value)
 
 
 @contextlib.contextmanager
@@ -115,6 +127,22 @@ def _enter_export(opset: int) -> Iterator[None]:
             yield
         finally:
             GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export = before
+
+
+def _with_sizes_of(result: ValueType, declared: TensorType, name: str) -> ValueType:
+    """The type that the function declares. A size that it leaves open is that of PyTorch's result if that is symbolic;
+    otherwise it depends on data, and the example's size does not hold."""
+    dtype, sizes = declared.dtype(), declared.sizes()
+    element_type = result.element_type if dtype is None else ELEMENT_TYPES[dtype]
+    if sizes is None or result.dims is None or len(sizes) != len(result.dims):
+        return ValueType(element_type, sizes if sizes is None or None not in sizes else None)
+    return ValueType(
+        element_type,
+        [
+            size if size is not None else known if isinstance(known, str) else f"{name}_{axis}"
+            for axis, (size, known) in enumerate(zip(sizes, result.dims, strict=True))
+        ],
+    )
 
 
 def _flat(returned: Any) -> list[Any]:

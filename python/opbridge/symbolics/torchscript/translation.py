@@ -41,6 +41,13 @@ class Translation:
     def value(self, value: Value) -> OnnxValue | None:
         return self._values[value.unique()]
 
+    def declared_type(self, value: Value) -> TensorType | None:
+        """The type that the function has set, for a result of an operator that ONNX does not know."""
+        type = value.type()
+        kind = value.node().kind()
+        is_custom = not kind.startswith((_ONNX, "prim::"))
+        return type if is_custom and isinstance(type, TensorType) and type.dtype() is not None else None
+
     def _made(self, g: GraphContext, node: Node) -> Sequence[OnnxValue | None]:
         kind = node.kind()
         if node.mustBeNone():
