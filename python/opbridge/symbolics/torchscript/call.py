@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -33,6 +34,8 @@ _one_at_a_time = threading.RLock()
 
 # Attributes that opbridge's values and types have, and TorchScript's lack.
 _OF_OPBRIDGE = {"core", "dims", "element_type"}
+
+_NOT_IN_NAMES = re.compile(r"\W")
 
 Results = list["_core.Value | None"]
 
@@ -113,7 +116,7 @@ class _Call:
     def _result(self, translation: Translation, index: int, output: Value) -> _core.Value | None:
         value = translation.value(output)
         if value is not None and index < self._core.result_count and (type := translation.declared_type(output)):
-            value.setType(_with_sizes_of(self._g.result(index), type, output.debugName()))
+            value.setType(_with_sizes_of(self._g.result(index), type, _NOT_IN_NAMES.sub("_", value.debugName())))
         return self._g.input(value)
 
 
@@ -132,14 +135,14 @@ def _enter_export(opset: int) -> Iterator[None]:
 def _with_sizes_of(result: ValueType, declared: TensorType, name: str) -> ValueType:
     """The type that the function declares. A size that it leaves open is that of PyTorch's result if that is symbolic;
     otherwise it depends on data, and the example's size does not hold."""
-    dtype, sizes = declared.dtype(), declared.sizes()
+    dtype, sizes = declared.dtype(), declared.varyingSizes()
     element_type = result.element_type if dtype is None else ELEMENT_TYPES[dtype]
     if sizes is None or result.dims is None or len(sizes) != len(result.dims):
-        return ValueType(element_type, sizes if sizes is None or None not in sizes else None)
+        return ValueType(element_type, declared.sizes())
     return ValueType(
         element_type,
         [
-            size if size is not None else known if isinstance(known, str) else f"{name}_{axis}"
+            size if size is not None else known if isinstance(known, str) else f"size_{axis}_of_{name}"
             for axis, (size, known) in enumerate(zip(sizes, result.dims, strict=True))
         ],
     )

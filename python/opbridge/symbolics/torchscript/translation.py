@@ -121,8 +121,8 @@ def _declare(value: OnnxValue, output: Value) -> None:
 
 
 def _static_sizes(type: TensorType) -> list[int] | None:
-    sizes = type.sizes()
-    return None if sizes is None or None in sizes else list(sizes)
+    sizes = type.sizes()  # None if one is unknown
+    return None if sizes is None else list(sizes)
 
 
 def _type_in_body(kind: str, index: int, value: Value, inputs: Sequence[OnnxValue | None]) -> ValueType:
