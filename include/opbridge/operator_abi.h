@@ -10,6 +10,8 @@
  *     FLOAT, str STRING; int[], SymInt[] and bool[] INTS, float[] FLOATS; str[] is one STRING in which each
  *     element is followed by a zero byte, since the C API of ONNX Runtime before 1.25 cannot read lists of
  *     strings; for None the attribute is omitted;
+ *   - FLOAT and FLOATS are float32: if that does not hold a value of the argument `name` exactly, the STRING
+ *     `name_float64` has the values as decimal numbers, separated by commas;
  *   - returns are outputs in order; a Tensor[] return is all outputs of the node.
  */
 #ifndef OPBRIDGE_OPERATOR_ABI_H

@@ -22,7 +22,7 @@ std::vector<std::string_view> list_items(std::string_view text) {
 }
 
 [[noreturn]] void bad_default(std::string_view text) {
-  throw Error(ErrorCode::invalid_argument, "cannot read the default value " + std::string(text));
+  throw Error(ErrorCode::invalid_argument, "cannot read the value " + std::string(text));
 }
 
 std::int64_t read_int(std::string_view text) {

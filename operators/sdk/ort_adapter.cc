@@ -61,6 +61,7 @@ class Attributes {
 
   Value read(const SchemaArgument& argument) const {
     const std::string name(argument.name);
+    if (std::optional<Value> value = exact(argument)) return *std::move(value);
     if (std::optional<Value> value = read_as(name, argument.type)) return *std::move(value);
     if (present(name)) {
       throw Error(ErrorCode::invalid_argument, "the attribute " + name + " is not of the kind " +
@@ -74,6 +75,18 @@ class Attributes {
   static std::string kind_name(Kind kind) {
     if (kind == Kind::floating) return "FLOAT";
     return kind == Kind::string ? "STRING" : "INT";
+  }
+
+  // The doubles of an attribute, which is float32, as operator_abi.h describes; nothing if float32 holds
+  // them.
+  std::optional<Value> exact(SchemaArgument argument) const {
+    if (argument.type.kind != Kind::floating) return std::nullopt;
+    std::optional<std::string> text = string(std::string(argument.name) + "_float64");
+    if (!text) return std::nullopt;
+    if (argument.type.list) text = "[" + *text + "]";
+    argument.has_default = true;
+    argument.default_text = *text;
+    return default_value(argument);
   }
 
   // ONNX Runtime's API does not distinguish absent attributes from those of another kind, so this tries the

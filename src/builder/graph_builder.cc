@@ -7,6 +7,7 @@
 
 #include "builder/attribute_types.h"
 #include "builder/builder_state.h"
+#include "builder/exact_floats.h"
 #include "builder/shape_inference.h"
 #include "builder/stage.h"
 #include "builder/version_hints.h"
@@ -121,6 +122,7 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   }
   check_attributes(name, attributes);
   if (name.find("::") != std::string_view::npos) {
+    if (bundled_) add_exact_floats(attributes);  // a user's own mapping makes the attributes that it names
     return append(std::string(name), std::move(inputs), std::move(attributes),
                   std::vector<ir::TensorType>(outputs));
   }

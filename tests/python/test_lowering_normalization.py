@@ -59,6 +59,11 @@ def test_batch_norm_and_its_moments():
     check(lambda x, w: torch.native_batch_norm(x, w, w, w, w, False, 0.1, 1e-3), x, w)
 
 
+def test_batch_norm_by_an_eps_that_float32_does_not_hold():
+    x, mean = torch.randn(3, 4, 5, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
+    check(lambda x: F.batch_norm(x, mean, mean, eps=1e-5), x, rtol=1e-13, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_batch_norm_by_the_batch(dtype):
     x, w = arguments(dtype)

@@ -36,6 +36,16 @@ def test_roi_align(opset: int, aligned: bool, expected: str) -> None:
     assert expected in operators(model)
 
 
+@pytest.mark.parametrize("opset", [16, 22])
+def test_a_scale_that_float32_does_not_hold(opset: int) -> None:
+    x, rois = torch.rand(1, 8, 20, 20, dtype=torch.float64), torch.tensor([[0, 3.3, 4.7, 60.1, 80.9]]).double()
+    functions = {
+        "align": lambda x, rois: ops.roi_align(x, rois, 0.1, 3, 3, 2, True),
+        "ps_align": lambda x, rois: ops.ps_roi_align(x, rois, 0.1, 2, 2, 2)[0],
+    }
+    check(functions, x, rois, opset=opset, rtol=1e-12, atol=0)
+
+
 def test_roi_align_of_an_open_number_of_regions() -> None:
     x, rois = sample()
     rows = torch.export.Dim("rows")

@@ -74,6 +74,18 @@ def test_what_an_export_makes_of_many_rows_and_of_an_open_number() -> None:
     )
 
 
+def test_an_order_that_float32_does_not_hold() -> None:
+    x = torch.rand(6, 5, dtype=torch.float64)
+    own = {
+        "cdist": lambda x: torch.ops.opbridge.cdist(x, x + 1, 0.1),
+        "pdist": lambda x: torch.ops.opbridge.pdist(x, 0.1),
+    }
+    aten = {"cdist": lambda x: torch.cdist(x, x + 1, 0.1), "pdist": lambda x: torch.nn.functional.pdist(x, 0.1)}
+    check(own, x, rtol=1e-13, atol=0)
+    model = check(aten, torch.rand(200, 20, dtype=torch.float64), rtol=1e-13, atol=0)
+    assert [name for name in operators(model) if "dist" in name] == ["cdist", "pdist"]
+
+
 def test_hostile_arguments() -> None:
     x = np.zeros((2, 3))
     refused_by_both_hosts("p must not be negative", "cdist", {"x1": x, "x2": x}, p=-1.0)

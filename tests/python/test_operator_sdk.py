@@ -19,6 +19,7 @@ from operator_models import run_node
 import opbridge
 from opbridge import operators
 from opbridge.operator_build import build
+from opbridge.runtime import session
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "tests/python/sdk_ops.cc"
@@ -321,6 +322,21 @@ def test_empty_lists_of_strings_and_large_numbers_as_attributes(ops, library: st
     for f, floats in ((1e300, []), (0.25, [1.0, 1e300])):
         with pytest.raises(opbridge.UnsupportedError, match=r"is 1e\+300, which exceeds float32"):
             opbridge.export(Model(f, floats), (x,), tmp_path / "model.onnx")
+
+
+def test_numbers_that_float32_does_not_hold_are_exact(ops, tmp_path: Path) -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return ops.attributes(x, 1, 0.1, True, "", [], [0.1, 1e-50, -0.7], [], [], maybe_f=1 / 3)
+
+    path = tmp_path / "model.onnx"
+    x = torch.tensor([9.0], dtype=torch.float64)
+    opbridge.export(Model(), (x,), path)
+    (found,) = session(path).run(None, {"x": x.numpy()})
+    np.testing.assert_allclose(found, Model()(x).numpy(), rtol=1e-15)
+    (node,) = onnx.load(path).graph.node
+    texts = {each.name: each.s.decode() for each in node.attribute if each.name.endswith("_float64")}
+    assert texts == {"f_float64": "0.1", "floats_float64": "0.1,1e-50,-0.7", "maybe_f_float64": "0.3333333333333333"}
 
 
 def test_there_are_no_second_derivatives(ops) -> None:

@@ -223,6 +223,16 @@ def test_distances(p: float, tmp_path: pathlib.Path) -> None:
     check(functions, torch.randn(300, 5), torch.randn(200, 5), path=tmp_path, rtol=1e-5, atol=1e-5)
 
 
+def test_distances_of_an_order_that_float32_does_not_hold(tmp_path: pathlib.Path) -> None:
+    opbridge.load_operators()
+    functions = {
+        "batches": lambda a, b: torch.ops.opbridge.cdist(a, b, 0.1),
+        "pairs": lambda a, b: torch.ops.opbridge.pdist(a, 0.1),
+    }
+    a, b = torch.rand(6, 5, dtype=F64), torch.rand(4, 5, dtype=F64)
+    check(functions, a, b, path=tmp_path, rtol=1e-13, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [F32, F64, torch.int32, torch.int64])
 def test_searchsorted_and_mode(dtype: torch.dtype, tmp_path: pathlib.Path) -> None:
     edges = torch.arange(0, 100, dtype=dtype)

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "builder/exact_floats.h"
 #include "lowering/add.h"
 #include "lowering/image/roi_align.h"
 
@@ -10,8 +11,13 @@ namespace opbridge::lowering {
 Value roi_align_of_onnx(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
                         int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
   const Value images = g.cast(g.squeeze(g.slice(rois, 1, 0, 1), {1}), ElementType::int64);
+  Value boxes = g.slice(rois, 1, 1, 5);
+  if (rois.element_type() == ElementType::float64 && !is_float32(spatial_scale)) {
+    boxes = g.op("Mul", boxes, g.scalar_like(boxes, spatial_scale));
+    spatial_scale = 1;
+  }
   std::vector<Operand> operands{input,
-                                g.slice(rois, 1, 1, 5),
+                                boxes,
                                 images,
                                 attr("spatial_scale", spatial_scale),
                                 attr("output_height", pooled_height),

@@ -28,9 +28,6 @@ bool is_feasible(const Dim& differences) {
   return differences.is_static() && differences.value() <= most_elements;
 }
 
-// Whether p fits the node's float32 attribute.
-bool is_attribute(double p) { return static_cast<float>(p) == p; }
-
 // The distances of vectors (…, n, width) and (…, m, width) in standard ONNX: (…, n, m).
 Value distances(GraphBuilder& g, Value a, Value b, double p) {
   const ElementType type = g.result().element_type;
@@ -42,8 +39,7 @@ Value distances(GraphBuilder& g, Value a, Value b, double p) {
 Value cdist(GraphBuilder& g, Value a, Value b, double p, Ignored) {
   Dim differences = a.dim(-1);
   for (const Dim& size : *g.result().dims) differences = differences * size;
-  if (!is_feasible(differences) && is_attribute(p))
-    return floating_kernel(g, "opbridge::cdist", {a, b}, {attr("p", p)});
+  if (!is_feasible(differences)) return floating_kernel(g, "opbridge::cdist", {a, b}, {attr("p", p)});
   return distances(g, a, b, p);
 }
 
@@ -52,7 +48,7 @@ Value pdist(GraphBuilder& g, Value self, double p) {
   if (self.rank() != 2) g.refuse("distances of the rows of a matrix need a tensor with two dims");
   // PyTorch takes integers where there are no pairs.
   const bool is_real = is_floating_point(g.result().element_type);
-  if (is_real && !is_feasible(self.dim(0) * self.dim(0) * self.dim(1)) && is_attribute(p))
+  if (is_real && !is_feasible(self.dim(0) * self.dim(0) * self.dim(1)))
     return floating_kernel(g, "opbridge::pdist", {self}, {attr("p", p)});
   if (!self.dim(0).is_static()) g.refuse("the number of rows is dynamic; make that size constant");
   const int64_t rows = self.dim(0).value();

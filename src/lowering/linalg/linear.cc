@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "builder/exact_floats.h"
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/reduction/reduce.h"
@@ -157,11 +158,6 @@ Value einsum(GraphBuilder& g, std::string equation, std::vector<Value> tensors) 
   return g.cast(g.op("Einsum", tensors, attr("equation", equation)), g.result().element_type);
 }
 
-// Whether the factor fits Gemm's float32 attribute.
-bool is_float32(const Scalar& factor) {
-  return static_cast<double>(static_cast<float>(factor.to_double())) == factor.to_double();
-}
-
 }  // namespace
 
 void register_linear(SymbolicRegistry& registry) {
@@ -200,7 +196,8 @@ void register_linear(SymbolicRegistry& registry) {
        const bool has_terms = !mat1.dim(-1).is(0);
        if (real && has_terms && !is(alpha, 0) && is_floating_point(self.element_type()) &&
            beta.to_double() != 0 &&
-           (self.element_type() != ElementType::float64 || (is_float32(beta) && is_float32(alpha)))) {
+           (self.element_type() != ElementType::float64 ||
+            (is_float32(beta.to_double()) && is_float32(alpha.to_double())))) {
          if (beta.to_double() == 1 && alpha.to_double() == 1) return g.op("Gemm", mat1, mat2, self);
          return g.op("Gemm", mat1, mat2, self, attr("alpha", alpha.to_double()),
                      attr("beta", beta.to_double()));

@@ -60,10 +60,14 @@ Value batch_norm(GraphBuilder& g, Value input, std::optional<Value> weight, std:
   const auto per_channel = [&](Value value) {
     return g.cast(value.rank() == 1 ? value : g.reshape(value, channels), type);
   };
+  // The attribute is float32.
+  const double remainder = type == ElementType::float64 ? eps - static_cast<float>(eps) : 0;
+  Value spread = per_channel(*variance);
+  if (remainder != 0) spread = g.op("Add", spread, g.scalar_like(spread, remainder));
   Value result = g.op("BatchNormalization", g.cast(input, type),
                       per_channel(weight ? *weight : filled(g, channels, 1, type)),
-                      per_channel(bias ? *bias : filled(g, channels, 0, type)), per_channel(*mean),
-                      per_channel(*variance), attr("epsilon", eps));
+                      per_channel(bias ? *bias : filled(g, channels, 0, type)), per_channel(*mean), spread,
+                      attr("epsilon", eps));
   return g.cast(result, input.element_type());
 }
 

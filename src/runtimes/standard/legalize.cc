@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "builder/exact_floats.h"
 #include "builder/stage.h"
 #include "ir/dead_code.h"
 #include "ir/uses.h"
@@ -66,8 +67,8 @@ class Body final : public ValueMap, public BodyLowering {
           call_.set(argument.name, std::monostate());
         }
         ++next;
-      } else if (const ir::AttributeValue* value = node_.find(argument.name)) {
-        call_.set(argument.name, *value);
+      } else if (std::optional<ir::AttributeValue> value = exact_attribute(node_, argument.name)) {
+        call_.set(argument.name, *std::move(value));
       }
     }
   }

@@ -1,0 +1,21 @@
+// Attributes that hold doubles exactly: ONNX's own, FLOAT and FLOATS, are float32.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "opbridge/ir.h"
+
+namespace opbridge {
+
+// Whether float32 holds the value exactly.
+bool is_float32(double value);
+
+// Adds the attribute "NAME_float64" for each FLOAT or FLOATS attribute NAME with a value that float32 does
+// not hold, as opbridge/operator_abi.h describes.
+void add_exact_floats(std::vector<ir::Attribute>& attributes);
+
+// The value of the attribute `name`, exact if the node has it so. Null if it has no such attribute.
+std::optional<ir::AttributeValue> exact_attribute(const ir::Node& node, const std::string& name);
+
+}  // namespace opbridge
