@@ -32,6 +32,9 @@ STANDARD, FUNCTION, KERNEL = "standard ONNX", "ONNX function", "opbridge kernel"
 CAPTURES = ("export", "trace")
 PEERS = ("dynamo", "torchscript")
 EXPORTERS = CAPTURES + PEERS
+# opbridge with torch's own symbolic functions, which are written for its TorchScript exporter: docs/compatibility.md.
+WITH_TORCH_SYMBOLICS = "torch-symbolics"
+BY_TORCH_SYMBOLICS = "torch's symbolic functions"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,14 @@ class _Call(torch.nn.Module):
 
 
 def check(sample: Sample, exporter: str, opset: int | None) -> Outcome:
-    """``exporter``: opbridge's captures "export" and "trace"; "dynamo" and "torchscript" for torch's own exporters."""
+    """``exporter``: opbridge's captures "export" and "trace"; "dynamo" and "torchscript" for torch's own exporters;
+    "torch-symbolics" for opbridge with the symbolic functions of the latter."""
+    if exporter == WITH_TORCH_SYMBOLICS:
+        from conformance.torch_symbolics import register_torch_symbolics
+
+        with register_torch_symbolics() as called:
+            outcome = check(sample, "trace", opset)
+        return dataclasses.replace(outcome, by=BY_TORCH_SYMBOLICS if called else "")
     model = _Call(sample).eval()
     calls = [sample]
     if sample.resized:

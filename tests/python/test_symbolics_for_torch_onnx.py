@@ -389,3 +389,35 @@ def test_a_node_that_is_not_onnx_is_refused() -> None:
 
 def test_another_number_of_results_is_refused() -> None:
     assert "returns 2 values, PyTorch returns 1" in refused(lambda g, x: (g.op("Neg", x), g.op("Abs", x)))
+
+
+@pytest.mark.parametrize("form", ["SequenceConstruct", "SplitToSequence"])
+def test_a_list_of_results_may_be_a_sequence(form: str) -> None:
+    def function(g: Any, x: Any, size: Any, dim: Any, _outputs: Any) -> Any:
+        if form == "SplitToSequence":
+            return g.op(form, x, g.op("Constant", value_t=torch.tensor([1, 1])), axis_i=0)
+        return g.op(form, *g.op("Split", x, axis_i=0, outputs=_outputs))
+
+    with registered("aten::split", function):
+        results = run(export(lambda x: x.split(1, 0)))
+    for result, part in zip(results, X.split(1, 0), strict=True):
+        np.testing.assert_array_equal(result, part.numpy())
+
+
+def test_a_tensor_of_one_number_is_a_scalar() -> None:
+    def function(g: Any, x: Any) -> Any:
+        return g.op("Div", torch.ones(1), g.op("Sqrt", x))
+
+    with registered("aten::rsqrt", function):
+        assert run(export(torch.rsqrt, torch.tensor(4.0)), torch.tensor(4.0))[0].shape == ()
+
+
+def test_one_number_stands_for_each_axis() -> None:
+    def function(g: Any, x: Any, kernel_size: Any, *rest: Any) -> Any:
+        sizes = symbolic_helper._parse_arg(kernel_size, "is")
+        return g.op("AveragePool", x, kernel_shape_i=sizes, strides_i=sizes)
+
+    x = X.reshape(1, 1, 4, 6)
+    with registered("aten::avg_pool2d", function):
+        model = export(lambda x: torch.ops.aten.avg_pool2d(x, [2]), x)
+    np.testing.assert_allclose(run(model, x)[0], nn.functional.avg_pool2d(x, 2).numpy(), rtol=1e-6)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from opbridge.errors import InvalidArgumentError
-from opbridge.torch_compat import FunctionSchema, find_schema
+from opbridge.torch_compat import FunctionSchema, find_schema, length_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,9 +39,19 @@ def complete_arguments(op: str, names: list[str], arguments: list[Any]) -> list[
     if schema is None:
         return [Argument(name, value) for name, value in given.items()]
     return [
-        Argument(each.name, given.get(each.name, each.default_value), each.name in given, str(each.real_type))
+        Argument(
+            each.name,
+            _of_length(given[each.name], length_of(each)) if each.name in given else each.default_value,
+            each.name in given,
+            str(each.real_type),
+        )
         for each in schema.arguments
     ]
+
+
+def _of_length(value: Any, length: int | None) -> Any:
+    """A list of one item stands for one of that length (``dilation=[2]`` for both axes), as in PyTorch's kernels."""
+    return value * length if length and isinstance(value, list) and len(value) == 1 else value
 
 
 def bind(

@@ -85,6 +85,12 @@ def schema_of(operator: OpOverload) -> FunctionSchema:
     return operator._schema
 
 
+def length_of(argument: Any) -> int | None:
+    """The number of items of a list in a schema (``int[2]``); None if the schema leaves it open."""
+    length: int | None = argument.N
+    return length
+
+
 def name_of(operator: Any) -> str:
     """The name of a higher-order operator; empty for anything else."""
     return str(getattr(operator, "_name", ""))
@@ -182,6 +188,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "is_transformed",
     "kernels_of",
+    "length_of",
     "name_of",
     "parameters_of",
     "pop_predispatch_mode",

@@ -90,7 +90,7 @@ class _Call:
             made = Arguments(context, self._arguments)
             begin_inference(graph, {}, opset)
             try:
-                returned = _flat(call(context, made))
+                results = context.results(call(context, made), self._core.result_count)
             except OnnxExporterError as error:
                 self._g.refuse(f"the symbolic function refuses the call: {error}")
                 raise
@@ -98,7 +98,6 @@ class _Call:
                 if is_of_sizes_as_texts(error) or getattr(error, "name", None) in _OF_OPBRIDGE:
                     raise OwnFormNeeded(str(error)) from error
                 raise
-            results = [None if item is None else context.input(item) for item in returned]
             for result in results:
                 if result is not None:
                     graph.registerOutput(result)
@@ -146,15 +145,6 @@ def _with_sizes_of(result: ValueType, declared: TensorType, name: str) -> ValueT
             for axis, (size, known) in enumerate(zip(sizes, result.dims, strict=True))
         ],
     )
-
-
-def _flat(returned: Any) -> list[Any]:
-    """The results that a function returns: a value, a list of values, or a value that stands for a list."""
-    if isinstance(returned, (list, tuple)):
-        return [item for each in returned for item in _flat(each)]
-    if isinstance(returned, Value) and returned.node().kind() in ("prim::ListConstruct", "prim::TupleConstruct"):
-        return list(returned.node().inputs())
-    return [returned]
 
 
 def _returns_list(op: str) -> bool:

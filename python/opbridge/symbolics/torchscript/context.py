@@ -11,6 +11,8 @@ import torch
 from opbridge.symbolics import builder
 from opbridge.torch_compat.torchscript_exporter import GraphContext, OptionalType, Value
 
+_LISTS = ("prim::ListConstruct", "prim::TupleConstruct", "onnx::SequenceConstruct")
+
 
 class OwnFormNeeded(Exception):
     """The function uses what only opbridge's own ``g`` and values have."""
@@ -51,7 +53,22 @@ class TorchScriptContext(GraphContext):
             return none
         if isinstance(item, builder.Value):
             raise OwnFormNeeded(f"a {type(item).__name__} of opbridge")
+        if isinstance(item, torch.Tensor) and item.numel() == 1 and item.is_floating_point():
+            item = item.reshape(())  # as torch does; an integer may be a list of one size or axis
         return self.constant(item)
+
+    def results(self, returned: Any, count: int) -> list[Value | None]:
+        """The results that a function returns: a value, a list of values, or a value that stands for a list."""
+        if isinstance(returned, (list, tuple)):
+            return [item for each in returned for item in self.results(each, 1)]
+        if returned is None:
+            return [None]
+        value = self.input(returned)
+        if value.node().kind() in _LISTS:
+            return list(value.node().inputs())
+        if count > 1:
+            return [self.op("SequenceAt", value, index) for index in range(count)]
+        return [value]
 
     def constant(self, content: Any) -> Value:
         """A constant, with the types that the TorchScript exporter gives to numbers, lists of these and strings."""
