@@ -23,6 +23,7 @@ SCENARIOS = (
     "operator_once",
     "onnx_function",
     "exercises",
+    "language_model",
 )
 
 

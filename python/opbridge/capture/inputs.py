@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from opbridge.capture.caches import register_caches
 from opbridge.errors import InvalidArgumentError
 from opbridge.torch_compat import pytree
 
@@ -65,6 +67,7 @@ def read_inputs_of(
     signature: inspect.Signature, model: str, args: Any, kwargs: Mapping[str, Any] | None = None
 ) -> Inputs:
     """The inputs of a model, of which only its name and the signature of ``forward`` are known."""
+    register_caches()
     if not isinstance(args, (tuple, list)):
         args = (args,)
     args = tuple(args)
@@ -100,13 +103,23 @@ def _check_leaf(name: str, leaf: Any) -> None:
         raise InvalidArgumentError(f"the input '{name}' is a NumPy array, which would be a constant; pass a tensor")
     if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)):
         return
-    held = leaf if isinstance(leaf, (set, frozenset)) else getattr(leaf, "__dict__", {}).values()
-    if any(isinstance(value, torch.Tensor) for value in pytree.tree_leaves([*held])):
+    if _holds_tensors(leaf, set()):
         raise InvalidArgumentError(
             f"the input '{name}' is a {type(leaf).__name__} that holds tensors, which would be constants; register "
             "the type with torch (torch.export.register_dataclass, or register_pytree_node of torch.utils._pytree), "
             "or pass its tensors"
         )
+
+
+def _holds_tensors(value: Any, seen: set[int]) -> bool:
+    """Whether an object, or one that it refers to, has a tensor as an attribute or element."""
+    if isinstance(value, torch.Tensor):
+        return True
+    if id(value) in seen or isinstance(value, (torch.nn.Module, type, types.ModuleType)):
+        return False
+    seen.add(id(value))
+    held = value if isinstance(value, (set, frozenset)) else getattr(value, "__dict__", {}).values()
+    return any(_holds_tensors(each, seen) for each in pytree.tree_leaves([*held]))
 
 
 def signature_of(forward: Any) -> inspect.Signature:

@@ -124,6 +124,24 @@ def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any
     return {"self_stride": list(sizes.shape(tensor.stride())), "self_offset": offset}
 
 
+_MOVES = frozenset({"aten::to.device", "aten::to.dtype_layout"})
+_ARGUMENTS_OF_CONVERSION = ("self", "dtype", "non_blocking", "copy", "memory_format")
+
+
+def without_own_device(
+    key: str, names: Sequence[str], tensor: Any, arguments: Sequence[Any], named: dict[str, Any]
+) -> tuple[str, Sequence[Any], dict[str, Any]]:
+    """A call of ``tensor.to(…)`` without the device, if the tensor is on it: the result may be the tensor itself."""
+    if key not in _MOVES or not isinstance(tensor, torch.Tensor):
+        return key, arguments, named
+    given = {**dict(zip(names, arguments, strict=False)), **named}
+    if given.get("device") not in (None, tensor.device) or given.get("layout") not in (None, torch.strided):
+        return key, arguments, named
+    if given.get("dtype") is None:
+        given["dtype"] = tensor.dtype
+    return "aten::to.dtype", (), {name: given[name] for name in _ARGUMENTS_OF_CONVERSION if name in given}
+
+
 def without_nested_lists(operator: str, named: dict[str, Any]) -> dict[str, Any]:
     """The arguments of torch.onnx.ops.symbolic, whose lists of lists a graph cannot hold: pairs are flattened, and
     shapes are left out, being those of the results."""

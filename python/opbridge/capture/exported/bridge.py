@@ -10,7 +10,7 @@ by their bodies. A number that the program returns, or that a body is called wit
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from opbridge.capture.program import (
     note_layout,
     returned,
     without_nested_lists,
+    without_own_device,
 )
 from opbridge.capture.run_warnings import warn_of_run_at
 from opbridge.capture.source import line_of_stack_trace, location_of_stack_trace, scope_of_stack
@@ -170,11 +171,15 @@ class _Bridge:
             self._emit(node, "aten::set_data", ("self", "new_data"), node.args, {}, (node.name, None))
 
     def _call_operator(self, node: torch.fx.Node, called: Operator, args: tuple[Any, ...], value: Any) -> Any:
+        arguments: Sequence[Any] = args
         made, kwargs = (node.name, value), without_nested_lists(called.key, node.kwargs)
-        if args and isinstance(args[0], torch.fx.Node):
-            kwargs = kwargs | layout_of_strided(called.key, args[0].meta.get("val"), self._sizes)
+        key = key_in_graph(called, args)
         _warn_of_squeeze(node, called, args, self._sizes)
-        return self._emit(node, key_in_graph(called, args), called.names, args, kwargs, made)
+        if args and isinstance(args[0], torch.fx.Node):
+            tensor = args[0].meta.get("val")
+            kwargs = kwargs | layout_of_strided(called.key, tensor, self._sizes)
+            key, arguments, kwargs = without_own_device(key, called.names, tensor, args, kwargs)
+        return self._emit(node, key, called.names, arguments, kwargs, made)
 
     def _is_known_number(self, node: torch.fx.Node) -> bool:
         """Whether the node makes a number that becomes a Dim or a constant wherever it is used."""
@@ -194,7 +199,7 @@ class _Bridge:
         node: torch.fx.Node,
         key: str,
         names: tuple[str, ...],
-        args: tuple[Any, ...],
+        args: Sequence[Any],
         kwargs: dict[str, Any],
         made: tuple[str, Any],
     ) -> Any:

@@ -100,7 +100,7 @@ class DynamicSizes:
                 for leaf in self.leaves
             ]
         )
-        return {name: pytree.tree_map(lambda _: next(specs), value) for name, value in self._inputs.parameters.items()}
+        return {name: _specs_like(value, specs) for name, value in self._inputs.parameters.items()}
 
     def equate(self, leaves: Sequence[Any]) -> None:
         """Tells torch that sizes with the same name are equal. ``leaves`` are the model's inputs in the capture."""
@@ -291,6 +291,16 @@ def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
         raise InvalidArgumentError(f"dynamic_shapes of '{name}' has {len(specs)} parts for {len(children)} values")
     for child, child_spec in zip(children, specs, strict=True):
         yield from _leaf_specs(child, child_spec, name)
+
+
+def _specs_like(value: Any, specs: Iterator[Any]) -> Any:
+    """The specs of the leaves of ``value`` in the structure that torch.export expects: that of ``value``, with a list
+    of the parts of each object that is neither a dict, a list nor a tuple."""
+    parts, structure = pytree.tree_flatten(value, is_leaf=lambda node: node is not value)
+    if len(parts) == 1 and parts[0] is value:
+        return next(specs)
+    made = [_specs_like(part, specs) for part in parts]
+    return pytree.tree_unflatten(made, structure) if isinstance(value, (dict, list, tuple)) else made
 
 
 def _is_dynamic(dim: Any) -> bool:

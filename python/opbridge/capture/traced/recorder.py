@@ -6,7 +6,7 @@ import functools
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from opbridge.capture.program import (
     note_layout,
     returned,
     without_nested_lists,
+    without_own_device,
 )
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
@@ -104,11 +105,14 @@ class Recorder:
             return self._run(function, args, kwargs)
         self._check_run(function, operator, args, kwargs)
         self._varies = False
-        arguments = [self._resolve(arg) for arg in args]
+        arguments: Sequence[Any] = [self._resolve(arg) for arg in args]
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
         if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
             named = named | layout
         named = without_nested_lists(operator.key, named)
+        key = key_in_graph(operator, args)
+        if args:
+            key, arguments, named = without_own_device(key, operator.names, args[0], arguments, named)
         varies = self._varies
         if operator.written:
             self.originals.keep(operator, args, kwargs)
@@ -126,9 +130,7 @@ class Recorder:
             describe(self._unique(operator.stem), value, self._sizes, results)
             frame = sys._getframe(1)
             scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
-            outputs = self._builder.call(
-                key_in_graph(operator, args), operator.names, arguments, named, results, scope, line
-            )
+            outputs = self._builder.call(key, operator.names, arguments, named, results, scope, line)
         except UnsupportedError as error:
             raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error
         self._bind_all(value, iter(outputs), varies)

@@ -65,7 +65,6 @@ def follow(
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             recorder.add_input(name, leaf)
-    args, kwargs = inputs.with_leaves(leaves)
     try:
         with restore_attributes(model, *(leaf for leaf in leaves if not is_fake(leaf))) as attributes:
             with (
@@ -76,6 +75,7 @@ def follow(
                 _run_uncompiled(),
             ):
                 registered = Registered(model)
+                args, kwargs = inputs.with_leaves(leaves)  # may compute, as for a cache of transformers
                 returned, others = registered.write_back(model(*args, **kwargs))
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
         caught.report()
