@@ -93,6 +93,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     scalars = [value for value in arguments.values() if isinstance(value, (float, complex))]
     if any(spec.dtype.is_complex for spec in specs) and not all(math.isfinite(abs(value)) for value in scalars):
         return "products of complex numbers that are not finite, which C leaves open"
+    if base == "_unique2" and arguments.get("return_inverse") and sum(map(math.isnan, numbers)) > 1:
+        return "several NaN, which PyTorch sorts in no order"
     if base == "mode" and any(map(math.isnan, numbers)):
         return "numbers beside NaN, which PyTorch sorts as if NaN were equal to all"
     if _MAX_POOLS.match(base) and any(math.isnan(number) or number == -math.inf for number in numbers):

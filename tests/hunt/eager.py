@@ -135,8 +135,9 @@ def _equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class DefinedOnly(TorchDispatchMode):
-    """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, and copies
-    between overlapping parts of the same memory, whose order PyTorch does not define."""
+    """Rejects conversions of floating-point numbers beyond the integers' range, which C++ leaves undefined, copies
+    between overlapping parts of the same memory, whose order PyTorch does not define, and indices out of range, which
+    PyTorch does not check if the result is empty."""
 
     supports_higher_order_operators = True
 
@@ -148,6 +149,8 @@ class DefinedOnly(TorchDispatchMode):
         if func.overloadpacket.__name__ in ("std_mean", "var_mean") and not bool(args[0].isfinite().all()):
             raise Rejected("a mean that ATen updates number by number, infinite or NaN by the order of the numbers")
         result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.index.Tensor and not result.numel() and _out_of_range(*args):
+            raise Rejected("an index out of range, which PyTorch does not check because the result is empty")
         if isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex()):
             source = _converted(func, args)
             if source is not None and result.dtype != torch.bool:
@@ -161,6 +164,16 @@ def _overlap_in_part(one: torch.Tensor, other: torch.Tensor) -> bool:
     if (one.shape, one.stride(), one.storage_offset()) == (other.shape, other.stride(), other.storage_offset()):
         return False
     return not _places(one).isdisjoint(_places(other))
+
+
+def _out_of_range(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> bool:
+    """Whether an index is beyond its axis. Masks are not checked, which may take several axes."""
+    return any(
+        index is not None
+        and index.dtype not in (torch.bool, torch.uint8)
+        and bool(((index >= size) | (index < -size)).any())
+        for size, index in zip(tensor.shape, indices, strict=False)
+    )
 
 
 def _places(tensor: torch.Tensor) -> set[int]:

@@ -137,6 +137,18 @@ def test_division_in_the_corners():
     check({name: OF_TWO[name] for name in ("floor_divide", "remainder", "fmod", "div trunc")}, a, b)
 
 
+@pytest.mark.parametrize("value", [3.14, 0.1])
+def test_products_that_overflow_in_pytorchs_order(value):
+    largest = torch.finfo(torch.float64).max
+    a = torch.tensor([largest, 0.25, largest, -largest, 1e-300], dtype=torch.float64)
+    b = torch.tensor([0.25, largest, 3, 4, 1e300], dtype=torch.float64)
+    functions = {
+        "addcmul": lambda a, b: torch.addcmul(torch.zeros_like(a), a, b, value=value),
+        "addcdiv": lambda a, b: torch.addcdiv(torch.zeros_like(a), a, b, value=value),
+    }
+    check(functions, a, b)
+
+
 def test_integers_wrap():
     a = torch.tensor([127, -128, 100], dtype=torch.int8)
     check({"add": lambda a: a + a, "mul": lambda a: a * a, "neg": torch.neg, "cube": lambda a: a**3}, a)

@@ -88,6 +88,7 @@ def test_unpool():
         dynamic=[{0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}],
         also=[(pooled[:1].repeat(3, 1, 1, 1), places[:1].repeat(3, 1, 1, 1))],
     )
+    check(lambda x, i: torch.ops.aten.max_unpool2d(x, i, [4, 0]), pooled, places)  # whose indices are out of range
     pooled, places = F.max_pool3d(torch.randn(1, 2, 4, 4, 6), 2, return_indices=True)
     check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, places)
 

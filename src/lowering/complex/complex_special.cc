@@ -326,8 +326,8 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
       {"aten::cumprod", {cumulative_product}},
       {"aten::linalg_vander", {vander}},
       {"aten::addcmul", {[](C call) {
-         const Complex term = multiply(call.g, call["tensor1"], call["tensor2"]);
-         return add(call.g, call["self"], multiply(call.g, call.get("value", 1), term));
+         const Complex term = multiply(call.g, call.get("value", 1), call["tensor1"]);
+         return add(call.g, call["self"], multiply(call.g, term, call["tensor2"]));
        }}},
       {"aten::addcdiv", {[](C call) {
          const Complex term = multiply(call.g, call.get("value", 1), call["tensor1"]);

@@ -102,12 +102,12 @@ Value power(GraphBuilder& g, Value base, Value exponent) {
   return g.cast(g.op("Pow", x, operand(g, g.cast(exponent, type), type)), type);
 }
 
-// self + value * (a op b)
+// self + value * a op b, in this order, in which large numbers may overflow
 Value add_of(GraphBuilder& g, std::string_view op, Value self, Value a, Value b, const Scalar& value) {
   const ElementType type = g.result().element_type;
-  Value term = g.op(op, operand(g, a, type), operand(g, b, type));
-  if (!is_one(value)) term = g.op("Mul", term, g.scalar_like(term, value));
-  return g.cast(g.op("Add", operand(g, self, type), term), type);
+  Value term = operand(g, a, type);
+  if (!is_one(value)) term = g.op("Mul", g.scalar_like(term, value), term);
+  return g.cast(g.op("Add", operand(g, self, type), g.op(op, term, operand(g, b, type))), type);
 }
 
 Value interpolate(GraphBuilder& g, Value self, Value end, Value weight) {

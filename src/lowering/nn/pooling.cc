@@ -345,6 +345,8 @@ std::array<Value, 2> max_pool_with_indices(GraphBuilder& g, Value self, const Wi
 // Writes pooled values to their indices; all other elements are zero.
 Value max_unpool(GraphBuilder& g, Value self, Value indices, const std::vector<Dim>& size) {
   const auto axes = static_cast<int64_t>(size.size());
+  // PyTorch does not check the indices then.
+  if (element_count(size).is(0)) return filled(g, *g.result().dims, 0, self.element_type());
   std::vector<Dim> from = first_dims(self.dims(), self.rank() - axes), to = from;
   from.push_back(element_count(last_dims(self.dims(), axes)));
   to.push_back(element_count(size));
