@@ -117,7 +117,7 @@ def _capture(comparison: Comparison, axes: dict[str, dict[int, str]]) -> tuple[t
         return bridged(exported, sizes)
 
     with patch_torch(comparison.module, comparison.mode):
-        program = capture_with_functions(capture)
+        program = capture_with_functions(comparison.module, capture)
     return exported, program
 
 

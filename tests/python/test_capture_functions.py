@@ -334,3 +334,61 @@ def test_the_gradient_of_a_function_is_its_own(function, tmp_path):
             return super().forward(x)[0]
 
     opbridge.export(Gradient(), (torch.rand(2, 3),), tmp_path / "m.onnx", capture="trace", verify=True)
+
+
+class Levels(torch.autograd.Function):
+    """Sums the elements of each level; ``shapes`` are the heights and widths of the levels."""
+
+    @staticmethod
+    def forward(ctx, values, shapes, starts):
+        parts = [
+            values[:, start : start + height * width] for (height, width), start in zip(shapes, starts, strict=True)
+        ]
+        return torch.stack([part.sum(1) for part in parts], 1) if parts[-1].numel() else None
+
+    @staticmethod
+    def symbolic(g, values, shapes, starts):
+        return g.op("custom::Levels", values, shapes, starts)
+
+
+class OfBuffers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shapes", torch.tensor([[4, 4], [2, 2]]))
+        self.starts = torch.tensor([0, 16])
+
+    def forward(self, values):
+        return Levels.apply(values, self.shapes, self.starts)
+
+
+class OfNumbers(nn.Module):
+    def forward(self, values):
+        shapes = torch.as_tensor([(4, 4), (2, 2)], device=values.device)
+        return Levels.apply(values, shapes, torch.cat([shapes.new_zeros(1), shapes.prod(1).cumsum(0)[:-1]]))
+
+
+class OfWrittenNumbers(nn.Module):
+    def forward(self, values):
+        shapes, starts = torch.tensor([[4, 4], [4, 4]]), torch.tensor([0, 0])
+        shapes[1], starts[1] = 2, 16
+        return Levels.apply(values, shapes, starts)
+
+
+@pytest.mark.parametrize("dynamic_shapes", [None, ({0: "batch"},)])
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("model", [OfBuffers, OfNumbers, OfWrittenNumbers])
+def test_forward_reads_the_values_of_constants(model, capture, dynamic_shapes):
+    program = opbridge.export(model(), (torch.rand(3, 20, 8),), capture=capture, dynamic_shapes=dynamic_shapes)
+    (shape,) = (output.type.tensor_type.shape for output in program.model_proto.graph.output)
+    assert [size.dim_param or size.dim_value for size in shape.dim] == ["batch" if dynamic_shapes else 3, 2, 8]
+
+
+class OfDoubledBuffer(OfBuffers):
+    def forward(self, values):
+        self.shapes.mul_(2)
+        return Levels.apply(values, self.shapes, self.starts)
+
+
+def test_the_value_of_a_written_buffer_is_not_taken_for_the_constant():
+    with pytest.raises(opbridge.UnsupportedError, match=r"Levels\.forward"):
+        opbridge.export(OfDoubledBuffer(), (torch.rand(3, 80, 8),), capture="export", mutations_as_outputs=True)

@@ -31,6 +31,7 @@ from opbridge.torch_compat import (
     FakeTensorMode,
     dynamo,
     exporting,
+    fake_tensors,
     messages,
     onnx_exporter,
     patch_points,
@@ -40,7 +41,7 @@ from opbridge.torch_compat import flex_attention as flex
 from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up, warn_of_untested_version
 
 PACKAGE = Path(opbridge.__file__).parent
-MODULES = (dynamo, exporting, flex, onnx_exporter, patch_points, symbols)
+MODULES = (dynamo, exporting, fake_tensors, flex, onnx_exporter, patch_points, symbols)
 POINTS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": value
     for module in MODULES
@@ -257,6 +258,7 @@ X = torch.arange(12.0).reshape(4, 3)
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "questions": lambda: capture(Model(of_questions), (X,)),
     "function": lambda: capture(Model(lambda _, x: Doubled.apply(x)), (X,)),
+    "constants": lambda: capture(Model(lambda _, x: x + torch.tensor([1, 2, 3])), (X,)),
     "branches": lambda: capture(Model(of_branches), (X,)),
     "traced branches": lambda: capture(Model(of_branches), (X,), how="trace"),
     "compiled": lambda: capture(compiled(), (X,), how="trace"),
@@ -295,6 +297,7 @@ USED = {
     "exporting.STACK_TRACE": "questions",
     "exporting.STACK_TRACE_FILTER": "questions",
     "exporting.TRACER_OF_MAKE_FX": "questions",
+    "fake_tensors.MAY_TURN_CONST": "constants",
     "flex_attention.EMPTY_BLOCK_MASK": "flexible",
     "flex_attention.OPERATOR": "flexible",
     "flex_attention.RUNS_UNCOMPILED": "flexible",

@@ -79,7 +79,7 @@ def capture(
             "opbridge.capture.exported.torch_export"
         )  # imports the parts of torch that it uses before patch_torch takes torch.compile's lock
     with patch_torch(module, mode):
-        return capture_with_functions(lambda: _graph_of(module, how, inputs, sizes, on_exported))
+        return capture_with_functions(module, lambda: _graph_of(module, how, inputs, sizes, on_exported))
 
 
 def _graph_of(

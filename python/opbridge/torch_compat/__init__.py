@@ -7,6 +7,8 @@ names up when it is imported. Names that ``import torch`` does not load are in m
 - ``patch_points``: the attributes of torch that every capture replaces.
 - ``exporting``: the internals of torch.export. Loads torch._dynamo.
 - ``dynamo``, ``flex_attention``, ``onnx_exporter``: for models that use these.
+- ``fake_tensors``: the values that fake tensors keep.
+- ``torchscript_exporter``: for symbolic functions that are written for it.
 - ``messages``: texts of torch's messages that opbridge reads.
 """
 

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
+from opbridge.capture.autograd_function.constants import constant_of, keep_constants
 from opbridge.capture.autograd_function.output_shapes import probe_outputs
 from opbridge.capture.operators import Operator
 from opbridge.capture.patching import patch
@@ -48,13 +49,15 @@ class SizeArgument:
 
 @dataclasses.dataclass
 class FunctionCall:
-    """``arguments`` are those of ``apply``, with slots instead of tensors and sizes.
+    """``arguments`` are those of ``apply``, with slots instead of tensors and sizes; ``constants`` are the values of
+    the tensors that do not depend on the model's inputs.
 
     ``returns_tuple`` says whether ``forward`` returns a tuple; it is set when ``forward`` has run.
     """
 
     function: type[torch.autograd.Function]
     arguments: list[Any]
+    constants: list[torch.Tensor | None]
     returns_tuple: bool = False
 
     @property
@@ -80,6 +83,11 @@ class FunctionCall:
                     "a function with `symbolic` returns a tensor or a tuple of tensors"
                 )
         return outputs
+
+    def run_on_constants(self, tensors: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
+        """``run_apart`` with the values of constants."""
+        known = zip(tensors, self.constants, strict=True)
+        return self.run_apart([each if value is None else value.clone() for each, value in known], sizes)
 
     def run_apart(self, tensors: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
         """Runs ``forward``, and copies outputs that share memory with the inputs."""
@@ -124,12 +132,12 @@ class _Transformed(BaseException):
         self.function = function
 
 
-def capture_with_functions(capture: Callable[[], _core.Graph]) -> Program:
-    """The program that ``capture()`` returns, in which calls of functions with ``symbolic`` are single nodes."""
+def capture_with_functions(model: torch.nn.Module, capture: Callable[[], _core.Graph]) -> Program:
+    """The program of ``model`` that ``capture()`` returns; calls of functions with ``symbolic`` are single nodes."""
     transformed: set[type[torch.autograd.Function]] = set()
     while True:
         try:
-            with _keep_functions_whole(transformed) as calls:
+            with keep_constants(model), _keep_functions_whole(transformed) as calls:
                 return Program(capture(), calls)
         except _Transformed as found:
             transformed.add(found.function)
@@ -188,7 +196,7 @@ def _forward(cls: type[torch.autograd.Function]) -> Any:
         tensors: list[torch.Tensor] = []
         sizes: list[Any] = []
         template = [_slot(argument, tensors, sizes) for argument in arguments[takes_context:]]
-        call = FunctionCall(cls, template)
+        call = FunctionCall(cls, template, [constant_of(tensor) for tensor in tensors])
         _calls.append(call)
         outputs = _operator()(tensors, sizes, len(_calls) - 1)
         return tuple(outputs) if call.returns_tuple else outputs[0]
@@ -256,5 +264,5 @@ def _run_for_real(tensors: list[torch.Tensor], sizes: list[int], call: int) -> l
 
 
 def _run_on_fakes(tensors: list[torch.Tensor], sizes: list[Any], call: int) -> list[torch.Tensor]:
-    name = _calls[call].function.__qualname__
-    return probe_outputs(name, _calls[call].run_apart, tensors, sizes)
+    called = _calls[call]
+    return probe_outputs(called.function.__qualname__, called.run_on_constants, tensors, sizes)

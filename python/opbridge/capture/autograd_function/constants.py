@@ -1,0 +1,57 @@
+"""Constants among the arguments of an autograd.Function: its ``forward`` may read their values.
+
+If sizes are dynamic, or torch.export captures, the model runs on tensors without values, and ``forward`` on made-up
+ones. A tensor that the model holds or makes of numbers has its own value there: the sizes of feature maps, for example,
+decide what ``forward`` computes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from opbridge.capture.patching import patch
+from opbridge.torch_compat import is_fake, unset_fake_temporarily, version_of
+from opbridge.torch_compat.fake_tensors import MAY_TURN_CONST, is_fake_of, value_of
+
+_MOST_ELEMENTS = 1024
+
+_state: list[torch.Tensor] = []  # the small tensors that the model registers
+
+
+@contextlib.contextmanager
+def keep_constants(model: torch.nn.Module) -> Iterator[None]:
+    """Keeps the values of small tensors of integers while ``model`` is captured. torch keeps those of one element."""
+    global _state
+    before = _state
+    _state = [each for each in itertools.chain(model.parameters(), model.buffers()) if each.numel() <= _MOST_ELEMENTS]
+    original = MAY_TURN_CONST.original
+
+    def may_turn_const(mode: Any, tensor: torch.Tensor) -> bool:
+        if tensor.is_floating_point() or tensor.is_complex() or not 1 < tensor.numel() <= _MOST_ELEMENTS:
+            return bool(original(mode, tensor))
+        with unset_fake_temporarily():
+            one = torch.empty(1, dtype=tensor.dtype)
+        return not is_fake(tensor) and tensor.layout == torch.strided and bool(original(mode, one))
+
+    try:
+        with patch(MAY_TURN_CONST, may_turn_const):
+            yield
+    finally:
+        _state = before
+
+
+def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The value of an argument if it does not depend on the model's inputs."""
+    if not is_fake(tensor):
+        return tensor
+    if (value := value_of(tensor)) is not None:
+        return value
+    if version_of(tensor) or not all(isinstance(size, int) for size in tensor.shape):
+        return None  # a comparison of a symbolic size would fix it; a tensor that was written has another value
+    alike = (each for each in _state if each.shape == tensor.shape and each.dtype == tensor.dtype)
+    return next((each for each in alike if is_fake_of(tensor, each)), None)

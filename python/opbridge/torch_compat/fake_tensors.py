@@ -1,0 +1,27 @@
+"""Fake tensors that know their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opbridge.torch_compat import FakeTensor, FakeTensorMode
+from opbridge.torch_compat.lookup import PatchPoint
+
+MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
+
+
+def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The value that a fake tensor keeps."""
+    value: torch.Tensor | None = getattr(tensor, "constant", None)
+    return value
+
+
+def is_fake_of(tensor: torch.Tensor, real: torch.Tensor) -> bool:
+    """Whether ``tensor`` is the fake tensor that stands for ``real`` in its mode."""
+    mode: Any = tensor.fake_mode if isinstance(tensor, FakeTensor) else None
+    return mode is not None and mode.from_tensor(real) is tensor
+
+
+__all__ = ["MAY_TURN_CONST", "is_fake_of", "value_of"]
