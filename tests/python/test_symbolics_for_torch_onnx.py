@@ -244,6 +244,22 @@ def test_a_constant_may_be_a_number() -> None:
         np.testing.assert_allclose(run(export(torch.sinh))[0], (X + X.sum()).numpy() * 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [24, 28])
+def test_an_opset_that_torch_does_not_know(opset: int) -> None:
+    class Halves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x / 2
+
+        @staticmethod
+        def symbolic(g: Any, x: Any) -> Any:
+            return g.op("Div", x, g.op("Constant", value_t=torch.tensor(2.0)))
+
+    model = opbridge.export(Call(Halves.apply), (X,), opset_version=opset).model_proto
+    assert [entry.version for entry in model.opset_import] == [opset]
+    assert [node.op_type for node in model.graph.node] == ["Div"]
+
+
 def test_omitted_inputs_may_be_none() -> None:
     def function(g: Any, x: Any, low: Any, high: Any) -> Any:
         assert symbolic_helper._is_none(low)

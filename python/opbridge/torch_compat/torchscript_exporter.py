@@ -11,6 +11,7 @@ from opbridge.torch_compat.lookup import expect, looked_up
 
 with looked_up():
     from torch._C import Block, Graph, IntType, ListType, Node, OptionalType, TensorType, Value
+    from torch.onnx._constants import ONNX_MAX_OPSET as NEWEST_OPSET
     from torch.onnx._internal.torchscript_exporter._globals import GLOBALS
     from torch.onnx._internal.torchscript_exporter.jit_utils import GraphContext
     from torch.onnx.errors import OnnxExporterError
@@ -55,6 +56,7 @@ BINDINGS = "_C"  # the module torch._C, whose Value, Graph and types such functi
 __all__ = [
     "BINDINGS",
     "GLOBALS",
+    "NEWEST_OPSET",
     "Block",
     "Graph",
     "GraphContext",

@@ -19,6 +19,7 @@ from opbridge.symbolics.torchscript.translation import Translation
 from opbridge.torch_compat.messages import is_of_sizes_as_texts
 from opbridge.torch_compat.torchscript_exporter import (
     GLOBALS,
+    NEWEST_OPSET,
     Graph,
     OnnxExporterError,
     TensorType,
@@ -75,7 +76,7 @@ class _Call:
         self._op = op.partition(".")[0]
 
     def run(self, call: Callable[[TorchScriptContext, Arguments], Any]) -> Results:
-        opset = self._g.opset
+        opset = min(self._g.opset, NEWEST_OPSET)  # torch fails for newer ones
         graph = Graph()
         context = TorchScriptContext(
             graph=graph,
