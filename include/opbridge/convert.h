@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "opbridge/ir.h"
+#include "opbridge/progress.h"
 #include "opbridge/registry.h"
 #include "opbridge/schema.h"
 #include "opbridge/weight_file.h"
@@ -60,8 +61,7 @@ struct ConvertOptions {
   std::map<std::string, int> custom_opsets = {};
   ExternalData external_data = ExternalData::automatic;
   std::vector<WeightFile> weight_files = {};  // from which the graph borrows weights
-  // Called while the files are written, with the bytes that are written and those of all files.
-  std::function<void(uint64_t written, uint64_t total)> on_write = {};
+  Progress* progress = nullptr;
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
   // The new values of inputs and buffers that the program writes become additional outputs, named `NAME_out`.

@@ -151,6 +151,14 @@ def opset_of(path: str) -> int:
 def standard_bodies() -> list[str]:
     """The schema lines of opbridge's operators that target="onnx" has bodies of standard operators for."""
 
+class ProgressLine:
+    """One line on a terminal, from one second on, that says what a long call does. Without a terminal, nothing."""
+
+    def __init__(self, shown: bool) -> None: ...
+    def begin(self, step: str) -> None: ...
+    def end(self) -> None:
+        """Removes the line."""
+
 class WeightFile:
     """A mapped file of weights."""
 
@@ -182,6 +190,7 @@ def export_graph(
     parameters_as: str = "constants",
     input_names: list[str],
     output_names: list[str],
+    progress: ProgressLine | None = None,
 ) -> tuple[int, int, int, str | None, int, list[str], float]:
     """Converts the graph, which is consumed, and writes the model.
 

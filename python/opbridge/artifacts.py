@@ -1,11 +1,13 @@
-"""What an export prints, and writes besides the model: a report, a profile, torch.export's program."""
+"""What an export prints, logs, and writes besides the model: a report, a profile, torch.export's program."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import io
+import logging
 import platform
+import sys
 import time
 import traceback
 import warnings
@@ -13,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opbridge import _core
 from opbridge.torch_arguments import ArtifactOptions
 
 if TYPE_CHECKING:
@@ -22,12 +25,15 @@ if TYPE_CHECKING:
 
 _PROFILED_FUNCTIONS = 30
 
+logger = logging.getLogger("opbridge")
+
 
 class Artifacts:
     """The artifacts of one export. Their names are those of torch.onnx: ``onnx_export_TIME…``."""
 
     def __init__(self, options: ArtifactOptions, model: Any) -> None:
         self._options = options
+        self.progress = _core.ProgressLine(not options.quiet and _has_terminal())
         self._model = type(model).__name__
         time_of_day = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
         self._folder = Path(options.folder)
@@ -48,6 +54,8 @@ class Artifacts:
         except Exception:
             self._write_report(traceback.format_exc())
             raise
+        finally:
+            self.progress.end()
         self._write_report("")
         if self._options.verbose:
             assert self._result is not None
@@ -56,6 +64,7 @@ class Artifacts:
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Measures the time of a step of the export."""
+        self.progress.begin(name)
         start = time.perf_counter()
         yield
         seconds = time.perf_counter() - start
@@ -64,9 +73,13 @@ class Artifacts:
 
     def captured(self, graph: Any) -> None:
         """Takes the text of the captured program, which is printed as torch.onnx prints its graph."""
-        if self._options.verbose or self._options.report:
+        is_logged = logger.isEnabledFor(logging.DEBUG)
+        if self._options.verbose or self._options.report or is_logged:
             self._program = str(graph)
-        self._say(self._program)
+        if self._options.verbose:
+            print(self._program)
+        if is_logged:
+            logger.debug("%s", self._program)
 
     def dump(self, program: torch.export.ExportedProgram) -> None:
         """Writes torch.export's program, if the export asks for it."""
@@ -84,6 +97,12 @@ class Artifacts:
 
     def finished(self, result: ONNXProgram) -> None:
         self._result = result
+        logger.info("%s: %d nodes, %d bytes", result.path, result.node_count, result.model_bytes)
+        if result.external_file is not None:
+            logger.info("%s: weights, %d bytes", result.external_file, result.external_bytes)
+        if result.referenced_files:
+            files = ", ".join(result.referenced_files)
+            logger.info("%s: weights, to which the model refers, %d bytes", files, result.referenced_bytes)
 
     @contextlib.contextmanager
     def _profiled(self) -> Iterator[None]:
@@ -105,6 +124,7 @@ class Artifacts:
                 print(self._profile)
 
     def _say(self, text: str) -> None:
+        logger.info("%s", text)
         if self._options.verbose:
             print(text)
 
@@ -141,6 +161,13 @@ class Artifacts:
         yield "## Operators\n\n" + _table(("operator", "nodes"), counts)
         if result.verification is not None:
             yield f"## Verification\n\n{result.verification.text()}"
+
+
+def _has_terminal() -> bool:
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):  # there is none, or it is closed
+        return False
 
 
 def _table(head: tuple[str, str], rows: list[tuple[str, Any]]) -> str:

@@ -90,15 +90,17 @@ def export(
     folder or below, since runtimes refuse other places. Weights that the files lack, or that a simplification has
     changed, are stored as with None.
 
-    ``export_params=False`` makes inputs of the parameters, which the model then
-    lacks; ``keep_initializers_as_inputs`` makes inputs of them too, with the parameters as default values. ``training``
-    is a torch.onnx.TrainingMode: models are exported in evaluation mode unless it says otherwise; the model's own mode
-    is restored afterwards. ``verify`` runs the file in ONNX Runtime on the same inputs and raises
-    VerificationError unless it agrees with PyTorch. ``verbose`` prints the captured program and the time of each step.
+    ``export_params=False`` makes inputs of the parameters, which the model then lacks; ``keep_initializers_as_inputs``
+    makes inputs of them too, with the parameters as default values. ``training`` is a torch.onnx.TrainingMode: models
+    are exported in evaluation mode unless it says otherwise; the model's own mode is restored afterwards. ``verify``
+    runs the file in ONNX Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch.
     ``capture`` is "export" for torch.export, or "trace" to record one run of the model, as by default for TorchScript.
     ``source_lines`` stores the source line of each node. ``mutations_as_outputs`` returns the new
     content of mutated inputs and buffers, and of reassigned buffers, as extra outputs ``NAME_out``; without it, such a
     model is refused. A model that keeps any other state for its next call is always refused.
+
+    ``verbose`` prints the captured program and the time of each step; False hides the line that a terminal shows from
+    one second on. The logger "opbridge" gets the steps (INFO) and the program (DEBUG).
 
     Raises InvalidArgumentError for unsuitable arguments, UnsupportedError with everything that has no mapping,
     InvalidNodeError if a symbolic function makes an invalid node, and FileError if the file cannot be written. An
@@ -160,6 +162,7 @@ def export(
                 parameters_as=options.parameters_as,
                 input_names=list(example.input_names or ()),
                 output_names=list(example.output_names or ()),
+                progress=artifacts.progress,
             )
         translations.warn_of_unused()
         if f is not None and folder is not None:

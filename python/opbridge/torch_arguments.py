@@ -89,6 +89,7 @@ class ArtifactOptions:
     """What an export prints, and writes besides the model."""
 
     verbose: bool
+    quiet: bool  # no line on the terminal that says what an export does
     report: bool
     profile: bool
     dump_exported_program: bool
@@ -149,6 +150,7 @@ def options_of(
         parameters_as=parameters_as,
         artifacts=ArtifactOptions(
             verbose=bool(verbose),
+            quiet=verbose is False,
             report=bool(arguments.get("report")),
             profile=bool(arguments.get("profile")),
             dump_exported_program=dump,

@@ -2,6 +2,7 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <unordered_set>
@@ -10,6 +11,7 @@
 #include "onnx/model_reader.h"
 #include "opbridge/convert.h"
 #include "runtimes/standard/bodies.h"
+#include "support/progress_line.h"
 
 namespace opbridge::python {
 namespace {
@@ -43,7 +45,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                        std::vector<WeightFile> weight_files, bool source_lines, bool simplify,
                        bool mutations_as_outputs, std::vector<std::string> parameters,
                        const std::string& parameters_as, std::vector<std::string> input_names,
-                       std::vector<std::string> output_names) {
+                       std::vector<std::string> output_names, support::ProgressLine* progress) {
   ConvertOptions options;
   options.target = to_target(target);
   options.opset = opset;
@@ -57,6 +59,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
   options.parameters_as = to_parameters_as(parameters_as);
   options.input_names = std::move(input_names);
   options.output_names = std::move(output_names);
+  options.progress = progress;
   OnnxModel model = to_onnx(graph.take(), registry_of(registry), options);
   for (const auto& [domain, version] : nb::cast<std::map<std::string, int>>(domain_versions)) {
     const auto import = model.opset_imports.find(domain);
@@ -135,12 +138,22 @@ void bind_pipeline(nb::module_& module) {
         return lines;
       },
       "The schema lines of opbridge's operators that target=\"onnx\" has bodies of standard operators for.");
+  nb::class_<support::ProgressLine>(
+      module, "ProgressLine", "One line on a terminal, from one second on, that says what a long call does.")
+      .def(
+          "__init__",
+          [](support::ProgressLine* self, bool shown) {
+            new (self) support::ProgressLine({.line = shown, .times = false});
+          },
+          "shown"_a)
+      .def("begin", &support::ProgressLine::begin, "step"_a)
+      .def("end", &support::ProgressLine::end);
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(),
       "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "domain_versions"_a = nb::dict(),
       "external_data"_a, "weight_files"_a = std::vector<WeightFile>(), "source_lines"_a, "simplify"_a,
       "mutations_as_outputs"_a = false, "parameters"_a = std::vector<std::string>(),
-      "parameters_as"_a = "constants", "input_names"_a, "output_names"_a,
+      "parameters_as"_a = "constants", "input_names"_a, "output_names"_a, "progress"_a.none() = nb::none(),
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data, its file or None, the bytes that the model refers to\n"
       "in other files, these files, and the seconds that the writing took.");

@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "inspect/text.h"
 #include "opbridge/error.h"
+#include "support/progress_line.h"
 
 namespace opbridge::cli {
 namespace {
@@ -23,6 +24,8 @@ struct Arguments {
   std::vector<std::string> custom_opsets;  // "domain=version"
   std::vector<std::filesystem::path> libraries;
   ConvertOptions options;
+  bool quiet = false;
+  bool verbose = false;
 };
 
 std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& texts) {
@@ -47,11 +50,15 @@ std::map<std::string, int> read_custom_opsets(const std::vector<std::string>& te
 void run(const Arguments& arguments) {
   ConvertOptions options = arguments.options;
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
+  support::ProgressLine progress({.line = !arguments.quiet, .times = arguments.verbose});
+  options.progress = &progress;
   const WriteReport report = convert(arguments.pt2, arguments.onnx, options, mappings(arguments.libraries));
+  progress.end();
+  if (arguments.quiet) return;
   print(fmt::format("{}: opset {}, {}\n", arguments.onnx, options.opset,
                     inspect::size_text(report.model_bytes)));
   for (const std::filesystem::path& file : report.referenced_files)
-    print(fmt::format("{}: weights, {} of it referred to\n", file.string(),
+    print(fmt::format("{}: weights, {}, to which the model refers\n", file.string(),
                       inspect::size_text(report.referenced_bytes)));
   if (!report.external_file.empty()) {
     print(fmt::format("{}: weights, {}\n", report.external_file.string(),
@@ -92,6 +99,8 @@ void add_convert(CLI::App& app) {
       "Skip the optional simplifications");
   command->add_flag("--mutations-as-outputs", options.mutations_as_outputs,
                     "Return the new content of mutated inputs and buffers as extra outputs, NAME_out");
+  CLI::Option* quiet = command->add_flag("--quiet", arguments->quiet, "Print errors alone");
+  command->add_flag("--verbose", arguments->verbose, "Print the time of each step")->excludes(quiet);
   command->callback([arguments] { run(*arguments); });
 }
 

@@ -83,7 +83,7 @@ class Writing {
       if (file_of(piece, options_.weight_files) != nullptr) support::release_pages(piece);
     }
     written_ += bytes_;
-    if (options_.on_write) options_.on_write(written_, total_);
+    if (options_.progress != nullptr) options_.progress->advance(written_, total_);
     part_.clear();
     bytes_ = 0;
   }
@@ -136,6 +136,7 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   report.external_bytes = layout.size();
   report.referenced_bytes = references.bytes();
   report.referenced_files = references.files();
+  if (options.progress != nullptr) options.progress->begin("writing");
   const auto start = std::chrono::steady_clock::now();
   support::OutputFile model_file(path);
   refuse_to_replace_weights(model_file, options.weight_files);

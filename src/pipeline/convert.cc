@@ -165,6 +165,7 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
 }
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
+  if (options.progress != nullptr) options.progress->begin("conversion");
   const size_t inputs = graph.inputs.size();
   std::vector<ir::Weight> parameters = separate_parameters(graph, options);
   OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
@@ -199,6 +200,7 @@ WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::pat
 
 WriteReport convert(const std::filesystem::path& pt2, const std::filesystem::path& onnx,
                     const ConvertOptions& options, const SymbolicRegistry& registry) {
+  if (options.progress != nullptr) options.progress->begin("reading");
   ConvertOptions with_file = options;
   with_file.weight_files.push_back(map_weight_file(pt2));
   const auto weights = options.external_data == ExternalData::reference ? WeightsOfProgram::in_place

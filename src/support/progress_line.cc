@@ -1,0 +1,88 @@
+#include "support/progress_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace opbridge::support {
+namespace {
+
+constexpr auto delay = std::chrono::seconds(1);
+constexpr auto interval = std::chrono::milliseconds(100);
+constexpr int bar_width = 24;
+constexpr const char* clear_line = "\x1b[K";
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void show(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(Options options) : options_(options) {
+  if (options_.line && ::isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { run(); });
+}
+
+ProgressLine::~ProgressLine() { end(); }
+
+void ProgressLine::begin(std::string_view step) {
+  const std::lock_guard lock(mutex_);
+  finish_step();
+  step_ = step;
+  start_of_step_ = Clock::now();
+  done_ = total_ = 0;
+}
+
+void ProgressLine::advance(uint64_t done, uint64_t total) {
+  const std::lock_guard lock(mutex_);
+  done_ = done;
+  total_ = total;
+}
+
+void ProgressLine::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    finish_step();
+    has_ended_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ProgressLine::finish_step() {
+  if (options_.times && !step_.empty())
+    show(fmt::format("{}{}: {:.2f} s\n", is_drawn_ ? clear_line : "", step_, seconds_since(start_of_step_)));
+  step_.clear();
+}
+
+void ProgressLine::run() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, start_ + delay, [&] { return has_ended_; });
+  while (!has_ended_) {
+    if (!step_.empty()) {
+      // The cursor returns to the start, so that a warning replaces the line instead of following it.
+      show(clear_line + text() + '\r');
+      is_drawn_ = true;
+    }
+    changed_.wait_for(lock, interval, [&] { return has_ended_; });
+  }
+  if (is_drawn_) show(clear_line);
+}
+
+std::string ProgressLine::text() const {
+  const double seconds = seconds_since(start_of_step_);
+  if (total_ == 0) return fmt::format("opbridge: {} {:.0f} s", step_, seconds);
+  const double part = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
+  const int filled = static_cast<int>(part * bar_width);
+  return fmt::format("opbridge: {} [{:#<{}}{:.<{}}] {:.1f} of {:.1f} GB, {:.0f} s", step_, "", filled, "",
+                     bar_width - filled, static_cast<double>(done_) / 1e9, static_cast<double>(total_) / 1e9,
+                     seconds);
+}
+
+}  // namespace opbridge::support
