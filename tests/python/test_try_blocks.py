@@ -45,6 +45,15 @@ def passed_on(x: torch.Tensor) -> torch.Tensor:
     return result
 
 
+def caught_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    try:
+        with contextlib.suppress(KeyError):
+            return x.view(2, -1)
+    except (TypeError, OSError):
+        pass
+    return x * 2
+
+
 # Each can be computed for 6 elements.
 MAY_FAIL: dict[str, Function] = {
     "view": caught(lambda x: x.view(2, -1)),
@@ -88,5 +97,6 @@ def test_an_error_that_is_not_caught_is_no_branch(capture: Any, tmp_path: pathli
     with warnings.catch_warnings():
         warnings.simplefilter("error", TraceWarning)
         export(passed_on, 6, tmp_path / "model.onnx", capture)
+        export(caught_elsewhere, 6, tmp_path / "model.onnx", capture)
         with contextlib.suppress(KeyError):
             export(lambda x: x.view(2, -1), 6, tmp_path / "model.onnx", capture)

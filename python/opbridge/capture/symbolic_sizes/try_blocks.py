@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import functools
 import linecache
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from types import FrameType
 from opbridge.capture.source import users_frames
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ERRORS_OF_CHECKS = (RuntimeError, IndexError, ValueError, AssertionError)
 
 
 def in_try_block(frame: FrameType | None) -> bool:
-    """Whether the user's code runs a line of a ``try`` that has an ``except``, or of a ``with suppress()``."""
+    """Whether the user's code runs a line of a ``try`` whose ``except`` may catch an error of a check of sizes, or of a
+    ``with suppress()``."""
     return any(
         first <= caller.f_lineno <= last
         for caller in users_frames(frame)
@@ -41,7 +44,7 @@ def _caught_lines(filename: str) -> dict[int, list[tuple[int, int]]]:
 
 def _caught_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     for child in ast.iter_child_nodes(node):
-        if (isinstance(child, ast.Try) and child.handlers) or (
+        if (isinstance(child, ast.Try) and any(_catches(handler.type) for handler in child.handlers)) or (
             isinstance(child, (ast.With, ast.AsyncWith)) and any(map(_suppresses, child.items))
         ):
             yield child.body
@@ -49,6 +52,17 @@ def _caught_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
             yield from _caught_blocks(child)
 
 
+def _catches(kind: ast.expr | None) -> bool:
+    """Whether an ``except`` of this kind may catch an error of a check. Only names of builtins are known."""
+    if isinstance(kind, ast.Tuple):
+        return any(map(_catches, kind.elts))
+    caught = vars(builtins).get(kind.id) if isinstance(kind, ast.Name) else None
+    return not isinstance(caught, type) or any(issubclass(error, caught) for error in _ERRORS_OF_CHECKS)
+
+
 def _suppresses(item: ast.withitem) -> bool:
     call = item.context_expr
-    return isinstance(call, ast.Call) and "suppress" in (getattr(call.func, "id", ""), getattr(call.func, "attr", ""))
+    if not isinstance(call, ast.Call):
+        return False
+    names = getattr(call.func, "id", ""), getattr(call.func, "attr", "")
+    return "suppress" in names and any(map(_catches, call.args))
