@@ -97,6 +97,29 @@ def test_a_dynamic_cache_by_the_names_of_its_tensors(capture: str, tmp_path: Pat
     check(program, model, inputs(1, dynamic_cache(9), 9))
 
 
+def test_a_cache_with_a_sliding_window(capture: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = transformers.MistralForCausalLM(transformers.MistralConfig(**LLAMA, sliding_window=8)).eval()
+    drops = transformers.DynamicCache(config=model.config)
+    with torch.no_grad():
+        model(input_ids=ids(5), past_key_values=drops)
+    with pytest.raises(opbridge.UnsupportedError, match=r"make it without the configuration, DynamicCache\(\)"):
+        opbridge.export(model, kwargs=inputs(1, drops, 5), path=tmp_path / "m.onnx", capture=capture)
+    layers = [{2: "past"}] * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = opbridge.export(
+            model,
+            kwargs=inputs(1, dynamic_cache(12), 12),
+            path=tmp_path / "m.onnx",
+            dynamic_shapes={"input_ids": None, "attention_mask": {1: "total"}, "past_key_values": [layers, layers]},
+            capture=capture,
+            verify=True,
+        )
+    for past in (20, 9, 8, 7, 3):
+        check(program, model, inputs(1, dynamic_cache(past), past))
+
+
 def static_cache(model: nn.Module, past: int) -> Any:
     cache = transformers.StaticCache(config=model.config, max_cache_len=16)
     cache.early_initialization(batch_size=1, num_heads=2, head_dim=16, dtype=torch.float32, device="cpu")
@@ -194,6 +217,25 @@ def test_a_cache_that_the_model_makes_is_returned(capture: str, tmp_path: Path) 
         model, kwargs={"input_ids": ids(4)}, path=tmp_path / "m.onnx", capture=capture, verify=True
     )
     assert len(program(input_ids=ids(4))) == 5  # logits, and keys and values of two layers
+
+
+def test_caches_of_other_layers(capture: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.MambaConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, state_size=8)
+    model = transformers.MambaForCausalLM(config).eval()
+    with pytest.raises(opbridge.UnsupportedError, match=r"a cache with a \w+ cannot be .* use_cache=False"):
+        opbridge.export(model, kwargs={"input_ids": torch.ones(1, 4, dtype=torch.long)}, capture=capture)
+
+
+def test_a_cache_without_tensors(capture: str, tmp_path: Path) -> None:
+    model = llama()
+    program = opbridge.export(
+        model,
+        kwargs={"input_ids": ids(4), "past_key_values": transformers.DynamicCache()},
+        capture=capture,
+        verify=True,
+    )
+    check(program, model, {"input_ids": ids(4), "past_key_values": transformers.DynamicCache()})
 
 
 class Held:

@@ -1,15 +1,16 @@
 """The caches of transformers as inputs and outputs of a model: their tensors are leaves, like those of a dict.
 
-Transformers itself registers DynamicCache with torch, which this module asks for, so that ``dynamic_shapes`` has the
-same form as for torch.export: the keys of all layers, and the values of all layers.
+A DynamicCache has the structure that transformers itself registers for torch.export, when it is asked to: the keys of
+all layers, and the values of all layers.
 """
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import pytree
@@ -17,13 +18,58 @@ from opbridge.torch_compat import pytree
 
 def register_caches() -> None:
     """Makes the cache classes known to torch, if a program has loaded them. Classes that are known stay as they are."""
-    caches: Any = sys.modules.get("transformers.cache_utils")
+    caches = _module()
     if caches is None:
         return
-    if caches.DynamicCache not in pytree.SUPPORTED_NODES:
-        importlib.import_module("transformers.integrations.executorch").register_dynamic_cache_export_support()
+    _register(caches.DynamicCache, _DynamicCaches(caches))
     _register(caches.StaticCache, _StaticCaches(caches))
     _register(caches.EncoderDecoderCache, _EncoderDecoderCaches(caches))
+
+
+def check_caches(inputs: Any) -> None:
+    """Refuses caches that have dropped tokens, or will: how many is a number in Python, which would be a constant."""
+    caches = _module()
+    if caches is None:
+        return
+    for cache in pytree.tree_leaves(inputs, is_leaf=lambda value: isinstance(value, caches.DynamicCache)):
+        if isinstance(cache, caches.DynamicCache) and any(cache.is_sliding):
+            raise UnsupportedError(
+                "a DynamicCache with a sliding window counts the tokens that it drops in Python, which would be a "
+                "constant; make it without the configuration, DynamicCache(), and it keeps all tokens"
+            )
+
+
+def _module() -> Any:
+    """The module of the cache classes, if it is loaded, and its caches have layers, unlike in old releases."""
+    caches = sys.modules.get("transformers.cache_utils")
+    return caches if hasattr(caches, "StaticLayer") else None
+
+
+class _DynamicCaches:
+    """Caches that grow. Those with a sliding window can only be outputs."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        layers = ("DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer")
+        self._known = tuple(getattr(module, name) for name in layers if hasattr(module, name))
+
+    def parts(self, cache: Any) -> tuple[dict[str, Any], Any]:
+        for layer in cache.layers:
+            if type(layer) not in self._known:
+                raise UnsupportedError(
+                    f"a cache with a {type(layer).__name__} cannot be an input or an output; call the model with "
+                    "use_cache=False"
+                )
+        filled = [layer for layer in cache.layers if layer.keys is not None]
+        parts = {"key_cache": [layer.keys for layer in filled], "value_cache": [layer.values for layer in filled]}
+        return parts, [(layer.keys is not None, getattr(layer, "sliding_window", None)) for layer in cache.layers]
+
+    def cache(self, parts: list[Any], layout: Any) -> Any:
+        states = zip(*parts, strict=True)
+        nothing = (None, None)
+        windows = [None if window is None else torch.tensor([window]) for _, window in layout]
+        pairs = [next(states) if is_filled else nothing for is_filled, _ in layout]
+        return self._module.DynamicCache([(*pair, window) for pair, window in zip(pairs, windows, strict=True)])
 
 
 class _StaticCaches:

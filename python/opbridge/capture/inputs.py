@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.caches import register_caches
+from opbridge.capture.caches import check_caches, register_caches
 from opbridge.errors import InvalidArgumentError
 from opbridge.torch_compat import pytree
 
@@ -82,6 +82,7 @@ def read_inputs_of(
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             parameters.update(parameters.pop(parameter.name, {}))
     kwargs = {name: value for name, value in parameters.items() if name in kwargs}
+    check_caches(parameters)
     leaves: list[Any] = []
     names: list[str] = []
     are_ordered: list[bool] = []
