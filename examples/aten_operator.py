@@ -11,13 +11,21 @@ from scenario import Row, check, table
 import opbridge
 
 
+# --8<-- [start:model]
 class Model(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.asinh(x)
 
 
+# --8<-- [end:model]
+
+
+# --8<-- [start:symbolic]
 def asinh_symbolic(g: Any, input: Any, *, out: Any = None) -> Any:
     return g.op("Asinh", input)
+
+
+# --8<-- [end:symbolic]
 
 
 def rows() -> list[Row]:

@@ -19,6 +19,7 @@ def my_lib() -> Any:
     return cpp_extension.load("my_lib", [str(source)], extra_cflags=["-O1"])
 
 
+# --8<-- [start:function]
 class MyAdd(torch.autograd.Function):
     """Calls the kernel through ATen."""
 
@@ -32,6 +33,9 @@ class MyAdd(torch.autograd.Function):
         return g.op("Add", g.op("Mul", a, two), b)
 
 
+# --8<-- [end:function]
+
+
 class MyAddRaw(MyAdd):
     """Calls the kernel on raw memory, which tracers cannot see through."""
 
@@ -40,6 +44,7 @@ class MyAddRaw(MyAdd):
         return my_lib().my_add_raw(a, b)
 
 
+# --8<-- [start:pair]
 class ScaledPair(torch.autograd.Function):
     """Arguments that are not tensors, and two outputs."""
 
@@ -56,11 +61,15 @@ class ScaledPair(torch.autograd.Function):
         return total, g.op("Mul" if mode == "scale" else "Add", total, factor)
 
 
+# --8<-- [end:pair]
+
+
 my_add = MyAdd.apply  # bound early, as in the tutorial
 my_add_raw = MyAddRaw.apply
 scaled_pair = ScaledPair.apply
 
 
+# --8<-- [start:layer]
 class Layer(torch.nn.Module):
     def __init__(self, function: Any) -> None:
         super().__init__()
@@ -68,6 +77,9 @@ class Layer(torch.nn.Module):
 
     def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return self.function(a, b)
+
+
+# --8<-- [end:layer]
 
 
 class Nested(torch.nn.Module):

@@ -8,11 +8,16 @@ import torch
 from scenario import Row, check, table
 
 
+# --8<-- [start:shift]
 class Shift(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x << 1
 
 
+# --8<-- [end:shift]
+
+
+# --8<-- [start:resize]
 class Interpolate(torch.autograd.Function):
     """Bilinear interpolation with scale factors in a tensor."""
 
@@ -30,6 +35,9 @@ class Interpolate(torch.autograd.Function):
 class Upscale(torch.nn.Module):
     def forward(self, x: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
         return Interpolate.apply(x, scales)
+
+
+# --8<-- [end:resize]
 
 
 def rows() -> list[Row]:

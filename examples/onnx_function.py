@@ -11,6 +11,7 @@ from scenario import Row, check, table
 
 import opbridge
 
+# --8<-- [start:function]
 custom_opset = onnxscript.values.Opset(domain="custom-onnx-script", version=1)
 
 
@@ -24,8 +25,15 @@ def Selu(X, alpha: float = 1.67326, gamma: float = 1.0507):
     return op.Where(zero >= X, neg, pos)
 
 
+# --8<-- [end:function]
+
+
+# --8<-- [start:symbolic]
 def selu_symbolic(g: Any, x: Any) -> Any:
     return g.onnxscript_op(Selu, x, alpha=1.6732632423543772, gamma=1.0507009873554805).setType(x.type())
+
+
+# --8<-- [end:symbolic]
 
 
 def rows() -> list[Row]:

@@ -12,6 +12,7 @@ from scenario import Row, check, table
 import opbridge
 
 
+# --8<-- [start:model]
 class Model(torch.nn.Module):
     """Deformable convolution whose offsets, and optionally mask, come from ordinary convolutions."""
 
@@ -29,6 +30,10 @@ class Model(torch.nn.Module):
         return self.deform(x, self.offset(x), mask)
 
 
+# --8<-- [end:model]
+
+
+# --8<-- [start:symbolic]
 @opbridge.parse_args("v", "v", "v", "v", "v", "i", "i", "i", "i", "i", "i", "i", "i", "b")
 def deform_conv2d(
     g: Any, input: Any, weight: Any, offset: Any, mask: Any, bias: Any, stride_h: int, stride_w: int, pad_h: int,
@@ -39,6 +44,9 @@ def deform_conv2d(
         stride_h_i=stride_h, stride_w_i=stride_w, pad_h_i=pad_h, pad_w_i=pad_w, dilation_h_i=dil_h, dilation_w_i=dil_w,
         groups_i=n_weight_grps, offset_groups_i=n_offset_grps, use_mask_i=use_mask,
     )  # fmt: skip
+
+
+# --8<-- [end:symbolic]
 
 
 VARIANTS: dict[str, dict[str, Any]] = {

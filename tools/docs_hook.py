@@ -1,0 +1,48 @@
+"""Hooks of mkdocs.
+
+The build fails if a page lacks its translation, or if a page would fetch something from the network. Lines of Chinese
+text are joined without the space that HTML makes of a line's end.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mkdocs.exceptions import PluginError
+
+_SUFFIX = ".zh.md"
+# Whatever a browser loads by itself; links that a reader follows are not meant.
+_FETCHED = re.compile(
+    r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']?(?:https?:)?//[^>]*>"""
+    r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)\b[^>]*\bhref=["']?(?:https?:)?//[^>]*>"""
+)
+
+_CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
+_PUNCTUATION = "\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # has its own space behind it
+_LINE_END = re.compile(rf"(?<=[{_CHINESE}])\n *(?=[{_CHINESE}])|(?<=[{_PUNCTUATION}])\n *(?=[\w`\[])(?!\d+\. )")
+_BLOCK = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    pages = {file.src_uri for file in files if file.src_uri.endswith(".md") and file.inclusion.is_included()}
+    english = {page for page in pages if not page.endswith(_SUFFIX)}
+    missing = [page.removesuffix(".md") + _SUFFIX for page in english]
+    missing = sorted({*missing, *(page.removesuffix(_SUFFIX) + ".md" for page in pages - english)} - pages)
+    if missing:
+        raise PluginError(f"pages without a translation; these are missing: {', '.join(missing)}")
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    if not page.file.src_uri.endswith(_SUFFIX):
+        return markdown
+    parts = _BLOCK.split(markdown)
+    return "".join(part if _BLOCK.match(part) else _LINE_END.sub("", part) for part in parts)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    fetched = _FETCHED.search(output)
+    if fetched:
+        raise PluginError(f"{page.file.src_uri} loads from the network: {fetched[0]}")
+    return output
