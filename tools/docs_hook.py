@@ -21,6 +21,8 @@ _FETCHED = re.compile(
 _CHINESE = "\u3000-\u303f\u4e00-\u9fff\uff00-\uffef"
 _PUNCTUATION = "\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # has its own space behind it
 _LINE_END = re.compile(rf"(?<=[{_CHINESE}])\n *(?=[{_CHINESE}])|(?<=[{_PUNCTUATION}])\n *(?=[\w`\[])(?!\d+\. )")
+# In Python, a snippet is named in a comment, so that ruff can format the block.
+_SNIPPET = re.compile(r'^( *)# (--8<-- ")', re.MULTILINE)
 _BLOCK = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 
 
@@ -35,6 +37,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    markdown = _SNIPPET.sub(r"\1\2", markdown)
     if not page.file.src_uri.endswith(_SUFFIX):
         return markdown
     parts = _BLOCK.split(markdown)

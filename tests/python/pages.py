@@ -43,7 +43,7 @@ NOT_RUN = {
 }
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)(?P<rest>[^\n`]*)$")
-_SNIPPET = re.compile(r'^ *--8<-- "(?P<path>[^":]+)(?::(?P<section>[\w-]+))?"$')
+_SNIPPET = re.compile(r'^ *(?:# )?--8<-- "(?P<path>[^":]+)(?::(?P<section>[\w-]+))?"$')
 _TITLE = re.compile(r'title="([^"]+)"')
 
 
