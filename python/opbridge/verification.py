@@ -161,7 +161,7 @@ class Comparison:
             try:
                 returned = module(*inputs.args, **inputs.kwargs)
             except Exception as error:
-                raise failure_of(inputs, error) from error
+                raise failure_of(module, inputs, error) from error
             outputs = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
             outputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
             return outputs + self._written(self.names[len(outputs) :], inputs)

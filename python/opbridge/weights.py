@@ -256,7 +256,12 @@ def _check_value(slot: _Slots, weights: WeightFiles) -> None:
 def _check_equal(slot: _Slots, found: torch.Tensor, weights: WeightFiles) -> None:
     if slot.tensor.is_meta:
         return
-    bits = [tensor.detach().cpu().contiguous().view(-1).view(torch.uint8) for tensor in (slot.tensor, found)]
+    if slot.tensor.device.type != "cpu":
+        raise InvalidArgumentError(
+            f"the weight '{slot.names[0]}' is on {slot.tensor.device}, and those of {weights.path} are on the CPU: move "
+            "the model and its inputs there"
+        )
+    bits = [tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in (slot.tensor, found)]
     if not torch.equal(*bits):
         raise InvalidArgumentError(
             f"the weight '{slot.names[0]}' has other values in {weights.path} than in the model; leave out weights "

@@ -96,6 +96,64 @@ TEST(ModelWriter, ExternalDataIsAlignedAndTiedWeightsLieOnce) {
   }
 }
 
+// A model whose weights are borrowed from `folder`/weights, where they follow 8 bytes.
+struct ModelOfFile {
+  explicit ModelOfFile(const TemporaryFolder& folder) {
+    const ir::Weight& weight = *model.graph.initializers[0]->weight;
+    write_text(
+        folder / "weights",
+        "padding." + std::string(reinterpret_cast<const char*>(weight.bytes.data()), weight.bytes.size()));
+    file = map_weight_file(folder / "weights");
+    ir::Weight borrowed{weight.element_type, weight.dims, file.bytes.subspan(8), file.owner};
+    model.graph.initializers[0]->weight = model.graph.add_initializer("borrowed", borrowed)->weight;
+    model.graph.initializers.pop_back();
+    model.graph.add_initializer("other", test::iota(1, 300));
+  }
+
+  OnnxModel model = linear_model();
+  WeightFile file;
+};
+
+TEST(ModelWriter, ReferencesPointIntoTheFileOfAWeight) {
+  const TemporaryFolder folder;
+  const ModelOfFile given(folder);
+  ConvertOptions options{.external_data = ExternalData::reference, .weight_files = {given.file}};
+  const WriteReport report = write_onnx(given.model, folder / "m.onnx", options);
+  EXPECT_EQ(folder.list(), "m.onnx weights");
+  EXPECT_EQ(report.referenced_bytes, 32u * 64 * 4);
+  EXPECT_EQ(report.referenced_files, std::vector{folder / "weights"});
+  EXPECT_EQ(report.external_bytes, 0u);
+
+  // With a limit that the other weight exceeds, that one lies beside the model.
+  const WriteReport split =
+      onnx::write_model(given.model, folder / "split.onnx", options, report.model_bytes - 1);
+  EXPECT_EQ(split.external_file, folder / "split.onnx.data");
+  EXPECT_EQ(split.external_bytes, 300u * 4);
+  EXPECT_EQ(split.referenced_bytes, report.referenced_bytes);
+  for (const char* name : {"m.onnx", "split.onnx"}) {
+    const onnx::ModelFile read = onnx::read_onnx(folder / name);
+    for (size_t i = 0; i < given.model.graph.initializers.size(); ++i) {
+      EXPECT_TRUE(std::ranges::equal(read.model.graph.initializers[i]->weight->bytes,
+                                     given.model.graph.initializers[i]->weight->bytes));
+    }
+  }
+}
+
+TEST(ModelWriter, WeightFilesThatAreCopiedStayAsTheyAre) {
+  const TemporaryFolder folder;
+  const ModelOfFile given(folder);
+  const std::string before = read_text(folder / "weights");
+  for (const ExternalData how : {ExternalData::never, ExternalData::always}) {
+    const ConvertOptions options{.external_data = how, .weight_files = {given.file}};
+    const WriteReport report = write_onnx(given.model, folder / "m.onnx", options);
+    EXPECT_EQ(report.referenced_bytes, 0u);
+    const onnx::ModelFile read = onnx::read_onnx(folder / "m.onnx");
+    EXPECT_TRUE(std::ranges::equal(read.model.graph.initializers[0]->weight->bytes,
+                                   std::as_bytes(std::span(before)).subspan(8)));
+    EXPECT_TRUE(std::ranges::equal(given.file.bytes, std::as_bytes(std::span(before))));
+  }
+}
+
 TEST(ModelWriter, ModelsAboveTwoGigabytesUseExternalData) {
   const TemporaryFolder folder;
   // Untouched zero pages need no memory, and no disk since the write fails before.

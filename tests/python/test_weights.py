@@ -296,6 +296,22 @@ def test_a_buffer_that_no_file_has(model: Perceptron, tmp_path: Path) -> None:
         opbridge.export(meta, (X,), tmp_path / "m.onnx", weights=tmp_path)
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_model_without_values(capture: str, tmp_path: Path) -> None:
+    meta = on_meta()
+    with pytest.raises(opbridge.Error, match=r"on the meta device, without .*: pass weights="):
+        opbridge.export(meta, (X,), tmp_path / "m.onnx", capture=capture)
+    opbridge.export(Perceptron(), (X,), tmp_path / "m.onnx")
+    with pytest.raises(opbridge.Error, match=r"on the meta device, without .*: pass weights="):
+        opbridge.verify(tmp_path / "m.onnx", meta, (X,))
+
+
+def test_inputs_without_values(model: Perceptron, tmp_path: Path) -> None:
+    (tmp_path / "w.safetensors").write_bytes(safetensors(model.state_dict()))
+    with pytest.raises(opbridge.Error, match="The inputs are on the meta device: pass inputs on the CPU"):
+        opbridge.export(on_meta(), (X.to("meta"),), tmp_path / "m.onnx", weights=tmp_path)
+
+
 def test_the_weights_are_not_overwritten(model: Perceptron, tmp_path: Path) -> None:
     weights = tmp_path / "m.onnx.data"  # where the model's own would be
     weights.write_bytes(before := safetensors(model.state_dict()))

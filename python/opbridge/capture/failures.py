@@ -16,13 +16,15 @@ from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 T = TypeVar("T")
 
+WITHOUT_VALUES = "Its weights are on the meta device, without values: pass weights=, the path of .safetensors files."
+
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Raises the model's own error if it fails in eager mode: it says more than torch.export's error. Refuses a model
     that changes the shape of an input, which torch.export does not expect."""
     given = inputs.example or inputs
     if (error := _failure(model, given)) is not None:
-        raise failure_of(given, error) from error
+        raise failure_of(model, given, error) from error
     if inputs.example is not None and (error := _failure(model, inputs)) is not None:
         raise UnsupportedError(
             "a dynamic size is 1 in the example, and the model fails for other sizes: with "
@@ -30,9 +32,14 @@ def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
         ) from error
 
 
-def failure_of(inputs: Inputs, error: Exception) -> InvalidArgumentError:
+def failure_of(model: torch.nn.Module, inputs: Inputs, error: Exception) -> InvalidArgumentError:
     """The error to raise for ``error``, which the model itself raised."""
-    return InvalidArgumentError(f"the model itself fails on its inputs ({_shapes(inputs)}): {first_lines(error)}")
+    text = f"the model itself fails on its inputs ({_shapes(inputs)}): {first_lines(error)}"
+    if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
+        text += f"\n{WITHOUT_VALUES}"
+    elif any(tensor.is_meta for tensor in inputs.tensors):
+        text += "\nThe inputs are on the meta device: pass inputs on the CPU."
+    return InvalidArgumentError(text)
 
 
 def _failure(model: torch.nn.Module, inputs: Inputs) -> Exception | None:

@@ -176,7 +176,11 @@ def _expression(size: int | torch.SymInt) -> Any:
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:
     """Adds an initializer that borrows the tensor's memory, or that of a copy if it is not contiguous CPU memory."""
     is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or is_wrapper:
+    if tensor.is_meta:
+        raise UnsupportedError(
+            f"the weight '{name}' is on the meta device, without a value: pass weights=, the path of .safetensors files"
+        )
+    if tensor.layout != torch.strided or tensor.is_quantized or is_wrapper:
         raise UnsupportedError(
             f"the weight '{name}' is a {type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on "
             f"{tensor.device}; "
