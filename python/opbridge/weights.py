@@ -258,8 +258,8 @@ def _check_equal(slot: _Slots, found: torch.Tensor, weights: WeightFiles) -> Non
         return
     if slot.tensor.device.type != "cpu":
         raise InvalidArgumentError(
-            f"the weight '{slot.names[0]}' is on {slot.tensor.device}, and those of {weights.path} are on the CPU: move "
-            "the model and its inputs there"
+            f"the weight '{slot.names[0]}' is on {slot.tensor.device}, and those of {weights.path} are on the CPU: "
+            "move the model and its inputs there"
         )
     bits = [tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in (slot.tensor, found)]
     if not torch.equal(*bits):
