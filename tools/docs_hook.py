@@ -1,15 +1,18 @@
 """Hooks of mkdocs.
 
 The build fails if a page lacks its translation, or if a page would fetch something from the network. Lines of Chinese
-text are joined without the space that HTML makes of a line's end.
+text are joined without the space that HTML makes of a line's end. Each language searches its own pages.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
+from mkdocs.plugins import event_priority
 
 _SUFFIX = ".zh.md"
 # Whatever a browser loads by itself; links that a reader follows are not meant.
@@ -48,4 +51,29 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
     fetched = _FETCHED.search(output)
     if fetched:
         raise PluginError(f"{page.file.src_uri} loads from the network: {fetched[0]}")
+    if page.file.src_uri.endswith(_SUFFIX):  # the theme looks for the index below this folder
+        output = re.sub(r'"base": "(?:\.\./)?(\.\.)"', lambda match: _chinese_base(match[0]), output, count=1)
     return output
+
+
+def _chinese_base(setting: str) -> str:
+    return setting.replace("../..", "..") if "../.." in setting else setting.replace("..", ".")
+
+
+@event_priority(-200)  # after the plugin `offline`, which writes the index a second time as a script
+def on_post_build(config: Any) -> None:
+    """Splits the index, which has the pages of all languages."""
+    site = Path(config.site_dir)
+    path = site / "search" / "search_index.json"
+    index = json.loads(path.read_text()) if path.exists() else {"docs": []}
+    chinese = [page for page in index["docs"] if page["location"].startswith("zh/")]
+    if not chinese:
+        return
+    english = [page for page in index["docs"] if page not in chinese]
+    for page in chinese:
+        page["location"] = page["location"].removeprefix("zh/")
+    for folder, pages, language in ((site, english, "en"), (site / "zh", chinese, "zh")):
+        text = json.dumps({"config": {**index["config"], "lang": [language]}, "docs": pages}, ensure_ascii=False)
+        (folder / "search").mkdir(exist_ok=True)
+        (folder / "search" / "search_index.json").write_text(text)
+        (folder / "search" / "search_index.js").write_text(f"var __index = {text}")
