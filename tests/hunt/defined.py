@@ -177,6 +177,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "a matrix of lower rank, which has several polar decompositions"
     if base == "lerp" and any(math.isfinite(value) and abs(value) > 1e37 for value in _numbers(arguments)):
         return "a product that overflows unless it is fused with the sum, by the layout of the tensors"
+    spacing = arguments.get("spacing")
+    if base == "gradient" and arguments["self"].dtype.is_complex and 0 in _numbers({"spacing": spacing}):
+        return "complex numbers divided by 0, for which C leaves open which of infinity and NaN results"
     if "triangular" in base and any(map(_divides_complex_by_zero, arguments.values())):
         return "complex numbers divided by 0, for which C leaves open which of infinity and NaN results"
     batch_sizes = arguments.get("batch_sizes")

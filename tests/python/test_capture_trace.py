@@ -2,7 +2,9 @@
 
 import math
 import re
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -395,3 +397,74 @@ def test_tensors_are_printed(dynamic, tmp_path):
 def test_tensors_made_of_numbers_that_are_read_are_told(make, tmp_path):
     with pytest.warns(UserWarning, match="was read into Python"):
         opbridge.export(make, (torch.ones(2, 3),), tmp_path / "m.onnx", capture="trace")
+
+
+class InAPool(nn.Module):
+    def forward(self, x):
+        with ThreadPoolExecutor(1) as pool:
+            return sum(pool.map(torch.sin, [x, x * 2]))
+
+
+class InAThread(nn.Module):
+    def forward(self, x):
+        made = []
+        thread = threading.Thread(target=lambda: made.append(x.sum(0)))
+        thread.start()
+        thread.join()
+        return x * made[0]
+
+
+class InAnOlderPool(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = ThreadPoolExecutor(1)
+        self.pool.submit(print).result()
+
+    def forward(self, x):
+        return self.pool.submit(torch.sin, x).result()
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "n"}}])
+@pytest.mark.parametrize("model", [InAPool, InAThread, InAnOlderPool])
+def test_a_model_that_computes_in_another_thread_is_refused(model, dynamic):
+    with pytest.raises(UnsupportedError, match=r"in another thread[^:]*test_capture_trace\.py"):
+        capture(model(), (torch.ones(2, 3),), how="trace", dynamic_axes=dynamic)
+
+
+def test_a_thread_that_computes_nothing_is_no_matter():
+    class Model(nn.Module):
+        def forward(self, x):
+            thread = threading.Thread(target=lambda: len(x.shape))
+            thread.start()
+            thread.join()
+            return torch.sin(x)
+
+    assert operators_of(capture(Model(), (torch.ones(2),), how="trace").graph) == ["aten::sin"]
+
+
+def test_forward_mode_is_refused():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.func.jvp(torch.sin, (x,), (x,))[1]
+
+    with pytest.raises(UnsupportedError, match=r"transforms of torch\.func"):
+        capture(Model(), (torch.ones(2),), how="trace")
+
+
+def test_a_model_that_torch_export_fails_on_is_not_blamed():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.func.hessian(lambda t: (t**3).sum())(x)
+
+    with pytest.raises(UnsupportedError, match=r"torch\.export cannot capture"):
+        capture(Model(), (torch.ones(2),), how="export")
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "n"}}])
+def test_a_search_for_an_element_is_a_branch(dynamic):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x * 2 if 1.0 in x else x
+
+    with pytest.warns(TraceWarning, match=r"read as"):
+        capture(Model(), (torch.ones(2),), how="trace", dynamic_axes=dynamic)

@@ -67,6 +67,7 @@ with looked_up():
     # torch.func.
     transforms_are_active: Callable[[], bool] = _C._are_functorch_transforms_active
     is_transformed: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
+    _untransformed: Callable[[torch.Tensor], torch.Tensor] = _C._functorch.get_unwrapped
 
     MODULE_CALL = torch.nn.Module._call_impl  # the implementation of nn.Module.__call__
     expect(torch.nn.Module(), "_parameters", "_buffers", "_modules")
@@ -116,6 +117,8 @@ def version_of(tensor: torch.Tensor) -> int:
 
 def storage_id(tensor: torch.Tensor) -> int:
     """An id that is equal for tensors of the same storage while one of them lives."""
+    while is_transformed(tensor):
+        tensor = _untransformed(tensor)
     return int(tensor.untyped_storage()._cdata)
 
 

@@ -11,6 +11,7 @@ from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
 
 with looked_up():
     import torch._refs
+    import torch._tensor
     import torch.fx.experimental._config
     from torch._higher_order_ops.associative_scan import generic_associative_scan
     from torch._subclasses import fake_impls
@@ -52,6 +53,7 @@ BROADCASTING = frozenset(
     for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # which halves a size again and again
+FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
 
 
@@ -74,6 +76,7 @@ __all__ = [
     "EXPECTATION",
     "EXPECTED_SYMBOL",
     "FILE_OF_ASSOCIATIVE_SCAN",
+    "FILE_OF_TENSOR",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
     "INT_OF_SYMBOL",

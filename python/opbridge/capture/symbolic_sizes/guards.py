@@ -33,6 +33,7 @@ from opbridge.torch_compat.symbols import (
     BROADCASTING,
     EXPECTATION,
     FILE_OF_ASSOCIATIVE_SCAN,
+    FILE_OF_TENSOR,
     SymNode,
     always,
     free_unbacked_symbols,
@@ -41,7 +42,12 @@ from opbridge.torch_compat.symbols import (
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}
 _DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the symbol that is asked
-_MODULES = os.path.dirname(torch.nn.modules.__file__)
+_LAYERS = (  # files and folders
+    torch.functional.__file__,
+    FILE_OF_TENSOR,
+    os.path.dirname(torch.nn.__file__),
+    os.path.dirname(torch.distributions.__file__),
+)
 _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
@@ -60,9 +66,8 @@ def _asked_by_model(frame: FrameType) -> bool:
 
 
 def _asked_by_layer(frame: FrameType) -> bool:
-    """Whether the conversion comes from torch's functions and layers that are written in Python."""
-    file = _asking_frame(frame).f_code.co_filename
-    return file in (torch.functional.__file__, torch.nn.functional.__file__) or file.startswith(_MODULES)
+    """Whether the conversion comes from torch's functions, layers and distributions that are written in Python."""
+    return _asking_frame(frame).f_code.co_filename.startswith(_LAYERS)
 
 
 class _AskedByCall(BaseException):

@@ -234,6 +234,7 @@ class Recorder:
         return self._builder.call(key, names, arguments, {}, [result], scope, line)[0]
 
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
+        _check_untransformed(tensor)
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)
         if varies and tensor.layout is torch.strided:
             entries = self._by_memory.setdefault(_memory_of(tensor), [])
@@ -255,12 +256,7 @@ class Recorder:
     def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
         known = self._known.get(id(tensor))
         if known is None or known[0]() is not tensor:
-            if is_transformed(tensor):
-                raise UnsupportedError(
-                    'capture="trace" does not support the transforms of torch.func (vmap, grad, …); '
-                    'capture="export" supports vmap',
-                    line_of_frame(sys._getframe(1)),
-                )
+            _check_untransformed(tensor)
             alias = self._hidden_alias(tensor)
             value, varies = (self._constant(tensor), False) if alias is None else (alias, True)
             self._bind(tensor, value, varies)
@@ -313,6 +309,15 @@ def _names_in(model: torch.nn.Module) -> dict[int, str]:
 
 def _has_mask(indices: Any) -> bool:
     return any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices)
+
+
+def _check_untransformed(tensor: torch.Tensor) -> None:
+    if is_transformed(tensor):
+        raise UnsupportedError(
+            'capture="trace" does not support the transforms of torch.func (vmap, grad, …); '
+            'capture="export" supports vmap',
+            line_of_frame(sys._getframe(1)),
+        )
 
 
 def _memory_of(tensor: torch.Tensor) -> int:

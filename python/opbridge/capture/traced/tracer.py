@@ -29,6 +29,7 @@ from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.traced.function_mode import WaysSeenBy
+from opbridge.capture.traced.other_threads import refuse_other_threads
 from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
 from opbridge.torch_compat import dynamo_if_loaded, is_fake, pytree
 from opbridge.torch_compat.patch_points import COMPILE
@@ -70,6 +71,7 @@ def follow(
             with (
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 patch_control_flow(),
+                refuse_other_threads(),
                 _record_operators(recorder),
                 _leave_torchscript_unfused(),
                 _run_uncompiled(),
