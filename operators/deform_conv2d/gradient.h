@@ -10,7 +10,7 @@
 #include "opbridge/operator.h"
 #include "tile.h"
 
-namespace opbridge::deform_conv2d {
+namespace opbridge::op::deform_conv2d {
 
 // Output buffers of the gradients, each with the shape of its variable; null if a gradient is not requested.
 template <class T>
@@ -171,4 +171,4 @@ class ImageGradient {
   Gradients<T> out_;
 };
 
-}  // namespace opbridge::deform_conv2d
+}  // namespace opbridge::op::deform_conv2d

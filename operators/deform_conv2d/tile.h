@@ -14,7 +14,7 @@
 
 #include "../common/best_cpu.h"
 
-namespace opbridge::deform_conv2d {
+namespace opbridge::op::deform_conv2d {
 
 // All sizes of a call; `pixels` counts output pixels.
 struct Geometry {
@@ -262,4 +262,4 @@ OPBRIDGE_INLINE void run_tile(const Image<T, C>& image, std::int64_t first, std:
   }
 }
 
-}  // namespace opbridge::deform_conv2d
+}  // namespace opbridge::op::deform_conv2d

@@ -1,26 +1,7 @@
-// Soft-NMS (Bodla et al., "Soft-NMS: Improving Object Detection With One Line of Code", 2017). The arguments
-// are those of mmcv.ops.soft_nms.
-#include "../common/boxes.h"
+#include "soft_nms.h"
 
-namespace opbridge::op {
+namespace opbridge::op::soft_nms {
 namespace {
-
-enum class Method { naive, linear, gaussian };
-
-Method method_of(std::string_view name) {
-  if (name == "naive") return Method::naive;
-  if (name == "linear") return Method::linear;
-  require(name == "gaussian",
-          "method must be 'naive', 'linear' or 'gaussian', not '" + std::string(name) + "'");
-  return Method::gaussian;
-}
-
-template <class T>
-T decay(T overlap, Method method, T threshold, T sigma) {
-  if (method == Method::gaussian) return std::exp(-overlap * overlap / sigma);
-  if (!(overlap >= threshold)) return 1;
-  return method == Method::linear ? 1 - overlap : 0;
-}
 
 OPBRIDGE_OPERATOR(
     "opbridge::soft_nms(Tensor boxes, Tensor scores, float iou_threshold=0.3, float sigma=0.5, "
@@ -67,4 +48,4 @@ OPBRIDGE_OPERATOR(
          });
 
 }  // namespace
-}  // namespace opbridge::op
+}  // namespace opbridge::op::soft_nms

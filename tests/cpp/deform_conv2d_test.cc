@@ -7,7 +7,7 @@
 
 #include "../../operators/deform_conv2d/tile.h"
 
-namespace opbridge::deform_conv2d {
+namespace opbridge::op::deform_conv2d {
 namespace {
 
 // Two groups of 6 channels to 40, which need three panels of float; offsets for groups of 4 channels.
@@ -144,4 +144,4 @@ TEST(DeformConv2d, SamplesOutsideOfAHighImageLieInItsBorder) {
 }
 
 }  // namespace
-}  // namespace opbridge::deform_conv2d
+}  // namespace opbridge::op::deform_conv2d
