@@ -38,10 +38,10 @@ def deform_conv2d(channels: int, size: int, threads: int) -> Contestants:
     x, weight, offset, mask, bias = feed.values()
     arrays = {name: tensor.numpy() for name, tensor in feed.items()}
 
-    custom = node("deform_conv2d", "custom", arrays, {"pad_h": 1, "pad_w": 1}, 17)
+    custom = node("deform_conv2d", "opbridge", arrays, {"pad_h": 1, "pad_w": 1}, 17)
     contestants: Contestants = {
         "opbridge in ONNX Runtime": bound(session(custom, threads, operators.ort_library()), arrays),
-        "opbridge in PyTorch": lambda: torch.ops.custom.deform_conv2d(*feed.values(), 1, 1, 1, 1),
+        "opbridge in PyTorch": lambda: torch.ops.opbridge.deform_conv2d(*feed.values(), 1, 1, 1, 1),
     }
     if importlib.util.find_spec("torchvision"):
         import torchvision
@@ -87,7 +87,7 @@ def my_add(count: int, threads: int) -> Contestants:
 
     a, b = torch.randn(count), torch.randn(count)
     arrays = {"a": a.numpy(), "b": b.numpy()}
-    ours = session(node("my_add", "custom", arrays, {}, 17), threads, operators.ort_library())
+    ours = session(node("my_add", "custom", arrays, {}, 17), threads, operators.ort_library(operators.COMPAT))
     theirs = session(node("my_add", "byhand", arrays, {}, 17), threads, str(ort_by_hand))
     return {
         "opbridge in ONNX Runtime": bound(ours, arrays),
@@ -103,6 +103,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     options = parser.parse_args()
     operators.load_operators()
+    operators.load_operators(operators.COMPAT)
     for threads in options.threads:
         torch.set_num_threads(threads)
         rows = {

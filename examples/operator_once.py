@@ -6,6 +6,7 @@ import torch
 from scenario import Row, check, table
 
 import opbridge
+from opbridge.operators import COMPAT
 
 
 class Model(torch.nn.Module):
@@ -14,7 +15,7 @@ class Model(torch.nn.Module):
 
 
 def rows() -> list[Row]:
-    opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
     x = (torch.rand(2, 3, 10), torch.rand(2, 3, 10))
     batch = torch.export.Dim("batch")
     other = ((torch.rand(7, 3, 10), torch.rand(7, 3, 10)), {})

@@ -38,4 +38,37 @@ Geometry geometry_of(TensorView<const T> features, TensorView<const T> masks, st
           masks.dim(3),    kernel_size,     group_size,      scale_factor};
 }
 
+inline constexpr auto kShape = [](const Shape& features, const Shape& masks, std::int64_t kernel_size,
+                                  std::int64_t group_size, std::int64_t scale_factor) {
+  require_rank(features, 4, "features");
+  require_rank(masks, 4, "masks");
+  require(kernel_size > 0 && kernel_size % 2 == 1, "kernel_size must be positive and odd");
+  require(group_size > 0 && scale_factor > 0, "group_size and scale_factor must be positive");
+  require(features[1] % group_size == 0, "the channels of features must be a multiple of group_size");
+  const Dim height = features[2] * scale_factor, width = features[3] * scale_factor;
+  require_shape(masks, {features[0], Dim(group_size) * kernel_size * kernel_size, height, width}, "masks");
+  return Shape{features[0], features[1], height, width};
+};
+
+inline constexpr auto kKernel = []<class T>(Context& context, TensorView<const T> features,
+                                            TensorView<const T> masks, std::int64_t kernel_size,
+                                            std::int64_t group_size, std::int64_t scale_factor,
+                                            TensorView<T> out) {
+  const Geometry g = geometry_of(features, masks, kernel_size, group_size, scale_factor);
+  context.parallel_for(out.dim(0) * g.channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t plane = begin; plane < end; ++plane) {
+      const T* const from = features.slice(plane / g.channels).data();
+      const T* const mask = masks.slice(plane / g.channels).data();
+      for (std::int64_t y = 0; y < g.out_height; ++y) {
+        for (std::int64_t x = 0; x < g.out_width; ++x) {
+          T sum = 0;
+          visit_window(g, plane % g.channels, y, x,
+                       [&](std::int64_t f, std::int64_t m) { sum += from[f] * mask[m]; });
+          out[(plane * g.out_height + y) * g.out_width + x] = sum;
+        }
+      }
+    }
+  });
+};
+
 }  // namespace opbridge::op::carafe

@@ -205,4 +205,46 @@ void run_backward(Context& context, const Geometry& g, TensorView<const T> grad,
   }
 }
 
+// Shape rule, kernel and gradient of an operator with the arguments of torchvision::deform_conv2d.
+inline constexpr auto kShape = [](const Shape& input, const Shape& weight, const Shape& offset,
+                                  const std::optional<Shape>& mask, const std::optional<Shape>& bias,
+                                  std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h,
+                                  std::int64_t pad_w, std::int64_t dilation_h, std::int64_t dilation_w,
+                                  std::int64_t groups, std::int64_t offset_groups, bool use_mask) {
+  return shape(input, weight, offset, use_mask ? mask : std::nullopt, bias,
+               {stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups});
+};
+
+inline constexpr auto kKernel =
+    []<class T>(Context& context, TensorView<const T> input, TensorView<const T> weight,
+                TensorView<const T> offset, std::optional<TensorView<const T>> mask,
+                std::optional<TensorView<const T>> bias, std::int64_t stride_h, std::int64_t stride_w,
+                std::int64_t pad_h, std::int64_t pad_w, std::int64_t dilation_h, std::int64_t dilation_w,
+                std::int64_t groups, std::int64_t offset_groups, bool use_mask, TensorView<T> out) {
+      run<T>(context, input, weight, offset, use_mask ? mask : std::nullopt, bias,
+             {stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups}, out);
+    };
+
+inline constexpr auto kBackward =
+    []<class T>(Context& context, TensorView<const T> grad, TensorView<const T> input,
+                TensorView<const T> weight, TensorView<const T> offset,
+                std::optional<TensorView<const T>> mask, std::optional<TensorView<const T>>,
+                std::int64_t stride_h, std::int64_t stride_w, std::int64_t pad_h, std::int64_t pad_w,
+                std::int64_t dilation_h, std::int64_t dilation_w, std::int64_t groups,
+                std::int64_t offset_groups, bool use_mask, std::optional<TensorView<T>> grad_input,
+                std::optional<TensorView<T>> grad_weight, std::optional<TensorView<T>> grad_offset,
+                std::optional<TensorView<T>> grad_mask, std::optional<TensorView<T>> grad_bias) {
+      const auto zeroed = [](std::optional<TensorView<T>>& gradient) -> T* {
+        if (!gradient) return nullptr;
+        std::fill(gradient->begin(), gradient->end(), T(0));
+        return gradient->data();
+      };
+      const Options options{stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups};
+      T* const masks = zeroed(grad_mask);
+      run_backward<T>(context, geometry_of(input, weight, offset, options), grad, input, weight, offset,
+                      use_mask ? mask : std::nullopt,
+                      {zeroed(grad_input), zeroed(grad_weight), zeroed(grad_offset),
+                       use_mask ? masks : nullptr, zeroed(grad_bias)});
+    };
+
 }  // namespace opbridge::op::deform_conv2d

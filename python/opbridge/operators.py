@@ -16,6 +16,7 @@ from opbridge._operator_abi import Library
 from opbridge.paths import checked_path
 
 __all__ = [
+    "COMPAT",
     "Operator",
     "load_operators",
     "loaded_operators",
@@ -28,6 +29,11 @@ __all__ = [
 
 _SHIPPED = Path(__file__).parent / "lib" / "libopbridge_ops"
 
+COMPAT = _SHIPPED.with_name("libopbridge_compat_ops")
+"""The set of operators under names that are not opbridge's: ``mmdeploy::`` and ``mmcv::``, as those projects write them
+in ONNX, and ``custom::``, as the tutorial does. It is for the functions below, and for ``libraries`` of
+:func:`opbridge.session`."""
+
 
 @dataclass(frozen=True)
 class Operator:
@@ -39,7 +45,7 @@ class Operator:
     """
 
     schema: str
-    """``custom::my_add(Tensor a, Tensor b) -> Tensor``"""
+    """``opbridge::nms(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor``"""
     version: int
     """Opset version of the domain."""
     backward_of: str | None = None
@@ -56,15 +62,15 @@ class Operator:
         return self.schema.partition("::")[0]
 
 
-def torch_library() -> str:
-    """The path of the shipped operators' library for PyTorch."""
-    return _existing(_sides(_SHIPPED)[0])
+def torch_library(path: str | Path | None = None) -> str:
+    """The path of a set's library for PyTorch. ``path`` is as in :func:`load_operators`."""
+    return _existing(_sides(path or _SHIPPED)[0])
 
 
-def ort_library() -> str:
-    """The path of the shipped operators' library for ONNX Runtime, for
-    ``SessionOptions.register_custom_ops_library``."""
-    return _existing(_sides(_SHIPPED)[1])
+def ort_library(path: str | Path | None = None) -> str:
+    """The path of a set's library for ONNX Runtime, for ``SessionOptions.register_custom_ops_library``. ``path`` is as
+    in :func:`load_operators`."""
+    return _existing(_sides(path or _SHIPPED)[1])
 
 
 def read_operators(path: str | Path | None = None) -> list[Operator]:
@@ -76,8 +82,8 @@ def load_operators(path: str | Path | None = None) -> list[Operator]:
     """Loads operators into PyTorch, with symbolic shapes and autograd, and records their ONNX Runtime library for
     :func:`loaded_ort_libraries`.
 
-    ``path`` is either library of a set, or their common stem: ``build/libmy_ops``. By default, the operators that
-    opbridge ships are loaded. A loaded set is not loaded again.
+    ``path`` is either library of a set, or their common stem: ``build/libmy_ops``, or :data:`COMPAT`. By default, the
+    operators of the namespace ``opbridge`` are loaded, which ship with it. A loaded set is not loaded again.
     """
     import torch
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from opbridge.dtypes import ELEMENT_TYPES
-from opbridge.operators import loaded_ort_libraries, ort_library
+from opbridge.operators import COMPAT, loaded_ort_libraries, ort_library, read_operators
 from opbridge.paths import checked_path
 
 if TYPE_CHECKING:
@@ -31,22 +31,36 @@ def session(
 ) -> onnxruntime.InferenceSession:
     """An InferenceSession for the model at ``path`` with opbridge's operators.
 
-    It also has the operators of ``libraries`` and those loaded by load_operators. With ``bundled=False`` it lacks those
-    that opbridge ships, whose names another library may have too.
+    It also has the operators of ``libraries`` and those loaded by load_operators. Unless one of these libraries has, or
+    may have, operators of the same names, it has those of :data:`opbridge.operators.COMPAT` as well. With
+    ``bundled=False`` it lacks all that ship with opbridge.
     """
     import onnxruntime
 
-    model, given = checked_path(path), [checked_path(library) for library in libraries]
+    model, given = checked_path(path), [os.path.realpath(checked_path(library)) for library in libraries]
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
-    shipped = os.path.realpath(ort_library())
-    paths = [shipped, *loaded_ort_libraries(), *given]
-    for library in dict.fromkeys(os.path.realpath(path) for path in paths):
-        if library == shipped and not bundled:
-            continue
+    shipped, compat = ort_library(), ort_library(COMPAT)
+    used = [*loaded_ort_libraries(), *given]
+    if not bundled:
+        used = [library for library in used if library not in (shipped, compat) or library in given]
+    elif any(_may_share_names(library) for library in used if library not in (shipped, compat)):
+        used = [shipped, *used]
+    else:
+        used = [shipped, compat, *used]
+    for library in dict.fromkeys(used):
         options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(model, options, providers=list(providers))
+
+
+def _may_share_names(library: str) -> bool:
+    """Whether a library may have operators of the names in COMPAT. Only one made with opbridge tells its names."""
+    try:
+        names = {operator.name for operator in read_operators(library)}
+    except (OSError, ValueError):
+        return True
+    return not names.isdisjoint(operator.name for operator in read_operators(COMPAT))
 
 
 def run(running: onnxruntime.InferenceSession, feeds: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

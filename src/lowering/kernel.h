@@ -11,6 +11,15 @@ inline Value kernel(GraphBuilder& g, std::string_view op, std::vector<Operand> o
   return g.typed(g.op_list(op, 1, std::move(operands)).front(), type);
 }
 
+// `value` as an operand, of the given type, of an operator with kernels for float32, float64, int32 and
+// int64.
+inline Value kernel_operand(GraphBuilder& g, Value value, ElementType type) {
+  value = operand(g, value, type);
+  if (!is_integral(type)) return value;
+  return g.cast(value,
+                bits_of(type) < 32 || type == ElementType::int32 ? ElementType::int32 : ElementType::int64);
+}
+
 // A node of a floating-point operator with kernels for float32 and float64. Its output has the shape of the
 // call's result.
 inline Value floating_kernel(GraphBuilder& g, std::string_view op, std::vector<Value> operands,

@@ -59,10 +59,12 @@ import torch.nn.functional as F
 from torch._higher_order_ops import scan, while_loop
 
 import opbridge
+from opbridge.operators import COMPAT
 from hunt.forms import Output, Pair
 
 nan, inf = float("nan"), float("inf")
 opbridge.load_operators()
+opbridge.load_operators(COMPAT)
 """
 
 

@@ -164,7 +164,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "opbridge::correlation": {"input1": Tensor("B,C,H+3,W+3"), "input2": Tensor("B,C,H+3,W+3")},
     "opbridge::ctc_loss": _CTC,
     "aten::ctc_loss.Tensor": _CTC,
-    "custom::deform_conv2d": {
+    "opbridge::deform_conv2d": {
         "input": Tensor("B,G*C,H+2,W+2"),
         "weight": Tensor("G*M,C,2,1"),
         "offset": Tensor("B,4,H+1,W+2"),

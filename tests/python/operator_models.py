@@ -21,7 +21,7 @@ def node_model(
     op: str,
     inputs: Mapping[str, np.ndarray | None],
     *,
-    domain: str = "custom",
+    domain: str = "opbridge",
     version: int = 1,
     outputs: Sequence[np.dtype | type] = (np.float32,),
     **attributes: Any,
@@ -54,7 +54,8 @@ def node_model(
 
 def session(model: onnx.ModelProto, library: str | None = None, threads: int = 1) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.register_custom_ops_library(library or operators.ort_library())
+    for path in [library] if library else [operators.ort_library(), operators.ort_library(operators.COMPAT)]:
+        options.register_custom_ops_library(path)
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -15,6 +15,7 @@ from command import opbridge, refusal
 from torch import nn
 
 import opbridge as package
+from opbridge.operators import COMPAT
 
 RUNTIME = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))
 ENVIRONMENT = {"OPBRIDGE_ONNXRUNTIME": str(RUNTIME)}
@@ -125,7 +126,7 @@ def test_scalars_empty_arrays_half_and_bool(tmp_path: Path) -> None:
 
 
 def test_custom_operators_are_loaded(tmp_path: Path) -> None:
-    package.load_operators()
+    package.load_operators(COMPAT)
 
     class Module(nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -137,7 +138,7 @@ def test_custom_operators_are_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", y=(2 * a + b).numpy())
     arguments = ("verify", tmp_path / "m.onnx", "--inputs", tmp_path / "i.npz", "--expect", tmp_path / "o.npz")
     assert "my_add" in refusal(*arguments, env=ENVIRONMENT)
-    done = opbridge(*arguments, "--ops", package.ort_library(), env=ENVIRONMENT)
+    done = opbridge(*arguments, "--ops", package.ort_library(COMPAT), env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
 
 

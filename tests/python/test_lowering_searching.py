@@ -34,6 +34,11 @@ def test_types(dtype):
     check(FUNCTIONS, torch.tensor(X).to(dtype), torch.tensor(EDGES).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16])
+def test_many_boundaries_of_small_integers(dtype):
+    check(FUNCTIONS, torch.tensor(X).to(dtype), torch.arange(100).to(dtype))
+
+
 def test_rows():
     edges = torch.tensor([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
     functions = {

@@ -1,4 +1,4 @@
-"""custom::deform_conv2d through both hosts, against the definition written out in NumPy, and against
+"""opbridge::deform_conv2d through both hosts, against the definition written out in NumPy, and against
 torchvision where it can be loaded."""
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from opbridge import operators
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     operators.load_operators()
+    operators.load_operators(operators.COMPAT)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def reference(case: Case, inputs: dict[str, np.ndarray | None]) -> np.ndarray:
 
 def in_torch(case: Case, inputs: dict[str, np.ndarray | None], use_mask: bool = True) -> np.ndarray:
     tensors = [None if array is None else torch.from_numpy(array) for array in inputs.values()]
-    return torch.ops.custom.deform_conv2d(*tensors, *case.attributes().values(), use_mask).numpy()
+    return torch.ops.opbridge.deform_conv2d(*tensors, *case.attributes().values(), use_mask).numpy()
 
 
 def in_onnxruntime(case: Case, inputs: dict[str, np.ndarray | None], threads: int = 1, **attributes: int) -> np.ndarray:
@@ -152,7 +153,7 @@ def test_half_is_computed_in_float() -> None:
     np.testing.assert_allclose(in_torch(case, inputs), expected, rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(in_onnxruntime(case, inputs), expected, rtol=2e-3, atol=2e-3)
     tensors = [torch.from_numpy(array).bfloat16() for array in inputs.values()]
-    result = torch.ops.custom.deform_conv2d(*tensors, *case.attributes().values())
+    result = torch.ops.opbridge.deform_conv2d(*tensors, *case.attributes().values())
     rounded = {name: tensor.double().numpy() for name, tensor in zip(inputs, tensors, strict=True)}
     np.testing.assert_allclose(result.double().numpy(), reference(case, rounded), rtol=1e-2, atol=1e-2)
 
@@ -163,7 +164,7 @@ def test_the_attributes_have_defaults() -> None:
     expected = reference(case, inputs)
     np.testing.assert_allclose(run_node("deform_conv2d", inputs)[0], expected, rtol=1e-4, atol=1e-4)
     tensors = [torch.from_numpy(inputs[name]) for name in ("input", "weight", "offset")]
-    np.testing.assert_allclose(torch.ops.custom.deform_conv2d(*tensors), expected, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(torch.ops.opbridge.deform_conv2d(*tensors), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_use_mask_zero_ignores_the_mask() -> None:
@@ -193,7 +194,7 @@ def test_threads_do_not_change_the_result() -> None:
 def test_scratch_does_not_grow_with_the_batch() -> None:
     def scratch(batch: int) -> int:
         x, weight, offset = torch.randn(batch, 16, 12, 12), torch.randn(16, 16, 3, 3), torch.zeros(batch, 18, 12, 12)
-        return scratch_in_torch(lambda: torch.ops.custom.deform_conv2d(x, weight, offset, pad_h=1, pad_w=1))
+        return scratch_in_torch(lambda: torch.ops.opbridge.deform_conv2d(x, weight, offset, pad_h=1, pad_w=1))
 
     assert scratch(40) < 4 * scratch(1)
 
@@ -266,9 +267,9 @@ def test_hostile_arguments_are_errors_in_both_hosts(
     given = {**GOOD.inputs(), **inputs}
     arguments = {**GOOD.attributes(), **attributes}
     tensors = [torch.from_numpy(array) for array in given.values()]
-    with pytest.raises(RuntimeError, match=f"custom::deform_conv2d: .*({message})"):
-        torch.ops.custom.deform_conv2d(*tensors, *arguments.values())
-    with pytest.raises(Exception, match=f"custom::deform_conv2d: .*({message})"):
+    with pytest.raises(RuntimeError, match=f"opbridge::deform_conv2d: .*({message})"):
+        torch.ops.opbridge.deform_conv2d(*tensors, *arguments.values())
+    with pytest.raises(Exception, match=f"opbridge::deform_conv2d: .*({message})"):
         run_node("deform_conv2d", given, **arguments)
 
 
@@ -296,7 +297,7 @@ def test_an_attribute_of_another_kind_is_an_error() -> None:
 
 class Model(torch.nn.Module):
     def forward(self, x: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
-        return torch.ops.custom.deform_conv2d(x, weight, offset, None, None, 2, 2, 1, 1)
+        return torch.ops.opbridge.deform_conv2d(x, weight, offset, None, None, 2, 2, 1, 1)
 
 
 def test_export_with_dynamic_shapes() -> None:

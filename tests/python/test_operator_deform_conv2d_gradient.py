@@ -33,7 +33,7 @@ def gradients(operator: torch._ops.OpOverloadPacket, case: Case, use_mask: bool)
 def test_gradients_of_torchvision(case: Case) -> None:
     pytest.importorskip("torchvision")
     expected = gradients(torch.ops.torchvision.deform_conv2d, case, case.mask)
-    actual = gradients(torch.ops.custom.deform_conv2d, case, case.mask)
+    actual = gradients(torch.ops.opbridge.deform_conv2d, case, case.mask)
     assert actual.keys() == expected.keys()
     for name, gradient in actual.items():
         torch.testing.assert_close(gradient, expected[name], msg=lambda text, name=name: f"{name}: {text}")
@@ -46,7 +46,7 @@ def test_samples_at_the_edge_of_the_padding() -> None:
     x, weight = torch.randn(1, 2, 4, 5), torch.randn(3, 2, 3, 3)
     offset, mask, bias = torch.zeros(1, 18, 4, 5), torch.rand(1, 9, 4, 5), torch.randn(3)
     gradients = []
-    for operator in (torch.ops.custom.deform_conv2d, torch.ops.torchvision.deform_conv2d):
+    for operator in (torch.ops.opbridge.deform_conv2d, torch.ops.torchvision.deform_conv2d):
         given = [tensor.double().requires_grad_() for tensor in (x, weight, offset, mask, bias)]
         out = operator(*given, 1, 1, 1, 1, 1, 1, 1, 1, True)
         gradients.append(torch.autograd.grad((out * torch.arange(out.numel()).reshape(out.shape)).sum(), given))
@@ -60,13 +60,13 @@ def test_gradients_by_differences(mask: bool) -> None:
     if not mask:
         inputs[3] = None
     assert torch.autograd.gradcheck(
-        lambda *given: torch.ops.custom.deform_conv2d(*given, *SMALL.attributes().values()), inputs
+        lambda *given: torch.ops.opbridge.deform_conv2d(*given, *SMALL.attributes().values()), inputs
     )
 
 
 def test_a_mask_that_is_not_used_has_no_gradient() -> None:
     inputs = tensors(SMALL)
-    out = torch.ops.custom.deform_conv2d(*inputs, *SMALL.attributes().values(), False)
+    out = torch.ops.opbridge.deform_conv2d(*inputs, *SMALL.attributes().values(), False)
     (gradient,) = torch.autograd.grad(out.sum(), [inputs[3]])
     assert not gradient.any()
 
@@ -75,7 +75,7 @@ def test_a_mask_that_is_not_used_has_no_gradient() -> None:
 def test_scratch_is_what_the_gradient_needs(name: str, matrices: int) -> None:
     case = Case(channels=16, size=(20, 20))
     inputs = [tensor.requires_grad_(name == of) for of, tensor in zip(NAMES, tensors(case), strict=True)]
-    out = torch.ops.custom.deform_conv2d(*inputs, *case.attributes().values()).sum()
+    out = torch.ops.opbridge.deform_conv2d(*inputs, *case.attributes().values()).sum()
     scratch = scratch_in_torch(lambda: torch.autograd.grad(out, inputs[NAMES.index(name)])[0])
     of_all_samples = 16 * 9 * 20 * 20 * 8
     assert matrices <= scratch / of_all_samples < matrices + 0.5
@@ -85,7 +85,7 @@ def test_only_what_is_asked_for() -> None:
     inputs = tensors(SMALL)
     for index, name in enumerate(NAMES):
         alone = [None if t is None else t.detach().requires_grad_(i == index) for i, t in enumerate(inputs)]
-        torch.ops.custom.deform_conv2d(*alone, *SMALL.attributes().values()).square().sum().backward()
-        together = torch.ops.custom.deform_conv2d(*inputs, *SMALL.attributes().values()).square().sum()
+        torch.ops.opbridge.deform_conv2d(*alone, *SMALL.attributes().values()).square().sum().backward()
+        together = torch.ops.opbridge.deform_conv2d(*inputs, *SMALL.attributes().values()).square().sum()
         (expected,) = torch.autograd.grad(together, [inputs[index]])
         torch.testing.assert_close(alone[index].grad, expected, msg=name)

@@ -23,7 +23,7 @@ def indices(*shape: int) -> torch.Tensor:
 # Arguments of each operator.
 CALLS: dict[str, Callable[[], list[Any]]] = {
     "custom::my_add": lambda: [images(3, 4), images(3, 4)],
-    "custom::deform_conv2d": lambda: [
+    "opbridge::deform_conv2d": lambda: [
         *(images(2, 4, 5, 6), images(6, 2, 3, 3), images(2, 18, 5, 6), images(2, 9, 5, 6), images(6)),
         *(1, 1, 1, 1, 1, 1, 2, 1, True),
     ],
@@ -46,6 +46,7 @@ CALLS: dict[str, Callable[[], list[Any]]] = {
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     operators.load_operators()
+    operators.load_operators(operators.COMPAT)
 
 
 def overload(name: str) -> Any:
@@ -161,10 +162,10 @@ def test_gradients_that_do_not_lie_side_by_side_are_read_in_order(name: str) -> 
 
 
 def test_the_gradient_of_what_is_not_given() -> None:
-    backward, grad, arguments, wanted = gradient_call("custom::deform_conv2d")
+    backward, grad, arguments, wanted = gradient_call("opbridge::deform_conv2d")
     arguments[3] = None
     with pytest.raises(
-        RuntimeError, match="custom::deform_conv2d_backward: the gradient of mask is wanted, and that is"
+        RuntimeError, match="opbridge::deform_conv2d_backward: the gradient of mask is wanted, and that is"
     ):
         backward(grad, *arguments, wanted)
     backward(grad, *arguments, [True, True, True, False, True])

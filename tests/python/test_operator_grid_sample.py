@@ -10,6 +10,7 @@ import torch
 from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts, scratch_in_torch
 
 import opbridge
+from opbridge.operators import COMPAT
 
 MODES, PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 CUBIC_VOLUMES = torch.__version__ >= (2, 15)
@@ -18,6 +19,7 @@ CUBIC_VOLUMES = torch.__version__ >= (2, 15)
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
 
 
 def sample(dtype: type, rank: int = 2, places: tuple[int, ...] = (9, 11)) -> dict[str, np.ndarray]:

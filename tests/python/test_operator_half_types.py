@@ -13,6 +13,7 @@ from operator_models import in_both_hosts
 from torch.utils import _pytree as pytree
 
 import opbridge
+from opbridge.operators import COMPAT
 from opbridge.runtime import run, session
 
 HALF_TYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -21,6 +22,7 @@ HALF_TYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
 
 
 def boxes(count: int) -> torch.Tensor:

@@ -8,6 +8,7 @@ import torch
 from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts
 
 import opbridge
+from opbridge.operators import COMPAT
 
 OP = "multi_scale_deformable_attention"
 LEVELS = [(6, 5), (3, 4), (1, 2)]
@@ -16,6 +17,7 @@ LEVELS = [(6, 5), (3, 4), (1, 2)]
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
 
 
 def sample(

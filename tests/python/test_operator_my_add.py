@@ -16,6 +16,7 @@ DTYPES = (np.float32, np.float64, np.float16, np.int8, np.int16, np.int32, np.in
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     operators.load_operators()
+    operators.load_operators(operators.COMPAT)
 
 
 def my_add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -33,7 +34,9 @@ def test_both_hosts_agree_with_the_formula(dtype: type) -> None:
     a, b = sample(dtype)
     expected = (2 * a + b).astype(dtype)
     np.testing.assert_array_equal(my_add(torch.from_numpy(a), torch.from_numpy(b)).numpy(), expected)
-    np.testing.assert_array_equal(run_node("my_add", {"a": a, "b": b}, outputs=(dtype,))[0], expected)
+    np.testing.assert_array_equal(
+        run_node("my_add", domain="custom", inputs={"a": a, "b": b}, outputs=(dtype,))[0], expected
+    )
 
 
 def test_bfloat16_in_torch() -> None:
@@ -50,7 +53,7 @@ def test_noncontiguous_inputs() -> None:
 def test_empty_and_scalar(shape: tuple[int, ...]) -> None:
     a, b = sample(np.float32, shape)
     assert my_add(torch.tensor(a), torch.tensor(b)).shape == shape
-    np.testing.assert_array_equal(run_node("my_add", {"a": a, "b": b})[0], 2 * a + b)
+    np.testing.assert_array_equal(run_node("my_add", domain="custom", inputs={"a": a, "b": b})[0], 2 * a + b)
 
 
 def test_nan_and_infinity_pass_through() -> None:
@@ -58,7 +61,7 @@ def test_nan_and_infinity_pass_through() -> None:
     b = np.array([1, 1, np.inf, np.nan], np.float32)
     expected = np.array([np.nan, np.inf, np.nan, np.nan], np.float32)
     np.testing.assert_array_equal(my_add(torch.from_numpy(a), torch.from_numpy(b)).numpy(), expected)
-    np.testing.assert_array_equal(run_node("my_add", {"a": a, "b": b})[0], expected)
+    np.testing.assert_array_equal(run_node("my_add", domain="custom", inputs={"a": a, "b": b})[0], expected)
 
 
 def test_threads_do_not_change_the_result() -> None:
@@ -69,7 +72,9 @@ def test_threads_do_not_change_the_result() -> None:
         for n in (1, 2):
             torch.set_num_threads(n)
             np.testing.assert_array_equal(my_add(torch.from_numpy(a), torch.from_numpy(b)).numpy(), expected)
-            np.testing.assert_array_equal(run_node("my_add", {"a": a, "b": b}, threads=n)[0], expected)
+            np.testing.assert_array_equal(
+                run_node("my_add", domain="custom", inputs={"a": a, "b": b}, threads=n)[0], expected
+            )
     finally:
         torch.set_num_threads(threads)
 
@@ -80,7 +85,7 @@ def test_different_shapes_are_an_error_in_both_hosts() -> None:
     with pytest.raises(RuntimeError, match=message):
         my_add(torch.from_numpy(a), torch.from_numpy(b))
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match=message):
-        run_node("my_add", {"a": a, "b": b})
+        run_node("my_add", domain="custom", inputs={"a": a, "b": b})
 
 
 def test_element_types_without_a_kernel_are_an_error_in_both_hosts() -> None:
@@ -88,12 +93,12 @@ def test_element_types_without_a_kernel_are_an_error_in_both_hosts() -> None:
     with pytest.raises(RuntimeError, match=r"no kernel takes tensors of \(bool, bool\); the existing ones take"):
         my_add(torch.from_numpy(a), torch.from_numpy(a))
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidGraph, match="bool"):
-        run_node("my_add", {"a": a, "b": a}, outputs=(np.bool_,))
+        run_node("my_add", domain="custom", inputs={"a": a, "b": a}, outputs=(np.bool_,))
     mixed = {"a": np.zeros(3, np.float32), "b": np.zeros(3, np.float64)}
     with pytest.raises(RuntimeError, match="float32, float64"):
         my_add(*map(torch.from_numpy, mixed.values()))
     with pytest.raises(Exception, match="my_add"):
-        session(node_model("my_add", mixed))
+        session(node_model("my_add", mixed, domain="custom"))
 
 
 def test_gradient() -> None:

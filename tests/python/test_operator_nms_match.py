@@ -8,6 +8,7 @@ import torch
 from operator_models import in_both_hosts, refused_by_both_hosts
 
 import opbridge
+from opbridge.operators import COMPAT
 
 BOTH = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 INTS = (np.int64, np.int64)
@@ -16,6 +17,7 @@ INTS = (np.int64, np.int64)
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
 
 
 def random_boxes(count: int, dtype: type, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -9,11 +9,13 @@ from operator_models import in_both_hosts, refused_by_both_hosts
 from rotated_reference import boxes, overlap
 
 import opbridge
+from opbridge.operators import COMPAT
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
 
 
 def reference(

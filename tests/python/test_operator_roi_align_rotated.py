@@ -12,6 +12,7 @@ from operator_models import in_both_hosts, in_onnxruntime, refused_by_both_hosts
 from roi_cases import check_gradient_beside_nan, image
 
 import opbridge
+from opbridge.operators import COMPAT
 
 GIVEN = {"output_size": [3, 4], "spatial_scale": 0.5}
 
@@ -19,6 +20,7 @@ GIVEN = {"output_size": [3, 4], "spatial_scale": 0.5}
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
 
 
 def regions(dtype: type, count: int = 12) -> np.ndarray:

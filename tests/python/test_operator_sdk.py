@@ -392,14 +392,14 @@ def test_libraries_in_one_session(library: str, tmp_path: Path) -> None:
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("custom", 1)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
     options = onnxruntime.SessionOptions()
-    for path in (operators.ort_library(), twice, library, twice):
+    for path in (operators.ort_library(operators.COMPAT), twice, library, twice):
         options.register_custom_ops_library(path)
     runtime = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     np.testing.assert_array_equal(runtime.run(None, {"x": x})[0], 5 * x)
 
 
 def test_an_operator_that_exists_is_refused(tmp_path: Path) -> None:
-    operators.load_operators()
+    operators.load_operators(operators.COMPAT)
     source = tmp_path / "again.cc"
     source.write_text(
         '#include "opbridge/operator.h"\n'

@@ -16,16 +16,25 @@ def test_reading_the_list_does_not_load_the_operators() -> None:
         "from opbridge import operators\n"
         "print([o.schema for o in operators.read_operators() if o.backward_of is None])\n"
         "import torch\n"
-        "assert not hasattr(torch.ops.custom, 'my_add')"
+        "assert not hasattr(torch.ops.opbridge, 'nms')"
     )
     package = Path(operators.__file__).parent.parent
     done = subprocess.run([sys.executable, "-c", script], cwd=package, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "custom::my_add(Tensor a, Tensor b) -> Tensor" in done.stdout
+    assert "opbridge::nms(Tensor boxes, Tensor scores, float iou_threshold) -> Tensor" in done.stdout
+
+
+def test_names_of_others_are_a_library_of_their_own() -> None:
+    assert {operator.domain for operator in operators.read_operators()} == {"opbridge"}
+    assert {operator.domain for operator in operators.read_operators(operators.COMPAT)} == {
+        "custom",
+        "mmcv",
+        "mmdeploy",
+    }
 
 
 def test_a_gradient_is_listed_after_its_operator() -> None:
-    rows = {operator.name: operator for operator in operators.read_operators()}
+    rows = {operator.name: operator for operator in operators.read_operators(operators.COMPAT)}
     gradient = rows["custom::my_add_backward"]
     assert gradient.backward_of == "custom::my_add"
     assert gradient.schema == (

@@ -24,6 +24,7 @@ from torch._C import parse_schema
 import opbridge
 from conformance.operators import Sample, quick_indices, samples
 from opbridge import _core
+from opbridge.operators import COMPAT
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 torchvision = pytest.importorskip("torchvision")
@@ -320,11 +321,12 @@ def test_grid_sample_of_volumes_before_opset_20_is_refused(tmp_path: pathlib.Pat
 
 def test_deform_conv2d(tmp_path: pathlib.Path) -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
     x, weight = torch.randn(1, 4, 8, 9), torch.randn(6, 2, 3, 3)
     offset, mask, bias = torch.randn(1, 36, 6, 7), torch.rand(1, 18, 6, 7), torch.randn(6)
 
     def version2(x: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor) -> Any:
-        return torch.ops.custom.deform_conv2d(x, weight, offset, mask, bias, groups=2, offset_groups=2)
+        return torch.ops.opbridge.deform_conv2d(x, weight, offset, mask, bias, groups=2, offset_groups=2)
 
     def version1(x: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor) -> Any:
         return torch.ops.mmdeploy.MMCVDeformConv2d(x, offset, weight, groups=2, deform_groups=2)
@@ -371,6 +373,7 @@ def test_points(tmp_path: pathlib.Path) -> None:
 
 def test_my_add(tmp_path: pathlib.Path) -> None:
     opbridge.load_operators()
+    opbridge.load_operators(COMPAT)
     a, b = torch.randint(-100, 100, (3, 4)), torch.randint(-100, 100, (3, 4))
     for dtype in (F32, F64, torch.int32, torch.int64):
         model = check(torch.ops.custom.my_add, a.to(dtype), b.to(dtype), path=tmp_path)

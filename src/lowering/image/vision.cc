@@ -68,10 +68,16 @@ void register_vision(SymbolicRegistry& registry) {
      "SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, "
      "SymInt offset_groups, "
      "bool use_mask) -> Tensor",
-     Since{19},
+     Since{1},
      [](GraphBuilder& g, Value input, Value weight, Value offset, Value mask, Value bias, int64_t stride_h,
         int64_t stride_w, int64_t pad_h, int64_t pad_w, int64_t dilation_h, int64_t dilation_w,
         int64_t groups, int64_t offset_groups, bool use_mask) {
+       if (g.opset() < 19) {
+         return g.op("opbridge::deform_conv2d", input, weight, offset, use_mask ? mask : Value(), bias,
+                     attr("stride_h", stride_h), attr("stride_w", stride_w), attr("pad_h", pad_h),
+                     attr("pad_w", pad_w), attr("dilation_h", dilation_h), attr("dilation_w", dilation_w),
+                     attr("groups", groups), attr("offset_groups", offset_groups));
+       }
        using Ints = std::vector<int64_t>;
        return g.op("DeformConv", input, weight, offset, bias, use_mask ? mask : Value(),
                    attr("strides", Ints{stride_h, stride_w}), attr("pads", Ints{pad_h, pad_w, pad_h, pad_w}),

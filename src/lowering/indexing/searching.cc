@@ -24,13 +24,15 @@ constexpr int64_t most_compared = 64;
 Value count_before(GraphBuilder& g, Value boundaries, Value values, bool right) {
   const Value both[] = {boundaries, values};
   const ElementType type = result_type(g, both);
-  Value edges = operand(g, boundaries, type), x = operand(g, values, type);
-  const Dim& count = edges.dim(-1);
+  const Dim& count = boundaries.dim(-1);
   if (!count.is_static() || count.value() > most_compared) {
     Value indices =
-        kernel(g, "opbridge::searchsorted", {edges, x, attr("right", right)}, {ElementType::int64, x.dims()});
+        kernel(g, "opbridge::searchsorted",
+               {kernel_operand(g, boundaries, type), kernel_operand(g, values, type), attr("right", right)},
+               {ElementType::int64, values.dims()});
     return g.cast(indices, g.result().element_type);
   }
+  Value edges = operand(g, boundaries, type), x = operand(g, values, type);
   if (edges.rank() > 1) edges = g.unsqueeze(edges, {-2});  // a row for each row of values
   Value before = g.op("Not", g.op(right ? "Greater" : "GreaterOrEqual", edges, g.unsqueeze(x, {-1})));
   Value counts = g.cast(before, g.result().element_type);

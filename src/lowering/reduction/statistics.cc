@@ -145,7 +145,7 @@ Value histc(GraphBuilder& g, Value self, int64_t bins, Scalar min, Scalar max) {
 
 std::array<Value, 2> mode(GraphBuilder& g, Value self, int64_t dim) {
   const ElementType type = self.element_type();
-  Value x = operand(g, self.rank() == 0 ? flat(g, self) : self, type);
+  Value x = kernel_operand(g, self.rank() == 0 ? flat(g, self) : self, type);
   x = move_axis(g, x, wrap_axis(dim, x.rank()), x.rank() - 1);
   auto [values, indices] = g.ops<2>("opbridge::mode", x);
   const std::vector<Dim> rows = first_dims(x.dims(), x.rank() - 1), &dims = *g.result().dims;

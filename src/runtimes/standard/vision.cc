@@ -169,44 +169,65 @@ void register_vision(SymbolicRegistry& registry) {
   on("opbridge::grid_sample(Tensor input, Tensor grid, int interpolation_mode=0, int padding_mode=0, "
      "bool align_corners=False) -> Tensor",
      Since{16}, grid_sample);
-  on("mmdeploy::grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
-     "bool align_corners) -> Tensor",
-     Since{16}, grid_sample);
-  on("custom::deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor? mask=None, "
-     "Tensor? bias=None, int stride_h=1, int stride_w=1, int pad_h=0, int pad_w=0, int dilation_h=1, int "
-     "dilation_w=1, int groups=1, int offset_groups=1, bool use_mask=True) -> Tensor",
-     Since{19},
-     [](GraphBuilder& g, Value input, Value weight, Value offset, std::optional<Value> mask,
-        std::optional<Value> bias, int64_t stride_h, int64_t stride_w, int64_t pad_h, int64_t pad_w,
-        int64_t dilation_h, int64_t dilation_w, int64_t groups, int64_t offset_groups, bool use_mask) {
-       return deform_conv2d(g, input, weight, offset, use_mask ? mask : std::nullopt, bias,
-                            {stride_h, stride_w}, {pad_h, pad_w}, {dilation_h, dilation_w}, groups,
-                            offset_groups);
-     });
-  on("mmdeploy::MMCVModulatedDeformConv2d(Tensor input, Tensor offset, Tensor mask, Tensor weight, "
-     "Tensor? bias=None, int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, int "
-     "deform_groups=1) -> Tensor",
-     Since{19},
-     [](GraphBuilder& g, Value input, Value offset, Value mask, Value weight, std::optional<Value> bias,
-        const Ints& stride, const Ints& padding, const Ints& dilation, int64_t groups,
-        int64_t deform_groups) {
-       return deform_conv2d(g, input, weight, offset, mask, bias, stride, padding, dilation, groups,
-                            deform_groups);
-     });
+  for (const std::string name : {"mmdeploy::grid_sampler", "mmcv::grid_sampler"}) {
+    on(name +
+           "(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> "
+           "Tensor",
+       Since{16}, grid_sample);
+  }
+  for (const std::string name : {"opbridge::deform_conv2d", "custom::deform_conv2d"}) {
+    on(name +
+           "(Tensor input, Tensor weight, Tensor offset, Tensor? mask=None, Tensor? bias=None, "
+           "int stride_h=1, int stride_w=1, int pad_h=0, int pad_w=0, int dilation_h=1, int dilation_w=1, "
+           "int groups=1, int offset_groups=1, bool use_mask=True) -> Tensor",
+       Since{19},
+       [](GraphBuilder& g, Value input, Value weight, Value offset, std::optional<Value> mask,
+          std::optional<Value> bias, int64_t stride_h, int64_t stride_w, int64_t pad_h, int64_t pad_w,
+          int64_t dilation_h, int64_t dilation_w, int64_t groups, int64_t offset_groups, bool use_mask) {
+         return deform_conv2d(g, input, weight, offset, use_mask ? mask : std::nullopt, bias,
+                              {stride_h, stride_w}, {pad_h, pad_w}, {dilation_h, dilation_w}, groups,
+                              offset_groups);
+       });
+  }
+  for (const std::string name : {"mmdeploy::MMCVModulatedDeformConv2d", "mmcv::MMCVModulatedDeformConv2d"}) {
+    on(name +
+           "(Tensor input, Tensor offset, Tensor mask, Tensor weight, Tensor? bias=None, "
+           "int[2] stride=1, int[2] padding=0, int[2] dilation=1, int groups=1, int deform_groups=1) -> "
+           "Tensor",
+       Since{19},
+       [](GraphBuilder& g, Value input, Value offset, Value mask, Value weight, std::optional<Value> bias,
+          const Ints& stride, const Ints& padding, const Ints& dilation, int64_t groups,
+          int64_t deform_groups) {
+         return deform_conv2d(g, input, weight, offset, mask, bias, stride, padding, dilation, groups,
+                              deform_groups);
+       });
+  }
   on("mmdeploy::MMCVDeformConv2d(Tensor input, Tensor offset, Tensor weight, int[2] stride=1, "
-     "int[2] padding=0, int[2] dilation=1, int groups=1, int deform_groups=1) -> Tensor",
+     "int[] padding=[0, 0], int[2] dilation=1, int groups=1, int deform_groups=1) -> Tensor",
      Since{19},
      [](GraphBuilder& g, Value input, Value offset, Value weight, const Ints& stride, const Ints& padding,
         const Ints& dilation, int64_t groups, int64_t deform_groups) {
+       // mmdeploy writes each padding twice.
+       if (padding.size() == 4 && (padding[0] != padding[1] || padding[2] != padding[3]))
+         g.refuse("padding must be (height, height, width, width)");
+       const Ints pair = padding.size() == 4 ? Ints{padding[0], padding[2]} : padding;
+       return deform_conv2d(g, input, weight, offset, std::nullopt, std::nullopt, stride, pair, dilation,
+                            groups, deform_groups);
+     });
+  on("mmcv::MMCVDeformConv2d(Tensor input, Tensor offset, Tensor weight, int[2] stride=1, "
+     "int[2] padding=0, int[2] dilation=1, int groups=1, int deform_groups=1, bool bias=False, "
+     "int im2col_step=32) -> Tensor",
+     Since{19},
+     [](GraphBuilder& g, Value input, Value offset, Value weight, const Ints& stride, const Ints& padding,
+        const Ints& dilation, int64_t groups, int64_t deform_groups, bool, int64_t) {
        return deform_conv2d(g, input, weight, offset, std::nullopt, std::nullopt, stride, padding, dilation,
                             groups, deform_groups);
      });
-  for (const char* name :
+  for (const std::string name :
        {"opbridge::multi_scale_deformable_attention", "mmdeploy::MMCVMultiScaleDeformableAttention"}) {
-    on(std::string(name) +
+    on(name +
            "(Tensor value, Tensor value_spatial_shapes, Tensor value_level_start_index, Tensor "
-           "sampling_locations, "
-           "Tensor attention_weights, int im2col_step=64) -> Tensor",
+           "sampling_locations, Tensor attention_weights, int im2col_step=64) -> Tensor",
        Since{13}, multi_scale_deformable_attention);
   }
 }
