@@ -42,15 +42,16 @@ def session(
     if sess_options is None:
         options.log_severity_level = 3
     shipped, compat = ort_library(), ort_library(COMPAT)
-    used = [*loaded_ort_libraries(), *given]
+    used = dict.fromkeys([shipped, compat, *loaded_ort_libraries(), *given])
+    others = [library for library in used if library not in (shipped, compat)]
+    left_out = []
     if not bundled:
-        used = [library for library in used if library not in (shipped, compat) or library in given]
-    elif any(_may_share_names(library) for library in used if library not in (shipped, compat)):
-        used = [shipped, *used]
-    else:
-        used = [shipped, compat, *used]
-    for library in dict.fromkeys(used):
-        options.register_custom_ops_library(library)
+        left_out = [shipped, compat]
+    elif any(_may_share_names(library) for library in others):
+        left_out = [compat]
+    for library in used:
+        if library not in left_out or library in given:
+            options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(model, options, providers=list(providers))
 
 

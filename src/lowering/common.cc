@@ -25,6 +25,10 @@ ElementType opmath_type(ElementType type) {
   }
 }
 
+ElementType integral_promotion(ElementType type) {
+  return is_integral(type) && bits_of(type) < 32 ? ElementType::int32 : type;
+}
+
 Value operand(GraphBuilder& g, Value value, ElementType type) {
   if (is_complex(type) || is_complex(value.element_type()))
     g.refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");

@@ -11,6 +11,10 @@ namespace opbridge::lowering {
 // which it rounds only at the end. Also int32 for bool, since ONNX has no arithmetic of bools.
 ElementType opmath_type(ElementType type);
 
+// The element type in which PyTorch's kernels evaluate an expression of integers, C++'s integral promotion:
+// int32 for narrower ones.
+ElementType integral_promotion(ElementType type);
+
 // `value` as an operand of a PyTorch operator of `type`, in the opmath type of `type`. Refuses complex
 // numbers.
 Value operand(GraphBuilder& g, Value value, ElementType type);

@@ -16,8 +16,8 @@ inline Value kernel(GraphBuilder& g, std::string_view op, std::vector<Operand> o
 inline Value kernel_operand(GraphBuilder& g, Value value, ElementType type) {
   value = operand(g, value, type);
   if (!is_integral(type)) return value;
-  return g.cast(value,
-                bits_of(type) < 32 || type == ElementType::int32 ? ElementType::int32 : ElementType::int64);
+  const ElementType wide = integral_promotion(type);
+  return g.cast(value, wide == ElementType::int32 ? wide : ElementType::int64);
 }
 
 // A node of a floating-point operator with kernels for float32 and float64. Its output has the shape of the

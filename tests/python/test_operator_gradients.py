@@ -91,7 +91,8 @@ def error_of(operator: Any, *arguments: Any) -> str:
 
 
 def test_no_operator_is_left_out() -> None:
-    assert set(CALLS) == {operator.backward_of for operator in operators.read_operators()} - {None}
+    every = [*operators.read_operators(), *operators.read_operators(operators.COMPAT)]
+    assert set(CALLS) == {operator.backward_of for operator in every} - {None, "custom::deform_conv2d"}
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -12,8 +12,10 @@ namespace opbridge::lowering {
 namespace {
 
 Value clip(GraphBuilder& g, Value self, const Scalar& least, const Scalar& most) {
-  return in_opmath_type(
-      g, self, [&](Value x) { return g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most)); });
+  return in_opmath_type(g, self, [&](Value x) {
+    x = g.cast(x, integral_promotion(x.element_type()));  // the bounds may lie beyond the type
+    return g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most));
+  });
 }
 
 Value relu(GraphBuilder& g, Value self) {

@@ -131,7 +131,8 @@ Value lcm(GraphBuilder& g, Value a, Value b) {
   Value divisor = gcd(g, a, b);
   Value none = g.op("Equal", divisor, g.scalar_like(a, 0));
   Value share = g.op("Div", a, g.op("Where", none, g.scalar_like(a, 1), divisor));
-  return g.op("Abs", g.op("Mul", share, b));
+  const ElementType wide = integral_promotion(a.element_type());
+  return g.op("Abs", g.op("Mul", g.cast(share, wide), g.cast(b, wide)));
 }
 
 Value nextafter(GraphBuilder& g, Value self, Value other) {

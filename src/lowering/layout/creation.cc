@@ -28,8 +28,10 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
   const bool is_ascending =
       start.is_static() && step.is_static() && start.to_double() >= 0 && step.to_double() > 0;
   const bool all_integral = start.is_integral() && end.is_integral() && step.is_integral();
-  if (is_integral(type) && all_integral && is_ascending)
-    return g.op("Range", g.scalar(start, type), g.scalar(end, type), g.scalar(step, type));
+  if (is_integral(type) && all_integral && is_ascending) {
+    const ElementType wide = integral_promotion(type);  // the end may lie beyond the type
+    return g.cast(g.op("Range", g.scalar(start, wide), g.scalar(end, wide), g.scalar(step, wide)), type);
+  }
   // PyTorch determines the element count first, and computes each element from its index in float64.
   Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
   Value result = g.op("Range", zero, g.size(count), one);
