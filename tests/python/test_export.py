@@ -317,7 +317,7 @@ def test_a_target_that_is_no_path_is_refused() -> None:
     ("arguments", "message"),
     [
         ({"opset_version": "17"}, "opset_version must be an integer, not '17'"),
-        ({"external_data": "x"}, "external_data must be True, False or None"),
+        ({"external_data": "x"}, 'external_data must be True, False, None or "reference"'),
         ({"input_names": "ab"}, "input_names must be a list of names"),
         ({"output_names": [1]}, "output_names must be a list of names"),
         ({"custom_opsets": ["a"]}, "custom_opsets must be a dict"),
