@@ -32,7 +32,7 @@ def refuse_other_threads() -> Iterator[None]:
     def noting_start(self: Thread) -> None:
         caller = sys._getframe(1)
         if not _is_of_executors(caller):  # whose threads outlive the capture
-            self.run = _noting(self.run, line_of_frame(caller), lines)
+            vars(self)["run"] = _noting(self.run, line_of_frame(caller), lines)
         start(self)
 
     def noting_submit(self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
