@@ -24,7 +24,7 @@ with looked_up():
     # Replaces lists of values by tensors and sequences, among other rewrites.
     rewrite_patterns: Callable[[Graph, int, bool], None] = _bindings._jit_pass_onnx_peephole
     remove_unused: Callable[[Graph], None] = _bindings._jit_pass_dce_allow_deleting_nodes_with_side_effects
-    expect(GLOBALS, "export_onnx_opset_version", "in_onnx_export", "onnx_shape_inference")
+    expect(GLOBALS, "export_onnx_opset_version", "onnx_shape_inference")
 
 
 def insert_constant(graph: Graph, content: Any) -> Value:

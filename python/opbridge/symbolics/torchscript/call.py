@@ -9,13 +9,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
+
 from opbridge import _core
+from opbridge.capture.patching import patch, patch_code
 from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
 from opbridge.symbolics.builder import GraphContext, ValueType
 from opbridge.symbolics.torchscript.arguments import Arguments
 from opbridge.symbolics.torchscript.context import OwnFormNeeded, TorchScriptContext
 from opbridge.symbolics.torchscript.translation import Translation
+from opbridge.torch_compat import onnx_exporter
 from opbridge.torch_compat.messages import is_of_sizes_as_texts
 from opbridge.torch_compat.torchscript_exporter import (
     GLOBALS,
@@ -122,14 +126,19 @@ class _Call:
 
 @contextlib.contextmanager
 def _enter_export(opset: int) -> Iterator[None]:
-    """The state of torch.onnx while it exports: helpers ask for the opset, functions whether there is an export."""
-    with _one_at_a_time:
-        before = GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export
-        GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export = opset, True
+    """The state of torch.onnx while it exports: helpers ask for the opset, functions whether there is an export. Models
+    that train in other threads ask for the latter, too, so it holds in this thread alone."""
+    with (
+        _one_at_a_time,
+        patch(onnx_exporter.IS_EXPORTING, True),
+        patch_code(torch.onnx.is_in_onnx_export, "bool(original())"),
+    ):
+        before = GLOBALS.export_onnx_opset_version
+        GLOBALS.export_onnx_opset_version = opset
         try:
             yield
         finally:
-            GLOBALS.export_onnx_opset_version, GLOBALS.in_onnx_export = before
+            GLOBALS.export_onnx_opset_version = before
 
 
 def _with_sizes_of(result: ValueType, declared: TensorType, name: str) -> ValueType:
