@@ -38,7 +38,6 @@ DOCS = ROOT / "docs"
 NOT_RUN = {
     "make": "every run of the tests begins with it",
     "pip": "test_wheel.py, test_new_op.py",
-    "cmake": "test_cpp_program.py",
     "pytest": "test_new_op.py",
 }
 

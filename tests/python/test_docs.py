@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,16 @@ def _chinese(page: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server() -> Any:
+def server() -> Iterator[Any]:
     """Starts a process for each page from one that has imported torch."""
-    paths = [str(ROOT / "python"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    os.environ["PATH"] = os.pathsep.join([str(BUILD), str(Path(sys.executable).parent), os.environ["PATH"]])
-    os.environ["TORCH_EXTENSIONS_DIR"] = str(FOLDER.parent / "extensions")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["torch", "torchvision", "onnxruntime", "onnx", "onnxscript", "opbridge.exporter"])
-    return context
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent)]))
+        patch.setenv("PATH", os.pathsep.join([str(BUILD), str(Path(sys.executable).parent)]), prepend=os.pathsep)
+        patch.setenv("OPBRIDGE", str(ROOT))
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(FOLDER.parent / "extensions"))
+        yield context
 
 
 @pytest.fixture(scope="module")
