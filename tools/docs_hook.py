@@ -7,6 +7,7 @@ text are joined without the space that HTML makes of a line's end. Each language
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _PUNCTUATION = "\u3001\u3002\uff01\uff09\uff0c\uff1a\uff1b\uff1f"  # has its own
 _LINE_END = re.compile(rf"(?<=[{_CHINESE}])\n *(?=[{_CHINESE}])|(?<=[{_PUNCTUATION}])\n *(?=[\w`\[])(?!\d+\. )")
 # In Python, a snippet is named in a comment, so that ruff can format the block.
 _SNIPPET = re.compile(r'^( *)# (--8<-- ")', re.MULTILINE)
+_LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<path>[\w./-]+)(?:#[\w-]+)?\)")
 _BLOCK = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 
 
@@ -41,10 +43,21 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     markdown = _SNIPPET.sub(r"\1\2", markdown)
+    markdown = _LINK.sub(lambda link: _within_site(link, page, files), markdown)
     if not page.file.src_uri.endswith(_SUFFIX):
         return markdown
     parts = _BLOCK.split(markdown)
     return "".join(part if _BLOCK.match(part) else _LINE_END.sub("", part) for part in parts)
+
+
+def _within_site(link: re.Match[str], page: Any, files: Any) -> str:
+    """A link to a file of the repository that is no page of the site becomes the file's path."""
+    target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link["path"]))
+    file = files.get_file_from_path(target.removeprefix("docs/"))
+    if (file is not None and file.inclusion.is_included()) or not Path(target).exists():
+        return link[0]
+    text, path = link["text"], f"`{target}`"
+    return path if text in (target, posixpath.basename(target)) else f"{text} ({path})"
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:

@@ -98,13 +98,13 @@ def _expanded(line: str) -> str:
     if snippet is None:
         return line
     text = (ROOT / snippet["path"]).read_text()
-    if snippet["section"]:
-        start, end = (f"--8<-- [{word}:{snippet['section']}]" for word in ("start", "end"))
-        if start not in text or end not in text:
-            raise PageError(f"{snippet['path']} has no section {snippet['section']}")
-        text = text.split(start)[1].partition("\n")[2].split(end)[0].rpartition("\n")[0]
-    lines = [each for each in text.splitlines() if "--8<--" not in each]
-    return "\n".join(lines).strip("\n") + "\n"
+    if not snippet["section"]:
+        return text
+    start, end = (f"--8<-- [{word}:{snippet['section']}]" for word in ("start", "end"))
+    if start not in text or end not in text:
+        raise PageError(f"{snippet['path']} has no section {snippet['section']}")
+    # The lines between those of the marks, blank ones too, as the site shows them.
+    return text.split(start)[1].partition("\n")[2].split(end)[0].rpartition("\n")[0] + "\n"
 
 
 @dataclasses.dataclass
