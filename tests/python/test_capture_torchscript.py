@@ -133,3 +133,57 @@ def test_traced_convolutions(axes: Any, tmp_path: pathlib.Path) -> None:
     opbridge.export(model, x, tmp_path / "model.onnx", input_names=["x"], dynamic_axes=axes, verify=True)
     if axes:
         opbridge.verify(tmp_path / "model.onnx", model, torch.randn(3, 3, 20, 22))
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
+        return x * factor
+
+    @staticmethod
+    def symbolic(g: Any, x: Any, factor: float) -> Any:
+        return g.op("Mul", x, torch.tensor(factor))
+
+
+class Scaled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return Scale.apply(x, 3.0)
+
+
+@torch.jit.ignore
+def scaled(x):  # TorchScript does not read postponed annotations of an ignored function
+    return Scale.apply(x, 3.0)
+
+
+class CallsIgnored(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = scaled(x)
+        return x
+
+
+class CallsOwnIgnored(nn.Module):
+    @torch.jit.ignore
+    def scaled(self, x):
+        return Scale.apply(x, 3.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scaled(x)
+
+
+WITH_FUNCTIONS: dict[str, tuple[Callable[[], Any], int]] = {
+    "traced": (lambda: torch.jit.trace(Scaled(), X), 1),
+    "a traced part": (lambda: nn.Sequential(torch.jit.trace(Scaled(), X), nn.Linear(8, 4)), 1),
+    "traced in scripted": (lambda: torch.jit.script(nn.Sequential(torch.jit.trace(Scaled(), X), nn.ReLU())), 1),
+    "an ignored function": (lambda: torch.jit.script(CallsIgnored()), 2),
+    "an ignored method": (lambda: nn.Sequential(torch.jit.script(CallsOwnIgnored())), 1),
+    "scripted in traced": (lambda: torch.jit.trace(nn.Sequential(torch.jit.script(CallsIgnored())), X), 2),
+}
+
+
+@pytest.mark.parametrize("dynamic_shapes", [None, ({0: "rows"},)])
+@pytest.mark.parametrize("form", WITH_FUNCTIONS)
+def test_symbolic_of_functions(form: str, dynamic_shapes: Any) -> None:
+    make, calls = WITH_FUNCTIONS[form]
+    program = opbridge.export(make(), X, dynamic_shapes=dynamic_shapes, simplify=False, verify=True)
+    assert [node.op_type for node in program.model_proto.graph.node].count("Mul") == calls

@@ -156,3 +156,10 @@ class _Training:
             self._outer.__set__(module, value)
         else:
             vars(module)["training"] = value
+
+    def __delete__(self, module: torch.nn.Module) -> None:
+        """TorchScript deletes the attribute of a module that it makes, as it does to call an ignored method."""
+        if self._outer is not None:
+            self._outer.__delete__(module)
+        elif vars(module).pop("training", None) is None:
+            raise AttributeError("training")
