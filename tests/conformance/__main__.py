@@ -21,7 +21,7 @@ import torch
 from checking.pool import run_tasks
 from checking.runtime import newest_opset
 from conformance import report
-from conformance.case import CAPTURES, CRASH, EXPORTERS, NOT_IN_EAGER, WRONG
+from conformance.case import CAPTURES, CRASH, EXPORTERS, NOT_IN_EAGER, WITH_TORCH_SYMBOLICS, WRONG
 from conformance.operators import DTYPES, QUICK_DTYPES, database, deterministic_operators, dtypes_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,9 +32,9 @@ PASSING = pathlib.Path(__file__).with_name("passing.txt")
 
 
 def main() -> int:
-    options = _options()
+    options = parse_options()
     warnings.simplefilter("ignore")
-    wanted = _passing() if options.expect else _chosen(options)
+    wanted = _passing() if options.expect else chosen(options)
     records = measure(wanted, options)
     report.print_summary(records, list(wanted))
     if options.coverage:
@@ -54,7 +54,7 @@ def main() -> int:
 def _beside(options: argparse.Namespace) -> report.Rows:
     """Three samples of one element type of each operator: at other opsets, and by torch's own exporters."""
     quick = _quick(options)
-    wanted = _chosen(quick)
+    wanted = chosen(quick)
     by_opset: report.Rows = {}
     quick.exporters = "export"
     for quick.opset in (13, 17, newest_opset()):
@@ -66,7 +66,7 @@ def _beside(options: argparse.Namespace) -> report.Rows:
 def _dynamic(options: argparse.Namespace) -> report.Rows:
     quick = _quick(options)
     quick.dynamic, quick.exporters = True, "export,trace,dynamo"
-    return report.rows(measure(_chosen(quick), quick))
+    return report.rows(measure(chosen(quick), quick))
 
 
 def _quick(options: argparse.Namespace) -> argparse.Namespace:
@@ -89,7 +89,7 @@ def _passing() -> dict[str, list[str]]:
     return wanted
 
 
-def _chosen(options: argparse.Namespace) -> dict[str, list[str]]:
+def chosen(options: argparse.Namespace) -> dict[str, list[str]]:
     names = deterministic_operators(BUILD / f"operators-{torch.__version__}.txt")
     if options.ops:
         names = _matching(names, options.ops.split(","))
@@ -129,7 +129,8 @@ def _what(options: argparse.Namespace) -> str:
     return f"{samples}, {opset}, torch {torch.__version__}, ONNX Runtime {onnxruntime.__version__}"
 
 
-def _options() -> argparse.Namespace:
+def parse_options(arguments: list[str] | None = None) -> argparse.Namespace:
+    """``arguments``: those of the command line if not given."""
     parser = argparse.ArgumentParser(prog="conformance", description="Runs torch.testing's operators through opbridge.")
     parser.add_argument(
         "--ops",
@@ -144,7 +145,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--fraction", type=int, default=1, metavar="N", help="a fixed Nth of operators and dtypes")
     parser.add_argument("--dtypes", default=",".join(DTYPES), help="separated by commas")
-    parser.add_argument("--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}")
+    parser.add_argument(
+        "--exporters", default="export,trace", help=f"of {', '.join(EXPORTERS)}, {WITH_TORCH_SYMBOLICS}"
+    )
     parser.add_argument("--peers", action="store_true", help="torch's own exporters too, for the report")
     parser.add_argument("--opset", type=int, help="target opset; opbridge's default if not given")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of workers")
@@ -158,7 +161,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--expect", action="store_true", help=f"run only {PASSING.name}, and fail unless all pass")
     parser.add_argument("--write-passing", action="store_true", help=f"write {PASSING.name}")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.three |= options.quick or options.expect
     if options.peers:
         options.exporters += ",dynamo,torchscript"

@@ -56,7 +56,7 @@ def print_summary(records: Sequence[Record], names: Sequence[str]) -> None:
 def operator_totals(records: Iterable[Record]) -> dict[str, collections.Counter[str]]:
     """For each exporter, the number of operators by their worst result."""
     totals: dict[str, collections.Counter[str]] = {}
-    for (exporter, _), result in _results(records).items():
+    for (exporter, _), result in results_by_operator(records).items():
         totals.setdefault(exporter, collections.Counter())[result] += 1
     return totals
 
@@ -87,7 +87,8 @@ def _some(samples: list[int]) -> str:
     return ",".join(map(str, samples[:8])) + (",…" if len(samples) > 8 else "")
 
 
-def _results(records: Iterable[Record]) -> dict[tuple[str, str], str]:
+def results_by_operator(records: Iterable[Record]) -> dict[tuple[str, str], str]:
+    """The worst result of each exporter and operator."""
     results: dict[tuple[str, str], str] = {}
     for record in records:
         key = record["exporter"], record["op"]
@@ -148,7 +149,9 @@ def coverage(what: str, records: Sequence[Record], beside: Rows, dynamic: Rows, 
         "For each operator, every sample; for torch's own exporters, three samples:",
         "",
     ]
-    results = _results(records) | _results(r for row in beside.values() for r in row if r["exporter"] in PEERS)
+    results = results_by_operator(records) | results_by_operator(
+        r for row in beside.values() for r in row if r["exporter"] in PEERS
+    )
     exporters = [exporter for exporter in (*CAPTURES, *PEERS) if any(key[0] == exporter for key in results)]
     lines.append("| operator | becomes | passing cases | " + " | ".join(exporters) + " |")
     lines.append("|---|---|---:|" + "---|" * len(exporters))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch.onnx
 from torch.onnx._internal.torchscript_exporter.registration import registry
 from torch.onnx._internal.torchscript_exporter.utils import _trigger_symbolic_function_registration
+
+# Operators that no TorchScript trace contains: torch.onnx calls their functions only for scripted models.
+_NOT_IN_TRACES = re.compile(r"aten::conv(olution|[123]d|_transpose[123]d)$")
 
 
 @contextlib.contextmanager
@@ -21,7 +25,7 @@ def register_torch_symbolics() -> Iterator[set[str]]:
     every = [
         (name, opset, _counted(name, function, called))
         for name, group in registry._registry.items()
-        if not name.startswith(("prim::", "onnx::"))
+        if not name.startswith(("prim::", "onnx::")) and not _NOT_IN_TRACES.match(name)
         for opset, function in group._functions._base.items()
     ]
     for name, opset, function in every:

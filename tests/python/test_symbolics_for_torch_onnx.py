@@ -437,3 +437,69 @@ def test_one_number_stands_for_each_axis() -> None:
     with registered("aten::avg_pool2d", function):
         model = export(lambda x: torch.ops.aten.avg_pool2d(x, [2]), x)
     np.testing.assert_allclose(run(model, x)[0], nn.functional.avg_pool2d(x, 2).numpy(), rtol=1e-6)
+
+
+def convolution(g: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, *rest: Any) -> Any:
+    transposed, output_padding, groups = rest[:3]
+    inputs = [x, weight] if symbolic_helper._is_none(bias) else [x, weight, bias]
+    pads = symbolic_helper._parse_arg(padding, "is")
+    padded = {"output_padding_i": symbolic_helper._parse_arg(output_padding, "is")}
+    is_transposed = symbolic_helper._parse_arg(transposed, "b")
+    return g.op(
+        "ConvTranspose" if is_transposed else "Conv",
+        *inputs,
+        strides_i=symbolic_helper._parse_arg(stride, "is"),
+        pads_i=[*pads, *pads],
+        dilations_i=symbolic_helper._parse_arg(dilation, "is"),
+        group_i=symbolic_helper._parse_arg(groups, "i"),
+        **(padded if is_transposed else {}),
+    )
+
+
+CONVOLUTIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int, ...]]] = {
+    "conv1d": (lambda x: nn.functional.conv1d(x, torch.ones(2, 3, 2), stride=2), (1, 3, 6)),
+    "conv2d": (lambda x: nn.functional.conv2d(x, torch.ones(2, 3, 2, 2), torch.ones(2), padding=1), (1, 3, 6, 6)),
+    "conv2d of one image": (lambda x: nn.functional.conv2d(x, torch.ones(2, 3, 2, 2)), (3, 6, 6)),
+    "conv3d": (lambda x: nn.functional.conv3d(x, torch.ones(2, 1, 2, 2, 2), groups=2), (1, 2, 4, 4, 4)),
+    "conv_transpose2d": (
+        lambda x: nn.functional.conv_transpose2d(x, torch.ones(3, 2, 2, 2), stride=2, output_padding=1),
+        (1, 3, 4, 4),
+    ),
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_the_operator_of_traces_stands_for_every_convolution(name: str, capture: Any) -> None:
+    call, sizes = CONVOLUTIONS[name]
+    x = torch.rand(sizes)
+    seen: list[str] = []
+
+    def function(g: Any, *arguments: Any) -> Any:
+        seen.append(name)
+        return convolution(g, *arguments)
+
+    with registered("aten::_convolution", function):
+        np.testing.assert_allclose(run(export(call, x, capture=capture), x)[0], call(x).numpy(), rtol=1e-5)
+    assert seen == [name]
+
+
+def test_a_convolution_by_a_mode_of_padding() -> None:
+    def function(g: Any, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Any:
+        assert symbolic_helper._parse_arg(padding, "s") == "same"
+        return g.op("Conv", x, weight, auto_pad_s="SAME_UPPER")
+
+    x = torch.rand(1, 3, 5, 5)
+    with registered("aten::_convolution_mode", function):
+        model = export(lambda x: nn.functional.conv2d(x, torch.ones(2, 3, 3, 3), padding="same"), x)
+    assert [node.op_type for node in model.graph.node] == ["Conv"]
+    assert model.graph.node[0].attribute[0].s == b"SAME_UPPER"
+
+
+def test_a_function_for_one_convolution_wins() -> None:
+    def of_image(g: Any, x: Any, *rest: Any) -> Any:
+        return g.op("custom::Image", x)
+
+    with registered("aten::_convolution", convolution), registered("aten::conv2d", of_image):
+        model = export(lambda x: nn.functional.conv2d(x, torch.ones(2, 3, 2, 2)), torch.rand(1, 3, 6, 6))
+    assert [node.op_type for node in model.graph.node] == ["Image"]

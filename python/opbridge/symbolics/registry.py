@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from opbridge import _core
@@ -13,6 +13,7 @@ from opbridge.operators import loaded_torch_libraries
 from opbridge.symbolics import torch_ops
 from opbridge.symbolics.autograd import autograd_callbacks
 from opbridge.symbolics.callbacks import SymbolicFunction, adapt, for_opbridge, for_torch_onnx
+from opbridge.symbolics.torchscript.convolutions import calls_of
 from opbridge.torch_compat import symbolics_registered_with_torch
 
 if TYPE_CHECKING:
@@ -68,11 +69,7 @@ def registry_for(
     merged = copy.copy(registry())
     for key, since, function in torch_ops.symbolics(program.domain_versions):
         merged.add(key, since, False, for_opbridge(function), f"opbridge.symbolics.torch_ops.{function.__name__}")
-    if through_torch := list(_registered_through_torch()):
-        registered = {(key, since) for key, since, _, bundled, _ in registry().entries() if not bundled}
-        for key, since, function in through_torch:
-            if (key, since) not in registered:
-                merged.add(key, since, False, for_torch_onnx(function), _label(function))
+    _add_registered_through_torch(merged)
     for library in loaded_torch_libraries():
         merged.add_operators(library)
     for key, label, callback in autograd_callbacks(program):
@@ -94,12 +91,22 @@ def _checked(name: str) -> str:
     return name
 
 
-def _registered_through_torch() -> Iterable[tuple[str, int, SymbolicFunction]]:
-    """The functions that the user registered by torch.onnx.register_custom_op_symbolic; nothing if that module was
+def _add_registered_through_torch(merged: _core.Registry) -> None:
+    """Adds the functions that the user registered by torch.onnx.register_custom_op_symbolic; none if that module was
     never loaded.
 
-    Functions that torchvision registers on import are skipped: they cover less than the bundled ones.
+    Functions that torchvision registers on import are left out: they cover less than the bundled ones.
     """
-    for key, opset, function in symbolics_registered_with_torch():
-        if not function.__module__.startswith("torchvision."):
-            yield key, opset, function
+    own = {(key, since) for key, since, _, bundled, _ in merged.entries() if not bundled}
+    functions = [
+        (key, since, function)
+        for key, since, function in symbolics_registered_with_torch()
+        if (key, since) not in own and not (getattr(function, "__module__", None) or "").startswith("torchvision.")
+    ]
+    taken = {key.partition(".")[0] for key, _ in own} | {key for key, _, _ in functions}
+    for key, since, function in functions:
+        callback = for_torch_onnx(function)
+        merged.add(key, since, False, callback, _label(function))
+        for name, called in calls_of(key, callback):
+            if name.partition(".")[0] not in taken:
+                merged.add(name, since, False, called, _label(function))

@@ -1,0 +1,1 @@
+"""Compares the models that symbolic functions of other projects make with those of torch's TorchScript exporter."""
