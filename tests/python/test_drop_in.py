@@ -528,6 +528,23 @@ def test_names_of_the_example_reach_the_model(tmp_path: Path) -> None:
     assert [value.name for value in (*graph.input, *graph.output)] == ["luma", "image"]
 
 
+def test_the_script_of_mmdeploy_s_page(tmp_path: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("torchvision")
+    page = (Path(__file__).parents[2] / "docs" / "from-mmdeploy.md").read_text()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    try:
+        exec(compile(page.split("```python\n")[1].split("```")[0], "from-mmdeploy.md", "exec"), names)
+    finally:
+        for name in ("::grid_sampler", "::roll"):
+            torch.onnx.unregister_custom_op_symbolic(name, 11)
+    with torch.no_grad():
+        expected = names["model"](names["image"], names["grid"])
+    torch.testing.assert_close(torch.tensor(names["result"]), expected, rtol=1e-4, atol=1e-5)
+    nodes = [f"{node.domain}::{node.op_type}" for node in onnx.load(tmp_path / "model.onnx").graph.node]
+    assert {"mmdeploy::MMCVModulatedDeformConv2d", "mmdeploy::grid_sampler"} <= set(nodes)
+
+
 def test_the_script_of_the_page(tmp_path: Path, monkeypatch: Any) -> None:
     page = (Path(__file__).parents[2] / "docs" / "from-torch-onnx.md").read_text()
     monkeypatch.chdir(tmp_path)

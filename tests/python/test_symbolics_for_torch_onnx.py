@@ -329,6 +329,15 @@ def test_a_function_that_asks_for_methods_of_opbridge_gets_its_form() -> None:
         np.testing.assert_array_equal(run(export(lambda x: x.roll(1, 1)))[0], X.roll(1, 1).numpy())
 
 
+def test_parse_args_of_opbridge_works_with_functions_registered_with_torch() -> None:
+    @opbridge.parse_args("v", "is", "is")
+    def function(g: Any, x: Any, shifts: list[int], dims: list[int]) -> Any:
+        return g.op("custom::Roll", x, shifts_i=shifts, dims_i=dims)
+
+    with registered("aten::roll", function):
+        assert attributes_of(export(lambda x: x.roll((1, 2), (0, 1)))) == {"shifts": [1, 2], "dims": [0, 1]}
+
+
 def test_a_function_for_opbridge_gets_python_objects() -> None:
     @opbridge.symbolic("aten::roll")
     def roll(g: Any, x: Any, shifts: list[int], dims: list[int]) -> Any:
@@ -465,6 +474,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], tuple[int,
         lambda x: nn.functional.conv_transpose2d(x, torch.ones(3, 2, 2, 2), stride=2, output_padding=1),
         (1, 3, 4, 4),
     ),
+    "conv_transpose1d of one row": (lambda x: nn.functional.conv_transpose1d(x, torch.ones(3, 2, 2)), (3, 4)),
 }
 
 

@@ -1,8 +1,8 @@
 """Convolutions by functions for ``aten::_convolution``.
 
-In a TorchScript trace, for which functions are registered with torch.onnx, every convolution is a call of this operator,
-or of ``aten::_convolution_mode`` if its padding is "same" or "valid". opbridge's captures have the operators that the
-model calls, such as ``aten::conv2d``.
+In a TorchScript trace, for which functions are registered with torch.onnx, every convolution calls this operator, or
+``aten::_convolution_mode`` if its padding is "same" or "valid". opbridge's captures have the operators that the model
+calls, such as ``aten::conv2d``.
 """
 
 from __future__ import annotations
@@ -50,6 +50,15 @@ def _adapted(key: str, callback: Callback) -> Callback:
         if not is_batch:
             values["input"] = core.unsqueeze(image, [0])
         results = callback(core, key, wanted, [values[name] for name in wanted])
-        return results if is_batch else [result and core.squeeze(result, [0]) for result in results]
+        return results if is_batch else [_of_one_image(core, result) for result in results]
 
     return call
+
+
+def _of_one_image(core: _core.GraphBuilder, result: _core.Value | None) -> _core.Value | None:
+    if result is None:
+        return None
+    if result.dims is None:
+        element_type, dims = core.result(0)
+        result._set_type(element_type, None if dims is None else [1, *dims])
+    return core.squeeze(result, [0])
