@@ -21,6 +21,7 @@ from torch.onnx import symbolic_helper
 
 import opbridge
 import opbridge.torch_onnx as torch_onnx
+from opbridge.symbolics.torchscript import uses_torch_onnx
 
 X = torch.linspace(-2, 3, 24).reshape(2, 3, 4)
 OPSET = 17
@@ -513,3 +514,33 @@ def test_a_function_for_one_convolution_wins() -> None:
     with registered("aten::_convolution", convolution), registered("aten::conv2d", of_image):
         model = export(lambda x: nn.functional.conv2d(x, torch.ones(2, 3, 2, 2)), torch.rand(1, 3, 6, 6))
     assert [node.op_type for node in model.graph.node] == ["Image"]
+
+
+def test_the_node_of_the_operator_is_known() -> None:
+    def function(g: Any, x: Any, dim: Any, keepdim: Any) -> Any:
+        assert g.original_node.kind() == "aten::max"
+        assert [each.type().scalarType() for each in g.original_node.outputs()] == ["Float", "Long"]
+        assert next(g.original_node.outputs()).type().sizes() == [2, 4]
+        return g.op("custom::Max", x, outputs=g.original_node.outputsSize())
+
+    with registered("aten::max", function):
+        model = export(lambda x: x.max(1))
+    assert [each.type.tensor_type.elem_type for each in model.graph.output] == [1, 7]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (with_helpers, True),
+        (parsed, True),
+        (functools.partial(for_quantized), True),
+        (lambda g, x: with_helpers(g, x, None, None, None), True),
+        (lambda g, x: isinstance(x, torch._C.Value), True),
+        (lambda g, x: torch.onnx.symbolic_helper._is_value(x), True),
+        (lambda g, x: g.op("Relu", x), False),
+        (lambda g, x: g.op("Add", x, torch.tensor(1)), False),
+        (opbridge.parse_args("v")(lambda g, x: g.op("Relu", x)), False),
+    ],
+)
+def test_functions_that_use_torch_onnx_are_known(function: Callable[..., Any], expected: bool) -> None:
+    assert uses_torch_onnx(function) == expected

@@ -49,7 +49,7 @@ class Arguments:
         self._values: dict[_core.Value, Value] = {}
         for core in _tensors_in(arguments):
             if core not in self._values and not _is_small_constant(core):
-                self._keep(core, g.graph.addInput().setType(_type_of(core)))
+                self._keep(core, g.graph.addInput().setType(type_of(core.element_type, core.dims)))
 
     def value(self, argument: Any, type_name: str = "") -> Value:
         """The value for an argument. ``type_name`` is its type in PyTorch's schema, if known."""
@@ -87,7 +87,7 @@ class Arguments:
         if "Tensor" not in type_name and all(isinstance(item, (bool, int, float)) for item in items):
             return self._g.constant(list(items))
         element: Any = TensorType.get()
-        if any(isinstance(item, int) for item in items) or "Int" in type_name:
+        if any(isinstance(item, int) for item in items) or "int" in type_name.lower():
             element = IntType.get()
         elif any(item is None for item in items):
             element = OptionalType.ofTensor()
@@ -113,7 +113,7 @@ def _is_small_constant(core: _core.Value) -> bool:
     return 0 < size * dtype.itemsize <= _LARGEST_CONSTANT and core.constant is not None
 
 
-def _type_of(core: _core.Value) -> TensorType:
-    dtype, dims = DTYPES.get(core.element_type), core.dims
+def type_of(element_type: int, dims: Sequence[int | str] | None) -> TensorType:
+    """The type in TorchScript, in which symbolic sizes are unknown."""
     sizes = None if dims is None else [size if isinstance(size, int) else None for size in dims]
-    return tensor_type(dtype, sizes)
+    return tensor_type(DTYPES.get(element_type), sizes)

@@ -16,7 +16,7 @@ from opbridge.capture.patching import patch, patch_code
 from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
 from opbridge.symbolics.builder import GraphContext, ValueType
-from opbridge.symbolics.torchscript.arguments import Arguments
+from opbridge.symbolics.torchscript.arguments import Arguments, type_of
 from opbridge.symbolics.torchscript.context import OwnFormNeeded, TorchScriptContext
 from opbridge.symbolics.torchscript.translation import Translation
 from opbridge.torch_compat import onnx_exporter
@@ -25,6 +25,7 @@ from opbridge.torch_compat.torchscript_exporter import (
     GLOBALS,
     NEWEST_OPSET,
     Graph,
+    Node,
     OnnxExporterError,
     TensorType,
     Value,
@@ -79,14 +80,22 @@ class _Call:
         self._arguments = arguments
         self._op = op.partition(".")[0]
 
+    def _original_node(self, graph: Graph) -> Node:
+        """The node of the operator, for functions that ask for its kind or the types of its results."""
+        node = graph.create(self._op, [], self._core.result_count)
+        for index, output in enumerate(node.outputs()):
+            output.setType(type_of(*self._core.result(index)))
+        return graph.insertNode(node)
+
     def run(self, call: Callable[[TorchScriptContext, Arguments], Any]) -> Results:
         opset = min(self._g.opset, NEWEST_OPSET)  # torch fails for newer ones
+        torch_graph = Graph()
         graph = Graph()
         context = TorchScriptContext(
             graph=graph,
             block=graph.block(),
             opset=opset,
-            original_node=Graph().create(self._op, [], 1),
+            original_node=self._original_node(torch_graph),
             params_dict={},
             env={},
             values_in_env=set(),

@@ -32,8 +32,8 @@ class TorchScriptContext(GraphContext):
 
     def op(self, opname: str, *raw_args: Any, outputs: int = 1, **kwargs: Any) -> Any:
         for key, value in kwargs.items():
-            if not _torch_has(key, value):
-                raise OwnFormNeeded(f"{key}={value!r}")
+            if not _torch_takes(key, value):
+                raise OwnFormNeeded(key)
         if opname in ("Constant", "onnx::Constant"):
             kwargs = dict(map(_as_value, kwargs.items()))
         return super().op(opname, *map(self.input, raw_args), outputs=outputs, **kwargs)
@@ -88,8 +88,8 @@ def _as_value(attribute: tuple[str, Any]) -> tuple[str, Any]:
     return ("value_t", torch.tensor(value, dtype=dtype)) if dtype is not None else attribute
 
 
-def _torch_has(key: str, value: Any) -> bool:
-    """Whether torch's ``g.op`` takes this attribute."""
+def _torch_takes(key: str, value: Any) -> bool:
+    """Whether torch's ``g.op`` knows this kind of attribute."""
     if value is None:
         return True
     first = value[0] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) else value

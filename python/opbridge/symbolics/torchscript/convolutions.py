@@ -12,6 +12,7 @@ from typing import Any
 
 from opbridge import _core
 from opbridge.symbolics.arguments import complete_arguments, schema_of_name
+from opbridge.symbolics.builder import GraphContext, Value
 
 Callback = Callable[[_core.GraphBuilder, str, list[str], list[Any]], "list[_core.Value | None]"]
 
@@ -58,7 +59,7 @@ def _adapted(key: str, callback: Callback) -> Callback:
 def _of_one_image(core: _core.GraphBuilder, result: _core.Value | None) -> _core.Value | None:
     if result is None:
         return None
-    if result.dims is None:
-        element_type, dims = core.result(0)
-        result._set_type(element_type, None if dims is None else [1, *dims])
-    return core.squeeze(result, [0])
+    g, batch = GraphContext(core), Value(result)
+    if batch.type().dims is None and (dims := g.result().dims) is not None:
+        batch.setType(g.result().with_sizes([1, *dims]))
+    return g.squeeze(batch, [0]).core

@@ -12,6 +12,7 @@ import torch
 from opbridge.torch_compat.torchscript_exporter import BINDINGS
 
 _PACKAGE = "torch.onnx"
+_EMPTY = types.CellType()
 
 
 def uses_torch_onnx(function: Callable[..., Any]) -> bool:
@@ -39,7 +40,7 @@ def _functions_of(function: Any) -> Iterator[types.FunctionType]:
             waiting.append(each.__func__)
         elif isinstance(each, types.FunctionType):
             yield each
-            waiting += [cell.cell_contents for cell in each.__closure__ or () if cell != types.CellType()]
+            waiting += [cell.cell_contents for cell in each.__closure__ or () if cell != _EMPTY]
             called = (each.__globals__.get(name) for code in _codes(each) for name in code.co_names)
             waiting += [other for other in called if getattr(other, "__module__", None) == each.__module__]
         elif callable(each) and not isinstance(each, type):
