@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -37,15 +38,19 @@ def compare(call: Callable[..., Any], inputs: Sequence[torch.Tensor], opset: int
             warnings.simplefilter("ignore")
             torch.onnx.export(model, args, file, dynamo=False, opset_version=opset, do_constant_folding=False)
     except Exception as error:
-        return f"torch.onnx.export fails: {first_line(error)}"
+        return f"torch.onnx.export fails: {_without_paths(first_line(error))}"
     try:
         program = opbridge.export(model, args, opset_version=opset, simplify=False)
     except Exception as error:
-        return f"opbridge.export fails: {first_line(error)}"
+        return f"opbridge.export fails: {_without_paths(first_line(error))}"
     expected, actual = _nodes(onnx.load_from_string(file.getvalue())), _nodes(program.model_proto)
     if actual == expected:
         return SAME
     return f"{_only(actual, expected)} instead of {_only(expected, actual)}"
+
+
+def _without_paths(message: str) -> str:
+    return re.sub(r" \(/[^)]*\)", "", message)
 
 
 def _only(some: list[str], others: list[str]) -> list[str]:
