@@ -172,6 +172,9 @@ class WeightFile:
     def tensors(self) -> dict[str, tuple[str, int, list[int], int, int]]:
         """The tensors of a .safetensors file. Name: (dtype as the file calls it, element type, dims, offset, size)."""
 
+def check_references(files: list[WeightFile], path: str) -> None:
+    """Raises InvalidArgumentError unless a model at ``path`` can refer to all the files."""
+
 def export_graph(
     graph: Graph,
     path: str,

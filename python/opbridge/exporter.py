@@ -133,7 +133,11 @@ def export(
     from opbridge.weights import WeightFiles, place_weights
 
     translations = TranslationTable(custom_translation_table or {})
-    files = None if weights is None else WeightFiles(weights, refers=options.external_data == "reference")
+    refers = options.external_data == "reference"
+    files = None if weights is None else WeightFiles(weights, refers=refers)
+    folder, file = _file_for(f, path)
+    if files is not None and refers:
+        _core.check_references(files.files, file)  # also by the writer; here, before the model is captured
     artifacts = Artifacts(options.artifacts, model)
     with artifacts.recorded(), place_weights(model, files):
         with artifacts.step("capture"):
@@ -143,7 +147,6 @@ def export(
         if options.parameters_as != "constants" or example.input_names:  # state_dict() may run hooks of the user
             parameters = _parameters_in(program, model)
         origin = _origin(model, example, target, options, parameters)
-        folder, file = _file_for(f, path)
         with artifacts.step("conversion"):
             report = _core.export_graph(
                 program.graph,

@@ -159,6 +159,8 @@ class ONNXProgram:
         exceed 2 GB (None). The other arguments are torch.onnx's. They must be those of the export, which otherwise may
         have combined parameters with one another.
         """
+        if external_data not in (None, True, False):
+            raise InvalidArgumentError(f"external_data must be True, False or None, not {external_data!r}")
         self._check_parameters(include_initializers, keep_initializers_as_inputs)
         if isinstance(destination, (str, os.PathLike)):
             self._write(checked_path(destination), external_data)

@@ -5,6 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.h"
+#include "onnx/weight_references.h"
 #include "opbridge/frontend.h"
 #include "opbridge/weight_file.h"
 
@@ -33,6 +34,12 @@ nb::dict tensors_of(const WeightFile& file) {
   return result;
 }
 
+// Throws Error(invalid_argument) unless a model at `path` can refer to all the files.
+void check_references(const std::vector<WeightFile>& files, const std::filesystem::path& path) {
+  onnx::WeightReferences references(files, path);
+  for (const WeightFile& file : files) references.find(file.bytes);
+}
+
 }  // namespace
 
 void bind_weights(nb::module_& module) {
@@ -49,6 +56,8 @@ void bind_weights(nb::module_& module) {
                    "All bytes of the file as a tensor; writing to it leaves the file as it is.")
       .def_prop_ro("tensors", &tensors_of,
                    "The tensors of a .safetensors file. Name: (dtype, element type, dims, offset, size).");
+  module.def("check_references", &check_references, "files"_a, "path"_a,
+             "Raises InvalidArgumentError unless a model at `path` can refer to all the files.");
 }
 
 }  // namespace opbridge::python

@@ -17,6 +17,7 @@ from torch import nn
 
 import opbridge
 from opbridge import _core
+from opbridge.weights import WeightFiles
 
 DTYPES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64"}
 
@@ -481,6 +482,47 @@ def test_a_program_with_references_can_be_saved_elsewhere(model: Perceptron, tmp
     for name in ("copy", "simplified"):
         assert locations(tmp_path / f"{name}.onnx") == {}
         np.testing.assert_allclose(run(tmp_path / f"{name}.onnx"), model(X).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_the_place_of_the_model_is_checked_before_the_capture(model: Perceptron, tmp_path: Path) -> None:
+    class Fails(Perceptron):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise AssertionError("the model was captured")
+
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/w.safetensors").write_bytes(safetensors(model.state_dict()))
+    for path, error in (("other/m.onnx", opbridge.FileError), ("w/below/m.onnx", opbridge.InvalidArgumentError)):
+        if error is opbridge.InvalidArgumentError:
+            (tmp_path / path).parent.mkdir()
+        with pytest.raises(error, match=r"No such file or directory|outside of its folder"):
+            opbridge.export(on_meta(Fails), (X,), tmp_path / path, weights=tmp_path / "w", external_data="reference")
+
+
+def test_a_saved_program_has_its_weights(model: Perceptron, tmp_path: Path) -> None:
+    program = opbridge.export(model, (X,), tmp_path / "m.onnx")
+    with pytest.raises(opbridge.InvalidArgumentError, match="external_data must be True, False or None"):
+        program.save(tmp_path / "n.onnx", external_data="reference")
+
+
+def test_files_that_the_package_safetensors_writes(tmp_path: Path) -> None:
+    package = pytest.importorskip("safetensors.torch")
+    dtypes = [*dtypes_of_torch(), torch.bool, torch.complex64]
+    tensors = {str(dtype): (torch.arange(24) % 5).to(dtype).reshape(2, 3, 4) for dtype in dtypes}
+    tensors |= {"scalar": torch.tensor(3.5), "empty": torch.ones(0, 3)}
+    package.save_file(tensors, tmp_path / "w.safetensors")
+    files = WeightFiles(tmp_path, refers=True)
+    for name, tensor in tensors.items():
+        found = files.find([name], tensor)
+        assert found is not None
+        assert (found.dtype, found.shape) == (tensor.dtype, tensor.shape)
+        assert bytes_of(found) == bytes_of(tensor)
+
+
+def dtypes_of_torch() -> list[torch.dtype]:
+    integers = [getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    floats = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+    eights = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+    return [*integers, *floats, *eights]
 
 
 class Transposed(nn.Module):
