@@ -35,6 +35,7 @@ def configurations() -> dict[str, Any]:
     }  # fmt: skip
 
 
+# --8<-- [start:export]
 def export(folder: Path, capture: Capture) -> Path:
     """Exports the model of a folder that ``save_pretrained`` wrote. The weights stay in its .safetensors file."""
     from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
@@ -86,6 +87,9 @@ def generate(path: Path, prompt: list[list[int]], count: int) -> Iterator[np.nda
         past = dict(zip(past, present, strict=True))
         tokens = logits[:, -1:].argmax(-1)
         yield logits[:, -1]
+
+
+# --8<-- [end:export]
 
 
 def row(name: str, config: Any, capture: Capture) -> Row:
