@@ -67,8 +67,8 @@ def test_the_libraries_run_where_the_wheel_says(wheel: Path, tmp_path: Path) -> 
     assert 'constrains the platform tag to "manylinux_2_28_x86_64"' in verdict
     assert "manylinux_2_28_x86_64" in wheel.name
     shutil.unpack_archive(wheel, tmp_path, "zip")
-    verdict = run_tool("torch-abi-audit", tmp_path / "opbridge/lib/libopbridge_ops_torch.so")
-    assert "Torch ABI:   STABLE" in verdict
+    for name in ("opbridge_ops", "opbridge_compat_ops"):
+        assert "Torch ABI:   STABLE" in run_tool("torch-abi-audit", tmp_path / f"opbridge/lib/lib{name}_torch.so")
 
 
 def run_tool(name: str, *arguments: object) -> str:
