@@ -31,14 +31,6 @@ inline Value floating_kernel(GraphBuilder& g, std::string_view op, std::vector<V
   return g.cast(kernel(g, op, std::move(all), {opmath_type(type), dims}), type);
 }
 
-// Asin, Cosh, Erf, …. ONNX Runtime has no float64 kernels for them; opbridge's own operators serve float64.
-inline Value elementary(GraphBuilder& g, const std::string& op, Value x) {
-  if (x.element_type() != ElementType::float64) return g.op(op, x);
-  std::string name = op;
-  name[0] = static_cast<char>(name[0] - 'A' + 'a');
-  return kernel(g, "opbridge::" + name, {x}, x.type());
-}
-
 // The sign bit, that of NaN included, which standard ONNX cannot read. `value` has an opmath type.
 inline Value sign_bit(GraphBuilder& g, Value value) {
   if (!is_floating_point(value.element_type())) return is_negative(g, value);

@@ -105,11 +105,20 @@ ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const
   return graph;
 }
 
+// Makes the graph one that ONNX Runtime runs, and imports the domain of the operators that this adds.
+void legalize_for_onnxruntime(OnnxModel& model, const Refuse& refuse) {
+  onnxruntime::legalize(model.graph, model.opset, refuse);
+  ir::for_each_node(model.graph, [&](ir::Graph&, const ir::Node& node) {
+    const std::string_view domain = ir::OpName(node.op).domain;
+    if (domain == "opbridge") model.opset_imports.try_emplace(std::string(domain), 1);
+  });
+}
+
 // The stage of the target. `refuse` is called for each node that the target does not take.
 void legalize(OnnxModel& model, Target target, const Refuse& refuse) {
   switch (target) {
     case Target::onnxruntime:
-      return onnxruntime::legalize(model.graph, model.opset, refuse);
+      return legalize_for_onnxruntime(model, refuse);
     case Target::onnx:
       return standard::legalize(model, refuse);
   }
@@ -188,7 +197,7 @@ OnnxModel read_written(const std::filesystem::path& path, const ConvertOptions& 
   simplify(model.graph, model.opset);
   if (options.target == Target::onnxruntime) {
     // Simplifications may restore what the target had rewritten.
-    onnxruntime::legalize(model.graph, model.opset, [](const ir::Node&, const Error& error) { throw error; });
+    legalize_for_onnxruntime(model, [](const ir::Node&, const Error& error) { throw error; });
   }
   return model;
 }

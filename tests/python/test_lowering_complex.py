@@ -27,6 +27,14 @@ def checked(functions, *args, **options):
     check(real, *args, **options)
 
 
+def test_angles_on_the_axes_have_the_precision_of_float64():
+    z = torch.complex(
+        torch.tensor([0.0, -0.0, -2.0, 3.0, 0.0, -float("inf"), 1.0], dtype=torch.float64),
+        torch.tensor([2.0, 0.0, 0.0, 1e-9, -float("inf"), 1.0, float("inf")], dtype=torch.float64),
+    )
+    checked({"angle": torch.angle, "log": torch.log, "log10": torch.log10}, z, rtol=1e-14, atol=0)
+
+
 def test_arithmetic(pair):
     functions = {
         "add": lambda a, b: a + b,

@@ -40,3 +40,15 @@ def test_the_users_own_nodes_stay_as_they_are(tmp_path: pathlib.Path):
 
 def test_an_input_that_is_an_output(tmp_path: pathlib.Path):
     opbridge.export(lambda x: (x, x, x + 1), (torch.ones(2),), tmp_path / "m.onnx", verify=True)
+
+
+def test_opbridges_operators_compute_in_float64():
+    x = torch.rand(3, dtype=torch.float64)
+    functions = {
+        "asin": torch.asin,
+        "erf": torch.erf,
+        "body": lambda x: torch.cond(x.sum() > 1, torch.tan, torch.sinh, (x,)),
+    }
+    model = check(functions, x)
+    own = [node.op_type for node in model.graph.node if node.domain == "opbridge"]
+    assert own == ["asin", "erf"]

@@ -33,20 +33,11 @@ class Parts {
   Value sqrt(Value x) const { return g_.op("Sqrt", x); }
   Value sin(Value x) const { return g_.op("Sin", x); }
   Value cos(Value x) const { return g_.op("Cos", x); }
-  // ONNX Runtime has kernels for these in float32 only.
-  Value sinh(Value x) const { return half_of(subtract(g_.op("Exp", x), g_.op("Exp", negative(x)))); }
-  Value cosh(Value x) const { return half_of(add(g_.op("Exp", x), g_.op("Exp", negative(x)))); }
-  Value asinh(Value x) const {
-    Value size = g_.op("Abs", x), root = sqrt(add(times(x, x), number(1)));
-    return times(g_.op("Sign", x), log1p(g_, add(size, over(times(x, x), add(number(1), root)))));
-  }
+  Value sinh(Value x) const { return g_.op("Sinh", x); }
+  Value cosh(Value x) const { return g_.op("Cosh", x); }
+  Value asinh(Value x) const { return g_.op("Asinh", x); }
   Value length(Complex z) const { return sqrt(add(times(z.re, z.re), times(z.im, z.im))); }
-  // Computes the angle in float32, rotates z back by it, and adds the remaining angle.
-  Value angle(Complex z) const {
-    Value rough = wide(atan2(g_, g_.cast(z.im, ElementType::float32), g_.cast(z.re, ElementType::float32)));
-    Value left = over(subtract(times(z.im, cos(rough)), times(z.re, sin(rough))), length(z));
-    return add(rough, where(g_.op("IsNaN", left), number(0), left));
-  }
+  Value angle(Complex z) const { return atan2(g_, z.im, z.re); }
 
   Complex negative(Complex z) const { return {negative(z.re), negative(z.im)}; }
   Complex times_i(Complex z) const { return {negative(z.im), z.re}; }

@@ -90,7 +90,7 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
       Value factor = g.op("Add", g.op("Tanh", inner), constant(1));
       return g.op("Mul", g.op("Mul", x, constant(0.5)), factor);
     }
-    Value error = elementary(g, "Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
+    Value error = g.op("Erf", g.op("Div", x, constant(std::numbers::sqrt2)));
     if (x.element_type() == ElementType::float64)  // not fused; this order does not overflow
       return g.op("Mul", g.op("Mul", x, constant(0.5)), g.op("Add", error, constant(1)));
     return g.op("Mul", g.op("Mul", x, g.op("Add", error, constant(1))), constant(0.5));

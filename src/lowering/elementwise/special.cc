@@ -22,7 +22,7 @@ Value atan2(GraphBuilder& g, Value y, Value x) {
   // Equal magnitudes are not divided: 0/0 must be 0 here, and inf/inf must be 1.
   Value equal_ratio = g.cast(g.op("Greater", height, g.scalar_like(x, 0)), x.element_type());
   ratio = g.op("Where", g.op("Equal", height, width), equal_ratio, ratio);
-  Value angle = elementary(g, "Atan", ratio);
+  Value angle = g.op("Atan", ratio);
   Value left = g.op("Sub", g.scalar_like(x, std::numbers::pi), angle);
   angle = g.op("Where", is_negative(g, x), left, angle);
   return g.op("Where", is_negative(g, y), g.op("Neg", angle), angle);

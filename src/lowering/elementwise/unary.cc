@@ -136,35 +136,30 @@ void register_unary(SymbolicRegistry& registry) {
   struct Direct {
     std::initializer_list<const char*> names;
     const char* op;
-    bool lacks_float64 = false;  // in ONNX Runtime
   };
-  for (const auto& [names, op, lacks_float64] : std::initializer_list<Direct>{
+  for (const auto& [names, op] : std::initializer_list<Direct>{
            {{"abs", "absolute"}, "Abs"},
-           {{"acos", "arccos"}, "Acos", true},
-           {{"acosh", "arccosh"}, "Acosh", true},
-           {{"asin", "arcsin"}, "Asin", true},
-           {{"asinh", "arcsinh"}, "Asinh", true},
-           {{"atan", "arctan"}, "Atan", true},
-           {{"atanh", "arctanh"}, "Atanh", true},
+           {{"acos", "arccos"}, "Acos"},
+           {{"acosh", "arccosh"}, "Acosh"},
+           {{"asin", "arcsin"}, "Asin"},
+           {{"asinh", "arcsinh"}, "Asinh"},
+           {{"atan", "arctan"}, "Atan"},
+           {{"atanh", "arctanh"}, "Atanh"},
            {{"cos"}, "Cos"},
-           {{"cosh"}, "Cosh", true},
-           {{"erf", "special_erf"}, "Erf", true},
+           {{"cosh"}, "Cosh"},
+           {{"erf", "special_erf"}, "Erf"},
            {{"exp"}, "Exp"},
            {{"log"}, "Log"},
            {{"neg", "negative"}, "Neg"},
            {{"reciprocal"}, "Reciprocal"},
            {{"sigmoid", "special_expit"}, "Sigmoid"},
            {{"sin"}, "Sin"},
-           {{"sinh"}, "Sinh", true},
+           {{"sinh"}, "Sinh"},
            {{"sqrt"}, "Sqrt"},
-           {{"tan"}, "Tan", true},
+           {{"tan"}, "Tan"},
            {{"tanh"}, "Tanh"},
        }) {
-    on_each(names, 9, [op = op, lacks_float64 = lacks_float64](GraphBuilder& g, Value self) {
-      const ElementType type = g.result().element_type;
-      if (lacks_float64 && type == ElementType::float64) return elementary(g, op, operand(g, self, type));
-      return elementwise(g, op, {self});
-    });
+    on_each(names, 9, [op = op](GraphBuilder& g, Value self) { return elementwise(g, op, {self}); });
   }
 
   struct Composed {

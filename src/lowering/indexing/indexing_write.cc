@@ -19,11 +19,6 @@ Attr reduction_attribute(GraphBuilder& g, Reduction reduction) {
   return attr("reduction", names[static_cast<size_t>(reduction)]);
 }
 
-// ONNX Runtime's reducing Scatter kernels lack float16.
-ElementType reducing_type(ElementType type) {
-  return type == ElementType::float16 ? ElementType::float32 : opmath_type(type);
-}
-
 Value scatter(GraphBuilder& g, std::string_view op, Value data, Value indices, Value updates,
               Reduction reduction, std::optional<Attr> axis) {
   const ElementType type = data.element_type();
@@ -32,7 +27,7 @@ Value scatter(GraphBuilder& g, std::string_view op, Value data, Value indices, V
   std::vector<Operand> operands{data, indices, updates};
   if (axis) operands.emplace_back(*axis);
   if (reduction == Reduction::none) return g.op_list(op, 1, std::move(operands)).front();
-  const ElementType wide = reducing_type(type);
+  const ElementType wide = opmath_type(type);
   operands[0] = g.cast(data, wide);
   operands[2] = g.cast(updates, wide);
   operands.emplace_back(reduction_attribute(g, reduction));
@@ -197,7 +192,7 @@ Value neutral(GraphBuilder& g, Reduction reduction, ElementType type) {
 // Elements without updates keep their values; the others take part in the reduction if `include_self`.
 Value scatter_reduce(GraphBuilder& g, const Scatter& s, const std::string& name, bool include_self) {
   const Reduction reduction = named_reduction(g, name);
-  const ElementType type = s.self.element_type(), wide = reducing_type(type);
+  const ElementType type = s.self.element_type(), wide = opmath_type(type);
   Value self = g.cast(s.self, wide), src = g.cast(s.src, wide);
   const auto written_with = [&](Value data, Value value, Reduction how) {
     return scatter_elements(g, data, s.indices, g.expand(value, s.indices.dims()), s.axis, how);

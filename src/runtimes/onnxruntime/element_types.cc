@@ -2,8 +2,9 @@
 // Model: Max of two int16 tensors.
 // Fault: ONNX allows more element types than the CPU has kernels for; the model does not load.
 // Rewrite: the node computes in a wider type, whose results cast back are the same. If there is no wider
-// type, the node is refused. float16 stays, because ONNX Runtime casts it by itself, and so do the nodes of a
-// user's own functions. Tests: test_runtime_types.py, test_runtime_faults.py.
+// type, one of opbridge's operators takes its place, or the node is refused. float16 stays, because ONNX
+// Runtime casts it by itself, and so do the nodes of a user's own functions. Tests: test_runtime_types.py,
+// test_runtime_faults.py.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,6 +39,12 @@ constexpr std::string_view selections[] = {
 };
 static_assert(std::ranges::is_sorted(selections));
 
+// Operators that the runtime computes in float32 at most. opbridge has them, in lower case, for float64.
+constexpr std::string_view own_in_float64[] = {
+    "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Erf", "Sinh", "Tan",
+};
+static_assert(std::ranges::is_sorted(own_in_float64));
+
 std::optional<ElementType> element_type_of(const ir::Value* value) {
   const auto* type = value ? std::get_if<ir::TensorType>(&value->type) : nullptr;
   if (!type || type->element_type == ElementType::undefined) return std::nullopt;
@@ -66,6 +73,7 @@ class Fitting {
     const std::vector<ir::Node*> before = std::move(graph.nodes);
     graph.nodes.clear();
     for (ir::Node* node : before) {
+      replace_by_own(*node);
       const bool fits = node->source.by_user || !ir::OpName(node->op).domain.empty();
       const onnx::OpSchema* schema = fits ? nullptr : onnx::find_schema("", node->op, opset_);
       const std::vector<Change> changes = schema ? changes_of(*schema, *node) : std::vector<Change>();
@@ -76,6 +84,13 @@ class Fitting {
       graph.nodes.push_back(node);
       for (const Change& change : changes) cast_outputs(*schema, *node, change, graph);
     }
+  }
+
+  static void replace_by_own(ir::Node& node) {
+    if (node.source.by_user || !std::ranges::binary_search(own_in_float64, node.op)) return;
+    if (element_type_of(node.inputs[0]) != ElementType::float64) return;
+    node.op[0] = static_cast<char>(node.op[0] - 'A' + 'a');
+    node.op = "opbridge::" + node.op;
   }
 
   std::vector<Change> changes_of(const onnx::OpSchema& schema, const ir::Node& node) {
