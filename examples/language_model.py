@@ -128,6 +128,9 @@ def row(name: str, config: Any, capture: Capture) -> Row:
 
 
 def rows() -> list[Row]:
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     return [row(name, config, capture) for name, config in configurations().items() for capture in ("export", "trace")]
 
 

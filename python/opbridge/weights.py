@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -91,9 +91,16 @@ class WeightFiles:
 
     def find(self, names: list[str], like: torch.Tensor) -> torch.Tensor | None:
         """The tensor with one of the names, which has the type and shape of ``like``; None if there is none."""
-        name = next((name for name in names if name in self._tensors), None)
-        if name is None:
-            return None
+        found = [self._find(name, like) for name in names if name in self._tensors]
+        for other in found[1:]:
+            if not _are_equal(found[0], other):
+                raise InvalidArgumentError(
+                    f"{', '.join(map(repr, names))} are one tensor in the model, and have different values in "
+                    f"{self.path}"
+                )
+        return found[0] if found else None
+
+    def _find(self, name: str, like: torch.Tensor) -> torch.Tensor:
         stored = self._tensors[name]
         if DTYPES.get(stored.element_type) != like.dtype:
             raise UnsupportedError(
@@ -178,29 +185,48 @@ class _Slots:
     names: list[str] = dataclasses.field(default_factory=list)
     setters: list[Callable[[torch.Tensor], None]] = dataclasses.field(default_factory=list)
 
+    @property
+    def is_buffer(self) -> bool:
+        return not isinstance(self.tensor, torch.nn.Parameter)
+
     def put(self, tensor: torch.Tensor) -> None:
         for put in self.setters:
             put(tensor)
+
+
+def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether all bits of two tensors of the same type and shape are equal."""
+    bits = [each.detach().contiguous().view(-1).view(torch.uint8) for each in (tensor, other)]
+    return torch.equal(*bits)
 
 
 @contextlib.contextmanager
 def place_weights(model: Any, weights: WeightFiles | None) -> Iterator[None]:
     """Puts the tensors of the files in the places of the model's parameters and buffers with their names.
 
-    Those that have values, instead of being on the meta device, must have the same in the files.
+    If none is on the meta device, they must have the same values in the files. Otherwise the values of the model are
+    those of the files, as after load_state_dict; only parameters that have values must have the same.
     """
-    slots = [] if weights is None else _slots_of(model)
+    if weights is None:
+        yield
+        return
+    slots = _slots_of(model)
+    is_built_only = any(slot.tensor.is_meta for slot in slots)
+    stored = set(model.state_dict if isinstance(model, torch.export.ExportedProgram) else model.state_dict())
     placed: list[_Slots] = []
     try:
         for slot in slots:
-            assert weights is not None
             found = weights.find(slot.names, slot.tensor)
             if found is None:
-                _check_value(slot, weights)
+                if slot.tensor.is_meta:
+                    _refuse_meta(slot, weights)
+                if is_built_only and slot.is_buffer and not stored.isdisjoint(slot.names):
+                    _refuse_initial_value(slot, weights)
                 continue
-            _check_equal(slot, found, weights)
+            if not slot.tensor.is_meta and not (is_built_only and slot.is_buffer):
+                _check_equal(slot, found, weights)
             placed.append(slot)
-            if isinstance(slot.tensor, torch.nn.Parameter):
+            if not slot.is_buffer:
                 found = torch.nn.Parameter(found, requires_grad=slot.tensor.requires_grad)
             slot.put(found)
         yield
@@ -238,12 +264,9 @@ def _slots_of(model: Any) -> list[_Slots]:
     return list(slots.values())
 
 
-def _check_value(slot: _Slots, weights: WeightFiles) -> None:
-    """Refuses a tensor without a value."""
-    if not slot.tensor.is_meta:
-        return
+def _refuse_meta(slot: _Slots, weights: WeightFiles) -> NoReturn:
     name = slot.names[0]
-    if isinstance(slot.tensor, torch.nn.Parameter):
+    if not slot.is_buffer:
         close = weights.like(name)
         hint = f" (it has {', '.join(close)})" if close else ""
         raise InvalidArgumentError(f"the parameter '{name}' is on the meta device, and {weights.path} lacks it{hint}")
@@ -253,16 +276,20 @@ def _check_value(slot: _Slots, weights: WeightFiles) -> None:
     )
 
 
+def _refuse_initial_value(slot: _Slots, weights: WeightFiles) -> NoReturn:
+    raise InvalidArgumentError(
+        f"{weights.path} lacks the buffer '{slot.names[0]}', which the model's state_dict has; if the model computes "
+        "it when it is built, register it with persistent=False"
+    )
+
+
 def _check_equal(slot: _Slots, found: torch.Tensor, weights: WeightFiles) -> None:
-    if slot.tensor.is_meta:
-        return
     if slot.tensor.device.type != "cpu":
         raise InvalidArgumentError(
             f"the weight '{slot.names[0]}' is on {slot.tensor.device}, and those of {weights.path} are on the CPU: "
             "move the model and its inputs there"
         )
-    bits = [tensor.detach().contiguous().view(-1).view(torch.uint8) for tensor in (slot.tensor, found)]
-    if not torch.equal(*bits):
+    if not _are_equal(slot.tensor, found):
         raise InvalidArgumentError(
             f"the weight '{slot.names[0]}' has other values in {weights.path} than in the model; leave out weights "
             "to export the model's values, or save them in a new file"

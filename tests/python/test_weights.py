@@ -126,9 +126,9 @@ def test_weights_of_files_are_copied_otherwise(model: Perceptron, external_data:
     program = opbridge.export(on_meta(), (X,), path, weights=weights, external_data=external_data)
     assert (program.external_file is not None) == (external_data is True)
     assert program.referenced_bytes == 0
+    assert weights.read_bytes() == before
     weights.unlink()
     np.testing.assert_allclose(run(path), model(X).detach(), rtol=1e-5, atol=1e-6)
-    assert before
 
 
 def test_the_model_stays_on_the_meta_device(model: Perceptron, tmp_path: Path) -> None:
@@ -209,6 +209,40 @@ def test_weights_that_a_simplification_changes_are_in_the_model(tmp_path: Path) 
     assert [node.op_type for node in onnx.load(path).graph.node] == ["Conv", "Relu", "Conv"]
     assert program.referenced_bytes == model.last.weight.nbytes
     np.testing.assert_allclose(run(path, x), model(x).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("external_data", [None, "reference"])
+def test_buffers_of_a_model_on_the_meta_device_are_those_of_the_files(
+    external_data: str | None, tmp_path: Path
+) -> None:
+    model = Normalized().eval()
+    nn.init.uniform_(model.normalization.running_mean)
+    nn.init.uniform_(model.normalization.running_var, 0.5, 2)
+    x = torch.rand(1, 3, 8, 8)
+    state = model.state_dict()
+    (tmp_path / "w.safetensors").write_bytes(safetensors(state))
+    path = tmp_path / "m.onnx"
+    meta = on_meta(Normalized)
+    opbridge.export(meta, (x,), path, weights=tmp_path, external_data=external_data, verify=True)
+    np.testing.assert_allclose(run(path, x), model(x).detach(), rtol=1e-4, atol=1e-5)
+    assert not meta.normalization.running_mean.any()  # as before
+
+    del state["normalization.running_mean"]
+    (tmp_path / "w.safetensors").write_bytes(safetensors(state))
+    with pytest.raises(opbridge.InvalidArgumentError, match=r"lacks the buffer 'normalization\.running_mean'"):
+        opbridge.export(meta, (x,), path, weights=tmp_path, external_data=external_data)
+
+
+def test_tied_weights_that_differ_in_the_files(tmp_path: Path) -> None:
+    weight = torch.rand(64, 32)
+    x = torch.tensor([[1, 5, 63]])
+    for other in (weight.clone(), weight + 1):
+        (tmp_path / "w.safetensors").write_bytes(safetensors({"embedding.weight": weight, "head.weight": other}))
+        if torch.equal(weight, other):
+            opbridge.export(on_meta(Tied), (x,), tmp_path / "m.onnx", weights=tmp_path)
+        else:
+            with pytest.raises(opbridge.InvalidArgumentError, match="are one tensor in the model, and have different"):
+                opbridge.export(on_meta(Tied), (x,), tmp_path / "m.onnx", weights=tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["elsewhere", "symbolic link", "hard link"])
@@ -418,7 +452,6 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_type_that_is_not_known_is_refused_only_if_it_is_used(model: Perceptron, tmp_path: Path) -> None:
-    state = {"second.weight": model.second.weight}
     content = with_header(json.dumps({"x": entry([5], 0, 3, "F5_NEW")}), b"\0" * 3)
     (tmp_path / "w.safetensors").write_bytes(content)
     assert _core.WeightFile(str(tmp_path / "w.safetensors")).tensors["x"][:2] == ("F5_NEW", 0)
@@ -426,7 +459,6 @@ def test_a_type_that_is_not_known_is_refused_only_if_it_is_used(model: Perceptro
     (tmp_path / "w.safetensors").write_bytes(content)
     with pytest.raises(opbridge.UnsupportedError, match="is float32 in the model and F5_NEW in"):
         opbridge.export(model, (X,), tmp_path / "m.onnx", weights=tmp_path)
-    assert state
 
 
 INDICES: dict[str, tuple[str, str]] = {
