@@ -133,13 +133,22 @@ def test_every_chinese_page_has_an_english_one() -> None:
     assert set(DOCS.rglob("*.zh.md")) == {_chinese(page) for page in RUN}
 
 
-def test_headings_of_both_languages_have_the_same_anchors() -> None:
-    def anchors(path: Path) -> list[str]:
-        text = re.sub(r"^ *```.*?^ *```$", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
-        return [_anchor(heading) for heading in re.findall(r"^##+ (.*)$", text, flags=re.MULTILINE)]
+def _anchors(page: Path) -> list[str]:
+    text = re.sub(r"^ *```.*?^ *```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [_anchor(heading) for heading in re.findall(r"^##+ (.*)$", text, flags=re.MULTILINE)]
 
+
+def test_headings_of_both_languages_have_the_same_anchors() -> None:
     for page in RUN:
-        assert anchors(_chinese(page)) == anchors(page), page.name
+        assert _anchors(_chinese(page)) == _anchors(page), page.name
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [*DOCS.rglob("*.md"), *ROOT.glob("*.md")]:
+        for path, anchor in re.findall(r"\]\((?!https?:)([\w./-]+)(?:#([\w-]+))?\)", page.read_text()):
+            target = page.parent / path
+            assert target.exists(), f"{page.name} links to {path}"
+            assert not anchor or anchor in _anchors(target), f"{page.name} links to {path}#{anchor}"
 
 
 def _anchor(heading: str) -> str:
