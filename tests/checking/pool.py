@@ -37,7 +37,8 @@ class _Died(Exception):
 
 class _Worker:
     def __init__(self, module: str) -> None:
-        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore")
+        # The seed makes the order of sets, in which the database has some arguments, the same each time.
+        environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONWARNINGS="ignore", PYTHONHASHSEED="0")
         self.process = subprocess.Popen(
             [sys.executable, "-m", module],
             stdin=subprocess.PIPE,

@@ -172,6 +172,20 @@ def with_an_if(g: Any, self: Any) -> Any:
     return result.setTypeAs(self)
 
 
+def with_a_loop(g: Any, self: Any) -> Any:
+    from torch.onnx._internal.torchscript_exporter import jit_utils, utils
+
+    times = g.op("Constant", value_t=torch.tensor([3]))  # a list, so that the number of the iteration is one too
+    condition = g.op("Constant", value_t=torch.tensor(True))
+    result, (body,), _ = jit_utils.add_op_with_blocks(g, "Loop", times, condition, self, n_blocks=1)
+    iteration, _, carried = (utils._add_input_to_block(body.block) for _ in range(3))
+    first = body.op("Slice", self, iteration, body.op("Constant", value_t=torch.tensor([2**40])))
+    total = body.op("ReduceSum", first, keepdims_i=0)
+    utils._add_output_to_block(body.block, body.op("Identity", condition))
+    utils._add_output_to_block(body.block, body.op("Add", carried, total))
+    return result.setTypeAs(self)
+
+
 def with_constants_of_every_form(g: Any, self: Any) -> Any:
     for constant in (
         g.op("Constant", value_t=torch.tensor(1.5)),
@@ -193,6 +207,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[..., Any], Callable[..., Any]]] = {
     "g among args": ("aten::elu", with_g_among_args, lambda x: nn.functional.elu(x)),
     "set types": ("aten::relu", with_set_types, lambda x: x.relu()),
     "outputs of split": ("aten::split", with_splits, lambda x: operator.sub(*x.split(1, 0))),
+    "a Loop": ("aten::sinh", with_a_loop, lambda x: x.sinh()),
     "an If": ("aten::sinh", with_an_if, lambda x: x.sinh()),
     "constants": ("aten::sinh", with_constants_of_every_form, lambda x: x.sinh()),
     "part of a function": ("aten::sinh", functools.partial(with_constants_of_every_form), lambda x: x.sinh()),

@@ -59,7 +59,7 @@ class Translation:
             return [g.op("Constant", value_t=_kind_and_value(node, "value")[1])]
         attributes = dict(_attribute(node, name) for name in node.attributeNames())
         for name, block in zip(_BODIES.get(kind, ()), node.blocks(), strict=bool(list(node.blocks()))):
-            attributes[f"{name}_g"] = self._body(g, name, block, kind, inputs)
+            attributes[f"{name}_g"] = self._body(g, name, block, node)
         count = node.outputsSize()
         if function := self._functions.get(kind):
             made = g.onnxscript_op(function, *inputs, outputs=count, **attributes)
@@ -70,9 +70,7 @@ class Translation:
             _declare(value, output)
         return values
 
-    def _body(
-        self, g: GraphContext, name: str, block: Block, kind: str, inputs: Sequence[OnnxValue | None]
-    ) -> _core.Subgraph:
+    def _body(self, g: GraphContext, name: str, block: Block, node: Node) -> _core.Subgraph:
         taken = list(block.inputs())
 
         def build(g: GraphContext, *values: OnnxValue) -> Any:
@@ -80,7 +78,19 @@ class Translation:
             self.translate(g, block.nodes())
             return [self.value(output) for output in block.outputs()]
 
-        return g.subgraph(name, [_type_in_body(kind, i, each, inputs) for i, each in enumerate(taken)], build)
+        return g.subgraph(name, [self._type_in_body(node, i, each) for i, each in enumerate(taken)], build)
+
+    def _type_in_body(self, node: Node, index: int, value: Value) -> ValueType:
+        """The type of a body's input. A loop may change the sizes of the values that it carries."""
+        if node.kind() != "onnx::Loop":
+            return ValueType(_element_type(value), None)
+        given = list(node.inputs())[index]
+        if index < 2:  # iteration and condition; the runtime gives them the rank of the loop's first inputs
+            type = given.type()
+            is_list = isinstance(type, TensorType) and type.dim() == 1
+            return ValueType(_BOOL if index else _INT64, [1] if is_list else [])
+        carried = self.value(given)
+        return ValueType(0 if carried is None else carried.core.element_type, None)
 
 
 def _attribute(node: Node, name: str) -> tuple[str, Any]:
@@ -125,15 +135,10 @@ def _static_sizes(type: TensorType) -> list[int] | None:
     return None if sizes is None else list(sizes)
 
 
-def _type_in_body(kind: str, index: int, value: Value, inputs: Sequence[OnnxValue | None]) -> ValueType:
-    """The type of a body's input. A loop may change the sizes of the values that it carries."""
-    if kind == "onnx::Loop" and index < 2:
-        return ValueType(_BOOL if index else _INT64, [])
-    if kind == "onnx::Loop" and (given := inputs[index]) is not None:
-        return ValueType(given.core.element_type, None)
+def _element_type(value: Value) -> int:
     type = value.type()
     dtype = type.dtype() if isinstance(type, TensorType) else None
-    return ValueType(0 if dtype is None else ELEMENT_TYPES[dtype], None)
+    return 0 if dtype is None else ELEMENT_TYPES[dtype]
 
 
 def _line_of(node: Node) -> str:
