@@ -14,5 +14,5 @@ if ! cmp -s "$wanted" "$venv/installed.txt"; then
   "$venv/bin/pip" install --quiet -r "$wanted"
   cp "$wanted" "$venv/installed.txt"
 fi
-NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --quiet --strict
+NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict
 echo "opbridge: the site is build/docs/site/index.html"
