@@ -246,3 +246,19 @@ def test_nan_becomes_the_least_level(scale: float) -> None:
 
 def test_opsets_without_kernels_for_quantization() -> None:
     check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 255), X, opset=newest_opset())
+
+
+def test_fake_quantization_of_dynamic_sizes():
+    scales, points = torch.tensor([0.1, 0.2, 0.3]), torch.tensor([0, 1, -2], dtype=torch.int32)
+    functions = {
+        "numbers": lambda x: torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -128, 127),
+        "tensors": lambda x: torch.fake_quantize_per_tensor_affine(x, scales[0], points[1], -128, 127),
+        "channels": lambda x: torch.fake_quantize_per_channel_affine(x, scales, points, 1, -128, 127),
+        "learnable": lambda x: torch._fake_quantize_learnable_per_tensor_affine(x, scales[:1], scales[:1], -128, 127),
+        "learnable channels": lambda x: torch._fake_quantize_learnable_per_channel_affine(
+            x, scales, scales, 1, -128, 127
+        ),
+    }
+    check(
+        functions, torch.randn(4, 3), dynamic=[{0: torch.export.Dim.AUTO}], also=[(torch.randn(n, 3),) for n in (1, 7)]
+    )

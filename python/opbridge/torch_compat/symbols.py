@@ -25,6 +25,7 @@ with looked_up():
         free_unbacked_symbols,
         uninteresting_files,
     )
+    from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
 
     expect(ShapeEnv, "create_symintnode", "replace", "_maybe_evaluate_static")
@@ -62,6 +63,12 @@ def always(env: Any, expression: Any) -> Any:
     return env._maybe_evaluate_static(expression)
 
 
+def has_shape_rule(operator: Any) -> bool:
+    """Whether torch knows the shapes of the operator's results without running it."""
+    known: bool = operator.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)
+    return known
+
+
 def size_obliviously(holds: bool) -> contextlib.AbstractContextManager[None]:
     """Sets whether torch ignores the values of the example's sizes in its reasoning, in this thread."""
     config: Any = torch.fx.experimental._config
@@ -92,6 +99,8 @@ __all__ = [
     "SymNode",
     "always",
     "free_unbacked_symbols",
+    "has_shape_rule",
+    "scoped_library",
     "size_obliviously",
     "uninteresting_files",
 ]

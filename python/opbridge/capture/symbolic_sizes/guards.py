@@ -24,6 +24,7 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.symbolic_sizes.shape_rules import add_shapes_of_fake_quantization, patch_shapes_of_unique
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
@@ -165,6 +166,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
     with (
         patch_linspace(),
         patch_shapes_of_unique(),
+        add_shapes_of_fake_quantization(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),
         judge_assumptions(caught),
@@ -424,15 +426,3 @@ def patch_linspace() -> Iterator[None]:
 
     with patch(points.LINSPACE, call):
         yield
-
-
-def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
-    """Corrects torch's own shapes of ``unique_consecutive`` along a dim that is counted from the last."""
-    original = points.UNIQUE_SHAPES.original
-
-    def shapes(mode: Any, operator: Any, tensor: Any, dim: int | None, *args: Any, **kwargs: Any) -> Any:
-        if dim is not None and dim < 0:
-            dim += max(tensor.dim(), 1)
-        return original(mode, operator, tensor, dim, *args, **kwargs)
-
-    return patch(points.UNIQUE_SHAPES, shapes)

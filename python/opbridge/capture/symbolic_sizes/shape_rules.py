@@ -1,0 +1,54 @@
+"""Shape rules that torch lacks, or has wrong, for symbolic sizes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from opbridge.capture.patching import patch
+from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
+
+# Operators with kernels for the CPU alone, and the element types of their results; None for that of the argument.
+_RESULTS: dict[str, tuple[torch.dtype | None, ...]] = {
+    "fake_quantize_per_tensor_affine_cachemask": (None, torch.bool),
+    "fake_quantize_per_channel_affine_cachemask": (None, torch.bool),
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": (None, torch.bool),
+    "_fake_quantize_learnable_per_tensor_affine": (None,),
+    "_fake_quantize_learnable_per_channel_affine": (None,),
+}
+
+
+@contextlib.contextmanager
+def add_shapes_of_fake_quantization() -> Iterator[None]:
+    """Adds the rules that torch lacks, for all threads: they are right for any call."""
+    with scoped_library("aten", "FRAGMENT") as library:
+        for name, dtypes in _RESULTS.items():
+            if has_shape_rule(getattr(torch.ops.aten, name).default):
+                continue
+            with contextlib.suppress(RuntimeError):  # another library has added it
+                torch.library.register_fake(f"aten::{name}", _like_the_first(dtypes), lib=library)
+        yield
+
+
+def _like_the_first(dtypes: tuple[torch.dtype | None, ...]) -> Any:
+    def rule(tensor: torch.Tensor, *_: Any) -> Any:
+        results = tuple(torch.empty_like(tensor, dtype=dtype) for dtype in dtypes)
+        return results if len(results) > 1 else results[0]
+
+    return rule
+
+
+def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
+    """Corrects torch's own shapes of ``unique_consecutive`` along a dim that is counted from the last."""
+    original = points.UNIQUE_SHAPES.original
+
+    def shapes(mode: Any, operator: Any, tensor: Any, dim: int | None, *args: Any, **kwargs: Any) -> Any:
+        if dim is not None and dim < 0:
+            dim += max(tensor.dim(), 1)
+        return original(mode, operator, tensor, dim, *args, **kwargs)
+
+    return patch(points.UNIQUE_SHAPES, shapes)
