@@ -98,6 +98,7 @@ def test_biases_of_one_number(cell: str) -> None:
     gates = 3 if cell == "gru_cell" else 1
     x, w, b = torch.randn(2, 4), torch.randn(4 * gates, 4), torch.randn(1)
     check(lambda x, w, b: getattr(torch.ops.aten, cell).default(x, x, w, w, b, b), x, w, b)
+    check(lambda x, w, b: getattr(torch.ops.aten, cell).default(x, x, w, w, b, b[None]), x, w, b)
 
 
 @pytest.mark.parametrize("layer", [torch.gru, torch.rnn_tanh])

@@ -45,8 +45,13 @@ Value with_one_more(GraphBuilder& g, Value value, int64_t axis) {
   return g.concat({value, filled(g, dims, 0, value.element_type())}, axis);
 }
 
-// A bias of one element holds for all gates.
+// A bias of one element holds for all gates. PyTorch's cells add a bias of any rank that broadcasts.
 Value bias_of_gates(GraphBuilder& g, Value bias, int64_t size) {
+  if (bias.rank() > 1) {
+    if (!element_count(first_dims(bias.dims(), bias.rank() - 1)).is(1))
+      g.refuse("a bias for each sequence is not supported; add it to the input");
+    bias = g.reshape(bias, {bias.dim(-1)});
+  }
   return bias.rank() == 1 && bias.dim(0).is(size) ? bias : g.expand(bias, std::vector{Dim(size)});
 }
 
