@@ -8,6 +8,7 @@ import command
 import pytest
 import torch
 from functionalize_check import Model
+from lowering_check import check
 from torch import nn
 
 import opbridge
@@ -122,3 +123,27 @@ def test_decomposed_programs(name: str, tmp_path: pathlib.Path) -> None:
     done = command.opbridge("convert", tmp_path / "program.pt2", tmp_path / "converted.onnx")
     assert done.returncode == 0, done.stderr
     opbridge.verify(tmp_path / "converted.onnx", program, tuple(args))
+
+
+def test_calls_that_decompositions_and_old_programs_make():
+    aten = torch.ops.aten
+    log, target = torch.randn(4, 3).log_softmax(1), torch.tensor([0, 2, -100, 1])
+    weight, images = torch.tensor([1.0, 2.0, 3.0]), torch.randn(2, 3, 4, 5).log_softmax(1)
+    classes = torch.randint(0, 3, (2, 4, 5))
+    functions = {
+        **{
+            f"nll_loss_forward {reduction}": lambda x, reduction=reduction: (
+                aten.nll_loss_forward(x, target, weight, reduction, -100),
+                aten.nll_loss_forward(x[0], target[0], None, reduction, 1),
+                aten.nll_loss2d_forward(images, classes, weight, reduction, 1),
+            )
+            for reduction in range(3)
+        },
+        "frobenius_norm": lambda x: aten.frobenius_norm.dim(x, [1], True),
+        "_reshape_alias": lambda x: aten._reshape_alias(x, [2, 6], [6, 1]) + 1,
+        "casts": lambda x: (aten._cast_Double(x), aten._cast_Float(x), aten._cast_Long(x * 9), aten._cast_Half(x)),
+        "range": lambda x: (aten.range(0.5, 4.5), aten.range.step(7, 1, -2), aten.range.step(0, 1, 0.25)),
+        "range of integers": lambda x: aten.range.step(2, 11, 3, dtype=torch.int64),
+        "rrelu": lambda x: aten.rrelu_with_noise_functional(x, torch.ones(4, 3), 0.1, 0.3),
+    }
+    check(functions, log)

@@ -87,6 +87,8 @@ def concerns_mapped(key: str) -> bool:
 SHARING = {"same", "alias", "view", "view_or_copy", "contiguous", "convert", "dropout", "complex_view"}
 SHARING |= {"unclear", "unclear_alone", "rearrange", "reassign"}
 
+CASTS = ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
+
 # torch declares no alias for these, although the result may be an argument.
 UNDECLARED = {
     **dict.fromkeys(
@@ -102,6 +104,7 @@ UNDECLARED = {
     "conj_physical": "gives a real tensor back",
     "sum_to_size": "gives a tensor of that size back",
     "_autocast_to_full_precision": "gives a tensor of that type back",
+    **{f"_cast_{name}": "gives a tensor of that type back" for name in CASTS},
     "as_strided_copy": "finds its elements as the view does, and copies",
     "as_strided_scatter": "finds its elements as the view does, and copies",
     "_has_compatible_shallow_copy_type": "stands for `data =` in the graphs of torch.export",

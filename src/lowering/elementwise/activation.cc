@@ -32,6 +32,12 @@ Value leaky_relu(GraphBuilder& g, Value self, double slope) {
   });
 }
 
+// In evaluation mode, the slope is the mean of its bounds.
+Value rrelu(GraphBuilder& g, Value self, const Scalar& lower, const Scalar& upper, bool training) {
+  if (training) g.refuse("its slopes are random in training mode; call model.eval() before the export");
+  return leaky_relu(g, self, (lower.to_double() + upper.to_double()) / 2);
+}
+
 // `weight` is one slope, or one for each channel; channels are dim 1.
 Value prelu(GraphBuilder& g, Value self, Value weight) {
   return in_opmath_type(g, self, [&](Value x) {
@@ -167,8 +173,14 @@ void register_activation(SymbolicRegistry& registry) {
   on("aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, "
      "Generator? generator=None) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Scalar lower, Scalar upper, bool training, Ignored) {
-       if (training) g.refuse("its slopes are random in training mode; call model.eval() before the export");
-       return leaky_relu(g, self, (lower.to_double() + upper.to_double()) / 2);
+       return rrelu(g, self, lower, upper, training);
+     });
+  // Returns the noise as well, which only training mode changes.
+  on("aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar "
+     "upper=0.33333333333333331, bool training=False, Generator? generator=None) -> (Tensor, Tensor)",
+     Since{9},
+     [](GraphBuilder& g, Value self, Value noise, Scalar lower, Scalar upper, bool training, Ignored) {
+       return std::array{rrelu(g, self, lower, upper, training), noise};
      });
   on("aten::prelu(Tensor self, Tensor weight) -> Tensor", Since{9}, prelu);
 

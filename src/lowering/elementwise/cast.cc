@@ -1,4 +1,6 @@
 // Conversions of element type, and operators that copy a tensor without changing its values.
+#include <fmt/format.h>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -38,6 +40,10 @@ void register_cast(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Value self, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return to_result_type(g, self);
      });
+  for (const char* type : {"Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short"}) {
+    on(fmt::format("aten::_cast_{}(Tensor self, bool non_blocking=False) -> Tensor", type), Since{9},
+       [](GraphBuilder& g, Value self, Ignored) { return to_result_type(g, self); });
+  }
   on("aten::type_as(Tensor self, Tensor other) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return to_result_type(g, self); });
 

@@ -18,12 +18,25 @@ Value from_numbers(GraphBuilder& g, std::span<const double> values, std::vector<
   return g.cast(g.constant(ir::Weight::of(values, std::move(dims))), g.result().element_type);
 }
 
-Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scalar& step) {
+// start, start + step, … to the element count that PyTorch determines first. Each element is computed from
+// its index, in float64.
+Value counted_from(GraphBuilder& g, const Scalar& start, const Scalar& step) {
   const ElementType type = g.result().element_type;
-  const Dim& count = g.result().dims->at(0);
   auto is = [](const Scalar& number, int64_t value) {
     return number.is_static() && number.to_double() == static_cast<double>(value);
   };
+  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
+  Value result = g.op("Range", zero, g.size(g.result().dims->at(0)), one);
+  const ElementType wide = is_integral(type) ? ElementType::int64 : ElementType::float64;
+  if (is(start, 0) && is(step, 1)) return g.cast(result, type);
+  result = g.cast(result, wide);
+  if (!is(step, 1)) result = g.op("Mul", result, g.scalar(step, wide));
+  if (!is(start, 0)) result = g.op("Add", result, g.scalar(start, wide));
+  return g.cast(result, type);
+}
+
+Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scalar& step) {
+  const ElementType type = g.result().element_type;
   // ONNX Runtime fuses Gather(Range) to a Slice, which is wrong if the range begins or ends below 0.
   const bool is_ascending =
       start.is_static() && step.is_static() && start.to_double() >= 0 && step.to_double() > 0;
@@ -32,15 +45,7 @@ Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scal
     const ElementType wide = integral_promotion(type);  // the end may lie beyond the type
     return g.cast(g.op("Range", g.scalar(start, wide), g.scalar(end, wide), g.scalar(step, wide)), type);
   }
-  // PyTorch determines the element count first, and computes each element from its index in float64.
-  Value zero = g.scalar(0, ElementType::int64), one = g.scalar(1, ElementType::int64);
-  Value result = g.op("Range", zero, g.size(count), one);
-  const ElementType wide = is_integral(type) ? ElementType::int64 : ElementType::float64;
-  if (is(start, 0) && is(step, 1)) return g.cast(result, type);
-  result = g.cast(result, wide);
-  if (!is(step, 1)) result = g.op("Mul", result, g.scalar(step, wide));
-  if (!is(start, 0)) result = g.op("Add", result, g.scalar(start, wide));
-  return g.cast(result, type);
+  return counted_from(g, start, step);
 }
 
 // Counts from both ends to the middle, with steps in the precision of the result, as PyTorch does.
@@ -225,6 +230,16 @@ void register_creation(SymbolicRegistry& registry) {
      Since{11},
      [](GraphBuilder& g, Scalar start, Scalar end, Scalar step, Ignored, Ignored, Ignored, Ignored) {
        return arange(g, start, end, step);
+     });
+  // The end is in the range, of which PyTorch gives the number of elements.
+  on(fmt::format("aten::range(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
+     [](GraphBuilder& g, Scalar start, Ignored, Ignored, Ignored, Ignored, Ignored) {
+       return counted_from(g, start, 1);
+     });
+  on(fmt::format("aten::range.step(Scalar start, Scalar end, Scalar step=1, *, {}) -> Tensor",
+                 tensor_options),
+     Since{11}, [](GraphBuilder& g, Scalar start, Ignored, Scalar step, Ignored, Ignored, Ignored, Ignored) {
+       return counted_from(g, start, step);
      });
   on(fmt::format("aten::linspace(Scalar start, Scalar end, int steps, *, {}) -> Tensor", tensor_options),
      Since{9},

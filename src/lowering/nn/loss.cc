@@ -223,6 +223,18 @@ Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> w
                            reduction);
 }
 
+// The loss and the sum of the weights, which PyTorch's kernel for batches leaves 0 if nothing is reduced.
+std::array<Value, 2> nll_loss_forward(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
+                                      int64_t reduction, Dim ignore_index) {
+  const ElementType type = g.result().element_type;
+  if (weight) weight = operand(g, *weight, type);
+  const TargetLoss loss = negative_log_likelihood(g, operand(g, self, type), class_indices(g, target, self),
+                                                  weight, ignore_index);
+  const bool is_left_0 = reduction == no_reduction && self.rank() > 1;
+  Value total = is_left_0 ? g.scalar(0, type) : g.cast(g.reduce("ReduceSum", loss.weights, {}, false), type);
+  return {reduced_by_weight(g, loss, reduction), total};
+}
+
 // `x` and `weight` have an opmath type.
 Value cross_entropy(GraphBuilder& g, Value x, Value target, std::optional<Value> weight, int64_t reduction,
                     Dim ignore_index, double smoothing) {
@@ -409,6 +421,12 @@ void register_loss(SymbolicRegistry& registry) {
                    "SymInt ignore_index=-100) -> Tensor",
                    name),
        Since{13}, nll_loss);
+  }
+  for (const char* name : {"nll_loss_forward", "nll_loss2d_forward"}) {
+    on(fmt::format("aten::{}(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) "
+                   "-> (Tensor, Tensor)",
+                   name),
+       Since{13}, nll_loss_forward);
   }
   on("aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
      "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor",

@@ -331,6 +331,10 @@ void register_reduction(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
        return norm(g, self, order, {}, false);
      });
+  on("aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Since{13},
+     [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
+       return norm(g, self, Scalar(int64_t{2}), axes, keepdim);
+     });
   on("aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", Since{13}, norm_except_dim);
   on("aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
      "Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
