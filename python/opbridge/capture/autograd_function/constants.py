@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch
-from opbridge.torch_compat import is_fake, unset_fake_temporarily, version_of
+from opbridge.torch_compat import is_fake, version_of
 from opbridge.torch_compat.fake_tensors import MAY_TURN_CONST, is_fake_of, value_of
 
 _MOST_ELEMENTS = 1024
@@ -32,11 +32,10 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
     original = MAY_TURN_CONST.original
 
     def may_turn_const(mode: Any, tensor: torch.Tensor) -> bool:
-        if tensor.is_floating_point() or tensor.is_complex() or not 1 < tensor.numel() <= _MOST_ELEMENTS:
-            return bool(original(mode, tensor))
-        with unset_fake_temporarily():
-            one = torch.empty(1, dtype=tensor.dtype)
-        return not is_fake(tensor) and tensor.layout == torch.strided and bool(original(mode, one))
+        is_plain = not is_fake(tensor) and tensor.layout == torch.strided and not tensor.is_meta
+        if is_plain and not tensor.is_floating_point() and not tensor.is_complex():
+            return tensor.numel() <= _MOST_ELEMENTS
+        return bool(original(mode, tensor))
 
     try:
         with patch(MAY_TURN_CONST, may_turn_const):
