@@ -155,6 +155,9 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         isinstance(arguments.get(name), TensorSpec) and arguments[name].size != image.size[1:2] for name in _VECTORS
     ):
         return "statistics of another number of channels"
+    variance = arguments.get("running_var")
+    if "batch_norm" in base and arguments.get("eps") == 0 and isinstance(variance, TensorSpec) and 0 in variance.values:
+        return "a variance of 0, for which infinity or NaN results, by the layout of the tensors"
     if base == "_weight_norm":
         v, g = arguments["v"], arguments["g"]
         dim = arguments.get("dim", 0)
