@@ -12,10 +12,14 @@ BUILD = Path(os.environ.get("OPBRIDGE_BUILD_DIR", ROOT / "build" / "release"))
 OPBRIDGE = BUILD / "opbridge"
 
 
-def opbridge(*arguments: Any, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def opbridge(
+    *arguments: Any, env: dict[str, str] | None = None, memory: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    """``memory``: the most bytes that it may map."""
     assert OPBRIDGE.exists(), f"build the target opbridge first: {OPBRIDGE} is missing"
+    limit = [] if memory is None else ["prlimit", f"--as={memory}"]
     return subprocess.run(
-        [OPBRIDGE, *map(str, arguments)],
+        [*limit, OPBRIDGE, *map(str, arguments)],
         capture_output=True,
         text=True,
         errors="replace",

@@ -58,13 +58,15 @@ def graph_of(archive: dict[str, bytes]) -> Graph:
     return program(archive)[1]["graph_module"]["graph"]
 
 
-def converted(archive: dict[str, bytes], alter: Callable[[Graph], None], folder: Path) -> tuple[int, str]:
+def converted(
+    archive: dict[str, bytes], alter: Callable[[Graph], None], folder: Path, memory: int | None = None
+) -> tuple[int, str]:
     path, model = program(archive)
     alter(model["graph_module"]["graph"])
     with zipfile.ZipFile(folder / "altered.pt2", "w") as file:
         for name, content in (archive | {path: json.dumps(model).encode()}).items():
             file.writestr(name, content)
-    done = opbridge("convert", folder / "altered.pt2", folder / "net.onnx")
+    done = opbridge("convert", folder / "altered.pt2", folder / "net.onnx", memory=memory)
     assert (folder / "net.onnx").exists() == (done.returncode == 0)
     (folder / "net.onnx").unlink(missing_ok=True)
     return done.returncode, done.stderr
@@ -289,3 +291,18 @@ def test_resizing_with_other_scales_and_axes(tmp_path: Path) -> None:
             code, message = converted(archive, alter_axes, tmp_path)
             assert code == 2, (call["target"], shape)
             assert message.startswith("opbridge: "), (call["target"], shape, message)
+
+
+def test_a_kernel_too_large_to_list_its_indices(tmp_path: Path) -> None:
+    class Transposed(torch.nn.Module):
+        def forward(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            return F.conv_transpose2d(x, weight)
+
+    # float64, for which ONNX Runtime has no kernel: the convolution becomes products.
+    args = torch.randn(1, 3, 4, 4, dtype=torch.float64), torch.randn(3, 2, 3, 3, dtype=torch.float64)
+
+    def alter(graph: Graph) -> None:
+        graph["tensor_values"]["weight"]["sizes"][2] = {"as_int": 2**31 - 1}
+
+    _, message = converted(saved(Transposed(), args, tmp_path), alter, tmp_path, memory=1 << 32)
+    assert "not enough memory" not in message

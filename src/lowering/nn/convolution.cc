@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "lowering/add.h"
@@ -62,9 +63,7 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
     weight = g.reshape(weight, dims);
     for (size_t i = 0; i < axes; ++i) {
       const auto axis = static_cast<int64_t>(i) + 2;
-      std::vector<int64_t> backwards(window.kernel[i]);
-      std::iota(backwards.rbegin(), backwards.rend(), 0);
-      weight = g.gather(weight, g.ints(backwards), axis);
+      weight = g.typed(g.slice(weight, axis, -1, std::numeric_limits<int64_t>::min(), -1), weight.type());
       const int64_t reach = window.dilation[i] * (window.kernel[i] - 1);
       pads[i] = reach - pads[i];
       pads[axes + i] = reach - pads[axes + i] + c.output_padding[i];
