@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from lowering_check import check
+from torch_versions import IS_BEFORE_2_15, since_torch_2_15
 
 import opbridge
 
@@ -36,6 +37,8 @@ MEDIANS = {
 
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
 def test_quantiles(interpolation):
+    if interpolation == "nearest" and IS_BEFORE_2_15:
+        pytest.skip("PyTorch rounds the ranks to float32")
     check(quantiles(interpolation), torch.tensor(X))
 
 
@@ -83,6 +86,7 @@ def test_quantiles_beside_infinities():
     check({str(q): lambda x, q=q: x.quantile(q, 1) for q in (0.25, 0.5, 0.75)}, x)
 
 
+@since_torch_2_15("the result has another type")
 def test_bincount_of_nothing_takes_any_weights():
     check(lambda x, w: torch.ops.aten.bincount(x, w, 3), torch.empty(0, dtype=torch.uint8), torch.ones(1, 1, 1))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch_versions import since_torch_2_15
 
 from opbridge.symbolics.registry import registry
 
@@ -74,6 +75,7 @@ def has_tag(key: str, tag: torch.Tag) -> bool:
     return tag in overload(key).tags
 
 
+@since_torch_2_15("some operators do not exist")
 def test_every_row_is_of_an_operator() -> None:
     names = {s.name for s in torch._C._jit_get_all_schemas()}
     assert {row for row in ROWS if row not in names and row not in SCHEMAS} == set()

@@ -1,0 +1,12 @@
+"""Tests that older versions of torch cannot run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+IS_BEFORE_2_15 = torch.__version__ < (2, 15)
+
+
+def since_torch_2_15(reason: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(IS_BEFORE_2_15, reason=f"before torch 2.15, {reason}")
