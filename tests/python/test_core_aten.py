@@ -140,7 +140,6 @@ def test_calls_that_decompositions_and_old_programs_make():
             for reduction in range(3)
         },
         "frobenius_norm": lambda x: aten.frobenius_norm.dim(x, [1], True),
-        "_reshape_alias": lambda x: aten._reshape_alias(x, [2, 6], [6, 1]) + 1,
         "casts": lambda x: (aten._cast_Double(x), aten._cast_Float(x), aten._cast_Long(x * 9), aten._cast_Half(x)),
         "range": lambda x: (aten.range(0.5, 4.5), aten.range.step(7, 1, -2), aten.range.step(0, 1, 0.25)),
         "range of integers": lambda x: aten.range.step(2, 11, 3, dtype=torch.int64),
