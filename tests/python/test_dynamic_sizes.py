@@ -19,7 +19,7 @@ from torch.export import Dim
 
 import opbridge
 from opbridge.capture.run_warnings import TraceWarning
-from opbridge.runtime import session
+from opbridge.runtime import run, session
 
 
 def agrees(
@@ -525,3 +525,18 @@ def test_squeeze_beside_a_branch_is_told(tmp_path: pathlib.Path) -> None:
 
     with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis of the dynamic size"):
         opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({1: Dim.DYNAMIC},))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_copy_between_slices_says_nothing_of_sizes(capture: str, tmp_path: pathlib.Path) -> None:
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[..., -1:].copy_(x[..., :1])
+        return y[:1].expand(max(y.size(0) - 1, 1), *y.shape[1:])
+
+    path = tmp_path / "model.onnx"
+    x = torch.rand(3, 5, 1)
+    opbridge.export(copied, (x,), path, capture=capture, dynamic_axes={"x": {0: "a", 1: "b", 2: "c"}})
+    for sizes in ((3, 5, 1), (1, 2, 3), (2, 1, 1)):
+        x = torch.rand(sizes)
+        torch.testing.assert_close(run(session(path), {"x": x})[0], copied(x))

@@ -269,6 +269,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "different": lambda: capture(Model(lambda _, x: torch.unique_consecutive(x, dim=-1)), (X,)),
     "broadcast": lambda: capture(lambda x: x[x > 0.5] + x[x > 0], (X,), how="trace"),
     "data": lambda: capture(lambda x: x[x > 0.5].cummax(0).values, (X,), how="trace"),
+    "copied": lambda: capture(Model(lambda _, x: x.clone().copy_(x)), (X,), dynamic_axes={"args_0": {0: "n"}}),
     "refused": lambda: capture(Model(lambda _, x: x if x.sum() > 0 else -x), (X,)),
     "convolution": lambda: capture(nn.Conv2d(2, 2, 3), (torch.rand(2, 2, 4, 4),), dynamic_axes={"input": {0: "n"}}),
     "recurrent": lambda: capture(
@@ -331,6 +332,7 @@ USED = {
     "symbols.INT_OF_SYMBOL": "sizes",
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",
+    "symbols.OVERLAP": "copied",
     "symbols.UNIQUE_SHAPES": "different",
     "symbols.SYMBOL_REPLACEMENT": "fixed",
 }

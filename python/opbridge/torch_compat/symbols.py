@@ -46,6 +46,7 @@ INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
+OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # which asks of each size whether it is 1
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
 
 # The code of the functions that determine the shape of a broadcast.
@@ -90,6 +91,7 @@ __all__ = [
     "INT_TEXT",
     "LINSPACE",
     "LOGGER",
+    "OVERLAP",
     "SYMBOL_REPLACEMENT",
     "UNIQUE_SHAPES",
     "DimDynamic",

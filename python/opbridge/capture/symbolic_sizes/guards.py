@@ -24,7 +24,11 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.symbolic_sizes.shape_rules import add_shapes_of_fake_quantization, patch_shapes_of_unique
+from opbridge.capture.symbolic_sizes.shape_rules import (
+    add_shapes_of_fake_quantization,
+    leave_overlap_open,
+    patch_shapes_of_unique,
+)
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
@@ -166,6 +170,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
     with (
         patch_linspace(),
         patch_shapes_of_unique(),
+        leave_overlap_open(),
         add_shapes_of_fake_quantization(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),

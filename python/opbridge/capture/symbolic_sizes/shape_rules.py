@@ -12,6 +12,8 @@ from opbridge.capture.patching import patch
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
+_TOO_HARD = 2  # the answer of torch._debug_has_internal_overlap if it does not know
+
 # Operators with kernels for the CPU alone, and the element types of their results; None for that of the argument.
 _RESULTS: dict[str, tuple[torch.dtype | None, ...]] = {
     "fake_quantize_per_tensor_affine_cachemask": (None, torch.bool),
@@ -40,6 +42,18 @@ def _like_the_first(dtypes: tuple[torch.dtype | None, ...]) -> Any:
         return results if len(results) > 1 else results[0]
 
     return rule
+
+
+def leave_overlap_open() -> contextlib.AbstractContextManager[None]:
+    """Leaves it open whether elements of a tensor of dynamic sizes share memory. To find out, torch asks whether sizes
+    are 1, and takes the answer for all sizes. Writes to shared memory are refused later."""
+    original = points.OVERLAP.original
+
+    def overlap(tensor: torch.Tensor) -> int:
+        is_static = all(isinstance(number, int) for number in (*tensor.shape, *tensor.stride()))
+        return original(tensor) if is_static else _TOO_HARD
+
+    return patch(points.OVERLAP, overlap)
 
 
 def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
