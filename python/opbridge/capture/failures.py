@@ -16,8 +16,6 @@ from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 T = TypeVar("T")
 
-WITHOUT_VALUES = "Its weights are on the meta device, without values: pass weights=, the path of .safetensors files."
-
 
 def check_that_it_runs(model: torch.nn.Module, inputs: Inputs) -> None:
     """Raises the model's own error if it fails in eager mode: it says more than torch.export's error. Refuses a model
@@ -36,7 +34,7 @@ def failure_of(model: torch.nn.Module, inputs: Inputs, error: Exception) -> Inva
     """The error to raise for ``error``, which the model itself raised."""
     text = f"the model itself fails on its inputs ({_shapes(inputs)}): {first_lines(error)}"
     if any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers())):
-        text += f"\n{WITHOUT_VALUES}"
+        text += "\nIts weights are on the meta device, without values: pass weights=, the path of .safetensors files."
     elif any(tensor.is_meta for tensor in inputs.tensors):
         text += "\nThe inputs are on the meta device: pass inputs on the CPU."
     return InvalidArgumentError(text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from opbridge import _core
-from opbridge.symbolics.callbacks import Callback, Results, call_symbolic_method
+from opbridge.symbolics.builder import Callback, Results
+from opbridge.symbolics.callbacks import call_symbolic_method
 
 if TYPE_CHECKING:
     from opbridge.capture.program import Program

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 _STRING = 8  # onnx.TensorProto.STRING
 
+# The results of a symbolic function, and the form in which the core calls one: (g, operator, names, arguments).
+Results = list[_core.Value | None]
+Callback = Callable[[_core.GraphBuilder, str, list[str], list[Any]], Results]
+
 # `alpha_f=1.0`: the attribute's name, and its ONNX kind in torch.onnx's notation.
 _SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg]|tp)$")
 
@@ -270,7 +274,7 @@ class GraphContext:
         """Raises UnsupportedError: the call cannot be mapped, for this reason."""
         self._core.refuse(reason)
 
-    def results(self, returned: Any) -> list[_core.Value | None]:
+    def results(self, returned: Any) -> Results:
         """The results of the call, from what its symbolic function returns."""
         items = returned if isinstance(returned, (list, tuple)) else [returned]
         return [self.input(item) for item in items]

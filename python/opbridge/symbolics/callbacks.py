@@ -13,11 +13,9 @@ from typing import Any
 
 from opbridge import _core
 from opbridge.symbolics.arguments import bind, complete_arguments
-from opbridge.symbolics.builder import GraphContext, wrapped
+from opbridge.symbolics.builder import Callback, GraphContext, Results, wrapped
 from opbridge.symbolics.torchscript import OwnFormNeeded, call_function, call_method, uses_torch_onnx
 
-Results = list[_core.Value | None]
-Callback = Callable[[_core.GraphBuilder, str, list[str], list[Any]], Results]
 SymbolicFunction = Callable[..., Any]
 
 

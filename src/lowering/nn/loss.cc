@@ -191,7 +191,7 @@ struct TargetLoss {
   Value weights;  // of each target; 0 if it is ignored
 };
 
-// -log[class of the target] * weight.
+// -log[class of the target] * weight, of class_indices as targets.
 TargetLoss negative_log_likelihood(GraphBuilder& g, Value log, Value target, std::optional<Value> weight,
                                    const Dim& ignore_index) {
   const int64_t axis = class_axis(log);
@@ -213,23 +213,24 @@ Value reduced_by_weight(GraphBuilder& g, const TargetLoss& loss, int64_t reducti
   return g.cast(g.op("Div", sum, g.reduce("ReduceSum", loss.weights, {}, false)), g.result().element_type);
 }
 
-Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> weight, int64_t reduction,
-               Dim ignore_index) {
+TargetLoss nll_losses(GraphBuilder& g, Value log, Value target, std::optional<Value> weight,
+                      const Dim& ignore_index) {
   const ElementType type = g.result().element_type;
   if (weight) weight = operand(g, *weight, type);
-  return reduced_by_weight(g,
-                           negative_log_likelihood(g, operand(g, self, type), class_indices(g, target, self),
-                                                   weight, ignore_index),
-                           reduction);
+  return negative_log_likelihood(g, operand(g, log, type), class_indices(g, target, log), weight,
+                                 ignore_index);
+}
+
+Value nll_loss(GraphBuilder& g, Value self, Value target, std::optional<Value> weight, int64_t reduction,
+               Dim ignore_index) {
+  return reduced_by_weight(g, nll_losses(g, self, target, weight, ignore_index), reduction);
 }
 
 // The loss and the sum of the weights, which PyTorch's kernel for batches leaves 0 if nothing is reduced.
 std::array<Value, 2> nll_loss_forward(GraphBuilder& g, Value self, Value target, std::optional<Value> weight,
                                       int64_t reduction, Dim ignore_index) {
   const ElementType type = g.result().element_type;
-  if (weight) weight = operand(g, *weight, type);
-  const TargetLoss loss = negative_log_likelihood(g, operand(g, self, type), class_indices(g, target, self),
-                                                  weight, ignore_index);
+  const TargetLoss loss = nll_losses(g, self, target, weight, ignore_index);
   const bool is_left_0 = reduction == no_reduction && self.rank() > 1;
   Value total = is_left_0 ? g.scalar(0, type) : g.cast(g.reduce("ReduceSum", loss.weights, {}, false), type);
   return {reduced_by_weight(g, loss, reduction), total};

@@ -15,7 +15,7 @@ from opbridge import _core
 from opbridge.capture.patching import patch, patch_code
 from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
-from opbridge.symbolics.builder import GraphContext, ValueType
+from opbridge.symbolics.builder import GraphContext, Results, ValueType
 from opbridge.symbolics.torchscript.arguments import Arguments, type_of
 from opbridge.symbolics.torchscript.context import OwnFormNeeded, TorchScriptContext
 from opbridge.symbolics.torchscript.translation import Translation
@@ -42,8 +42,6 @@ _one_at_a_time = threading.RLock()
 _OF_OPBRIDGE = {"core", "dims", "element_type"}
 
 _NOT_IN_NAMES = re.compile(r"\W")
-
-Results = list["_core.Value | None"]
 
 
 def call_function(

@@ -7,14 +7,12 @@ calls, such as ``aten::conv2d``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from opbridge import _core
 from opbridge.symbolics.arguments import complete_arguments, schema_of_name
-from opbridge.symbolics.builder import GraphContext, Value
-
-Callback = Callable[[_core.GraphBuilder, str, list[str], list[Any]], "list[_core.Value | None]"]
+from opbridge.symbolics.builder import Callback, GraphContext, Results, Value
 
 _OF_CONVOLUTION = (
     "aten::conv1d",
@@ -42,7 +40,7 @@ def _adapted(key: str, callback: Callback) -> Callback:
     schema = schema_of_name(key)
     wanted = [argument.name for argument in schema.arguments] if schema is not None else []
 
-    def call(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> list[_core.Value | None]:
+    def call(core: _core.GraphBuilder, op: str, names: list[str], arguments: list[Any]) -> Results:
         given = {each.name: each.value for each in complete_arguments(op, names, arguments)}
         image, weight = given["input"], given["weight"]
         axes = len(weight.dims or ()) - 2
