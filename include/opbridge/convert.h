@@ -80,7 +80,8 @@ struct OnnxModel {
   int opset = default_opset;
   std::map<std::string, int> opset_imports;  // all domains in use, "" included
   std::vector<OnnxFunction> functions;
-  std::vector<std::pair<std::string, ir::Weight>> defaults;  // values of inputs that need not be given
+  std::vector<std::pair<std::string, ir::Weight>> defaults;   // values of inputs that need not be given
+  std::vector<std::pair<std::string, std::string>> metadata;  // what the file says of itself: key and value
 };
 
 struct FunctionalizeOptions {

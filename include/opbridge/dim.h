@@ -34,6 +34,7 @@ struct Expr {
   int64_t value = 0;                  // of an integer
   std::string name;                   // of a symbol; two symbols with one name are the same
   std::optional<int64_t> least = {};  // lower bound of a symbol; empty if unknown
+  std::optional<int64_t> most = {};   // upper bound of a symbol; empty if there is none
   std::vector<std::shared_ptr<const Expr>> operands;
 };
 
@@ -45,8 +46,9 @@ class Dim {
   Dim(int64_t value) : value_(value) {}  // NOLINT: a Dim is an integer in the common case
   explicit Dim(ExprPtr expr);            // folds to an integer where the expression is one
 
-  // Symbols with the same name are the same symbol and must have the same lower bound.
+  // Symbols with the same name are the same symbol and must have the same bounds.
   static Dim symbol(std::string name, std::optional<int64_t> least = 0);
+  static Dim symbol_between(std::string name, std::optional<int64_t> least, std::optional<int64_t> most);
 
   // Returns the Dim for a symbol of a parsed text. `least` is the lower bound that the text states, if any.
   using SymbolOf = std::function<Dim(const std::string& name, std::optional<int64_t> least)>;

@@ -9,13 +9,14 @@ class Dim:
     """A size: an integer expression over named symbols."""
 
     @staticmethod
-    def symbol(name: str, least: int | None = ...) -> Dim: ...
+    def symbol(name: str, least: int | None = ..., most: int | None = ...) -> Dim: ...
     @staticmethod
     def parse(text: str, symbols: dict[str, Dim] = ...) -> Dim: ...
     @property
     def symbols(self) -> list[str]: ...
     @property
     def least(self) -> int | None: ...
+    def evaluate(self, values: dict[str, int]) -> int: ...
 
 class Graph:
     """A captured program. Its text has one node per line."""
@@ -222,8 +223,9 @@ def compare_tensors(
     expected: int,
     rtol: float | None,
     atol: float | None,
-) -> tuple[float, float, str]:
+) -> tuple[float, float, float, int, str]:
     """Compares two contiguous tensors, given by their addresses.
 
-    Returns the largest absolute and relative difference, and a line that says what is wrong, empty where they agree.
+    Returns the largest absolute and relative difference, the cosine, the number of elements that differ by more than
+    the tolerance, and a line that says what is wrong, empty where they agree.
     """

@@ -36,7 +36,8 @@ def first_difference(comparison: Comparison) -> str:
     exported, program = _captured(comparison)
     nodes = _core.expose_values(program.graph)
     names = [name for name, _, _ in nodes]
-    actual = dict(zip(names, _run(comparison, program, names, simplify=False), strict=True))
+    results = _run(comparison, program, names, simplify=False) if names else []
+    actual = dict(zip(names, results, strict=True))
     wanted = _Values(exported)
     with torch.no_grad(), use_calls(program.calls):
         returned = wanted.run(*_arguments(exported, comparison.inputs.copied()))
@@ -63,6 +64,8 @@ def first_difference(comparison: Comparison) -> str:
 def _part_at_fault(comparison: Comparison) -> str:
     """The part at fault if the captured program and each of its operators agree with PyTorch."""
     if _agrees(comparison, simplify=True):
+        if comparison.label:
+            return "a new export with these inputs agrees: the file fixes a size or a value of the inputs of its export"
         return (
             "a new export of this model agrees: the file was exported from another state (weights, inputs, "
             "export options) or changed afterwards"

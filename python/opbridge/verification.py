@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +17,8 @@ from opbridge.capture.environment import Mode, enter_inference
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
-from opbridge.errors import Error
+from opbridge.drawn_inputs import DrawnInputs
+from opbridge.errors import Error, InvalidArgumentError
 from opbridge.runtime import run, session
 from opbridge.torch_compat import pytree
 
@@ -31,12 +34,19 @@ class OutputDifference:
     name: str
     max_absolute: float
     max_relative: float
-    mismatch: str = ""  # describes the difference; empty if the output agrees
+    cosine: float = math.nan
+    """Of the angle between both tensors, as vectors of their finite elements."""
+    mismatches: int = 0
+    """The elements that differ by more than the tolerance."""
+    mismatch: str = ""
+    """Describes the difference; empty if the output agrees."""
+    inputs: str = ""
+    """Describes the inputs; empty for those that were given."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """The comparison of all outputs."""
+    """The comparison of all outputs, for all inputs."""
 
     outputs: tuple[OutputDifference, ...]
 
@@ -54,8 +64,30 @@ class Verification:
 
     def text(self) -> str:
         """The differences, one line per output."""
-        lines = [f"{output.name}: {output.mismatch}" for output in self.outputs if output.mismatch]
+        lines = [
+            f"{output.name}{f' ({output.inputs})' if output.inputs else ''}: {output.mismatch}"
+            for output in self.outputs
+            if output.mismatch
+        ]
         return "\n  ".join(["ONNX Runtime and PyTorch differ:", *lines]) if lines else "all outputs agree"
+
+    def table(self) -> str:
+        """A line for each output and each input, with how far it is from PyTorch's."""
+        head = ("inputs", "output", "largest difference", "relative", "cosine", "mismatches")
+        rows = [
+            (
+                output.inputs or "given",
+                output.name,
+                f"{output.max_absolute:.3g}",
+                f"{output.max_relative:.3g}",
+                f"{output.cosine:.6f}",
+                str(output.mismatches),
+            )
+            for output in self.outputs
+        ]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+        return "\n".join(line.rstrip() for line in lines)
 
 
 def verify(
@@ -66,6 +98,10 @@ def verify(
     *,
     rtol: float | None = None,
     atol: float | None = None,
+    random_inputs: int = 0,
+    edge_values: bool = False,
+    seed: int = 0,
+    reproduction: str | os.PathLike[str] | None = None,
 ) -> Verification:
     """Runs the model at ``path`` in ONNX Runtime and ``model`` in PyTorch on the same inputs, and compares the outputs.
 
@@ -76,16 +112,76 @@ def verify(
     the element type: 1e-4 for float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, 0 for integers. Returns
     the differences. On a mismatch, raises VerificationError, which names the first node of the program whose value
     differs and its source line.
+
+    ``random_inputs`` is the number of inputs to compare besides those given. Their values are drawn, from ``seed``,
+    between the least and the greatest value of each given tensor. Dynamic sizes are drawn from the ranges of the
+    export, or from 1 on, up to about twice the given ones: first all least ones, then all greatest ones. Inputs that
+    the PyTorch model refuses are drawn again. ``edge_values`` also compares the given inputs with zeros, infinities,
+    and NaN in place of floating-point numbers. ``reproduction`` is a folder to be written on a mismatch: the ONNX
+    model, the inputs, PyTorch's outputs, and a script that compares them without the PyTorch model.
     """
-    return proven(Comparison(path, model, args, kwargs, rtol, atol))
+    if random_inputs < 0:
+        raise InvalidArgumentError(f"random_inputs is a number of inputs, not {random_inputs}")
+    return proven(Comparison(path, model, args, kwargs, rtol, atol), random_inputs, edge_values, seed, reproduction)
 
 
-def proven(comparison: Comparison) -> Verification:
+def proven(
+    comparison: Comparison,
+    random_inputs: int = 0,
+    edge_values: bool = False,
+    seed: int = 0,
+    reproduction: str | os.PathLike[str] | None = None,
+) -> Verification:
     """The differences; raises VerificationError on a mismatch."""
-    result = comparison.result()
-    if not result.ok:
-        raise VerificationError(f"{result.text()}\n{_origin(comparison)}")
-    return result
+    outputs: list[OutputDifference] = []
+    faulty: Comparison | None = None
+    for each in _comparisons(comparison, random_inputs, edge_values, seed):
+        found = each.result()
+        outputs += found.outputs
+        if not found.ok and faulty is None:
+            faulty = each
+    result = Verification(tuple(outputs))
+    if faulty is None:
+        return result
+    lines = [result.text(), _origin(faulty)]
+    if reproduction is not None:
+        from opbridge.reproduction import write_reproduction
+
+        folder = write_reproduction(reproduction, faulty, result.text())
+        lines.append(f"reproduced by {folder / 'reproduce.py'}")
+    raise VerificationError("\n".join(lines))
+
+
+_MOST_DRAWS = 50
+
+
+def _comparisons(given: Comparison, random_inputs: int, edge_values: bool, seed: int) -> Iterator[Comparison]:
+    """The comparison of the given inputs, and those of other inputs."""
+    yield given
+    if not random_inputs and not edge_values:
+        return
+    drawn = DrawnInputs(given.inputs, given.shapes, given.feeds, given.metadata, seed)
+    for i in range(random_inputs):
+        sizes = drawn.sizes(i)
+        for attempt in range(_MOST_DRAWS):
+            try:
+                inputs = drawn.like_example(sizes)
+                label = ", ".join([f"random {i + 1}", *(f"{name}={size}" for name, size in sizes.items())])
+                comparison = given.with_inputs(inputs, label)
+            except InvalidArgumentError as error:
+                if attempt + 1 == _MOST_DRAWS:
+                    raise InvalidArgumentError(
+                        f"the model refuses all {_MOST_DRAWS} inputs that were drawn like the given ones; verify it "
+                        f"with other inputs of your own. The last: {error.message}"
+                    ) from error
+                sizes = drawn.sizes(max(i, 2))
+            else:
+                yield comparison
+                break
+    if edge_values:
+        for label, inputs in drawn.edges():
+            with contextlib.suppress(InvalidArgumentError):  # the PyTorch model refuses them
+                yield given.with_inputs(inputs, label)
 
 
 def compare(
@@ -112,7 +208,7 @@ def _origin(comparison: Comparison) -> str:
 
 class Comparison:
     """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are ONNX Runtime's
-    inputs other than parameters of the model."""
+    inputs other than ``parameters`` of the model."""
 
     def __init__(
         self,
@@ -128,15 +224,49 @@ class Comparison:
         self.mode = mode
         self.module = as_module(model)
         self.inputs = read_inputs(self.module, args, kwargs)
+        self.label = ""
         self.tolerances = (rtol, atol)
-        running = session(path)
-        self.names = [value.name for value in running.get_outputs()]
-        names, parameters = self._separated([value.name for value in running.get_inputs()])
-        self.feeds = feeds_for(names, self.inputs)
-        self.actual = run(running, self.feeds | parameters)
+        self._running = session(path)
+        self.names = [value.name for value in self._running.get_outputs()]
+        self._input_names, self.parameters = self._separated([value.name for value in self._running.get_inputs()])
+        self.feeds = feeds_for(self._input_names, self.inputs)
+        self.actual: Sequence[torch.Tensor] = run(self._running, self.feeds | self.parameters)
         self.expected = self._run_module()
+        self.failure = ""  # of ONNX Runtime
+
+    def with_inputs(self, inputs: Inputs, label: str) -> Comparison:
+        """The same on other inputs. InvalidArgumentError if PyTorch refuses them; if ONNX Runtime does, no output
+        agrees."""
+        other = copy.copy(self)
+        other.inputs, other.label = inputs, label
+        other.feeds = feeds_for(self._input_names, inputs)
+        other.expected = other._run_module()
+        try:
+            other.actual = run(self._running, other.feeds | self.parameters)
+        except Exception as error:  # ONNX Runtime has no common class of its errors
+            other.failure = f"ONNX Runtime fails: {next(iter(str(error).splitlines()), type(error).__name__)}"
+        return other
+
+    @property
+    def shapes(self) -> dict[str, Sequence[int | str | None]]:
+        """The shapes of the file's inputs."""
+        return {value.name: value.shape for value in self._running.get_inputs()}
+
+    @property
+    def metadata(self) -> Mapping[str, str]:
+        properties: Mapping[str, str] = self._running.get_modelmeta().custom_metadata_map
+        return properties
 
     def result(self) -> Verification:
+        if self.failure:
+            unknown = (math.nan, math.nan, math.nan)
+            expected = zip(self.names, self.expected, strict=False)
+            return Verification(
+                tuple(
+                    OutputDifference(name, *unknown, in_pairs(value).numel(), self.failure, self.label)
+                    for name, value in expected
+                )
+            )
         return self.against(self.actual)
 
     def against(self, actual: Sequence[torch.Tensor]) -> Verification:
@@ -144,7 +274,8 @@ class Comparison:
         if len(actual) != len(self.expected):
             raise VerificationError(f"the ONNX model has {len(actual)} outputs, PyTorch returns {len(self.expected)}")
         triples = zip(self.names, actual, self.expected, strict=True)
-        return Verification(tuple(difference(name, a, e, *self.tolerances) for name, a, e in triples))
+        found = (difference(name, a, e, *self.tolerances) for name, a, e in triples)
+        return Verification(tuple(dataclasses.replace(each, inputs=self.label) for each in found))
 
     def _separated(self, names: list[str]) -> tuple[list[str], dict[str, torch.Tensor]]:
         """The names without those of parameters, which follow the others, and these parameters."""
@@ -203,13 +334,14 @@ def difference(
     name: str, actual: torch.Tensor, expected: Any, rtol: float | None, atol: float | None
 ) -> OutputDifference:
     expected = in_pairs(expected)
+    unknown = (math.nan, math.nan, math.nan)
     if actual.dtype != expected.dtype:
         return OutputDifference(
-            name, math.nan, math.nan, f"element type {actual.dtype}, PyTorch returns {expected.dtype}"
+            name, *unknown, expected.numel(), f"element type {actual.dtype}, PyTorch returns {expected.dtype}"
         )
     if actual.shape != expected.shape:
         return OutputDifference(
-            name, math.nan, math.nan, f"shape {tuple(actual.shape)}, PyTorch returns {tuple(expected.shape)}"
+            name, *unknown, expected.numel(), f"shape {tuple(actual.shape)}, PyTorch returns {tuple(expected.shape)}"
         )
     actual, expected = actual.contiguous(), expected.contiguous()
     return OutputDifference(

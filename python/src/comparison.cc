@@ -26,11 +26,14 @@ void bind_comparison(nb::module_& module) {
         const nb::gil_scoped_release unlocked;
         const runtime::Difference difference = runtime::compare(
             sides[0], sides[1], {rtol.value_or(usual.relative), atol.value_or(usual.absolute)});
-        return std::tuple(difference.max_absolute, difference.max_relative, difference.mismatch);
+        return std::tuple(difference.max_absolute, difference.max_relative, difference.cosine,
+                          difference.mismatches, difference.mismatch);
       },
       "dtype"_a, "dims"_a, "actual"_a, "expected"_a, "rtol"_a, "atol"_a,
       "Compares two contiguous tensors, given by their addresses. Returns the largest absolute and relative\n"
-      "difference, and a line that describes the mismatch, empty if they agree.");
+      "difference, the cosine, the number of elements that differ by more than the tolerance, and a line "
+      "that\n"
+      "describes the mismatch, empty if they agree.");
 }
 
 }  // namespace opbridge::python

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "inspect/table.h"
+#include "inspect/text.h"
 #include "lowering/complex/complex.h"
 #include "opbridge/error.h"
 #include "runtime/compare.h"
@@ -65,19 +67,21 @@ bool run(const Options& options) {
   const std::vector<ir::Weight> expected = match(session.output_names(), options.expect, "output");
   const std::vector<ir::Weight> actual = session.run(match(session.input_names(), options.inputs, "input"));
 
-  bool agree = true;
+  inspect::Table table;
+  table.add({"output", "largest difference", "relative", "cosine", "mismatches"});
+  std::string mismatches;
   for (size_t i = 0; i < actual.size(); ++i) {
     const runtime::Difference difference =
         runtime::compare(actual[i], expected[i], tolerance_for(options, expected[i].element_type));
-    agree = agree && difference.mismatch.empty();
-    if (difference.mismatch.empty()) {
-      print(fmt::format("{}: agrees, largest difference {:.3g} absolute, {:.3g} relative\n",
-                        session.output_names()[i], difference.max_absolute, difference.max_relative));
-    } else {
-      print(fmt::format("{}: DIFFERS: {}\n", session.output_names()[i], difference.mismatch));
-    }
+    const std::string& name = session.output_names()[i];
+    table.add({name, fmt::format("{:.3g}", difference.max_absolute),
+               fmt::format("{:.3g}", difference.max_relative), fmt::format("{:.6f}", difference.cosine),
+               std::to_string(difference.mismatches)});
+    if (!difference.mismatch.empty())
+      mismatches += fmt::format("{} differs: {}\n", inspect::printable(name), difference.mismatch);
   }
-  return agree;
+  print(table.text() + '\n' + (mismatches.empty() ? "all outputs agree\n" : mismatches));
+  return mismatches.empty();
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -113,15 +115,22 @@ void check_schema_version(json::Object program) {
       major > known_schema_major ? "a newer opbridge may know it" : "save it again with a newer torch"));
 }
 
-// The least values of the symbols, from the ranges for which the program was exported.
-SymbolTable::LeastValues least_values(json::Object program) {
-  SymbolTable::LeastValues result;
+// A bound of a symbol; empty where it is null, and where it only states the limit of the integers.
+std::optional<int64_t> bound_of(json::Object range, std::string_view name) {
+  constexpr int64_t limit = std::numeric_limits<int64_t>::max() - 1;
+  int64_t bound = 0;
+  if (range.at_key(name).get(bound) != simdjson::SUCCESS || bound >= limit) return std::nullopt;
+  return bound;
+}
+
+// The values for which the program was exported.
+SymbolTable::Ranges symbol_ranges(json::Object program) {
+  SymbolTable::Ranges result;
   json::Object ranges;
   if (program.at_key("range_constraints").get(ranges) != simdjson::SUCCESS) return result;
   for (const auto& [symbol, range] : ranges) {
-    int64_t least = 0;
-    const bool bounded = json::as<json::Object>(range).at_key("min_val").get(least) == simdjson::SUCCESS;
-    result.emplace(symbol, bounded ? std::optional(least) : std::nullopt);
+    const auto bounds = json::as<json::Object>(range);
+    result.emplace(symbol, SymbolTable::Range{bound_of(bounds, "min_val"), bound_of(bounds, "max_val")});
   }
   return result;
 }
@@ -137,7 +146,7 @@ ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::s
   const auto program = json::as<json::Object>(json::parse(parser, archive, *found.entry));
   check_schema_version(program);
   StoredTensors tensors(archive, found.root, found.name, weights);
-  return GraphReader(tensors, least_values(program)).read(json::object_field(program, "graph_module"));
+  return GraphReader(tensors, symbol_ranges(program)).read(json::object_field(program, "graph_module"));
 }
 
 ir::Graph load_exported_program(const std::filesystem::path& path) {

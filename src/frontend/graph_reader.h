@@ -34,8 +34,8 @@ namespace opbridge {
 //   end of the graph writes it to them instead.
 class GraphReader {
  public:
-  GraphReader(StoredTensors& tensors, SymbolTable::LeastValues least_values)
-      : tensors_(tensors), symbols_(std::move(least_values)) {}
+  GraphReader(StoredTensors& tensors, SymbolTable::Ranges ranges)
+      : tensors_(tensors), symbols_(std::move(ranges)) {}
 
   // `graph_module` and everything it points to must outlive the reader. Throws Error(invalid_file) if the
   // program contradicts itself, and Error(unsupported) if the IR cannot represent it.

@@ -29,7 +29,7 @@ const Dim& SymbolTable::read(std::string_view text) {
   std::string name;
   do {
     name = fmt::format("d{}", named_++);
-  } while (least_values_.contains(name));
+  } while (ranges_.contains(name));
   return entry->second = Dim::symbol(std::move(name), std::nullopt);
 }
 
@@ -37,11 +37,11 @@ const Dim& SymbolTable::read(std::string_view text) {
 // torch.export often writes one from 2 although the size may be 1.
 Dim SymbolTable::symbol(const std::string& name, std::optional<int64_t> least) const {
   constexpr int64_t least_that_torch_specializes_to = 2;
-  const auto known = least_values_.find(name);
-  if (known == least_values_.end()) return Dim::symbol(name, least);
-  const std::optional<int64_t> range = known->second;
-  if (!least || (range && *range > least_that_torch_specializes_to)) least = range;
-  return Dim::symbol(name, least);
+  const auto known = ranges_.find(name);
+  if (known == ranges_.end()) return Dim::symbol(name, least);
+  const Range& range = known->second;
+  if (!least || (range.least && *range.least > least_that_torch_specializes_to)) least = range.least;
+  return Dim::symbol_between(name, least, range.most);
 }
 
 bool SymbolTable::known(const Dim& dim) const {

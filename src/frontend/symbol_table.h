@@ -14,9 +14,14 @@ namespace opbridge {
 // far.
 class SymbolTable {
  public:
-  // The least value of each symbol, from the program's range constraints.
-  using LeastValues = std::unordered_map<std::string, std::optional<int64_t>>;
-  explicit SymbolTable(LeastValues least_values) : least_values_(std::move(least_values)) {}
+  // The values that a symbol may have; empty where they have no bound.
+  struct Range {
+    std::optional<int64_t> least;
+    std::optional<int64_t> most;
+  };
+  // From the program's range constraints.
+  using Ranges = std::unordered_map<std::string, Range>;
+  explicit SymbolTable(Ranges ranges) : ranges_(std::move(ranges)) {}
 
   // Parses an expression that PyTorch wrote. If a Dim cannot express it (a size that depends on a float), it
   // becomes a new symbol, the same one for the same text. `text` must outlive the table.
@@ -29,7 +34,7 @@ class SymbolTable {
  private:
   Dim symbol(const std::string& name, std::optional<int64_t> least) const;
 
-  LeastValues least_values_;
+  Ranges ranges_;
   std::unordered_map<std::string_view, Dim> read_;
   std::unordered_set<const Expr*> learned_;  // whole expressions, to skip most lookups of single symbols
   std::unordered_set<std::string> known_;

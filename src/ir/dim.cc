@@ -125,7 +125,11 @@ Dim::Dim(ExprPtr expr) {
 }
 
 Dim Dim::symbol(std::string name, std::optional<int64_t> least) {
-  return Dim(dim_expr::symbol(std::move(name), least));
+  return symbol_between(std::move(name), least, std::nullopt);
+}
+
+Dim Dim::symbol_between(std::string name, std::optional<int64_t> least, std::optional<int64_t> most) {
+  return Dim(dim_expr::symbol(std::move(name), least, most));
 }
 
 int64_t Dim::value() const {

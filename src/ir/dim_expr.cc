@@ -78,7 +78,7 @@ struct Less {
 };
 
 ExprPtr make(Kind kind, std::vector<ExprPtr> operands) {
-  return std::make_shared<const Expr>(Expr{kind, 0, {}, {}, std::move(operands)});
+  return std::make_shared<const Expr>(Expr{kind, 0, {}, {}, {}, std::move(operands)});
 }
 
 bool is_integer(const Expr& expr) { return expr.kind == Kind::integer; }
@@ -304,11 +304,11 @@ int compare(const Expr& a, const Expr& b) {
 }
 
 ExprPtr integer(int64_t value) {
-  return std::make_shared<const Expr>(Expr{Kind::integer, value, {}, {}, {}});
+  return std::make_shared<const Expr>(Expr{Kind::integer, value, {}, {}, {}, {}});
 }
 
-ExprPtr symbol(std::string name, std::optional<int64_t> least) {
-  return std::make_shared<const Expr>(Expr{Kind::symbol, 0, std::move(name), least, {}});
+ExprPtr symbol(std::string name, std::optional<int64_t> least, std::optional<int64_t> most) {
+  return std::make_shared<const Expr>(Expr{Kind::symbol, 0, std::move(name), least, most, {}});
 }
 
 ExprPtr add(const std::vector<ExprPtr>& terms) {

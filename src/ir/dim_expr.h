@@ -17,7 +17,7 @@
 namespace opbridge::dim_expr {
 
 ExprPtr integer(int64_t value);
-ExprPtr symbol(std::string name, std::optional<int64_t> least);
+ExprPtr symbol(std::string name, std::optional<int64_t> least, std::optional<int64_t> most = {});
 ExprPtr add(const std::vector<ExprPtr>& terms);
 ExprPtr mul(const std::vector<ExprPtr>& factors);
 ExprPtr negate(const ExprPtr& a);
@@ -41,6 +41,8 @@ int compare(const Expr& a, const Expr& b);
 
 // The canonical form of any tree, with each symbol replaced by `replace`'s result for it.
 ExprPtr substitute(const Expr& expr, const std::function<ExprPtr(const Expr& symbol)>& replace);
-inline ExprPtr same_symbol(const Expr& symbol) { return dim_expr::symbol(symbol.name, symbol.least); }
+inline ExprPtr same_symbol(const Expr& symbol) {
+  return dim_expr::symbol(symbol.name, symbol.least, symbol.most);
+}
 
 }  // namespace opbridge::dim_expr

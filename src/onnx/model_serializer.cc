@@ -98,7 +98,8 @@ class ModelSerializer {
     }
   }
 
-  Rope model(std::span<const OnnxFunction> functions) {
+  Rope model(std::span<const OnnxFunction> functions,
+             std::span<const std::pair<std::string, std::string>> metadata) {
     if (!functions.empty()) ir_version_ = std::max(ir_version_, ir_version_of_functions);
     Message<proto::Model> result;
     result.add_int(proto::Model::ir_version, ir_version_);
@@ -107,6 +108,9 @@ class ModelSerializer {
     result.add_message(proto::Model::graph, graph(graph_));
     for (const auto& [domain, version] : opset_imports_) {
       result.add_message(proto::Model::opset_import, opset_import(domain, version));
+    }
+    for (const auto& [key, value] : metadata) {
+      result.add_message(proto::Model::metadata_props, entry(key, value));
     }
     for (const OnnxFunction& function : functions) {
       check_domain(function.domain, "function " + function.name);
@@ -355,7 +359,7 @@ class ModelSerializer {
 
 Rope serialize(const OnnxModel& model, bool source_lines, WeightPlaces places) {
   return ModelSerializer(model.graph, model.opset_imports, source_lines, places, model.defaults)
-      .model(model.functions);
+      .model(model.functions, model.metadata);
 }
 
 OnnxFunction make_function(const FunctionHead& head, const ir::Graph& body,

@@ -24,6 +24,10 @@ enum class Model : Tag {
 inline constexpr char source_line_key[] = "pytorch.source";
 inline constexpr char source_scope_key[] = "pytorch.scope";
 
+// Key of ModelProto.metadata_props, followed by the name of a size: the values for which the model was
+// exported, as `2..512` or `2..`. A size without an entry is at least 1.
+inline constexpr char size_range_key[] = "pytorch.size.";
+
 enum class OperatorSetId : Tag { domain = 1, version = 2 };
 
 enum class StringStringEntry : Tag { key = 1, value = 2 };

@@ -5,18 +5,23 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "ir/uses.h"
 #include "lowering/diagnosis.h"
 #include "lowering/missing.h"
 #include "onnx/model_reader.h"
+#include "onnx/proto_fields.h"
 #include "opbridge/frontend.h"
 #include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
@@ -40,6 +45,28 @@ std::vector<ir::Value*> parameters_of(const ir::Graph& graph, const ConvertOptio
   for (const std::string& name : options.parameters) {
     if (const auto found = by_name.find(name); found != by_name.end()) result.push_back(found->second);
   }
+  return result;
+}
+
+// The values for which the program was exported, of each size of its inputs that has other ones than all from
+// 1 on.
+std::vector<std::pair<std::string, std::string>> size_ranges(const ir::Graph& graph) {
+  std::map<std::string, std::string> ranges;
+  const std::function<void(const Expr&)> visit = [&](const Expr& expr) {
+    for (const ExprPtr& operand : expr.operands) visit(*operand);
+    if (expr.kind != Expr::Kind::symbol || !expr.least || (*expr.least == 1 && !expr.most)) return;
+    ranges[expr.name] =
+        fmt::format("{}..{}", *expr.least, expr.most ? std::to_string(*expr.most) : std::string());
+  };
+  for (const ir::Value* input : graph.inputs) {
+    const auto* tensor = std::get_if<ir::TensorType>(&input->type);
+    if (tensor == nullptr || !tensor->dims) continue;
+    for (const Dim& dim : *tensor->dims) {
+      if (!dim.is_static()) visit(*dim.expr());
+    }
+  }
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const auto& [name, range] : ranges) result.emplace_back(onnx::proto::size_range_key + name, range);
   return result;
 }
 
@@ -178,6 +205,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   const size_t inputs = graph.inputs.size();
   std::vector<ir::Weight> parameters = separate_parameters(graph, options);
   OnnxModel model = lower(functionalize(std::move(graph), registry, options), registry, options);
+  model.metadata = size_ranges(model.graph);
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
   if (options.simplify) simplify(model.graph, options.opset);
@@ -191,6 +219,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
 OnnxModel read_written(const std::filesystem::path& path, const ConvertOptions& options) {
   onnx::ModelFile file = onnx::read_onnx(path);
   OnnxModel model = std::move(file.model);
+  model.metadata = std::move(file.metadata);
   restore_defaults(model, file.overridable);
   if (!options.simplify) return model;
   align_weights(model.graph);

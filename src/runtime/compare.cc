@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "opbridge/error.h"
@@ -54,8 +55,14 @@ Difference compare_as(const ir::Weight& actual, const ir::Weight& expected, Tole
   const int64_t parts = count == 0 ? 1 : count / expected.element_count();
   int64_t wrong = 0;
   int64_t first = 0;
+  Number product = 0, actual_square = 0, expected_square = 0;
   for (int64_t i = 0; i < count; ++i) {
     const Number value = a.at<T>(i), wanted = e.at<T>(i);
+    if (std::isfinite(value) && std::isfinite(wanted)) {
+      product += value * wanted;
+      actual_square += value * value;
+      expected_square += wanted * wanted;
+    }
     if (value == wanted || (std::isnan(value) && std::isnan(wanted))) continue;
     const Number error = std::fabs(value - wanted);
     const Number size = std::fabs(wanted);
@@ -67,6 +74,11 @@ Difference compare_as(const ir::Weight& actual, const ir::Weight& expected, Tole
     if (std::isfinite(error) && error <= tolerance.absolute + tolerance.relative * size) continue;
     if (wrong++ == 0) first = i;
   }
+  if (actual_square != expected_square || product != actual_square) {
+    const Number lengths = std::sqrt(actual_square) * std::sqrt(expected_square);
+    difference.cosine = lengths > 0 ? static_cast<double>(product / lengths) : 0;
+  }
+  difference.mismatches = wrong;
   if (wrong > 0) {
     difference.mismatch = fmt::format(
         "{} of {} elements differ by more than {:g} + {:g} * |expected|; the first at [{}]: {} instead of {}",
@@ -97,16 +109,17 @@ Tolerance Tolerance::of(ElementType type) {
 }
 
 Difference compare(const ir::Weight& actual, const ir::Weight& expected, Tolerance tolerance) {
-  const double unknown = std::numeric_limits<double>::quiet_NaN();
+  const auto incomparable = [&](std::string mismatch) {
+    const double unknown = std::numeric_limits<double>::quiet_NaN();
+    return Difference{unknown, unknown, unknown, expected.element_count(), std::move(mismatch)};
+  };
   if (actual.element_type != expected.element_type) {
-    return {
-        unknown, unknown,
-        fmt::format("element type {}, expected {}", name(actual.element_type), name(expected.element_type))};
+    return incomparable(
+        fmt::format("element type {}, expected {}", name(actual.element_type), name(expected.element_type)));
   }
   if (actual.dims != expected.dims) {
-    return {unknown, unknown,
-            fmt::format("shape [{}], expected [{}]", fmt::join(actual.dims, ", "),
-                        fmt::join(expected.dims, ", "))};
+    return incomparable(fmt::format("shape [{}], expected [{}]", fmt::join(actual.dims, ", "),
+                                    fmt::join(expected.dims, ", ")));
   }
   switch (expected.element_type) {
     case ElementType::boolean:

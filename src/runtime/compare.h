@@ -1,6 +1,7 @@
 // Measures how far two tensors differ.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "opbridge/ir.h"
@@ -22,6 +23,8 @@ struct Tolerance {
 struct Difference {
   double max_absolute = 0;
   double max_relative = 0;  // relative to the expected value
+  double cosine = 1;        // of the angle between both tensors, as vectors of their finite elements
+  int64_t mismatches = 0;   // the elements that differ by more than the tolerance
   std::string mismatch;     // the mismatch in one line; empty if the tensors agree
 };
 

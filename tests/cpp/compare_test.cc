@@ -31,6 +31,22 @@ TEST(Compare, TellsTheLargestDifferences) {
   EXPECT_DOUBLE_EQ(difference.max_relative, 0.5);
 }
 
+TEST(Compare, CountsMismatchesAndMeasuresTheAngle) {
+  const Difference turned = compare(vector_of<float>({3, 4}), vector_of<float>({4, -3}), {});
+  EXPECT_EQ(turned.mismatches, 2);
+  EXPECT_NEAR(turned.cosine, 0, 1e-12);
+  const Difference scaled = compare(vector_of<float>({2, 4, 0}), vector_of<float>({1, 2, 0}), {});
+  EXPECT_EQ(scaled.mismatches, 2);
+  EXPECT_NEAR(scaled.cosine, 1, 1e-12);
+  EXPECT_EQ(compare(vector_of<float>({0, 0}), vector_of<float>({0, 0}), {}).cosine, 1);
+  EXPECT_EQ(compare(vector_of<float>({0, 0}), vector_of<float>({0, 1}), {}).cosine, 0);
+  const Difference with_nan = compare(vector_of<double>({1, kNan}), vector_of<double>({1, kNan}), {});
+  EXPECT_EQ(with_nan.cosine, 1);
+  const Difference other_shape = compare(vector_of<float>({1}), vector_of<float>({1, 2, 3}), {});
+  EXPECT_EQ(other_shape.mismatches, 3);
+  EXPECT_TRUE(std::isnan(other_shape.cosine));
+}
+
 TEST(Compare, NamesTheFirstElementThatDiffers) {
   const ir::Weight actual = ir::Weight::of<int64_t>(std::vector<int64_t>{0, 1, 2, 3, 5, 6}, {2, 3});
   const ir::Weight expected = ir::Weight::of<int64_t>(std::vector<int64_t>{0, 1, 2, 3, 4, 5}, {2, 3});

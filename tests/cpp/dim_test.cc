@@ -257,9 +257,9 @@ class RandomExpr {
     const Kind kinds[] = {Kind::add, Kind::mul, Kind::floor_div, Kind::mod,   Kind::min,
                           Kind::max, Kind::add, Kind::mul,       Kind::floor, Kind::ceil};
     const Kind kind = kinds[pick(10)];
-    Expr expr{kind, 0, {}, {}, {}};
+    Expr expr{kind, 0, {}, {}, {}, {}};
     if (kind == Kind::floor || kind == Kind::ceil) {
-      expr.operands = {raw({Kind::true_div, 0, {}, {}, {make(depth - 1), make(depth - 1)}})};
+      expr.operands = {raw({Kind::true_div, 0, {}, {}, {}, {make(depth - 1), make(depth - 1)}})};
     } else {
       expr.operands = {make(depth - 1), make(depth - 1)};
     }

@@ -64,18 +64,29 @@ class Sizes:
         name = self._names.get(str(symbol), str(symbol))
         while str(symbol) not in self._names and name in self._names.values():
             name += "_"
-        lower: Any = env.var_to_range[symbol].lower if symbol in env.var_to_range else None
-        least = int(lower) if getattr(lower, "is_Integer", False) else None
+        least = most = None
+        if symbol in env.var_to_range:
+            least, most = (_bound(bound) for bound in (env.var_to_range[symbol].lower, env.var_to_range[symbol].upper))
         # The lower bound 2 of an input's axis only means that torch treats 0 and 1 like any other size.
         if symbol.is_positive and (least is None or least <= 2):
             least = 0 if env.backed_var_to_val.get(symbol) == 0 else 1
-        return _core.Dim.symbol(name, least)
+        if self._example is not None:  # torch knows the bounds in its own captures alone
+            low, high = (_bound(bound) for bound in self._example.bounds_of(name))
+            least = max(least or 0, low) if low is not None and low > 1 else least
+            most = high if most is None else most
+        return _core.Dim.symbol(name, least, most)
 
     def shape(self, shape: Sequence[int | torch.SymInt]) -> Shape:
         for size in shape:
             if not isinstance(size, int):
                 return [size if isinstance(size, int) else self.dim(size) for size in shape]
         return cast(Shape, shape)
+
+
+def _bound(bound: Any) -> int | None:
+    """An end of a range of torch; None for infinity, and for the limit of the integers, which stands for it."""
+    is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
+    return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
 
 
 NUMBER = _core.Dim.parse("0")  # stands for the shape of a number that is not a size

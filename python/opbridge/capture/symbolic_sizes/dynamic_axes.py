@@ -114,6 +114,14 @@ class DynamicSizes:
                 if name is not None and leaf.shape[axis] != known.setdefault(name, leaf.shape[axis]):
                     raise InvalidArgumentError(f"the sizes called '{name}' differ in the example inputs")
 
+    def bounds_of(self, name: str) -> tuple[Any, Any]:
+        """The bounds of the torch.export.Dim with this name; None for what it leaves open, or if there is none."""
+        dims = (dim for leaf in self.leaves for dim in leaf.values() if not isinstance(dim, str))
+        for dim in dims:
+            if name_of(dim) == name:
+                return getattr(dim, "min", None), getattr(dim, "max", None)
+        return None, None
+
     def any_is_zero(self) -> bool:
         """Whether a dynamic size is 0 in the example."""
         pairs = zip(self._inputs.leaves, self.leaves, strict=True)
