@@ -14,6 +14,9 @@ class BuilderStage {
   // A builder of the same graph that has symbols and sizes of its own.
   GraphBuilder scope() const { return {g_, *g_.graph_}; }
 
+  // A builder of the body of a node.
+  GraphBuilder inside(ir::Graph& body) const { return {g_, body}; }
+
   // The functions that `add_function` added.
   const std::vector<OnnxFunction>& functions() const;
 

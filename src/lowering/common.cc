@@ -143,12 +143,7 @@ Value softmax_node(GraphBuilder& g, const char* op, Value x, int64_t axis) {
 }
 
 Value log_softmax(GraphBuilder& g, Value x, int64_t axis) {
-  Value result = softmax_node(g, "LogSoftmax", x, axis);
-  if (x.element_type() != ElementType::float64) return result;
-  // In float64 ONNX Runtime's LogSoftmax clips the sum of exponentials from below, which turns NaN into a
-  // number. Its Softmax does not.
-  Value undefined = g.op("IsNaN", softmax_node(g, "Softmax", x, axis));
-  return g.op("Where", undefined, g.scalar_like(x, NAN), result);
+  return softmax_node(g, "LogSoftmax", x, axis);
 }
 
 Value logaddexp(GraphBuilder& g, Value a, Value b) {

@@ -34,13 +34,14 @@ Pass with_names(const Rewrite& rewrite) {
   };
 }
 
+void throw_refusal(const ir::Node&, const Error& error) { throw error; }
+
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
       {"cast_before_rotations", with_names(onnxruntime::cast_before_rotations)},
       {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
       {"fit_element_types", with_names([](ir::Graph& graph, ir::Names& names) {
-         const Refuse refuse = [](const ir::Node&, const Error& error) { throw error; };
-         onnxruntime::fit_element_types(graph, names, default_opset, refuse);
+         onnxruntime::fit_element_types(graph, names, default_opset, throw_refusal);
        })},
       {"fold_batch_normalization", [](ir::Graph& graph) { fold_batch_normalization(graph); }},
       {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
@@ -56,6 +57,8 @@ const std::map<std::string, Pass>& passes() {
       {"remove_dead_code", [](ir::Graph& graph) { ir::remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
       {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},
+      {"replace_nodes",
+       [](ir::Graph& graph) { onnxruntime::replace_nodes(graph, default_opset, throw_refusal); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
       {"spread_float64_scales", with_names(onnxruntime::spread_float64_scales)},
   };

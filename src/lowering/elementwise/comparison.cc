@@ -57,7 +57,7 @@ bool is_nan(Value constant) {
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
   check_integers(g, type);
-  auto single = [](const std::optional<Value>& bound) { return bound->type().dims->empty(); };
+  const auto is_tensor = [](const std::optional<Value>& bound) { return bound && bound->rank() > 0; };
   return in_opmath_type(g, self, [&](Value x) {
     // A bound that the integer type cannot represent has no effect.
     for (std::optional<Value>* bound : {&min, &max}) {
@@ -69,9 +69,8 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
     for (const std::optional<Value>& bound : {min, max}) {
       if (bound && is_nan(*bound)) return filled(g, x.dims(), NAN, type);
     }
-    // With only one bound, ONNX Runtime's Clip turns the infinity at the other end into the greatest finite
-    // number.
-    if (min && max && single(min) && single(max)) return g.op("Clip", x, min, max);
+    if (!min && !max) return x;
+    if (!is_tensor(min) && !is_tensor(max)) return g.op("Clip", x, min, max);
     if (min) x = g.op("Max", x, *min);
     return max ? g.op("Min", x, *max) : x;
   });

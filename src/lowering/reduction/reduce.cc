@@ -29,80 +29,12 @@ Dim count_of(Value value, const Axes& axes) {
   return count;
 }
 
-Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes) {
-  constexpr int64_t most_in_float32 = 1 << 16;
-  const Dim count = count_of(x, axes);
-  const bool many = count.is_static() && count.value() > most_in_float32;
-  return many && x.element_type() == ElementType::float32 ? g.cast(x, ElementType::float64) : x;
-}
-
-namespace {
-
-// Whether float64 holds sums of the elements exactly: these are integers of at most 32 bits, or were cast
-// from such.
-bool is_narrow(Value x) {
-  const auto narrow = [](Value value) { return size_of(value.element_type()) < 8; };
-  const ir::Node* made_by = x.get()->producer;
-  return narrow(x) || (made_by != nullptr && made_by->op == "Cast" && narrow(made_by->inputs[0]) &&
-                       !is_floating_point(made_by->inputs[0]->tensor_type().element_type));
-}
-
-// `x` with the reduced axes flattened to the last one.
-struct Rows {
-  Value elements;
-  std::vector<Dim> dims, result;  // of the elements; of the reduction
-};
-
-Rows rows_along(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  const std::vector<int64_t> along = axes_of(axes, x);
-  std::vector<int64_t> order;
-  std::vector<Dim> dims, result = x.dims();
-  for (int64_t axis = 0; axis < x.rank(); ++axis) {
-    if (std::ranges::find(along, axis) != along.end()) {
-      result[axis] = Dim(1);
-    } else {
-      order.push_back(axis);
-      dims.push_back(x.dim(axis));
-    }
-  }
-  order.insert(order.end(), along.begin(), along.end());
-  if (!keepdim) result = dims;
-  dims.push_back(count_of(x, axes));
-  return {g.reshape(g.transpose(x, order), dims), dims, result};
-}
-
-// A sum of int64 with MatMul, which adds int64; ONNX Runtime's ReduceSum computes in float64.
-Value sum_by_product(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  const Rows rows = rows_along(g, x, axes, keepdim);
-  Value ones = filled(g, std::vector{rows.dims.back()}, 1, x.element_type());
-  return g.reshape(g.op("MatMul", rows.elements, ones), rows.result);
-}
-
-Value product_by_scatter(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  Rows rows = rows_along(g, x, axes, keepdim);
-  Value indices = filled(g, rows.dims, 0, ElementType::int64);
-  rows.dims.back() = Dim(1);
-  Value start = filled(g, rows.dims, 1, x.element_type());
-  return g.reshape(scatter_elements(g, start, indices, rows.elements, -1, Reduction::multiply), rows.result);
-}
-
-}  // namespace
-
 Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  const auto sum = [&](Value terms) { return g.reduce("ReduceSum", terms, axes_of(axes, x), keepdim); };
-  if (is_floating_point(x.element_type())) return sum(widened_for_sum(g, x, axes));
-  if (x.rank() == 0) return x;
-  if (is_narrow(x)) return g.cast(sum(g.cast(x, ElementType::int64)), x.element_type());
-  return sum_by_product(g, x, axes, keepdim);
+  return x.rank() == 0 ? x : g.reduce("ReduceSum", x, axes_of(axes, x), keepdim);
 }
 
 Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  if (is_floating_point(x.element_type())) return g.reduce("ReduceProd", x, axes_of(axes, x), keepdim);
-  if (x.rank() == 0) return x;
-  if (g.opset() < 16)
-    g.refuse(
-        "products of integers that may wrap around need opset 16; export with opset_version=16 or later");
-  return product_by_scatter(g, x, axes, keepdim);
+  return x.rank() == 0 ? x : g.reduce("ReduceProd", x, axes_of(axes, x), keepdim);
 }
 
 Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
@@ -111,14 +43,11 @@ Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
     Value sum = g.reduce("ReduceSum", x, axes_of(axes, x), keepdim);
     return g.op("Div", sum, g.cast(g.size(count), x.element_type()));
   }
-  Value mean = g.reduce("ReduceMean", widened_for_sum(g, x, axes), axes_of(axes, x), keepdim);
-  return g.cast(mean, x.element_type());
+  return g.reduce("ReduceMean", x, axes_of(axes, x), keepdim);
 }
 
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
-  auto over = [&](const char* op, Value value) {
-    return g.cast(g.reduce(op, widened_for_sum(g, value, axes), axes_of(axes, x), keepdim), x.element_type());
-  };
+  auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
   // PyTorch takes no power of one number, which may overflow, but of a 0-d tensor along a dim.
   if (order != 0 && x.rank() == 0 && (!axes || axes->empty())) return g.op("Abs", x);
   if (order != 0 && x.rank() > 0 && count_of(x, axes).is(1)) return over("ReduceSum", g.op("Abs", x));

@@ -20,12 +20,7 @@ std::vector<int64_t> axes_of(const Axes& axes, Value value);
 // The number of elements that are reduced to one.
 Dim count_of(Value value, const Axes& axes);
 
-// `x`, cast to float64 if so many elements are reduced to one that ONNX Runtime's float32 sum is less
-// accurate than PyTorch's, which adds blockwise.
-Value widened_for_sum(GraphBuilder& g, Value x, const Axes& axes);
-
-// Sum and product. Integers wrap around, as in PyTorch; ONNX Runtime's own reductions compute them in float64
-// and convert the result.
+// Sum and product.
 Value sum_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 Value product_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim);
 

@@ -33,7 +33,7 @@ struct Moments {
 Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::optional<Scalar>& correction,
                 bool keepdim) {
   const ElementType type = g.result().element_type;
-  Value x = widened_for_sum(g, operand(g, self, type), axes);
+  Value x = operand(g, self, type);
   const double correct = correction ? correction->to_double() : 1;
   Value mean = mean_of(g, x, axes, true);
   Value centered = g.op("Sub", x, mean);
@@ -83,12 +83,8 @@ Value index_of_extremum(GraphBuilder& g, bool greatest, Value self, std::optiona
 // Whether any or all elements are nonzero. Missing axes mean all axes; an empty list reduces nothing.
 Value truth(GraphBuilder& g, bool all, Value self, const Axes& axes, bool keepdim) {
   Value x = g.cast(self, ElementType::boolean);
-  if (!axes || !axes->empty()) {
-    // Unlike maximum and minimum, sum and product are defined for no elements.
-    Value numbers = g.cast(x, ElementType::int32);
-    Value reduced = g.reduce(all ? "ReduceProd" : "ReduceSum", numbers, axes_of(axes, x), keepdim);
-    x = g.cast(reduced, ElementType::boolean);
-  }
+  if (!axes || !axes->empty())
+    x = all ? g.op("Not", any_along(g, g.op("Not", x), axes, keepdim)) : any_along(g, x, axes, keepdim);
   return g.cast(x, g.result().element_type);
 }
 
@@ -184,22 +180,8 @@ Value hash_tensor(GraphBuilder& g, Value self, std::vector<int64_t> axes, Ignore
   return g.reshape(kernel(g, "opbridge::hash_tensor", {x}, {ElementType::uint64, dims}), *g.result().dims);
 }
 
-// The logarithm of the sum of exponentials, written in parts: ONNX Runtime's ReduceLogSumExp gives infinity
-// for infinity beside NaN and, at opset 28, for large numbers.
 Value log_of_sum(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
-  const std::vector<int64_t> all = axes_of(axes, x);
-  const Dim count = count_of(x, axes);
-  if (x.rank() == 0) return x;
-  const bool may_be_empty = count.is(0) || tensor::may_be_zero(count);  // ReduceMax needs an element
-  if (may_be_empty) {
-    Value nan = g.op("Where", g.op("IsNaN", x), x, g.scalar_like(x, 0));
-    Value result = g.reduce("ReduceLogSumExp", x, all, keepdim);
-    return g.op("Add", result, g.reduce("ReduceSum", nan, all, keepdim));
-  }
-  Value greatest = g.reduce("ReduceMax", x, all, true);
-  greatest = g.op("Where", g.op("IsInf", greatest), g.scalar_like(x, 0), greatest);
-  Value sum = g.reduce("ReduceSum", g.op("Exp", g.op("Sub", x, greatest)), all, keepdim);
-  return g.op("Add", g.op("Log", sum), keepdim ? greatest : g.squeeze(greatest, all));
+  return x.rank() == 0 ? x : g.reduce("ReduceLogSumExp", x, axes_of(axes, x), keepdim);
 }
 
 }  // namespace

@@ -9,6 +9,9 @@
 
 namespace opbridge::onnxruntime {
 
+// Replaces single nodes by others (replacements.h).
+bool replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse);
+
 // Lets nodes compute in element types for which the runtime has kernels.
 bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse);
 

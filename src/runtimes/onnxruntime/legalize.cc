@@ -5,6 +5,7 @@
 namespace opbridge::onnxruntime {
 
 void legalize(ir::Graph& graph, int opset, const Refuse& refuse) {
+  replace_nodes(graph, opset, refuse);
   ir::Names names(graph);
   fit_element_types(graph, names, opset, refuse);
   mend_empty_products(graph, names, opset);

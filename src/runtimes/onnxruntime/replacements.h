@@ -1,0 +1,20 @@
+// Nodes that ONNX Runtime computes wrongly, each replaced by others, which a function makes as a mapping
+// would. Each fault has a file of its own, whose head names the versions, the fault, the rewrite and the
+// tests. Nodes of a user's own mappings stay as they are written.
+#pragma once
+
+#include "opbridge/symbolic.h"
+
+namespace opbridge::onnxruntime {
+
+// Makes nodes for the only result of `node`. An empty Value if the runtime computes the node rightly.
+using Replacement = Value (*)(GraphBuilder& g, const ir::Node& node);
+
+Value one_bound(GraphBuilder& g, const ir::Node& clip);
+Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
+Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
+Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction);
+Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction);
+Value long_reduction_in_float64(GraphBuilder& g, const ir::Node& reduction);
+
+}  // namespace opbridge::onnxruntime
