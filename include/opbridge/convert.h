@@ -134,8 +134,18 @@ struct OperatorDiagnosis {
   std::vector<std::string> becomes;  // the ONNX operators, in order of appearance
 };
 
+// An operator without mapping.
+struct MissingOperator {
+  std::string op = {};  // "tutorial::soft_clip"
+  size_t calls = 0;
+  std::vector<std::string> locations = {};  // of the calls in the program
+  OperatorSchema schema =
+      {};  // as the calls show it; arguments that all calls leave at their defaults may be missing
+};
+
 struct Diagnosis {
   std::vector<OperatorDiagnosis> operators;  // after functionalization, in the order of their first calls
+  std::vector<MissingOperator> missing;      // of these, the ones without mapping
   std::string problems;                      // message of the error of lower(); empty if it would not fail
 };
 

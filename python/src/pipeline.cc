@@ -8,9 +8,11 @@
 #include <unordered_set>
 
 #include "bindings.h"
+#include "inspect/diagnosis_report.h"
 #include "onnx/model_reader.h"
 #include "opbridge/convert.h"
 #include "runtimes/standard/bodies.h"
+#include "scaffold/repair.h"
 #include "support/progress_line.h"
 
 namespace opbridge::python {
@@ -96,6 +98,27 @@ std::map<std::string, int> operators_of(const std::filesystem::path& path) {
   return counts;
 }
 
+// Reports how each operator of the graph is converted, and writes what is missing. `schema_of` returns the
+// schema line that torch has of an operator, or None. Returns whether no link is missing, the report, and
+// what was written.
+nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::string& name,
+                         const std::string& target, int opset, const nb::callable& schema_of, bool json,
+                         const std::filesystem::path& mappings, const std::filesystem::path& projects) {
+  ConvertOptions options;
+  options.target = to_target(target);
+  options.opset = opset;
+  options.mutations_as_outputs = true;
+  Diagnosis diagnosis = diagnose(graph.take(), registry_of(registry), options);
+  for (MissingOperator& each : diagnosis.missing) {
+    const nb::object line = schema_of(each.op);
+    if (!line.is_none()) each.schema = parse_schema(nb::cast<std::string>(line));
+  }
+  const std::string report = json ? inspect::to_json(diagnosis, name, options.target, opset)
+                                  : inspect::to_text(diagnosis, name, options.target, opset);
+  const std::string written = scaffold::write_repair({mappings, projects}, diagnosis, name, opset);
+  return nb::make_tuple(diagnosis.problems.empty(), report, written);
+}
+
 // Functionalizes the graph and makes an output of every tensor that one node computes and another uses, so
 // that values can be compared one by one. Returns (name, operator, source line) of each, in order.
 nb::list expose_values(GraphHandle& handle) {
@@ -124,6 +147,11 @@ void bind_pipeline(nb::module_& module) {
   module.def(
       "functionalize", [](GraphHandle& graph) { graph.put(functionalize(graph.take())); }, "graph"_a,
       "Replaces in-place and view operators of the graph by pure ones.");
+  module.def(
+      "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
+      "opset"_a, "schema_of"_a, "json"_a, "mappings"_a, "projects"_a,
+      "Reports how each operator of the graph, which is consumed, is converted. Returns whether no link is\n"
+      "missing, the report, and lines that say what was written into `mappings` and `projects`.");
   module.def("expose_values", &expose_values, "graph"_a,
              "Functionalizes the graph and makes an output of every computed tensor that is used. Returns\n"
              "tuples (name, operator, source line).");

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "cli/commands.h"
-#include "cli/operator_project.h"
-#include "opbridge/error.h"
+#include "opbridge/schema.h"
+#include "scaffold/write_files.h"
 
 namespace opbridge::cli {
 namespace {
@@ -21,34 +19,14 @@ struct Options {
   std::string directory;
 };
 
-void write(const fs::path& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (error || !file) throw Error(ErrorCode::io, "cannot write " + path.string());
-}
-
 void run(const Options& options) {
   std::string line = options.schema;
   std::ranges::replace_if(
       line, [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
   const OperatorSchema schema = parse_schema(line);
-  const std::vector<ProjectFile> files = operator_project(schema, line);
   const std::string name = schema.name.substr(schema.name.find("::") + 2);
   const fs::path directory = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
-  if (fs::exists(directory)) {
-    throw Error(ErrorCode::io,
-                directory.string() + " already exists; choose another folder with --directory");
-  }
-  try {
-    for (const ProjectFile& file : files) write(directory / file.path, file.text);
-  } catch (const Error&) {
-    std::error_code ignored;
-    fs::remove_all(directory, ignored);
-    throw;
-  }
+  scaffold::write_project(directory, schema, line);
   print(fmt::format("{}: write {}.cc, then run pytest there\n", directory.string(), name));
 }
 

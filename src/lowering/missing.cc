@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "torch/traits.h"
+#include "lowering/skeleton.h"
 
 namespace opbridge {
 namespace {
@@ -26,35 +26,21 @@ std::string locations_text(const std::vector<std::string>& locations) {
   return text;
 }
 
-bool is_tensor(const ir::AttributeValue& value) {
-  return std::holds_alternative<ir::Value*>(value) || std::holds_alternative<std::vector<ir::Value*>>(value);
-}
-
 // The skeleton of a symbolic function, for the user to complete.
-std::string skeleton(const ir::Node& node, int opset) {
-  const std::string_view name = torch::without_overload(node.op);
-  std::string function(name.substr(name.find("::") + 2));
-  std::ranges::replace_if(
-      function, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
-  std::vector<std::string> parameters{"g"}, tensors;
-  for (const ir::Attribute& attribute : node.attributes) {
-    parameters.push_back(attribute.name);
-    if (is_tensor(attribute.value)) tensors.push_back(attribute.name);
-  }
-  std::string call = fmt::format("\"my_domain::{}\"", function);
-  for (const std::string& tensor : tensors) call += ", " + tensor;
-  return fmt::format(
-      "      @opbridge.symbolic(\"{}\", opset={})\n      def {}({}):\n          return g.op({})\n", node.op,
-      opset, function, fmt::join(parameters, ", "), call);
+std::string skeleton_text(const OperatorSchema& schema, int opset) {
+  const MappingSkeleton skeleton = mapping_skeleton(schema, opset);
+  return fmt::format("      {}\n      {}\n          return {}\n", skeleton.decorator, skeleton.head,
+                     skeleton.node);
 }
 
 }  // namespace
 
 void MissingReport::add_missing(const ir::Node& node) {
-  auto entry = std::ranges::find(missing_, node.op, &std::pair<std::string, Missing>::first);
-  if (entry == missing_.end()) entry = missing_.insert(missing_.end(), {node.op, Missing{&node, {}, 0}});
-  ++entry->second.count;
-  add_location(entry->second.locations, node);
+  auto entry = std::ranges::find(missing_, node.op, &MissingOperator::op);
+  if (entry == missing_.end()) entry = missing_.insert(missing_.end(), MissingOperator{.op = node.op});
+  ++entry->calls;
+  learn_schema(entry->schema, node);
+  add_location(entry->locations, node);
 }
 
 void MissingReport::add_refused(const ir::Node& node, const Error& error) {
@@ -71,8 +57,9 @@ Error MissingReport::error() const {
     text += fmt::format(
         "{} operator{} of this model {} no mapping to ONNX opset {} (the second link is missing):\n",
         missing_.size(), missing_.size() == 1 ? "" : "s", missing_.size() == 1 ? "has" : "have", opset_);
-    for (const auto& [op, missing] : missing_) {
-      text += fmt::format("\n  {}  ({} call{})\n", op, missing.count, missing.count == 1 ? "" : "s") +
+    for (const MissingOperator& missing : missing_) {
+      const std::string& op = missing.op;
+      text += fmt::format("\n  {}  ({} call{})\n", op, missing.calls, missing.calls == 1 ? "" : "s") +
               locations_text(missing.locations);
       if (std::optional<int> first = registry_->first_opset(op)) {
         text += fmt::format(
@@ -86,7 +73,7 @@ Error MissingReport::error() const {
             "--ops); "
             "otherwise register one before the export:\n";
       }
-      text += skeleton(*missing.example, opset_);
+      text += skeleton_text(missing.schema, opset_);
     }
   }
   if (!refused_.empty()) {

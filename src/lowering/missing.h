@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "opbridge/convert.h"
 #include "opbridge/registry.h"
 
 namespace opbridge {
@@ -14,16 +15,12 @@ class MissingReport {
 
   void add_missing(const ir::Node& node);
   void add_refused(const ir::Node& node, const Error& error);
+  const std::vector<MissingOperator>& missing() const { return missing_; }
   bool empty() const { return missing_.empty() && refused_.empty(); }
   // Error(unsupported), or Error(invalid_node) if every entry is one.
   Error error() const;
 
  private:
-  struct Missing {
-    const ir::Node* example;
-    std::vector<std::string> locations;
-    size_t count = 0;
-  };
   struct Refused {
     std::string message;
     std::vector<std::string> locations;
@@ -32,7 +29,7 @@ class MissingReport {
   };
   const SymbolicRegistry* registry_;
   int opset_;
-  std::vector<std::pair<std::string, Missing>> missing_;  // by operator, in order of appearance
+  std::vector<MissingOperator> missing_;  // in order of appearance
   std::vector<Refused> refused_;
 };
 

@@ -197,7 +197,7 @@ Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const Conv
     add(node, error);
   };
   legalize(model, options.target, refuse);
-  return {log.operators(), report.empty() ? "" : report.error().message()};
+  return {log.operators(), report.missing(), report.empty() ? "" : report.error().message()};
 }
 
 OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {

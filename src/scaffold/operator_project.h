@@ -7,7 +7,7 @@
 
 #include "opbridge/schema.h"
 
-namespace opbridge::cli {
+namespace opbridge::scaffold {
 
 struct ProjectFile {
   std::string path;  // within the project
@@ -17,4 +17,4 @@ struct ProjectFile {
 // Throws Error(unsupported) for a schema that an operator cannot have.
 std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const std::string& line);
 
-}  // namespace opbridge::cli
+}  // namespace opbridge::scaffold

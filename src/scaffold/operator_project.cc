@@ -1,4 +1,4 @@
-#include "cli/operator_project.h"
+#include "scaffold/operator_project.h"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <string_view>
 #include <utility>
 
-#include "cli/operator_names.h"
 #include "opbridge/error.h"
 #include "opbridge/operator/schema.h"
+#include "scaffold/operator_names.h"
 
-namespace opbridge::cli {
+namespace opbridge::scaffold {
 namespace {
 
 using Kind = SchemaType::Kind;
@@ -496,4 +496,4 @@ std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const st
   return result;
 }
 
-}  // namespace opbridge::cli
+}  // namespace opbridge::scaffold

@@ -5,7 +5,7 @@
 
 #include "opbridge/schema.h"
 
-namespace opbridge::cli {
+namespace opbridge::scaffold {
 
 // The name of an argument, with a prefix if it is a keyword of C++ or Python or is used in the project.
 std::string variable_name(const std::string& argument);
@@ -16,4 +16,4 @@ std::string element_prefix(const OperatorSchema& schema, const std::string& list
 // The Python package's name: namespace and operator name, so that it does not shadow another module.
 std::string package_name(const OperatorSchema& schema);
 
-}  // namespace opbridge::cli
+}  // namespace opbridge::scaffold

@@ -1,10 +1,10 @@
-#include "cli/operator_names.h"
+#include "scaffold/operator_names.h"
 
 #include <algorithm>
 #include <ranges>
 #include <string_view>
 
-namespace opbridge::cli {
+namespace opbridge::scaffold {
 namespace {
 
 // The keywords of C++, except those that a schema cannot contain.
@@ -61,4 +61,4 @@ std::string package_name(const OperatorSchema& schema) {
   return name.substr(first, last - first + 1);
 }
 
-}  // namespace opbridge::cli
+}  // namespace opbridge::scaffold

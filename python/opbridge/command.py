@@ -1,0 +1,120 @@
+"""The part of the command `opbridge` that needs PyTorch. The command, a program of its own, starts it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import sys
+import traceback
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opbridge.errors import Error, InternalError, InvalidArgumentError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carries out a command; returns its exit status."""
+    parser = argparse.ArgumentParser("opbridge doctor", add_help=False, allow_abbrev=False)
+    parser.add_argument("command", choices=["doctor"])
+    parser.add_argument("model")
+    parser.add_argument("--target", default="onnxruntime")
+    parser.add_argument("--opset", type=int, required=True)
+    parser.add_argument("--ops", action="append", default=[])
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--fix", default="")
+    parser.add_argument("--projects", default="")
+    options = parser.parse_args(arguments)
+    try:
+        return _doctor(options)
+    except Error as error:
+        print(f"opbridge: {error}", file=sys.stderr)
+        return 3 if isinstance(error, InternalError) else 2
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from opbridge import _core
+    from opbridge.capture import capture
+    from opbridge.operators import load_operators
+    from opbridge.symbolics.arguments import schema_of_name
+    from opbridge.symbolics.registry import registry_for
+
+    for library in options.ops:
+        load_operators(library)
+    model, args, kwargs = _made_by(options.model)
+    program = capture(model, args, kwargs)
+
+    def schema_of(op: str) -> str | None:
+        schema = schema_of_name(op)
+        return None if schema is None else str(schema)
+
+    ok, report, written = _core.diagnose_graph(
+        program.graph,
+        registry_for(program, options.opset),
+        name=options.model,
+        target=options.target,
+        opset=options.opset,
+        schema_of=schema_of,
+        json=options.json,
+        mappings=options.fix,
+        projects=options.projects,
+    )
+    print(report.rstrip("\n"))
+    if written and not options.json:
+        print("\n" + written, end="")
+    return 0 if ok else 1
+
+
+def _made_by(text: str) -> tuple[Any, Any, Any]:
+    """The model, the arguments and the keyword arguments that a function returns: ``script.py:make_model``, or
+    ``package.module:make_model``."""
+    place, _, name = text.rpartition(":")
+    try:
+        module = _imported(place)
+        factory = getattr(module, name, None)
+        if not callable(factory):
+            raise InvalidArgumentError(f"{place} has no function {name!r}")
+        made = factory()
+    except Error:
+        raise
+    except Exception as error:
+        raise InvalidArgumentError(f"{text} fails with {_described(error)}", _line_of(error, place)) from error
+    if not isinstance(made, tuple):
+        return made, (), None
+    if not 1 <= len(made) <= 3:
+        raise InvalidArgumentError(f"{text} must return (model, args) or (model, args, kwargs), not {len(made)} values")
+    return (*made, *((), None)[len(made) - 1 :])
+
+
+def _imported(place: str) -> types.ModuleType:
+    """The module, with its folder in sys.path, as when Python runs it."""
+    if not place.endswith(".py"):
+        sys.path.insert(0, "")
+        return importlib.import_module(place)
+    path = Path(place)
+    if not path.is_file():
+        raise InvalidArgumentError(f"no such file: {place}")
+    sys.path.insert(0, str(path.resolve().parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _line_of(error: Exception, place: str) -> str:
+    """The last line of the user's file that the error passed."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == Path(place).name
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line}" if frames else ""

@@ -1,0 +1,53 @@
+#include "cli/python.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "opbridge/error.h"
+
+namespace opbridge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char program[] = R"(import sys
+try:
+    from opbridge.command import main
+except ImportError as error:
+    print(f"opbridge: {sys.executable} cannot import opbridge ({error}); install the package opbridge there, or name "
+          "another Python by OPBRIDGE_PYTHON", file=sys.stderr)
+    sys.exit(2)
+sys.exit(main(sys.argv[1:]))
+)";
+
+std::string find_python() {
+  if (const char* chosen = std::getenv("OPBRIDGE_PYTHON")) return chosen;
+  std::error_code unknown;
+  std::vector<fs::path> folders{fs::read_symlink("/proc/self/exe", unknown).parent_path()};
+  if (const char* environment = std::getenv("VIRTUAL_ENV")) folders.push_back(fs::path(environment) / "bin");
+  for (const fs::path& folder : folders) {
+    if (access((folder / "python3").c_str(), X_OK) == 0) return folder / "python3";
+  }
+  return "python3";
+}
+
+}  // namespace
+
+void run_in_python(const std::vector<std::string>& arguments) {
+  const std::string python = find_python();
+  std::vector<std::string> all{python, "-c", program};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  std::vector<char*> pointers;
+  for (std::string& argument : all) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execvp(python.c_str(), pointers.data());
+  throw Error(ErrorCode::invalid_argument,
+              "this needs Python, and " + python +
+                  " cannot be started; activate the environment that has opbridge, or name its Python by "
+                  "OPBRIDGE_PYTHON");
+}
+
+}  // namespace opbridge::cli

@@ -1,0 +1,14 @@
+// Commands that need PyTorch are carried out by the Python package.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace opbridge::cli {
+
+// Replaces this process by Python, which carries out the command `arguments`. Python is that of the variable
+// OPBRIDGE_PYTHON, the one beside this program, that of the active virtual environment, or the first python3
+// of PATH. Throws Error(invalid_argument) if none can be started.
+[[noreturn]] void run_in_python(const std::vector<std::string>& arguments);
+
+}  // namespace opbridge::cli

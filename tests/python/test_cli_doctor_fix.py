@@ -1,0 +1,268 @@
+"""`opbridge doctor` of a Python factory, its JSON, and the mappings and projects that it writes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command import ROOT, opbridge
+
+import opbridge as package
+
+SCRIPT = """
+import torch
+
+from helper import SCALE
+
+
+@torch.library.custom_op("fix_test::shifted", mutates_args=())
+def shifted(x: torch.Tensor, parts: list[torch.Tensor], scale: float, dims: list[int], rows: int,
+            mode: str | None = None, exact: bool = True) -> torch.Tensor:
+    return (x * scale + sum(parts)).sum(dims) + (rows if exact else 0)
+
+
+@shifted.register_fake
+def _(x, parts, scale, dims, rows, mode=None, exact=True):
+    return x.sum(dims)
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        y = shifted(x, [x, x], SCALE, [1], 3, "up")
+        return shifted(x, [x], 0.5, [1], 2, None, False) + y
+
+
+def make_model():
+    return Model(), (torch.randn(2, 4),)
+
+
+def broken():
+    raise ValueError("no weights here")
+
+
+def program():
+    return torch.export.export(Model(), (torch.randn(2, 4),))
+
+
+number = 3
+"""
+
+ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
+    "OPBRIDGE_PYTHON": sys.executable,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("doctor")
+    (folder / "script.py").write_text(SCRIPT)
+    (folder / "helper.py").write_text("SCALE = 2.5\n")
+    return folder
+
+
+def examined(folder: Path, name: str, *options: Any) -> subprocess.CompletedProcess[str]:
+    return opbridge("doctor", f"{folder / 'script.py'}:{name}", *options, env=ENVIRONMENT)
+
+
+def imported(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_factory(folder: Path) -> None:
+    done = examined(folder, "make_model")
+    assert done.returncode == 1, done.stderr
+    assert "fix_test::shifted  2      missing" in done.stdout
+    assert "aten::add.Tensor   1      there    Add      ONNX Runtime" in done.stdout
+    assert "def shifted(g, x, parts, scale, dims, rows, mode, exact):" in done.stdout
+    assert (
+        'return g.op("fix_test::shifted", x, *parts, scale_f=scale, dims_i=dims, rows_i=rows, mode_s=mode, '
+        "exact_i=exact)" in done.stdout
+    )
+    assert examined(folder, "program").stdout.splitlines()[2:6] == done.stdout.splitlines()[2:6]
+
+
+def test_json(folder: Path) -> None:
+    done = examined(folder, "make_model", "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    assert (report["ok"], report["target"], report["opset"]) == (False, "onnxruntime", 21)
+    shifted, add = report["operators"]
+    assert shifted == {
+        "operator": "fix_test::shifted",
+        "calls": 2,
+        "refused": 0,
+        "mapping": None,
+        "becomes": [],
+        "run_by": [],
+    }
+    assert add["mapping"] == "bundled"
+    assert add["run_by"] == ["ONNX Runtime"]
+    (missing,) = report["missing"]
+    assert missing["schema"] == (
+        "fix_test::shifted(Tensor x, Tensor[] parts, float scale, SymInt[] dims, SymInt rows, str? mode=None, "
+        "bool exact=True) -> Tensor"
+    )
+    assert len(missing["locations"]) == 2
+
+
+def test_a_pt2_has_the_same_report(folder: Path, tmp_path: Path) -> None:
+    torch.export.save(imported_script(folder).program(), tmp_path / "m.pt2")
+    done = opbridge("doctor", tmp_path / "m.pt2", "--json")
+    assert done.returncode == 1
+    report = json.loads(done.stdout)
+    (missing,) = report["missing"]
+    assert missing["schema"] == (
+        "fix_test::shifted(Tensor x, Tensor[] parts, float scale, int[] dims, int rows, str? mode, bool exact) "
+        "-> Tensor"
+    )
+
+
+_scripts: dict[Path, Any] = {}
+
+
+def imported_script(folder: Path) -> Any:
+    """The script, imported once, since it defines an operator."""
+    if folder not in _scripts:
+        sys.path.insert(0, str(folder))
+        _scripts[folder] = imported(folder / "script.py")
+        sys.path.remove(str(folder))
+    return _scripts[folder]
+
+
+BODY = """    sums = x
+    total = g.op("Mul", x, scale)
+    for part in parts:
+        total = g.op("Add", total, part)
+    reduced = g.op("ReduceSum", total, torch.tensor(dims), keepdims_i=0)
+    return g.op("Add", reduced, float(rows)) if exact else reduced
+"""
+
+
+def test_a_mapping_that_is_completed_is_right(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "fixes.py"
+    done = examined(folder, "make_model", "--fix", file)
+    assert done.returncode == 1, done.stderr
+    assert f"{file}: 1 mapping to complete" in done.stdout
+    text = file.read_text()
+    script = imported_script(folder)
+    model, args = script.make_model()
+    try:
+        imported(file)
+        with pytest.raises(package.UnsupportedError, match="has no body yet"):
+            package.export(model, args)
+        package.unregister_custom_op_symbolic("fix_test::shifted", 21)
+        refusal = '    g.refuse("its mapping in this file has no body yet")\n'
+        assert text.count(refusal) == 1
+        file.write_text(text.replace(refusal, BODY).replace("import opbridge\n", "import opbridge\nimport torch\n"))
+        imported(file)
+        assert package.export(model, args, verify=True).verification.ok
+        # the node that the file suggests has every argument
+        package.unregister_custom_op_symbolic("fix_test::shifted", 21)
+        (suggested,) = [line for line in text.splitlines() if line.startswith("#     return g.op(")]
+        file.write_text(text.replace(refusal, suggested.removeprefix("# ") + "\n"))
+        imported(file)
+        program = package.export(model, args)
+        node = next(node for node in program.model_proto.graph.node if node.domain == "fix_test")
+        assert len(node.input) == 5
+        assert {attribute.name for attribute in node.attribute} == {"scale", "mode", "exact"}
+    finally:
+        package.unregister_custom_op_symbolic("fix_test::shifted", 21)
+
+
+def test_nothing_that_exists_is_overwritten(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "fixes.py").write_text("mine")
+    done = examined(folder, "make_model", "--fix", tmp_path / "fixes.py")
+    assert done.returncode == 2
+    assert "already exists" in done.stderr
+    assert (tmp_path / "fixes.py").read_text() == "mine"
+
+
+def test_projects_instead_of_mappings(folder: Path, tmp_path: Path) -> None:
+    torch.export.save(imported_script(folder).program(), tmp_path / "m.pt2")
+    options = ["--fix", tmp_path / "fixes.py", "--projects", tmp_path / "projects"]
+    done = opbridge("doctor", tmp_path / "m.pt2", *options)
+    assert done.returncode == 1
+    source = (tmp_path / "projects" / "fix_test_shifted" / "shifted.cc").read_text()
+    assert (
+        "fix_test::shifted(Tensor x, Tensor[] parts, float scale, int[] dims, int rows, str? mode, bool exact)"
+        in source
+    )
+    assert not (tmp_path / "fixes.py").exists()
+    assert "No mapping is missing" in done.stdout
+
+
+def test_operators_of_one_name_and_names_that_python_has(tmp_path: Path) -> None:
+    for namespace in ("fix_first", "fix_second"):
+        library = torch.library.Library(namespace, "DEF")
+        library.define("twin(Tensor lambda, Device device, ScalarType dtype) -> (Tensor, Tensor)")
+        library.impl("twin", lambda x, device, dtype: (x + 1, x - 1), "CompositeExplicitAutograd")
+        LIBRARIES.append(library)
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            a, b = torch.ops.fix_first.twin(x, torch.device("cpu"), torch.float16)
+            c, d = torch.ops.fix_second.twin(x, torch.device("cpu"), torch.float16)
+            return a + b + c + d
+
+    torch.export.save(torch.export.export(Model(), (torch.randn(2),)), tmp_path / "m.pt2")
+    done = opbridge("doctor", tmp_path / "m.pt2", "--fix", tmp_path / "fixes.py")
+    assert done.returncode == 1, done.stderr
+    module = imported(tmp_path / "fixes.py")
+    for namespace in ("fix_first", "fix_second"):
+        package.unregister_custom_op_symbolic(f"{namespace}::twin", 21)
+    assert callable(module.twin)
+    assert callable(module.twin_2)
+    text = (tmp_path / "fixes.py").read_text()
+    assert "def twin(g, arg_lambda, device, dtype):" in text
+    assert "outputs=2" in text
+
+
+LIBRARIES: list[Any] = []
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("broken", "fails with ValueError: no weights here"),
+        ("absent", "has no function 'absent'"),
+        ("number", "has no function 'number'"),
+    ],
+)
+def test_errors_have_no_traceback(folder: Path, name: str, reason: str) -> None:
+    done = examined(folder, name)
+    assert done.returncode == 2
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+    if name == "broken":
+        assert "script.py:" in done.stderr
+        assert "in broken" in done.stderr
+
+
+def test_what_is_no_script(tmp_path: Path) -> None:
+    done = opbridge("doctor", "nothing.py:make", env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (2, "opbridge: no such file: nothing.py\n")
+    (tmp_path / "wrong.py").write_text("def f(:\n")
+    done = opbridge("doctor", f"{tmp_path / 'wrong.py'}:f", env=ENVIRONMENT)
+    assert done.returncode == 2
+    assert "SyntaxError" in done.stderr
+    assert "wrong.py:1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_python(folder: Path) -> None:
+    done = opbridge("doctor", f"{folder / 'script.py'}:make_model", env={"OPBRIDGE_PYTHON": "/nowhere/python"})
+    assert done.returncode == 2
+    assert "/nowhere/python cannot be started" in done.stderr
