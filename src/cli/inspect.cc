@@ -12,7 +12,6 @@
 #include "onnx/model_reader.h"
 #include "opbridge/frontend.h"
 #include "opbridge/ir.h"
-#include "support/output_file.h"
 
 namespace opbridge::cli {
 namespace {
@@ -56,11 +55,7 @@ void run(const Options& options) {
 
   if (!options.html.empty()) {
     const std::string page = inspect::graph_page(graph, summary, is_program ? 0 : file.model.opset);
-    const std::span<const std::byte> piece = std::as_bytes(std::span(page));
-    support::OutputFile output(options.html);
-    output.write(std::span(&piece, 1));
-    output.close();
-    support::publish(output);
+    write_page(options.html, page);
   }
   if (options.json) {
     print(inspect::to_json(summary) + '\n');

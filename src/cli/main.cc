@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   opbridge::cli::add_convert(app);
   opbridge::cli::add_doctor(app);
+  opbridge::cli::add_compare(app);
   opbridge::cli::add_inspect(app);
   opbridge::cli::add_verify(app);
   opbridge::cli::add_new_op(app);
