@@ -119,7 +119,7 @@ def _capture(comparison: Comparison, axes: dict[str, dict[int, str]]) -> tuple[t
         exported = export_program(comparison.module, inputs, sizes, [])
         return bridged(exported, sizes)
 
-    with patch_torch(comparison.module, comparison.mode):
+    with patch_torch(comparison.module, comparison.mode, comparison.with_gradients):
         program = capture_with_functions(comparison.module, capture)
     return exported, program
 

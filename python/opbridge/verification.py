@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.environment import Mode, enter_inference
+from opbridge.capture.environment import Mode, enter_inference, with_gradients_if_needed
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
@@ -231,7 +231,8 @@ class Comparison:
         self._input_names, self.parameters = self._separated([value.name for value in self._running.get_inputs()])
         self.feeds = feeds_for(self._input_names, self.inputs)
         self.actual: Sequence[torch.Tensor] = run(self._running, self.feeds | self.parameters)
-        self.expected = self._run_module()
+        self.with_gradients = False
+        self.expected = with_gradients_if_needed(self._run_module)
         self.failure = ""  # of ONNX Runtime
 
     def with_inputs(self, inputs: Inputs, label: str) -> Comparison:
@@ -240,7 +241,7 @@ class Comparison:
         other = copy.copy(self)
         other.inputs, other.label = inputs, label
         other.feeds = feeds_for(self._input_names, inputs)
-        other.expected = other._run_module()
+        other.expected = with_gradients_if_needed(other._run_module)
         try:
             other.actual = run(self._running, other.feeds | self.parameters)
         except Exception as error:  # ONNX Runtime has no common class of its errors
@@ -285,10 +286,15 @@ class Comparison:
             return names, {}
         return names[:given], {name: state[name] for name in names[given:]}
 
-    def _run_module(self) -> list[Any]:
+    def _run_module(self, with_gradients: bool) -> list[Any]:
+        self.with_gradients = with_gradients
         inputs = self.inputs.copied()  # keeps writes of the model from the caller's tensors
         module = self.module
-        with enter_inference(module, self.mode), restore_attributes(module), restore_contents(module.buffers()):
+        with (
+            enter_inference(module, self.mode, with_gradients),
+            restore_attributes(module),
+            restore_contents(module.buffers()),
+        ):
             try:
                 returned = module(*inputs.args, **inputs.kwargs)
             except Exception as error:

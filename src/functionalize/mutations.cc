@@ -64,9 +64,11 @@ std::optional<Mutation> out_variant_of(const ir::Node& node) {
     }
     return mutation;
   }
-  if (!is_tensor(given(node, "out"))) return std::nullopt;
   const std::string name(without_overload(node.op));
   const std::string_view overload = overload_of(node.op);
+  if ((overload == "grad_input" || overload == "out") && is_tensor(given(node, "grad_input")))
+    return Mutation{Write::computed, name, {"grad_input"}};
+  if (!is_tensor(given(node, "out"))) return std::nullopt;
   Mutation mutation{Write::computed, name, {"out"}};
   if (overload.ends_with("_out")) mutation.pure += "." + std::string(overload.substr(0, overload.size() - 4));
   return mutation;

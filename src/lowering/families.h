@@ -6,16 +6,17 @@
 namespace opbridge::lowering {
 
 void register_activation(SymbolicRegistry& registry);
+void register_activation_gradients(SymbolicRegistry& registry);
 void register_adaptive_pooling(SymbolicRegistry& registry);
 void register_arithmetic(SymbolicRegistry& registry);
 void register_attention(SymbolicRegistry& registry);
-void register_backward(SymbolicRegistry& registry);
 void register_bitwise(SymbolicRegistry& registry);
 void register_calculus(SymbolicRegistry& registry);
 void register_cast(SymbolicRegistry& registry);
 void register_comparison(SymbolicRegistry& registry);
 void register_control_flow(SymbolicRegistry& registry);
 void register_convolution(SymbolicRegistry& registry);
+void register_convolution_gradients(SymbolicRegistry& registry);
 void register_creation(SymbolicRegistry& registry);
 void register_cumulative(SymbolicRegistry& registry);
 void register_diagonal(SymbolicRegistry& registry);
@@ -27,13 +28,17 @@ void register_flipping(SymbolicRegistry& registry);
 void register_grouped(SymbolicRegistry& registry);
 void register_im2col(SymbolicRegistry& registry);
 void register_indexing(SymbolicRegistry& registry);
+void register_indexing_gradients(SymbolicRegistry& registry);
 void register_indexing_write(SymbolicRegistry& registry);
 void register_linalg(SymbolicRegistry& registry);
 void register_linear(SymbolicRegistry& registry);
 void register_loss(SymbolicRegistry& registry);
+void register_loss_gradients(SymbolicRegistry& registry);
 void register_matrix_functions(SymbolicRegistry& registry);
 void register_normalization(SymbolicRegistry& registry);
+void register_normalization_gradients(SymbolicRegistry& registry);
 void register_pooling(SymbolicRegistry& registry);
+void register_pooling_gradients(SymbolicRegistry& registry);
 void register_quantization(SymbolicRegistry& registry);
 void register_random(SymbolicRegistry& registry);
 void register_recurrent(SymbolicRegistry& registry);

@@ -7,10 +7,18 @@
 namespace opbridge {
 namespace {
 
-// Whether a call may give another number of results than the schema declares.
-bool gives_lists(const OperatorSchema& schema) {
-  return schema.more_returns ||
-         std::ranges::any_of(schema.returns, [](const SchemaReturn& result) { return result.type.list; });
+// Whether the schema declares as many results as a call gives.
+bool declares(const OperatorSchema& schema, size_t results) {
+  const size_t declared = schema.returns.size();
+  if (results == declared || schema.more_returns) return true;
+  if (std::ranges::any_of(schema.returns, [](const SchemaReturn& result) { return result.type.list; }))
+    return true;
+  // An output mask, as bool[3] of three gradients, says which results are None.
+  return results < declared && std::ranges::any_of(schema.arguments, [&](const SchemaArgument& argument) {
+           const SchemaType& type = argument.type;
+           return type.kind == SchemaType::Kind::boolean && type.list &&
+                  type.fixed_size == std::ssize(schema.returns);
+         });
 }
 
 // Whether a list of integers has the declared length (int[2]). One integer stands for all, and int[1] accepts
@@ -47,8 +55,7 @@ std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const 
     if (!argument.default_value) fail(fmt::format("lacks the argument {}", argument.name));
     values[i] = &*argument.default_value;
   }
-  if (!gives_lists(schema) && node.outputs.size() != schema.returns.size())
-    fail(fmt::format("has {} results", node.outputs.size()));
+  if (!declares(schema, node.outputs.size())) fail(fmt::format("has {} results", node.outputs.size()));
   return values;
 }
 

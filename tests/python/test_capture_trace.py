@@ -100,16 +100,6 @@ def test_data_is_the_tensor_itself(axes):
     assert "aten::mul.Tensor(self=%add, other=2)" in text
 
 
-def test_vmap_is_refused():
-    class Model(nn.Module):
-        def forward(self, x):
-            return torch.vmap(lambda row: row @ row)(x)
-
-    with pytest.raises(UnsupportedError, match='capture="export" supports vmap'):
-        capture(Model(), (torch.rand(4, 5),), how="trace")
-    assert "aten::matmul" in str(capture(Model(), (torch.rand(4, 5),), how="export").graph)
-
-
 def test_memory_that_comes_back_from_numpy_is_refused():
     class Model(nn.Module):
         def forward(self, x):
@@ -440,24 +430,6 @@ def test_a_thread_that_computes_nothing_is_no_matter():
             return torch.sin(x)
 
     assert operators_of(capture(Model(), (torch.ones(2),), how="trace").graph) == ["aten::sin"]
-
-
-def test_forward_mode_is_refused():
-    class Model(nn.Module):
-        def forward(self, x):
-            return torch.func.jvp(torch.sin, (x,), (x,))[1]
-
-    with pytest.raises(UnsupportedError, match=r"transforms of torch\.func"):
-        capture(Model(), (torch.ones(2),), how="trace")
-
-
-def test_a_model_that_torch_export_fails_on_is_not_blamed():
-    class Model(nn.Module):
-        def forward(self, x):
-            return torch.func.hessian(lambda t: (t**3).sum())(x)
-
-    with pytest.raises(UnsupportedError, match=r"torch\.export cannot capture"):
-        capture(Model(), (torch.ones(2),), how="export")
 
 
 @pytest.mark.parametrize("dynamic", [None, {"x": {0: "n"}}])

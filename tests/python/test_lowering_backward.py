@@ -1,4 +1,4 @@
-"""Backward operators that a captured program calls."""
+"""Backward operators that a captured program calls: each is compared with PyTorch's kernel for random arguments."""
 
 import pytest
 import torch
@@ -8,9 +8,107 @@ from torch.nn import functional as F
 import opbridge
 
 aten = torch.ops.aten
+DTYPES = [torch.float32, torch.float64, torch.bfloat16]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def tolerance(dtype):
+    return {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_of_activations(dtype):
+    functions = {
+        "tanh": lambda g, x: aten.tanh_backward(g, x.tanh()),
+        "sigmoid": lambda g, x: aten.sigmoid_backward(g, x.sigmoid()),
+        "hardsigmoid": aten.hardsigmoid_backward,
+        "hardswish": aten.hardswish_backward,
+        "silu": aten.silu_backward,
+        "mish": aten.mish_backward,
+        "gelu": aten.gelu_backward,
+        "gelu by tanh": lambda g, x: aten.gelu_backward(g, x, approximate="tanh"),
+        "softplus": lambda g, x: aten.softplus_backward(g, x, 1.5, 2),
+        "log_sigmoid": lambda g, x: aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
+        "threshold": lambda g, x: aten.threshold_backward(g, x, 0.5),
+        "hardtanh": lambda g, x: aten.hardtanh_backward(g, x, -0.5, 1.25),
+        "leaky_relu": lambda g, x: aten.leaky_relu_backward(g, x, 0.1, False),
+        "elu": lambda g, x: aten.elu_backward(g, 1.5, 2, 0.5, False, x),
+        "elu of the result": lambda g, x: aten.elu_backward(g, 1.5, 2, 0.5, True, x),
+        "hardshrink": lambda g, x: aten.hardshrink_backward(g, x, 0.7),
+        "softshrink": lambda g, x: aten.softshrink_backward(g, x, 0.7),
+        "logit": aten.logit_backward,
+        "logit with eps": lambda g, x: aten.logit_backward(g, x, 0.1),
+        "prelu": lambda g, x: aten._prelu_kernel_backward(g, x, x.tanh()),
+        "rrelu": lambda g, x: aten.rrelu_with_noise_backward(g, x, x, 0.1, 0.3, False, False),
+        "rrelu in training": lambda g, x: aten.rrelu_with_noise_backward(g, x, x.tanh(), 0.1, 0.3, True, False),
+        "glu": lambda g, x: aten.glu_backward(g[:, :3], x, 1),
+        "glu_backward_jvp": lambda g, x: aten.glu_backward_jvp(
+            aten.glu_backward(g[:2], x, 0), g[:2], x, x[2:], x + g, 0
+        ),
+        "log_sigmoid_forward": lambda g, x: aten.log_sigmoid_forward(x),
+        "prelu forward": lambda g, x: aten._prelu_kernel(x, g),
+    }
+    x = torch.cat([torch.randn(4, 4, dtype=dtype) * 2, torch.rand(4, 2, dtype=dtype)], 1)
+    check(functions, torch.randn(4, 6, dtype=dtype), x, **tolerance(dtype))
+
+
+def test_of_activations_at_bounds_and_infinity():
+    functions = {
+        "tanh": aten.tanh_backward,
+        "sigmoid": aten.sigmoid_backward,
+        "hardsigmoid": aten.hardsigmoid_backward,
+        "hardswish": aten.hardswish_backward,
+        "silu": aten.silu_backward,
+        "softplus": lambda g, x: aten.softplus_backward(g, x, 1, 20),
+        "threshold": lambda g, x: aten.threshold_backward(g, x, 1),
+        "hardtanh": lambda g, x: aten.hardtanh_backward(g, x, -1, 1),
+        "leaky_relu": lambda g, x: aten.leaky_relu_backward(g, x, 0.1, False),
+        "elu": lambda g, x: aten.elu_backward(g, 1, 1, 1, False, x),
+        "hardshrink": lambda g, x: aten.hardshrink_backward(g, x, 1),
+        "softshrink": lambda g, x: aten.softshrink_backward(g, x, 1),
+        "logit": aten.logit_backward,
+        "log_sigmoid": lambda g, x: aten.log_sigmoid_backward(g, x, torch.exp(-x.abs())),
+    }
+    x = torch.tensor([0.0, 1.0, -1.0, 3.0, -3.0, torch.inf, -torch.inf, torch.nan, 90.0, 2.0, 0.5])
+    check(functions, torch.linspace(-2, 3, 11), x)
+    check(functions, torch.tensor([torch.inf, torch.nan, 0.0, -torch.inf, 1.0, 2.0, 3.0, 1.0, 1.0, 0.0, torch.nan]), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_of_losses(dtype, reduction):
+    functions = {
+        "mse_loss": lambda g, x, y: aten.mse_loss_backward(g, x, y, reduction),
+        "smooth_l1_loss": lambda g, x, y: aten.smooth_l1_loss_backward(g, x, y, reduction, 0.7),
+        "smooth_l1_loss as l1": lambda g, x, y: aten.smooth_l1_loss_backward(g, x, y, reduction, 0.0),
+        "huber_loss": lambda g, x, y: aten.huber_loss_backward(g, x, y, reduction, 0.7),
+        "soft_margin_loss": lambda g, x, y: aten.soft_margin_loss_backward(g, x, y, reduction),
+        "binary_cross_entropy": lambda g, x, y: aten.binary_cross_entropy_backward(g, x, y, None, reduction),
+        "weighted": lambda g, x, y: aten.binary_cross_entropy_backward(g, x, y, y.exp(), reduction),
+    }
+    x, y = torch.rand(3, 5, dtype=dtype), torch.rand(3, 5, dtype=dtype) * 2 - 0.5
+    gradient = torch.randn((3, 5) if reduction == 0 else (), dtype=dtype)
+    check(functions, gradient, x, y, **tolerance(dtype))
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (2, 5, 3, 4)])
+def test_of_nll_loss(shape, weighted, reduction):
+    backward = aten.nll_loss2d_backward if len(shape) == 4 else aten.nll_loss_backward
+    forward = aten.nll_loss2d_forward if len(shape) == 4 else aten.nll_loss_forward
+    x = torch.randn(shape)
+    target = torch.randint(0, 5, shape[:1] + shape[2:] if len(shape) > 1 else ())
+    weight = torch.rand(5) if weighted else None
+    loss, _ = forward(x, target, weight, reduction, 2)
+
+    def of_target(g, x, target):
+        total = forward(x, target, weight, reduction, 2)[1]
+        return backward(g, x, target, weight, reduction, 2, total)
+
+    check(of_target, torch.randn(loss.shape), x, target)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_of_softmax_and_dropout(dtype):
     functions = {
         "softmax": lambda x, y: aten._softmax_backward_data(x, y.softmax(1), 1, dtype),
@@ -18,8 +116,7 @@ def test_of_softmax_and_dropout(dtype):
         "of a number": lambda x, y: aten._softmax_backward_data(x[0, 0], y[0, 0].softmax(0), 0, dtype),
         "dropout": lambda x, y: aten.native_dropout_backward(x, y > 0, 1.25),
     }
-    tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype == torch.bfloat16 else {}
-    check(functions, torch.randn(3, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype), **tolerance)
+    check(functions, torch.randn(3, 5, dtype=dtype), torch.randn(3, 5, dtype=dtype), **tolerance(dtype))
 
 
 def test_of_softmax_at_infinity():
@@ -37,10 +134,264 @@ def test_of_softmax_in_another_type_is_refused():
         check(lambda x: aten._softmax_backward_data(x, x, 1, torch.float32), x)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8, 7), (3, 8, 7)])
-def test_of_max_pool(shape):
-    def backward(x):
-        pooled, places = F.max_pool2d(x, 3, 2, 1, return_indices=True)
-        return aten.max_pool2d_with_indices_backward(pooled * 2, x, [3, 3], [2, 2], [1, 1], [1, 1], False, places)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mask", [[True, True, True], [True, False, False], [False, True, True]])
+def test_of_normalizations(dtype, mask):
+    weight, bias = torch.rand(6, dtype=dtype), torch.rand(6, dtype=dtype)
+    mean, variance = torch.rand(6), torch.rand(6) + 0.5
+    stored = mean.to(dtype if dtype == torch.float64 else torch.float32)
 
-    check(backward, torch.randn(shape))
+    def layer_norm(g, x):
+        g, x, width = g.movedim(1, -1), x.movedim(1, -1), [6]
+        _, m, r = aten.native_layer_norm(x, width, weight, bias, 1e-5)
+        return [
+            each for each in aten.native_layer_norm_backward(g, x, width, m, r, weight, bias, mask) if each is not None
+        ]
+
+    def group_norm(g, x):
+        _, m, r = aten.native_group_norm(x, weight, bias, 3, 6, 4, 2, 1e-5)
+        return [
+            each for each in aten.native_group_norm_backward(g, x, m, r, weight, 3, 6, 4, 2, mask) if each is not None
+        ]
+
+    def batch_norm(g, x, train=True):
+        m, r = x.float().mean((0, 2)).to(stored.dtype), x.float().var((0, 2), correction=0).rsqrt().to(stored.dtype)
+        results = aten.native_batch_norm_backward(
+            g, x, weight, mean.to(stored.dtype), variance.to(stored.dtype), m, r, train, 1e-5, mask
+        )
+        return [each for each, is_wanted in zip(results, mask, strict=True) if is_wanted]  # a shape rule returns more
+
+    functions = {"layer": layer_norm, "group": group_norm}
+    if dtype != torch.bfloat16:  # PyTorch wants the statistics in other types there
+        functions |= {"batch": batch_norm, "running": lambda g, x: batch_norm(g, x, train=False)}
+    x = torch.randn(3, 6, 4, dtype=dtype)
+    check(functions, torch.randn(3, 6, 4, dtype=dtype), x, **({"rtol": 1e-4, "atol": 1e-5} | tolerance(dtype)))
+
+
+def test_of_normalizations_without_weights():
+    def layer_norm(g, x):
+        _, m, r = aten.native_layer_norm(x, [4, 3], None, None, 1e-5)
+        return aten.native_layer_norm_backward(g, x, [4, 3], m, r, None, None, [True, False, False])[0]
+
+    check(layer_norm, torch.randn(2, 4, 3), torch.randn(2, 4, 3))
+
+
+CONVOLUTIONS = {  # weight, input, and stride, padding, dilation, transposed, output_padding, groups
+    "plain": ((4, 3, 3, 2), (2, 3, 7, 6), ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)),
+    "stride": ((4, 3, 3, 2), (2, 3, 8, 7), ([2, 3], [1, 0], [1, 1], False, [0, 0], 1)),
+    "dilation": ((4, 3, 3, 2), (2, 3, 9, 9), ([2, 2], [2, 1], [2, 3], False, [0, 0], 1)),
+    "groups": ((4, 3, 3, 2), (2, 6, 8, 7), ([2, 1], [1, 1], [1, 2], False, [0, 0], 2)),
+    "depthwise": ((6, 1, 3), (2, 6, 9), ([2], [1], [1], False, [0], 6)),
+    "line": ((4, 3, 5), (2, 3, 11), ([3], [2], [1], False, [0], 1)),
+    "volume": ((2, 3, 2, 2, 2), (1, 3, 4, 5, 4), ([2, 1, 2], [0, 1, 0], [1, 1, 1], False, [0, 0, 0], 1)),
+    "transposed": ((3, 4, 3, 2), (2, 3, 5, 4), ([2, 3], [1, 0], [1, 1], True, [1, 2], 1)),
+    "transposed groups": ((6, 2, 3), (2, 6, 5), ([2], [1], [2], True, [0], 3)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_convolutions(name, dtype):
+    weight_shape, input_shape, parameters = CONVOLUTIONS[name]
+    weight, x = torch.randn(weight_shape, dtype=dtype), torch.randn(input_shape, dtype=dtype)
+    gradient = torch.randn_like(aten.convolution(x, weight, None, *parameters))
+    channels = [gradient.shape[1]]
+
+    def backward(mask):
+        return lambda g, x, w: [
+            each for each in aten.convolution_backward(g, x, w, channels, *parameters, mask) if each is not None
+        ]
+
+    functions = {"all": backward([True, True, True]), "weight": backward([False, True, False])}
+    check(functions, gradient, x, weight, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["plain", "stride", "dilation", "groups", "line", "transposed"])
+def test_of_convolutions_of_dynamic_sizes(name):
+    weight_shape, input_shape, parameters = CONVOLUTIONS[name]
+    weight = torch.randn(weight_shape)
+
+    def backward(x):
+        y = aten.convolution(x, weight, None, *parameters)
+        return aten.convolution_backward(y, x, weight, [y.shape[1]], *parameters, [True, True, True])
+
+    dynamic = [{0: "n", **{axis: f"size{axis}" for axis in range(2, len(input_shape))}}]
+    also = [(torch.randn(3, input_shape[1], *(size + 1 for size in input_shape[2:])),)]
+    check(backward, torch.randn(input_shape), dynamic=dynamic, also=also, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 8, 7), (3, 8, 7)])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_of_pools(shape, dtype):
+    def max_pool(x):
+        pooled, indices = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        return aten.max_pool2d_with_indices_backward(pooled * 2, x, [3, 3], [2, 2], [1, 1], [1, 1], False, indices)
+
+    def adaptive_max_pool(x):
+        pooled, indices = F.adaptive_max_pool2d(x, (3, 2), return_indices=True)
+        return aten.adaptive_max_pool2d_backward(pooled * 2, x, indices)
+
+    def avg_pool(*arguments):
+        def backward(x):
+            return aten.avg_pool2d_backward(aten.avg_pool2d(x, *arguments) * 2, x, *arguments)
+
+        return backward
+
+    functions = {
+        "max": max_pool,
+        "adaptive max": adaptive_max_pool,
+        "average": avg_pool([3, 2], [2, 1], [1, 0], False, True, None),
+        "of the image": avg_pool([3, 3], [2, 2], [1, 1], False, False, None),
+        "ceil mode": avg_pool([3, 3], [2, 2], [1, 1], True, True, None),
+        "ceil mode of the image": avg_pool([3, 3], [3, 2], [1, 1], True, False, None),
+        "divisor": avg_pool([3, 3], [2, 2], [1, 1], False, True, 5),
+        "adaptive": lambda x: aten._adaptive_avg_pool2d_backward(F.adaptive_avg_pool2d(x, (3, 5)) * 2, x),
+        "adaptive to more": lambda x: aten._adaptive_avg_pool2d_backward(F.adaptive_avg_pool2d(x, (9, 2)) * 2, x),
+    }
+    check(functions, torch.randn(shape, dtype=dtype), **tolerance(dtype))
+
+
+def test_of_pools_of_volumes():
+    def max_pool(x):
+        pooled, indices = F.max_pool3d(x, 2, 1, 1, return_indices=True)
+        none = [1, 1, 1]
+        return aten.max_pool3d_with_indices_backward(pooled * 2, x, [2, 2, 2], none, none, none, False, indices)
+
+    def adaptive_max_pool(x):
+        pooled, indices = F.adaptive_max_pool3d(x, (3, 2, 2), return_indices=True)
+        return aten.adaptive_max_pool3d_backward(pooled * 2, x, indices)
+
+    def avg_pool(x):
+        arguments = [2, 3, 2], [2, 1, 1], [1, 1, 0], True, False, None
+        return aten.avg_pool3d_backward(aten.avg_pool3d(x, *arguments) * 2, x, *arguments)
+
+    indices = torch.randint(0, 100, (2, 3, 2, 2, 2))
+    functions = {
+        "max": max_pool,
+        "adaptive max": adaptive_max_pool,
+        "average": avg_pool,
+        "adaptive": lambda x: aten._adaptive_avg_pool3d_backward(F.adaptive_avg_pool3d(x, (3, 2, 4)) * 2, x),
+        "fractional": lambda x: aten.fractional_max_pool3d_backward(
+            x[..., :2, :2, :2], x, [2, 2, 2], [2, 2, 2], indices
+        ),
+    }
+    check(functions, torch.randn(2, 3, 5, 4, 6))
+
+
+def test_of_fractional_pools():
+    indices = torch.randint(0, 56, (2, 3, 4, 3))
+    check(
+        lambda x, indices: aten.fractional_max_pool2d_backward(x[..., :4, :3], x, [2, 2], [4, 3], indices),
+        torch.randn(2, 3, 8, 7),
+        indices,
+    )
+
+
+def test_of_pools_of_dynamic_sizes():
+    def avg_pool(x):
+        arguments = [3, 2], [2, 1], [1, 0], False, False, None
+        return aten.avg_pool2d_backward(aten.avg_pool2d(x, *arguments), x, *arguments)
+
+    def max_pool(x):
+        pooled, indices = F.max_pool2d(x, 3, 2, 1, return_indices=True)
+        return aten.max_pool2d_with_indices_backward(pooled, x, [3, 3], [2, 2], [1, 1], [1, 1], False, indices)
+
+    functions = {
+        "average": avg_pool,
+        "max": max_pool,
+        "adaptive": lambda x: aten._adaptive_avg_pool2d_backward(F.adaptive_avg_pool2d(x, (3, 5)), x),
+        "pad": lambda x: aten.reflection_pad2d_backward(F.pad(x, (1, 2, 0, 3), "reflect"), x, [1, 2, 0, 3]),
+    }
+    check(functions, torch.randn(2, 3, 8, 7), dynamic=[{0: "n", 2: "h", 3: "w"}], also=[(torch.randn(1, 3, 9, 12),)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # PyTorch adds bfloat16 with many roundings
+def test_of_pads(dtype):
+    def of(mode, axes):
+        padding = [1, 2, 0, 3, 2, 1][: 2 * axes]
+        backward = getattr(aten, f"{mode}_pad{axes}d_backward")
+        kind = {"reflection": "reflect", "replication": "replicate"}[mode]
+
+        def function(x):
+            x = x.reshape(2, -1, *x.shape[-axes:])
+            return backward(F.pad(x, padding, kind), x, padding)
+
+        return function
+
+    functions = {f"{mode}{axes}": of(mode, axes) for mode in ("reflection", "replication") for axes in (1, 2, 3)}
+    check(functions, torch.randn(2, 3, 4, 5, 6, dtype=dtype), **tolerance(dtype))
+
+
+UPSAMPLE = {
+    "upsample_nearest1d": [((7,), (5,), ()), ((4,), (8,), (0.5,)), ((8,), (4,), (None,))],
+    "upsample_nearest2d": [((7, 9), (5, 6), ()), ((100, 90), (50, 45), (2.0, 2.0))],
+    "upsample_nearest3d": [((4, 6, 5), (2, 3, 4), ())],
+    "_upsample_nearest_exact1d": [((7,), (5,), ())],
+    "_upsample_nearest_exact2d": [((7, 9), (5, 6), ()), ((3, 4), (5, 6), (0.6, 0.7))],
+    "_upsample_nearest_exact3d": [((4, 6, 5), (2, 3, 4), ())],
+    "upsample_linear1d": [((7,), (5,), (False,)), ((4,), (8,), (True,)), ((9,), (4,), (False, 2.3))],
+    "upsample_bilinear2d": [((7, 9), (5, 6), (False,)), ((3, 9), (5, 6), (True,)), ((5, 6), (5, 6), (False, 1.2, 0.8))],
+    "upsample_trilinear3d": [((4, 6, 5), (2, 3, 4), (False,))],
+    "upsample_bicubic2d": [((7, 9), (5, 6), (False,)), ((3, 9), (5, 6), (True,))],
+    "_upsample_bilinear2d_aa": [((3, 9), (7, 6), (False,))],
+    "_upsample_bicubic2d_aa": [((3, 9), (7, 6), (False,)), ((3, 2), (7, 6), (True,))],
+}
+
+
+@pytest.mark.parametrize("name", UPSAMPLE)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_resizing(name, dtype):
+    backward = getattr(aten, f"{name}_backward")
+    for output, given, others in UPSAMPLE[name]:
+        size = [2, 3, *given]
+        check(
+            lambda g, output=output, size=size, others=others: backward(g, list(output), size, *others),
+            torch.randn(2, 3, *output, dtype=dtype),
+            rtol=1e-4,
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_of_reads_by_index(dtype):
+    indices = torch.tensor([[1, 3, 1], [0, 1, 4]])
+    functions = {
+        "embedding": lambda g: aten.embedding_dense_backward(g, indices, 6, -1, False),
+        "embedding with padding": lambda g: aten.embedding_dense_backward(g, indices, 6, 1, False),
+        "embedding by frequency": lambda g: aten.embedding_dense_backward(g, indices, 6, 3, True),
+        "select": lambda g: aten.select_backward(g, [2, 5, 3, 4], 1, 2),
+        "select the last": lambda g: aten.select_backward(g, [2, 5, 3, 4], 1, -1),
+        "slice": lambda g: aten.slice_backward(g, [2, 9, 4], 1, 2, 5, 1),
+        "slice with a step": lambda g: aten.slice_backward(g, [2, 9, 4], 1, 1, 9, 3),
+        "slice from the end": lambda g: aten.slice_backward(g, [2, 9, 4], -2, -3, 2**63 - 1, 1),
+        "unfold": lambda g: aten.unfold_backward(g, [2, 8], 1, 4, 2),
+        "unfold of overlaps": lambda g: aten.unfold_backward(g, [7, 3], 0, 4, 3),
+        "masked_scatter": lambda g: aten.masked_scatter_backward(g, g > 0, [5, 5]),
+    }
+    check(functions, torch.randn(2, 3, 4, dtype=dtype), **tolerance(dtype))
+
+
+def test_of_diagonals():
+    functions = {
+        "above": lambda g: aten.diagonal_backward(g, [3, 5, 5], 1, 1, 2),
+        "below": lambda g: aten.diagonal_backward(g, [6, 3, 4], -2, 0, 2),
+    }
+    check(functions, torch.randn(3, 4))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_of_attention(causal, masked):
+    mask = None
+    if masked and not causal:
+        mask = torch.randn(1, 1, 5, 7).masked_fill(torch.rand(1, 1, 5, 7) > 0.7, -torch.inf)
+        mask[..., 0] = 0
+
+    def backward(q, k, v):
+        options = {"attn_mask": mask, "scale": 0.7}
+        out, lse = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, **options)
+        run = aten._scaled_dot_product_flash_attention_for_cpu_backward
+        return run(out * 2 + 1, q, k, v, out, lse, 0.0, causal, **options)
+
+    q, k, v = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
+    check(backward, q, k, v, rtol=1e-4, atol=1e-5)

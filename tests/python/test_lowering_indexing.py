@@ -1,8 +1,11 @@
 """Reading and writing by index, against PyTorch."""
 
+import onnxruntime
 import pytest
 import torch
 from lowering_check import check, operators
+
+import opbridge
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 X = torch.arange(24.0).reshape(2, 3, 4)
@@ -250,3 +253,23 @@ def test_indices_beyond_what_has_no_elements():
 def test_take_along_dim_wraps_indices_around():
     function = {d: lambda x, at, d=d: torch.take_along_dim(x, at, d) for d in (0, -1)}
     check(function, torch.arange(6.0).reshape(3, 2), torch.tensor([[0, 4], [-7, 3], [100, -1]]))
+
+
+def test_additions_at_equal_indices_are_not_lost(tmp_path):
+    """ONNX Runtime's ScatterND adds with several threads, without a lock."""
+
+    class Model(torch.nn.Module):
+        def forward(self, index, source):
+            zeros = torch.zeros(3, 8)
+            return zeros.index_add(0, index, source), torch.index_put(zeros, (index,), source, accumulate=True)
+
+    index, source = torch.randint(0, 3, (100_000,)), torch.ones(100_000, 8)
+    opbridge.export(Model(), (index, source), tmp_path / "model.onnx")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 4
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", options, providers=["CPUExecutionProvider"])
+    inputs = {value.name: tensor.numpy() for value, tensor in zip(session.get_inputs(), (index, source), strict=True)}
+    counts = torch.bincount(index, minlength=3)[:, None].expand(3, 8)
+    for _ in range(20):
+        for result in session.run(None, inputs):
+            assert torch.equal(torch.from_numpy(result), counts.float())

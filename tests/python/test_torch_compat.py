@@ -238,6 +238,16 @@ def of_recurrent_and_vmap(model: Model, x: torch.Tensor) -> Any:
     return torch.vmap(lambda row: row * 2)(model.lstm(x)[0])
 
 
+def of_derivatives(model: Model, x: torch.Tensor) -> Any:
+    with torch.enable_grad():
+        (x.requires_grad_() ** 2).sum().backward()
+    return x.grad
+
+
+def of_forward_mode(model: Model, x: torch.Tensor) -> Any:
+    return torch.func.jvp(torch.sin, (x,), (x,))
+
+
 def encoder() -> Model:
     layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
@@ -275,6 +285,8 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "recurrent": lambda: capture(
         Model(of_recurrent_and_vmap, lstm=nn.LSTM(3, 3)), (torch.rand(4, 2, 3),), dynamic_axes={"args_0": {0: "n"}}
     ),
+    "derivatives": lambda: capture(Model(of_derivatives), (X,)),
+    "forward mode": lambda: capture(Model(of_forward_mode), (X,)),
     "packed": lambda: capture(recurrent(), (torch.rand(2, 4, 3), torch.tensor([4, 2])), how="trace"),
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
@@ -284,16 +296,19 @@ USED = {
     "dynamo.STANCE": "compiled",
     "exporting.ATTRIBUTE_WARNINGS": "attributes",
     "exporting.BACKEND_DECOMPOSITIONS": "questions",
+    "exporting.BACKWARD": "derivatives",
     "exporting.BRANCH_COMPILATION": "branches",
     "exporting.BUFFER_ASSIGNMENT_HOOK": "attributes",
     "exporting.BUILTINS_OF_EXPORT": "questions",
     "exporting.CHECK_OF_FAKE_TENSORS": "data",
     "exporting.COMPILING_STATE": "questions",
     "exporting.CONVOLUTION_BACKEND": "convolution",
+    "exporting.DUAL_NUMBERS": "forward mode",
     "exporting.FAKE_INPUTS": "questions",
     "exporting.FUNCTION_HANDLER": "questions",
     "exporting.LAZY_GRAPH_MODULE": "questions",
     "exporting.METHOD_PATCH_OF_FX": "questions",
+    "exporting.NESTING_OF_VMAP": "recurrent",
     "exporting.PRINT": "refused",
     "exporting.STACK_TRACE": "questions",
     "exporting.STACK_TRACE_FILTER": "questions",
@@ -437,6 +452,13 @@ def test_message_of_sizes_as_texts() -> None:
     with pytest.raises(TypeError) as caught:
         torch._C.TensorType.get().with_sizes(sizes)
     assert messages.is_of_sizes_as_texts(caught.value)
+
+
+def test_a_message_of_autograd_without_a_graph() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.autograd.grad(torch.ones(1).sum(), torch.ones(1))
+    assert messages.lacks_gradients(caught.value)
+    assert not messages.lacks_gradients(RuntimeError("another"))
 
 
 def test_messages_with_advice() -> None:

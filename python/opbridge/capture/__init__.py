@@ -46,6 +46,7 @@ def capture(
     import torch
 
     from opbridge.capture.autograd_function.calls import capture_with_functions
+    from opbridge.capture.environment import with_gradients_if_needed
     from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
     from opbridge.capture.program import Program
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
@@ -78,8 +79,12 @@ def capture(
         importlib.import_module(
             "opbridge.capture.exported.torch_export"
         )  # imports the parts of torch that it uses before patch_torch takes torch.compile's lock
-    with patch_torch(module, mode):
-        return capture_with_functions(module, lambda: _graph_of(module, how, inputs, sizes, on_exported))
+
+    def run(with_gradients: bool) -> Program:
+        with patch_torch(module, mode, with_gradients):
+            return capture_with_functions(module, lambda: _graph_of(module, how, inputs, sizes, on_exported))
+
+    return with_gradients_if_needed(run)
 
 
 def _graph_of(
@@ -98,11 +103,16 @@ def _graph_of(
         graph = capture_trace(model, inputs, sizes, changed)
     else:
         from opbridge.capture.exported.torch_export import bridged, export_program
+        from opbridge.capture.exported.transforms import export_or_trace
+        from opbridge.capture.traced.tracer import capture_symbolically
 
-        exported = export_program(model, inputs, sizes, changed)
-        if on_exported is not None:
-            on_exported(exported)
-        graph = bridged(exported, sizes)
+        def export() -> _core.Graph:
+            exported = export_program(model, inputs, sizes, changed)
+            if on_exported is not None:
+                on_exported(exported)
+            return bridged(exported, sizes)
+
+        graph = export_or_trace(export, lambda: capture_symbolically(model, inputs, sizes, changed))
     if set(changed) - attributes_made_once(model):
         from opbridge.capture.autograd_function.calls import use_calls
         from opbridge.capture.state.second_call import refuse_what_is_kept
@@ -113,7 +123,7 @@ def _graph_of(
 
 
 @contextlib.contextmanager
-def patch_torch(model: Any, mode: Mode = "evaluation") -> Iterator[None]:
+def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = False) -> Iterator[None]:
     """Applies the replacements that both captures need while they run ``model``."""
     from opbridge.capture.environment import enter_capture
     from opbridge.capture.rewrites.detection import patch_detection
@@ -123,7 +133,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation") -> Iterator[None]:
     from opbridge.capture.rewrites.transformers import patch_fast_paths
 
     with (
-        enter_capture(model, mode),
+        enter_capture(model, mode, with_gradients),
         patch_recurrent(),
         patch_packing(),
         patch_flex_attention(),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from opbridge.capture.inputs import torchscript_in
 from opbridge.capture.patching import current_thread, patch, patch_code
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded
+from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded, entered_transforms, leave_transforms
+from opbridge.torch_compat.messages import lacks_gradients
 from opbridge.torch_compat.patch_points import (
     ANNOTATION,
     COMPILE_SESSION,
@@ -22,6 +23,8 @@ from opbridge.torch_compat.patch_points import (
     REVERSION_OF_FX,
 )
 
+T = TypeVar("T")
+
 # Replacements for one thread must be nested, so a second thread waits until the first has taken back its own.
 one_at_a_time = threading.RLock()
 
@@ -29,9 +32,21 @@ one_at_a_time = threading.RLock()
 Mode = Literal["evaluation", "training", "own"]
 
 
+def with_gradients_if_needed(run: Callable[[bool], T]) -> T:
+    """``run(False)``, or ``run(True)`` if the model fails because it differentiates what it has computed without
+    ``torch.enable_grad()``. The argument says whether autograd is on while the model runs."""
+    try:
+        return run(False)
+    except Exception as error:
+        if not lacks_gradients(error):
+            raise
+    return run(True)
+
+
 @contextlib.contextmanager
-def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation") -> Iterator[None]:
-    """No gradients, and ``mode``, in this thread. TorchScript modules have one mode for all threads.
+def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation", with_gradients: bool = False) -> Iterator[None]:
+    """``mode``, and no gradients unless ``with_gradients``, in this thread. TorchScript modules have one mode for all
+    threads.
 
     torch.compile, which runs the branches of torch.cond, reverts the patches of torch.fx while it works and reapplies
     them at its end. Here, these would be those of another thread, which may have ended its trace meanwhile.
@@ -41,7 +56,7 @@ def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation") -> Iterat
         patch(REVERSION_OF_FX, contextlib.nullcontext),
         _enter_mode(model, mode),
         patch(COMPILE_SESSION, _enter_compile_session),
-        torch.no_grad(),
+        torch.set_grad_enabled(with_gradients),
     ):
         yield
 
@@ -54,7 +69,7 @@ def _enter_compile_session() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation") -> Iterator[None]:
+def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradients: bool = False) -> Iterator[None]:
     """Inference, in which torch's flags say that the model is being exported."""
     if torch.is_autocast_enabled("cpu"):
         raise UnsupportedError(
@@ -74,7 +89,8 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation") -> Iterator
         patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
-        enter_inference(model, mode),
+        enter_inference(model, mode, with_gradients),
+        _leave_transforms(),
     ):
         yield
 
@@ -86,6 +102,16 @@ def _return_bool(*functions: Any) -> Iterator[None]:
         for function in functions:
             until_the_end.enter_context(patch_code(function, "bool(original())"))
         yield
+
+
+@contextlib.contextmanager
+def _leave_transforms() -> Iterator[None]:
+    """Leaves the transforms of torch.func that a failed capture has entered, which would act on all later operators."""
+    before = entered_transforms()
+    try:
+        yield
+    finally:
+        leave_transforms(before)
 
 
 def _own_modes() -> Any:

@@ -30,10 +30,11 @@ class Operator:
     """``key`` is ``aten::add.Tensor``; ``names`` are the arguments in the schema's order.
 
     ``written`` are the names of the arguments that a call changes; ``stem`` is ``add``. ``sizes_depend_on_data``
-    is true for ``nonzero`` and similar operators.
+    is true for ``nonzero`` and similar operators, ``is_property`` for ``sym_size`` and others that return no tensor and
+    read no data.
     """
 
-    __slots__ = ("key", "names", "sizes_depend_on_data", "stem", "written")
+    __slots__ = ("is_property", "key", "names", "sizes_depend_on_data", "stem", "written")
 
     def __init__(self, overload: OpOverload) -> None:
         schema = schema_of(overload)
@@ -41,6 +42,9 @@ class Operator:
         self.stem = schema.name.rpartition("::")[2]
         self.names = tuple(argument.name for argument in schema.arguments)
         self.sizes_depend_on_data = torch.Tag.dynamic_output_shape in overload.tags or self.key in _UNTAGGED
+        kinds = {str(result.type) for result in schema.returns}
+        reads = torch.Tag.data_dependent_output in overload.tags
+        self.is_property = bool(kinds) and not reads and not any("Tensor" in kind for kind in kinds)
         self.written = frozenset(
             argument.name
             for argument in schema.arguments

@@ -40,7 +40,7 @@ with looked_up():
     )
     from torch._subclasses.schema_check_mode import SchemaCheckMode
     from torch.utils import _pytree as pytree
-    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+    from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
     _C: Any = torch._C
     _ops: Any = torch._ops
@@ -53,6 +53,7 @@ with looked_up():
 
     # Operators, and the dispatch of their calls.
     CHECK_OF_ASSIGNED_DATA = torch.ops.aten._has_compatible_shallow_copy_type.default
+    DETACH = torch.ops.aten.detach.default
     MULTI_HEAD_ATTENTION = torch.ops.aten._native_multi_head_attention.default
     TRANSFORMER_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
     EAGER_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
@@ -64,7 +65,12 @@ with looked_up():
     pop_predispatch_mode: Callable[[], Any] = _ops._pop_mode_from_pre_dispatch
     PredispatchModes: Any = _ops._ModeStackStateForPreDispatch
 
-    # torch.func.
+    # Autograd and torch.func.
+    _graph_task: Callable[[], int] = _C._current_graph_task_id
+    _forward_ad: Any = torch.autograd.forward_ad
+    expect(_forward_ad, "_current_level")
+    _depth: Callable[[], int] = _C._functorch.get_dynamic_layer_stack_depth
+    _leave_to_depth: Callable[[int], None] = _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth
     transforms_are_active: Callable[[], bool] = _C._are_functorch_transforms_active
     is_transformed: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
     _untransformed: Callable[[torch.Tensor], torch.Tensor] = _C._functorch.get_unwrapped
@@ -108,6 +114,30 @@ def kernels_of(operator: Any) -> dict[Any, Callable[..., Any]]:
 def forget_dispatched(operator: Any) -> None:
     """Clears the dispatch cache, so that torch looks up the kernels of the operator again."""
     operator._dispatch_cache.clear()
+
+
+def backward_is_running() -> bool:
+    return _graph_task() != -1
+
+
+def dual_numbers_exist() -> bool:
+    """Whether the code runs in a level of forward-mode differentiation."""
+    level: int = _forward_ad._current_level
+    return level >= 0
+
+
+def entered_transforms() -> tuple[int, int]:
+    """The number of transforms of torch.func in which the code runs, and the level of forward-mode differentiation."""
+    return _depth(), _forward_ad._current_level
+
+
+def leave_transforms(before: tuple[int, int]) -> None:
+    """Leaves those that were entered after ``before``."""
+    depth, level = before
+    if _depth() > depth:
+        _leave_to_depth(depth)
+    while _forward_ad._current_level > level:
+        _forward_ad.exit_dual_level()
 
 
 def version_of(tensor: torch.Tensor) -> int:
@@ -160,6 +190,7 @@ __all__ = [
     "CALL_OF_MODULE",
     "CHECK_OF_ASSIGNED_DATA",
     "CONSTANT_TO_DYNAMO",
+    "DETACH",
     "EAGER_KERNEL",
     "FLAT_WEIGHTS",
     "MODULES",
@@ -179,13 +210,17 @@ __all__ = [
     "OpOverload",
     "PredispatchModes",
     "SchemaCheckMode",
+    "TorchDispatchMode",
     "UnsupportedOperatorException",
+    "backward_is_running",
     "buffers_of",
     "check",
     "decomposition_table",
     "disabled_torch_function",
+    "dual_numbers_exist",
     "dynamo_if_loaded",
     "enable_python_dispatcher",
+    "entered_transforms",
     "find_schema",
     "flex_attention_if_loaded",
     "forget_dispatched",
@@ -193,6 +228,7 @@ __all__ = [
     "is_traceable_wrapper_subclass",
     "is_transformed",
     "kernels_of",
+    "leave_transforms",
     "length_of",
     "name_of",
     "parameters_of",

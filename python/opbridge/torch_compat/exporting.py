@@ -15,6 +15,7 @@ from opbridge.torch_compat.symbols import ShapeEnv
 with looked_up():
     import torch._functorch.config
     import torch._functorch.predispatch
+    import torch._functorch.vmap
     import torch._higher_order_ops.utils
     import torch.export._trace
     import torch.fx._lazy_graph_module
@@ -54,6 +55,11 @@ TRACER_OF_MAKE_FX = PatchPoint(proxy_tensor, "_set_make_fx_tracer")
 FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
 FX_FLAG_IS_SHARED = hasattr(fx, "_is_fx_tracing_flag")  # by all threads, as in torch 2.13
 PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
+
+# The functions by which a model takes derivatives, or enters vmap.
+BACKWARD = PatchPoint(torch.autograd, "_engine_run_backward")
+DUAL_NUMBERS = PatchPoint(torch.autograd.forward_ad, "make_dual")
+NESTING_OF_VMAP = PatchPoint(torch._functorch.vmap, "_vmap_increment_nesting")
 
 # Operators whose results may share memory with an argument, against their schemas: run_decompositions loses what is
 # written to these results unless it decomposes them.
@@ -100,6 +106,7 @@ def data_propagated(holds: bool) -> contextlib.AbstractContextManager[None]:
 __all__ = [
     "ATTRIBUTE_WARNINGS",
     "BACKEND_DECOMPOSITIONS",
+    "BACKWARD",
     "BRANCH_COMPILATION",
     "BUFFER_ASSIGNMENT_HOOK",
     "BUILTINS_OF_EXPORT",
@@ -109,6 +116,7 @@ __all__ = [
     "CONVOLUTION_WITHOUT_LIBRARY",
     "CURRENT_TRACER",
     "DECOMPOSITIONS_OF_ALIASES",
+    "DUAL_NUMBERS",
     "FAKE_INPUTS",
     "FUNCTION_HANDLER",
     "FX_FLAG_IS_SHARED",
@@ -116,6 +124,7 @@ __all__ = [
     "LAZY_GRAPH_MODULE",
     "LOGGER_OF_FAKE_TENSORS",
     "METHOD_PATCH_OF_FX",
+    "NESTING_OF_VMAP",
     "PATCHER_OF_FX",
     "PRINT",
     "STACK_TRACE",

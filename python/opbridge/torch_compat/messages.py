@@ -30,6 +30,15 @@ def is_branch_on_data(error: BaseException) -> bool:
     return GuardOnDataDependentSymNode.__name__ in f"{type(error).__name__} {error}"
 
 
+def lacks_gradients(error: BaseException | None) -> bool:
+    """Whether the error, or one that caused it, is autograd's about a tensor without a graph."""
+    while error is not None:
+        if "does not require grad and does not have a grad_fn" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def is_of_assigned_attributes(warning: str) -> bool:
     """Whether it is torch.export's warning about attributes that hold other tensors after the run."""
     return "assigned during export" in warning

@@ -9,6 +9,7 @@
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/image/resize_axis.h"
+#include "lowering/indexing/indexing.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -388,6 +389,47 @@ Value resize_vec(GraphBuilder& g, Value input, const std::optional<std::vector<D
   return resize(g, input, scales ? Scales(scales->begin(), scales->end()) : Scales(count), !size, how);
 }
 
+// Adds each element of `grad` to the elements of the image, of size `dims`, from which it was interpolated.
+Value resize_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& dims, const Scales& scales,
+                      Interpolation how) {
+  const ElementType type = grad.element_type();
+  if (!is_floating_point(type)) g.refuse("a gradient has a floating-point type");
+  how.in_float64 = type == ElementType::float64;
+  how.copies_equal = how.mode == Mode::linear || how.antialias;
+  Image image{g.cast(grad, opmath_type(type)), {}, how};
+  for (int64_t axis = 2; axis < grad.rank(); ++axis)
+    image.axes.push_back({dims.at(axis), grad.dim(axis), scales.at(axis - 2), std::nullopt});
+  drop_ignored_scales(image);
+  Value x = image.pixels;
+  for (int64_t axis = 2; axis < grad.rank(); ++axis) {
+    const Axis& sizes = image.axes[axis - 2];
+    if (sizes.stays()) continue;
+    std::vector<Dim> to = x.dims();
+    to[axis] = sizes.from;
+    Value sum = filled(g, to, 0, x.element_type());
+    const auto add = [&](Value part, Value indices) {
+      sum = scatter_rows(g, sum, axis, indices, part, Reduction::add);
+    };
+    if (how.is_nearest()) {
+      add(x, nearest_indices(g, image, sizes));
+    } else if (how.antialias) {
+      const Shares shares =
+          sizes.is_static() ? static_shares(g, image, sizes, false) : computed_shares(g, image, sizes, false);
+      Value rows = move_axis(g, x, axis, -1);
+      sum = move_axis(g, g.op("MatMul", rows, g.cast(shares.matrix, x.element_type())), -1, axis);
+    } else {
+      for (const Taps& taps : taps_along(g, image, sizes)) {
+        std::vector<int64_t> others(x.rank() - axis - 1);
+        std::iota(others.begin(), others.end(), 1);
+        Value weights = g.unsqueeze(g.cast(taps.weights, x.element_type()), others);
+        add(g.op("Mul", x, weights), taps.indices);
+      }
+    }
+    x = sum;
+  }
+  return g.cast(x, type);
+}
+
 template <size_t>
 using Scale = std::optional<double>;
 
@@ -407,7 +449,15 @@ void add_overloads(SymbolicRegistry& registry, std::string_view name, Mode mode,
       "aten::{}.vec(Tensor input, SymInt[]? output_size, {}float[]? scale_factors) -> Tensor", name, corners);
   const std::string sized = fmt::format("aten::{}(Tensor self, SymInt[{}] output_size, {}{}) -> Tensor", name,
                                         rank, corners, scale_names[rank - 1]);
+  const std::string gradient = fmt::format(
+      "aten::{}_backward(Tensor grad_output, SymInt[{}] output_size, SymInt[{}] input_size, {}{}) -> "
+      "Tensor",
+      name, rank, rank + 2, corners, scale_names[rank - 1]);
   if (nearest) {
+    on(gradient, Since{16},
+       [mode](GraphBuilder& g, Value grad, Ignored, std::vector<Dim> size, Scale<axes>... scales) {
+         return resize_gradient(g, grad, size, {scales...}, {mode});
+       });
     on(vec, Since{9}, [=](GraphBuilder& g, Value input, Dims size, Factors scales) {
       return resize_vec(g, input, size, scales, rank, {mode});
     });
@@ -416,6 +466,11 @@ void add_overloads(SymbolicRegistry& registry, std::string_view name, Mode mode,
     });
     return;
   }
+  on(gradient, Since{16},
+     [=](GraphBuilder& g, Value grad, Ignored, std::vector<Dim> size, bool align_corners,
+         Scale<axes>... scales) {
+       return resize_gradient(g, grad, size, {scales...}, {mode, align_corners, antialias});
+     });
   on(vec, Since{9}, [=](GraphBuilder& g, Value input, Dims size, bool align_corners, Factors scales) {
     return resize_vec(g, input, size, scales, rank, {mode, align_corners, antialias});
   });

@@ -1,4 +1,6 @@
 // Views that select elements by their index in memory, and writes through views.
+#include "lowering/layout/views.h"
+
 #include <fmt/format.h>
 
 #include <numeric>
@@ -32,7 +34,8 @@ std::optional<Range> read_range(const std::optional<Dim>& start, const std::opti
   return Range{*from, *to};
 }
 
-// A copy of `self` in which `src` replaces self[start:end:step] along `dim`.
+}  // namespace
+
 Value slice_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const std::optional<Dim>& start,
                     const std::optional<Dim>& end, int64_t step) {
   const int64_t axis = wrap_axis(dim, self.rank());
@@ -72,6 +75,8 @@ Value select_scatter(GraphBuilder& g, Value self, Value src, int64_t dim, const 
   return slice_scatter(g, self, src, axis, index, end, 1);
 }
 
+namespace {
+
 // A diagonal of two axes: the indices of its elements in the flattened axes.
 struct Diagonal {
   std::vector<int64_t> order;  // moves the two axes to the end
@@ -103,6 +108,8 @@ Value diagonal(GraphBuilder& g, Value self, int64_t offset, int64_t dim1, int64_
   return g.gather(flattened, where.indices, static_cast<int64_t>(where.flattened.size()) - 1);
 }
 
+}  // namespace
+
 Value diagonal_scatter(GraphBuilder& g, Value self, Value src, int64_t offset, int64_t dim1, int64_t dim2) {
   const Diagonal where = read_diagonal(g, self, offset, dim1, dim2);
   Value turned = g.transpose(self, where.order);
@@ -111,6 +118,8 @@ Value diagonal_scatter(GraphBuilder& g, Value self, Value src, int64_t offset, i
   Value written = scatter_rows(g, g.reshape(turned, where.flattened), last, where.indices, src);
   return g.transpose(g.reshape(written, dims), inverse(where.order));
 }
+
+namespace {
 
 // The memory indices, in elements, of a view with these sizes and strides.
 Value strided_indices(GraphBuilder& g, const std::vector<Dim>& size, const std::vector<Dim>& stride,

@@ -9,20 +9,11 @@
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
-namespace {
 
-// The windows of one axis, padded to the length of the longest one by repeating the last element.
-struct Windows {
-  Dim length;
-  Value indices;  // (count, length), indices along the axis
-  Value sizes;    // (count), without the repeated elements
-  bool equal;     // no window repeats elements
-};
-
-Windows windows(GraphBuilder& g, const Dim& size, const Dim& count) {
+AdaptiveWindows adaptive_windows(GraphBuilder& g, const Dim& size, const Dim& count) {
   Value starts = g.op("Div", arithmetic(g, 0, size, count), g.size(count));
   Value ends = g.op("Div", arithmetic(g, size + count - 1, size, count), g.size(count));
-  Windows result{floor_div(size + count - 1, count) + 1, {}, g.op("Sub", ends, starts), false};
+  AdaptiveWindows result{floor_div(size + count - 1, count) + 1, {}, g.op("Sub", ends, starts), false};
   if (size.is_static() && count.is_static()) {
     int64_t shortest = size.value(), longest = 0;
     for (int64_t i = 0; i < count.value(); ++i) {
@@ -40,6 +31,8 @@ Windows windows(GraphBuilder& g, const Dim& size, const Dim& count) {
   result.indices = g.op("Add", g.unsqueeze(starts, {1}), offsets);
   return result;
 }
+
+namespace {
 
 std::vector<int64_t> spatial_axes(size_t axes) {
   std::vector<int64_t> result(axes);
@@ -87,7 +80,7 @@ std::optional<std::vector<int64_t>> equal_windows(Value self, std::span<const Di
 }
 
 Value mean_along(GraphBuilder& g, Value x, int64_t axis, const Dim& count) {
-  const Windows of = windows(g, x.dim(axis), count);
+  const AdaptiveWindows of = adaptive_windows(g, x.dim(axis), count);
   Value parts = g.gather(x, of.indices, axis);
   if (of.equal) return g.reduce("ReduceMean", parts, {axis + 1}, false);
   // Repeated elements do not count.
@@ -141,7 +134,7 @@ AllWindows all_windows(GraphBuilder& g, Value self, const std::vector<Dim>& outp
   Dim length(1);
   for (int64_t i = 0; i < axes; ++i) {
     const Dim& size = self.dim(leading + i);
-    const Windows of = windows(g, size, output[i]);
+    const AdaptiveWindows of = adaptive_windows(g, size, output[i]);
     x = g.gather(x, of.indices, leading + 2 * i);
     order.push_back(leading + 2 * i);
     // (outputs…, elements of their windows…)

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "lowering/add.h"
-#include "lowering/common.h"
+#include "lowering/formula.h"
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
@@ -172,6 +172,34 @@ std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Va
   return {result, g.op("Add", g.squeeze(greatest, {-1}), g.op("Log", sum))};
 }
 
+// The gradients of query, key and value, from the logarithms of the sums of exponentials.
+std::array<Value, 3> flash_attention_gradient(GraphBuilder& g, Value grad, Value query, Value key,
+                                              Value value, Value out, Value logsumexp, double dropout,
+                                              bool is_causal, std::optional<Value> mask,
+                                              std::optional<double> scale) {
+  if (dropout != 0) g.refuse("dropout is random; call model.eval() before the export");
+  if (!scale) {
+    if (!query.dim(-1).is_static()) g.refuse("the size of the heads is dynamic; pass scale");
+    scale = 1 / std::sqrt(static_cast<double>(query.dim(-1).value()));
+  }
+  const ElementType type = opmath_type(query.element_type());
+  const auto wide = [&](Value x) { return Formula(g, g.cast(x, type)); };
+  if (mask && mask->element_type() != ElementType::boolean) mask = wide(*mask);
+  const auto turned = [&](const Formula& x) {
+    std::vector<int64_t> order{0, 1, 3, 2};
+    return Formula(g, g.transpose(x, order));
+  };
+  const auto product = [](const Formula& a, const Formula& b) { return node("MatMul", a, b); };
+  Formula dy = wide(grad), q = wide(query), k = wide(key), v = wide(value), y = wide(out);
+  Formula scores(g, masked_scores(g, q, k, mask, is_causal, scale));
+  Formula total(g, g.unsqueeze(wide(logsumexp), {-1}));
+  Formula shares = where(scores == -INFINITY, 0, exp(scores - total));
+  Formula slope = shares * (product(dy, turned(v)) - sum(dy * y, {-1}));
+  return {g.cast(product(slope, k) * *scale, g.result(0).element_type),
+          g.cast(product(turned(slope), q) * *scale, g.result(1).element_type),
+          g.cast(product(turned(shares), dy), g.result(2).element_type)};
+}
+
 }  // namespace
 
 void register_attention(SymbolicRegistry& registry) {
@@ -185,6 +213,10 @@ void register_attention(SymbolicRegistry& registry) {
      "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> "
      "(Tensor output, Tensor logsumexp)",
      Since{13}, flash_attention);
+  on("aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, "
+     "Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, "
+     "Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)",
+     Since{13}, flash_attention_gradient);
 }
 
 }  // namespace opbridge::lowering

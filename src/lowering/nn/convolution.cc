@@ -1,3 +1,5 @@
+#include "lowering/nn/convolution.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,24 +11,17 @@
 #include "lowering/nn/pooling.h"
 
 namespace opbridge::lowering {
+
+Convolution Convolution::of_axes(const GraphBuilder& g, size_t axes) const {
+  return {strides(g, stride, axes),
+          paddings(g, padding, axes),
+          dilations(g, dilation, axes),
+          per_axis(g, "groups", {groups}, 1, 1).front(),
+          transposed,
+          transposed ? per_axis(g, "output_padding", output_padding, axes, 0) : output_padding};
+}
+
 namespace {
-
-struct Convolution {
-  std::vector<int64_t> stride, padding, dilation;
-  int64_t groups = 1;
-  bool transposed = false;
-  std::vector<int64_t> output_padding;
-
-  // The parameters with one number for each axis, checked.
-  Convolution of_axes(const GraphBuilder& g, size_t axes) const {
-    return {strides(g, stride, axes),
-            paddings(g, padding, axes),
-            dilations(g, dilation, axes),
-            per_axis(g, "groups", {groups}, 1, 1).front(),
-            transposed,
-            transposed ? per_axis(g, "output_padding", output_padding, axes, 0) : output_padding};
-  }
-};
 
 // The bias, shaped to be added to images with this many spatial axes.
 Value per_channel(GraphBuilder& g, Value bias, size_t axes) {
@@ -76,7 +71,8 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
   return g.cast(result, type);
 }
 
-// The convolution of a batch. `pads` are in ONNX's order: the begins of all axes, then the ends.
+}  // namespace
+
 Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                            const Convolution& c, std::vector<int64_t> pads) {
   if (needs_gathered_windows(x.element_type()))
@@ -110,6 +106,8 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
   result = g.op("Pad", result, g.ints(beyond), g.scalar_like(result, 0));
   return bias ? g.op("Add", result, per_channel(g, *bias, axes)) : result;
 }
+
+namespace {
 
 size_t spatial_axes(const GraphBuilder& g, Value weight) {
   if (weight.rank() < 3) g.refuse("weight has no spatial axis");

@@ -23,7 +23,8 @@ Value indices_of_greatest(GraphBuilder& g, Value rows, Value indices, Value bag,
   Value is_greatest = g.op("Equal", rows, g.gather(greatest, bag, 0));
   Value candidates = g.op("Where", is_greatest, g.unsqueeze(positions, {1}), none);
   Value start = g.op("Expand", none, g.op("Shape", greatest));
-  Value first = g.op("ScatterND", start, g.unsqueeze(bag, {1}), candidates, attr("reduction", "min"));
+  g.typed(start, greatest.dims());
+  Value first = scatter_nd(g, start, g.unsqueeze(bag, {1}), candidates, Reduction::min);
   return g.gather(g.op("Concat", indices, g.ints({0}), attr("axis", 0)), first, 0);
 }
 
@@ -60,6 +61,7 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
     Value counted = g.op("Not", g.op("Equal", indices, g.scalar(*padding_idx, ElementType::int64)));
     const Dim count = g.unknown_size("kept");
     Value positions = g.typed(g.op("NonZero", counted), std::vector{Dim(1), count});
+    g.bind_dims(positions);
     Value kept = g.squeeze(positions, {0});
     auto keep = [&](Value value) {
       std::vector<Dim> kept_dims = value.dims();
@@ -73,12 +75,12 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
   Value rows = operand(g, g.gather(weight, indices, 0), type);
   if (factors) rows = g.op("Mul", rows, g.unsqueeze(operand(g, *factors, type), {1}));
   Value where = g.unsqueeze(bag, {1});
-  auto scatter = [&](Value start, Value values, const char* reduction) {
-    return g.op("ScatterND", start, where, values, attr("reduction", reduction));
+  auto scatter = [&](Value start, Value values, Reduction reduction) {
+    return scatter_nd(g, start, where, values, reduction);
   };
   auto count = [&] {
     Value ones = g.cast(g.op("GreaterOrEqual", bag, zero), ElementType::int64);  // one for each row
-    return g.unsqueeze(scatter(filled(g, bags, 0, ElementType::int64), ones, "add"), {1});
+    return g.unsqueeze(scatter(filled(g, bags, 0, ElementType::int64), ones, Reduction::add), {1});
   };
   const auto as_result = [&](size_t index, Value value) {
     if (include_last_offset) value = g.slice(value, 0, g.ints({0}), g.sizes({wanted}));
@@ -91,16 +93,17 @@ std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, V
       const auto& [element_type, zero_dims] = g.result(index);
       return has_sizes ? filled(g, *zero_dims, 0, element_type) : Value();
     };
-    return {as_result(0, scatter(filled(g, dims, 0, kernel), rows, "add")), bag_of_each, zeros(2), zeros(3)};
+    return {as_result(0, scatter(filled(g, dims, 0, kernel), rows, Reduction::add)), bag_of_each, zeros(2),
+            zeros(3)};
   }
   Value counts = count();
   Value sizes = has_sizes ? as_result(2, g.squeeze(counts, {1})) : Value();
   if (mode == Mode::mean) {
-    Value sum = scatter(filled(g, dims, 0, kernel), rows, "add");
+    Value sum = scatter(filled(g, dims, 0, kernel), rows, Reduction::add);
     return {as_result(0, g.op("Div", sum, g.cast(g.op("Max", counts, one), kernel))), bag_of_each, sizes,
             sizes};
   }
-  Value greatest = scatter(filled(g, dims, -INFINITY, kernel), rows, "max");
+  Value greatest = scatter(filled(g, dims, -INFINITY, kernel), rows, Reduction::max);
   Value result = g.op("Where", g.op("Equal", counts, zero), g.scalar(0, kernel), greatest);
   if (!has_sizes) return {as_result(0, result), bag_of_each, Value(), Value()};
   return {as_result(0, result), bag_of_each, sizes,

@@ -1,4 +1,6 @@
 // Loss functions. The last step of each is the reduction: 0 for none, 1 for the mean, 2 for the sum.
+#include "lowering/nn/loss.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -167,10 +169,10 @@ Value triplet_margin_loss(GraphBuilder& g, Value anchor, Value positive, Value n
   return reduced(g, at_least(g, loss, 0), reduction);
 }
 
-// The dim of the classes: 1, or 0 without a batch.
+}  // namespace
+
 int64_t class_axis(Value self) { return self.rank() == 1 ? 0 : 1; }
 
-// True at the target's class; false everywhere if the target is ignored or out of range.
 Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
   Value classes =
       g.op("Range", g.scalar(0, ElementType::int64), g.dim_of(like, axis), g.scalar(1, ElementType::int64));
@@ -179,12 +181,12 @@ Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
   return g.op("Equal", g.unsqueeze(target, {axis}), g.reshape(classes, dims));
 }
 
-// The target classes as int64. For a single sample without batch dim, `target` may have one element or no
-// dims.
 Value class_indices(GraphBuilder& g, Value target, Value x) {
   target = g.cast(target, ElementType::int64);
   return x.rank() == 1 && target.rank() == 1 ? g.squeeze(target, {0}) : target;
 }
+
+namespace {
 
 struct TargetLoss {
   Value losses;   // of each target, multiplied by its weight

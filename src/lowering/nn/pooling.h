@@ -39,6 +39,16 @@ Value gathered_convolution(GraphBuilder& g, Value x, Value weight, const Window&
 // Inserts `strides[i] - 1` zeros between the elements along spatial axis i, for a transposed convolution.
 Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides);
 
+// The windows of adaptive pooling along one axis, padded to the length of the longest one by repeating the
+// last element.
+struct AdaptiveWindows {
+  Dim length;
+  Value indices;  // (count, length), indices along the axis
+  Value sizes;    // (count), without the repeated elements
+  bool equal;     // no window repeats elements
+};
+AdaptiveWindows adaptive_windows(GraphBuilder& g, const Dim& size, const Dim& count);
+
 // Removes the batch dim of size 1.
 Value without_batch(GraphBuilder& g, Value result);
 

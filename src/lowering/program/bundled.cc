@@ -5,16 +5,17 @@ namespace opbridge {
 SymbolicRegistry SymbolicRegistry::with_bundled() {
   SymbolicRegistry registry;
   lowering::register_activation(registry);
+  lowering::register_activation_gradients(registry);
   lowering::register_adaptive_pooling(registry);
   lowering::register_arithmetic(registry);
   lowering::register_attention(registry);
-  lowering::register_backward(registry);
   lowering::register_bitwise(registry);
   lowering::register_calculus(registry);
   lowering::register_cast(registry);
   lowering::register_comparison(registry);
   lowering::register_control_flow(registry);
   lowering::register_convolution(registry);
+  lowering::register_convolution_gradients(registry);
   lowering::register_creation(registry);
   lowering::register_cumulative(registry);
   lowering::register_diagonal(registry);
@@ -26,13 +27,17 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_grouped(registry);
   lowering::register_im2col(registry);
   lowering::register_indexing(registry);
+  lowering::register_indexing_gradients(registry);
   lowering::register_indexing_write(registry);
   lowering::register_linalg(registry);
   lowering::register_linear(registry);
   lowering::register_loss(registry);
+  lowering::register_loss_gradients(registry);
   lowering::register_matrix_functions(registry);
   lowering::register_normalization(registry);
+  lowering::register_normalization_gradients(registry);
   lowering::register_pooling(registry);
+  lowering::register_pooling_gradients(registry);
   lowering::register_quantization(registry);
   lowering::register_random(registry);
   lowering::register_recurrent(registry);

@@ -25,7 +25,7 @@ from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.symbolic_sizes.shape_rules import (
-    add_shapes_of_fake_quantization,
+    add_missing_shapes,
     leave_overlap_open,
     patch_shapes_of_unique,
 )
@@ -171,7 +171,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         patch_linspace(),
         patch_shapes_of_unique(),
         leave_overlap_open(),
-        add_shapes_of_fake_quantization(),
+        add_missing_shapes(),
         refuse_numbers(sizes, caught, of_data),
         warn_of_branches(sizes, caught),
         judge_assumptions(caught),

@@ -21,11 +21,13 @@ _RESULTS: dict[str, tuple[torch.dtype | None, ...]] = {
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": (None, torch.bool),
     "_fake_quantize_learnable_per_tensor_affine": (None,),
     "_fake_quantize_learnable_per_channel_affine": (None,),
+    "glu_jvp": (None,),
+    "glu_backward_jvp": (None,),
 }
 
 
 @contextlib.contextmanager
-def add_shapes_of_fake_quantization() -> Iterator[None]:
+def add_missing_shapes() -> Iterator[None]:
     """Adds the rules that torch lacks, for all threads: they are right for any call."""
     with scoped_library("aten", "FRAGMENT") as library:
         for name, dtypes in _RESULTS.items():

@@ -39,13 +39,16 @@ from opbridge.torch_compat.symbols import (
 )
 
 
-def capture_fake(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
-    """Captures on fake tensors. A model that branches on data runs again, with the data computed beside them."""
+def capture_fake(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], follow_data: bool
+) -> _core.Graph:
+    """Captures on fake tensors. With ``follow_data``, a model that branches on data runs again, with the data computed
+    beside them."""
     try:
         try:
             return _capture(model, inputs, sizes, changed, with_data=False)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
-            if not is_branch_on_data(error):
+            if not follow_data or not is_branch_on_data(error):
                 raise
             return _capture(model, inputs, sizes, changed, with_data=True)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:

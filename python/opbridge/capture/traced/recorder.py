@@ -78,9 +78,9 @@ class Recorder:
         self._builder = _core.ProgramBuilder()
         # id of a tensor → the tensor, its value, and whether that depends on the inputs.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
-        # Memory → the tensors in it that depend on the inputs. Dead tensors are kept too, since their memory may
-        # outlive them, in x.data or saved by autograd.
-        self._by_memory: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue]]] = {}
+        # Memory → the tensors in it that are fake or depend on the inputs, with their values and whether these do. Dead
+        # tensors are kept too, since their memory may outlive them, in x.data or saved by autograd.
+        self._by_memory: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue, bool]]] = {}
         self._read: dict[Any, _core.ProgramValue] = {}  # torch's symbol of a number → its value
         self._varies = False
         self._inside = False  # whether an operator is running
@@ -139,12 +139,15 @@ class Recorder:
     def _run(self, function: OpOverload, args: Any, kwargs: Any) -> Any:
         self._inside = True
         try:
-            if not self._for_real:
-                return function(*args, **kwargs)
-            with DisablePythonDispatcher():
-                return function(*args, **kwargs)
+            return self.run(function, args, kwargs)
         finally:
             self._inside = False
+
+    def run(self, function: OpOverload, args: Any, kwargs: Any) -> Any:
+        if not self._for_real:
+            return function(*args, **kwargs)
+        with DisablePythonDispatcher():
+            return function(*args, **kwargs)
 
     def _check_run(self, function: OpOverload, operator: Operator, args: Any, kwargs: Any) -> None:
         if torch.is_autocast_enabled("cpu"):
@@ -183,7 +186,10 @@ class Recorder:
             scope = self._scopes.of_frame(sys._getframe(1))
             old = self._builder.call("aten::detach", ("self",), (before,), {}, made, scope, line)[0]
             for entries in self._by_memory.values():
-                entries[:] = [(memory, layout, old if value is before else value) for memory, layout, value in entries]
+                entries[:] = [
+                    (memory, layout, old if value is before else value, varies)
+                    for memory, layout, value, varies in entries
+                ]
             names = ("self", "new_data")
             self._builder.call("aten::set_data", names, (before, after), {}, [], scope, line)
         if is_fake(tensor) or not is_fake(other):
@@ -236,11 +242,11 @@ class Recorder:
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
         _check_untransformed(tensor)
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)
-        if varies and tensor.layout is torch.strided:
+        if (varies or is_fake(tensor)) and tensor.layout is torch.strided:
             entries = self._by_memory.setdefault(_memory_of(tensor), [])
             if entries and entries[-1][0].expired():
                 entries.clear()
-            entries.append((_StorageWeakRef(tensor.untyped_storage()), _layout_of(tensor), value))
+            entries.append((_StorageWeakRef(tensor.untyped_storage()), _layout_of(tensor), value, varies))
 
     def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool) -> None:
         if isinstance(made, torch.Tensor):
@@ -257,8 +263,7 @@ class Recorder:
         known = self._known.get(id(tensor))
         if known is None or known[0]() is not tensor:
             _check_untransformed(tensor)
-            alias = self._hidden_alias(tensor)
-            value, varies = (self._constant(tensor), False) if alias is None else (alias, True)
+            value, varies = self._hidden_alias(tensor) or (self._constant(tensor), False)
             self._bind(tensor, value, varies)
         else:
             _, value, varies = known
@@ -271,14 +276,15 @@ class Recorder:
         with unset_fake_temporarily():
             return add_weight(self._builder, name, tensor)
 
-    def _hidden_alias(self, tensor: torch.Tensor) -> Any:
-        """The value of the live or dead tensor whose memory this one shares through ``.data``, autograd or numpy."""
+    def _hidden_alias(self, tensor: torch.Tensor) -> tuple[_core.ProgramValue, bool] | None:
+        """The value of the live or dead tensor whose memory this one shares through ``.data``, autograd or numpy, and
+        whether that depends on the inputs."""
         if id(tensor) in self._module_names or tensor.layout is not torch.strided:
             return None
-        entries = [(p, value) for ref, p, value in self._by_memory.get(_memory_of(tensor), []) if not ref.expired()]
-        for layout, value in reversed(entries):
+        entries = [entry for entry in self._by_memory.get(_memory_of(tensor), []) if not entry[0].expired()]
+        for _, layout, value, varies in reversed(entries):
             if layout == _layout_of(tensor):
-                return value
+                return value, varies
         if entries:
             raise UnsupportedError(
                 "a tensor of the model shares the memory of another one without an operator that says so, as with "
@@ -314,8 +320,8 @@ def _has_mask(indices: Any) -> bool:
 def _check_untransformed(tensor: torch.Tensor) -> None:
     if is_transformed(tensor):
         raise UnsupportedError(
-            'capture="trace" does not support the transforms of torch.func (vmap, grad, …); '
-            'capture="export" supports vmap',
+            "a tensor of a transform of torch.func (vmap, grad, …) is used outside of it; return it from the "
+            "transformed function",
             line_of_frame(sys._getframe(1)),
         )
 

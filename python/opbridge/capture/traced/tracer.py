@@ -28,6 +28,7 @@ from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+from opbridge.capture.traced.derivatives import have_derivatives, record_below
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.other_threads import refuse_other_threads
 from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
@@ -46,10 +47,23 @@ def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, change
             return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), for_real=True)
         except SizesDependOnData:
             pass  # only symbols can stand for them
+    return _capture_on_fakes(model, inputs, sizes, changed, follow_data=True)
+
+
+def capture_symbolically(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]
+) -> _core.Graph:
+    """Like ``capture_trace``, but refuses branches on data."""
+    return retry_with_substitutes(lambda: _capture_on_fakes(model, inputs, sizes, changed, follow_data=False))
+
+
+def _capture_on_fakes(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], follow_data: bool
+) -> _core.Graph:
     from opbridge.capture.symbolic_sizes.guards import retry_with_builtins
     from opbridge.capture.traced.fake_tensors import capture_fake
 
-    return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed))
+    return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed, follow_data))
 
 
 def follow(
@@ -91,10 +105,12 @@ def _record_operators(recorder: Recorder) -> contextlib.AbstractContextManager[N
 
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         written = KERNELS.get(function)
-        if written is None:
+        if written is not None:
+            with intercept_operators(call):
+                return written(*args, **kwargs)
+        if not have_derivatives(args, kwargs):
             return recorder.call(function, args, kwargs)
-        with intercept_operators(call):
-            return written(*args, **kwargs)
+        return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
 
     return intercept_operators(call)
 

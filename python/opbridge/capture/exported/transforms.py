@@ -1,0 +1,47 @@
+"""Finds models whose derivatives or transforms torch.export cannot capture.
+
+torch.export follows operators above autograd, where it loses what autograd saves. Its second pass, which resolves
+``vmap``, takes no other transform of torch.func. Such models are captured by the tracer instead: from one run on fake
+tensors, which refuses branches on data as torch.export does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from opbridge.capture.failures import T
+from opbridge.capture.patching import patch
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat.exporting import BACKWARD, DUAL_NUMBERS, NESTING_OF_VMAP
+
+
+class _Differentiated(BaseException):
+    """The model computes a derivative. Not an Exception, which the model might catch."""
+
+
+def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
+    """``export()``; or ``trace()``, if the model computes a derivative, or uses vmap and is refused."""
+    has_vmap = False
+    enter_vmap = NESTING_OF_VMAP.original
+
+    def note_vmap(*args: Any) -> Any:
+        nonlocal has_vmap
+        has_vmap = True
+        return enter_vmap(*args)
+
+    def stop(*_: Any, **__: Any) -> Any:
+        raise _Differentiated
+
+    try:
+        with patch(NESTING_OF_VMAP, note_vmap), patch(BACKWARD, stop), patch(DUAL_NUMBERS, stop):
+            return export()
+    except _Differentiated:
+        return trace()
+    except UnsupportedError as refusal:
+        if not has_vmap:
+            raise
+        try:
+            return trace()
+        except UnsupportedError:
+            raise refusal from None

@@ -1,0 +1,68 @@
+"""Records operators below autograd and torch.func where these act.
+
+Autograd saves tensors that operators make inside of others: the mean of a layer norm, the factors of a cosine
+similarity. The derivative is a graph of the recorded operators only if all of these are recorded. So an operator whose
+result has a derivative, and each that computes one, is recorded after autograd, ``grad``, ``jvp`` and ``vmap`` have
+replaced it by the operators on plain tensors that compute its value and its derivative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opbridge.capture.operators import operator_of
+from opbridge.errors import Error
+from opbridge.torch_compat import (
+    DETACH,
+    OpOverload,
+    TorchDispatchMode,
+    backward_is_running,
+    dual_numbers_exist,
+    transforms_are_active,
+)
+
+Call = Callable[[OpOverload, Any, dict[str, Any]], Any]
+
+
+def record_below(record: Call, call: Callable[[], Any]) -> Any:
+    """Returns ``call()``; ``record`` is called with the operators that reach the kernels."""
+    mode = _Below(record)
+    with mode:
+        result = call()
+    if mode.refusal is not None:
+        raise mode.refusal
+    return result
+
+
+class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self, record: Call) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._record = record
+        self.refusal: Error | None = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if operator_of(func).is_property:
+            return func(*args, **(kwargs or {}))
+        if func is not DETACH:
+            return self._record(func, args, kwargs or {})
+        try:
+            return self._record(func, args, kwargs or {})
+        except Error as error:  # autograd detaches what it saves in code that must not throw
+            self.refusal = error
+            return func(*args)
+
+
+def have_derivatives(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether a call with these arguments is transformed, or belongs to a derivative."""
+    if transforms_are_active() or backward_is_running() or dual_numbers_exist():
+        return True
+    return torch.is_grad_enabled() and (any(map(_requires_grad, args)) or any(map(_requires_grad, kwargs.values())))
+
+
+def _requires_grad(argument: Any) -> bool:
+    if isinstance(argument, torch.Tensor):
+        return argument.requires_grad
+    return isinstance(argument, (list, tuple)) and any(map(_requires_grad, argument))

@@ -1,0 +1,41 @@
+#include "lowering/formula.h"
+
+#include <utility>
+
+namespace opbridge::lowering {
+
+Formula Formula::size(const Dim& dim, const Formula& like) {
+  if (dim.is_static()) return static_cast<double>(dim.value());
+  return {*like.g_, like.g_->cast(like.g_->size(dim), like.tensor_.element_type())};
+}
+
+Formula::operator Value() const {
+  if (g_ == nullptr) throw Error(ErrorCode::internal, "a formula of numbers alone");
+  return tensor_;
+}
+
+Value Formula::like(const Formula& other) const {
+  return g_ != nullptr ? tensor_ : other.g_->scalar_like(other.tensor_, number_);
+}
+
+Formula node(std::string_view op, const Formula& a) { return {*a.g_, a.g_->op(op, a.tensor_)}; }
+
+Formula node(std::string_view op, const Formula& a, const Formula& b) {
+  GraphBuilder& g = a.g_ != nullptr ? *a.g_ : *b.g_;
+  return {g, g.op(op, a.like(b), b.like(a))};
+}
+
+Formula where(const Formula& condition, const Formula& yes, const Formula& no) {
+  GraphBuilder& g = *condition.g_;
+  return {g, g.op("Where", condition.tensor_, yes.like(no), no.like(yes))};
+}
+
+Formula sum(const Formula& a, std::vector<int64_t> axes) {
+  return axes.empty() ? a : Formula(*a.g_, a.g_->reduce("ReduceSum", a.tensor_, std::move(axes), true));
+}
+
+Formula mean(const Formula& a, std::vector<int64_t> axes) {
+  return axes.empty() ? a : Formula(*a.g_, a.g_->reduce("ReduceMean", a.tensor_, std::move(axes), true));
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,106 @@
+// The gradients of convolutions, which are convolutions themselves.
+#include <algorithm>
+#include <numeric>
+
+#include "lowering/add.h"
+#include "lowering/gradients/gradients.h"
+#include "lowering/nn/convolution.h"
+
+namespace opbridge::lowering {
+namespace {
+
+std::vector<int64_t> on_both_sides(const std::vector<int64_t>& padding) {
+  std::vector<int64_t> pads = padding;
+  pads.insert(pads.end(), padding.begin(), padding.end());
+  return pads;
+}
+
+// `x`, whose spatial axes may have more elements than `dims`, cut off there.
+Value cut(GraphBuilder& g, Value x, const std::vector<Dim>& dims, bool is_longer) {
+  for (int64_t axis = 2; is_longer && axis < std::ssize(dims); ++axis)
+    x = g.slice(x, axis, g.ints({0}), g.sizes({dims[axis]}));
+  return g.typed(x, dims);
+}
+
+// The gradient of the input, of shape `dims`: the opposite convolution of the gradient.
+Value input_gradient(GraphBuilder& g, Value grad, Value weight, const std::vector<Dim>& dims,
+                     const Convolution& c) {
+  Convolution back = c;
+  back.transposed = !c.transposed;
+  const size_t axes = c.stride.size();
+  back.output_padding.assign(back.transposed ? axes : 0, 0);
+  bool is_longer = false;
+  for (size_t i = 0; i < back.output_padding.size(); ++i) {
+    // The elements behind the last window. If their number is not known, the result is cut afterwards.
+    const auto axis = static_cast<int64_t>(i) + 2;
+    const Dim reach =
+        (grad.dim(axis) - 1) * Dim(c.stride[i]) + Dim(c.dilation[i]) * (weight.dim(axis) - 1) + 1;
+    const Dim rest = dims[axis] + Dim(2 * c.padding[i]) - reach;
+    back.output_padding[i] = rest.is_static() ? rest.value() : c.stride[i] - 1;
+    is_longer |= !rest.is_static() && c.stride[i] > 1;
+  }
+  Value result = convolution_of_batch(g, grad, weight, std::nullopt, back, on_both_sides(c.padding));
+  return cut(g, result, dims, is_longer);
+}
+
+// The gradient of the weight: each of its elements is the product of the gradient with the input, shifted by
+// the element's index times the dilation. So the gradient is the kernel, and batch and channels change
+// places.
+Value weight_gradient(GraphBuilder& g, Value grad, Value input, std::span<const Dim> kernel,
+                      const Convolution& c) {
+  const Dim batch = input.dim(0), of_group = floor_div(input.dim(1), Dim(c.groups));
+  std::vector<Dim> parts{batch, Dim(c.groups), of_group}, merged{of_group, batch * Dim(c.groups)};
+  for (std::vector<Dim>* dims : {&parts, &merged})
+    dims->insert(dims->end(), input.dims().begin() + 2, input.dims().end());
+  std::vector<int64_t> order(parts.size()), swapped(grad.rank());
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[0], order[2]);
+  std::iota(swapped.begin(), swapped.end(), 0);
+  std::swap(swapped[0], swapped[1]);
+  Value turned = g.reshape(g.transpose(g.reshape(input, parts), order), merged);
+  const Convolution shifts{c.dilation, c.padding, c.stride, c.groups, false, {}};
+  Value result = convolution_of_batch(g, turned, g.transpose(grad, swapped), std::nullopt, shifts,
+                                      on_both_sides(c.padding));
+  std::vector<Dim> dims{of_group, grad.dim(1)};
+  dims.insert(dims.end(), kernel.begin(), kernel.end());
+  const bool is_longer = std::ranges::any_of(c.stride, [](int64_t size) { return size > 1; });
+  return g.transpose(cut(g, result, dims, is_longer), swapped);
+}
+
+std::vector<Value> convolution_gradient(GraphBuilder& g, Value grad, Value input, Value weight,
+                                        const Convolution& given, const std::vector<bool>& mask) {
+  const size_t axes = given.stride.size();
+  if (weight.rank() != std::ssize(given.stride) + 2 || input.rank() != weight.rank())
+    g.refuse("the input needs a batch dim, and all lists one number for each spatial axis");
+  const Convolution c = given.of_axes(g, axes);
+  const std::span<const Dim> kernel = std::span(weight.dims()).subspan(2);
+  MaskedResults results(g, mask);
+  results.add([&] { return input_gradient(g, grad, weight, input.dims(), c); });
+  results.add([&] {
+    return c.transposed ? weight_gradient(g, input, grad, kernel, c)
+                        : weight_gradient(g, grad, input, kernel, c);
+  });
+  results.add([&] {
+    return sum(Formula(g, g.cast(grad, opmath_type(grad.element_type()))), axes_except(1, grad.rank()));
+  });
+  return results.take();
+}
+
+}  // namespace
+
+void register_convolution_gradients(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Ints = std::vector<int64_t>;
+
+  on("aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, "
+     "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, "
+     "SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+     Since{11},
+     [](GraphBuilder& g, Value grad, Value input, Value weight, Ignored, Ints stride, Ints padding,
+        Ints dilation, bool transposed, Ints output_padding, int64_t groups, std::vector<bool> mask) {
+       return convolution_gradient(g, grad, input, weight,
+                                   {stride, padding, dilation, groups, transposed, output_padding}, mask);
+     });
+}
+
+}  // namespace opbridge::lowering

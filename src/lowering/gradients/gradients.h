@@ -1,0 +1,53 @@
+// Helpers for the mappings of backward operators.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "lowering/formula.h"
+
+namespace opbridge::lowering {
+
+// `value` as an operand of the call, whose result has the index `index`: in the opmath type of that result.
+inline Formula operand_of_result(GraphBuilder& g, Value value, size_t index = 0) {
+  return {g, operand(g, value, g.result(index).element_type)};
+}
+
+// Calls `compute` with the tensors in the opmath type of the call's result, and casts what it returns to the
+// result's type.
+template <class F, class... Tensors>
+Value in_formula(GraphBuilder& g, F compute, Tensors... tensors) {
+  return g.cast(compute(operand_of_result(g, tensors)...), g.result().element_type);
+}
+
+// The results of an operator with an output mask. It returns only those that are asked for; some shape rules
+// return the first result in any case, which then has no value.
+class MaskedResults {
+ public:
+  MaskedResults(GraphBuilder& g, const std::vector<bool>& mask)
+      : g_(g),
+        mask_(mask),
+        unwanted_(static_cast<std::ptrdiff_t>(g.result_count()) - std::ranges::count(mask, true)) {}
+
+  // Adds what `compute` returns if the next result is asked for. It is cast to the type of that result, and
+  // reshaped to its dims.
+  template <class F>
+  void add(F compute) {
+    if (!mask_.at(next_++)) {
+      if (unwanted_-- > 0) results_.emplace_back();
+      return;
+    }
+    const ir::TensorType& type = g_.result(results_.size());
+    results_.push_back(g_.cast(g_.reshape(compute(), *type.dims), type.element_type));
+  }
+  std::vector<Value> take() { return std::move(results_); }
+
+ private:
+  GraphBuilder& g_;
+  std::vector<bool> mask_;
+  std::ptrdiff_t unwanted_;  // results that are returned without being asked for
+  std::vector<Value> results_;
+  size_t next_ = 0;
+};
+
+}  // namespace opbridge::lowering

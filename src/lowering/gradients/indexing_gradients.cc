@@ -1,0 +1,89 @@
+// The gradients of reads by index: they are written to zeros, or added up where elements were read twice.
+#include "lowering/add.h"
+#include "lowering/gradients/gradients.h"
+#include "lowering/indexing/indexing.h"
+#include "lowering/layout/views.h"
+
+namespace opbridge::lowering {
+namespace {
+
+Value zeros(GraphBuilder& g, Value grad, const std::vector<Dim>& dims) {
+  return filled(g, dims, 0, grad.element_type());
+}
+
+// Adds the rows of `grad` to those at `indices`; those of `padding_idx` do not count.
+Value embedding_gradient(GraphBuilder& g, Value grad, Value indices, const Dim& rows, const Dim& padding_idx,
+                         bool by_frequency) {
+  const ElementType type = grad.element_type(), wide = opmath_type(type);
+  const Dim count = element_count(indices), width = grad.dim(-1);
+  indices = g.cast(g.reshape(indices, {count}), ElementType::int64);
+  Formula dy(g, g.reshape(g.cast(grad, wide), {count, width}));
+  if (!padding_idx.is(-1)) {
+    Formula is_padding = Formula(g, indices) == Formula(g, g.size(padding_idx));
+    dy = where(Formula(g, g.unsqueeze(is_padding, {1})), 0, dy);
+  }
+  if (by_frequency) {
+    const std::vector<Dim> of_rows{rows}, of_indices{count};
+    Value times = scatter_elements(g, filled(g, of_rows, 0, wide), indices, filled(g, of_indices, 1, wide), 0,
+                                   Reduction::add);
+    dy = dy / Formula(g, g.unsqueeze(g.gather(times, indices, 0), {1}));
+  }
+  const std::vector<Dim> dims{rows, width};
+  return g.cast(scatter_rows(g, filled(g, dims, 0, wide), 0, indices, dy, Reduction::add), type);
+}
+
+// Adds the windows, the last axis of `grad`, to where they were read.
+Value unfold_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& dims, int64_t dim, int64_t size,
+                      int64_t step) {
+  if (dims.empty()) return g.reshape(grad, dims);
+  const ElementType type = grad.element_type();
+  const int64_t axis = wrap_axis(dim, static_cast<int64_t>(dims.size()));
+  // (windows, size) elements along the axis
+  Value windows = move_axis(g, g.cast(grad, opmath_type(type)), -1, axis + 1);
+  const Dim count = windows.dim(axis) * Dim(size);
+  Value starts = g.unsqueeze(arithmetic(g, 0, step, windows.dim(axis)), {1});
+  Value indices = g.reshape(g.op("Add", starts, arithmetic(g, 0, 1, size)), {count});
+  std::vector<Dim> flattened = dims;
+  flattened[axis] = count;
+  Value start = filled(g, dims, 0, windows.element_type());
+  return g.cast(scatter_rows(g, start, axis, indices, g.reshape(windows, flattened), Reduction::add), type);
+}
+
+}  // namespace
+
+void register_indexing_gradients(SymbolicRegistry& registry) {
+  auto on = add(registry);
+  using Dims = std::vector<Dim>;
+
+  on("aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
+     "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
+     Since{16}, embedding_gradient);
+  on("aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
+     Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim index) {
+       return select_scatter(g, zeros(g, grad, dims), grad, dim, index);
+     });
+  on("aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, "
+     "SymInt step) -> Tensor",
+     Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim start, Dim end, int64_t step) {
+       return slice_scatter(g, zeros(g, grad, dims), grad, dim, start, end, step);
+     });
+  on("aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> "
+     "Tensor",
+     Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t offset, int64_t dim1, int64_t dim2) {
+       return diagonal_scatter(g, zeros(g, grad, dims), grad, offset, dim1, dim2);
+     });
+  on("aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor",
+     Since{16}, unfold_gradient);
+  // The elements of the gradient at which the mask is true, followed by zeros.
+  on("aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor", Since{11},
+     [](GraphBuilder& g, Value grad, Value mask, Dims dims) {
+       Value at = nonzero_indices(g, flat(g, g.expand(mask, grad.dims())));
+       Value taken = g.gather(flat(g, grad), g.squeeze(at, {1}), 0);
+       Value padded =
+           g.concat({taken, filled(g, std::vector{element_count(dims)}, 0, grad.element_type())}, 0);
+       Value whole = g.slice(padded, 0, g.ints({0}), g.sizes({element_count(dims)}));
+       return g.reshape(g.typed(whole, std::vector{element_count(dims)}), dims);
+     });
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,102 @@
+// The gradients of loss functions. `grad_output` has the shape of the loss: 0-d if the loss is reduced.
+#include <fmt/format.h>
+
+#include "lowering/add.h"
+#include "lowering/gradients/gradients.h"
+#include "lowering/nn/loss.h"
+#include "lowering/reduction/reduce.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// `grad` divided by the number of losses if these are averaged.
+Formula of_each(const Formula& grad, const Formula& losses, int64_t reduction) {
+  return reduction == mean_reduction ? grad / Formula::size(element_count(Value(losses)), losses) : grad;
+}
+
+// The gradient of an elementwise loss; `slope` returns its derivative from the input and the target.
+template <class F>
+Value loss_gradient(GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction, F slope) {
+  return in_formula(
+      g,
+      [&](Formula dy, Formula x, Formula t) {
+        Formula made = slope(x, t);
+        return made * of_each(dy, made, reduction);
+      },
+      grad, self, target);
+}
+
+// -weight[class of the target] / total at the class of each target that is not ignored.
+Value nll_gradient(GraphBuilder& g, Value grad, Value self, Value target, std::optional<Value> weight,
+                   int64_t reduction, const Dim& ignore_index, Value total_weight) {
+  const int64_t axis = class_axis(self);
+  target = class_indices(g, target, self);
+  if (self.rank() == 1 && target.rank() == 1) target = g.squeeze(target, {0});
+  Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
+  Formula dy = operand_of_result(g, grad);
+  if (reduction == mean_reduction) dy = dy / operand_of_result(g, total_weight);
+  if (grad.rank() == target.rank() && grad.rank() > 0) dy = {g, g.unsqueeze(dy, {axis})};
+  if (grad.rank() == 1 && self.rank() == 1) dy = {g, g.reshape(dy, std::vector<Dim>())};
+  if (weight) {
+    std::vector<Dim> dims(self.rank() - axis, Dim(1));
+    dims[0] = self.dim(axis);
+    dy = dy * Formula(g, g.reshape(operand(g, *weight, g.result().element_type), dims));
+  }
+  Formula at_class(g, class_mask(g, self, target, axis)), counted(g, g.unsqueeze(kept, {axis}));
+  Value result = where(at_class && counted, -dy, 0);
+  return g.cast(g.expand(result, self.dims()), g.result().element_type);
+}
+
+}  // namespace
+
+void register_loss_gradients(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction) {
+       return loss_gradient(g, grad, self, target, reduction,
+                            [](Formula x, Formula t) { return 2 * (x - t); });
+     });
+  on("aten::smooth_l1_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, "
+     "float beta) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction, double beta) {
+       return loss_gradient(g, grad, self, target, reduction, [&](Formula x, Formula t) {
+         Formula d = x - t;
+         return beta == 0 ? sign(d) : where(abs(d) < beta, d / beta, sign(d));
+       });
+     });
+  on("aten::huber_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, "
+     "float delta) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction, double delta) {
+       return loss_gradient(g, grad, self, target, reduction, [&](Formula x, Formula t) {
+         Formula d = x - t;
+         return where(abs(d) <= delta, d, sign(d) * delta);
+       });
+     });
+  on("aten::soft_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> "
+     "Tensor",
+     Since{9}, [](GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction) {
+       return loss_gradient(g, grad, self, target, reduction, [](Formula x, Formula t) {
+         Formula z = exp(-t * x);
+         return -(t * z) / (z + 1);
+       });
+     });
+  on("aten::binary_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, "
+     "Tensor? weight=None, int reduction=1) -> Tensor",
+     Since{9},
+     [](GraphBuilder& g, Value grad, Value self, Value target, std::optional<Value> weight,
+        int64_t reduction) {
+       return loss_gradient(g, grad, self, target, reduction, [&](Formula x, Formula t) {
+         Formula slope = (x - t) / max((1 - x) * x, 1e-12);
+         return weight ? slope * operand_of_result(g, *weight) : slope;
+       });
+     });
+  for (const char* name : {"nll_loss", "nll_loss2d"}) {
+    on(fmt::format("aten::{}_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, "
+                   "int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
+                   name),
+       Since{13}, nll_gradient);
+  }
+}
+
+}  // namespace opbridge::lowering

@@ -1,0 +1,301 @@
+"""Models that differentiate in forward: torch.autograd, torch.func and forward-mode derivatives, in both captures.
+
+Each model is compared with PyTorch at other inputs than those of the export: a derivative that the capture has
+computed from the example would differ there.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from lowering_check import named_tensors
+from torch import nn
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.nn import functional as F
+
+import opbridge
+from opbridge.errors import UnsupportedError
+from opbridge.runtime import run, session
+
+Function = Callable[..., Any]
+CAPTURES = ["export", "trace"]
+
+
+def check(
+    model: Function,
+    path: pathlib.Path,
+    *args: torch.Tensor,
+    capture: str,
+    dynamic: Any = None,
+    others: tuple[tuple[torch.Tensor, ...], ...] = (),
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> None:
+    """Exports ``model`` and compares it with PyTorch for other inputs of the same sizes, and for ``others``."""
+    if isinstance(model, nn.Module):
+        model.eval()
+    opbridge.export(model, args, path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
+    running = session(path / "model.onnx")
+    names = [value.name for value in running.get_inputs()]
+    another = tuple(torch.randn_like(arg) if arg.is_floating_point() else arg.flip(0) for arg in args)
+    for inputs in (args, another, *others):
+        copies = [tensor.detach().clone() for tensor in inputs]
+        expected = named_tensors({"result": model(*copies)})
+        actual = run(running, dict(zip(names, inputs, strict=True)))
+        for (_, wanted), got in zip(expected, actual, strict=True):
+            torch.testing.assert_close(got, wanted.detach(), rtol=rtol, atol=atol)
+
+
+class Network(nn.Module):
+    """Of a physics-informed network: u(x), its gradient, and the second derivatives that an equation has."""
+
+    def __init__(self, activation: nn.Module) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(2, 8), activation, nn.Linear(8, 8), activation, nn.Linear(8, 1))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x.requires_grad_(True)
+        u = self.net(x)
+        (slope,) = torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)
+        (second,) = torch.autograd.grad(slope[:, 0].sum(), x, create_graph=True)
+        (third,) = torch.autograd.grad(second[:, 1].sum(), x)
+        return u, slope, second[:, 0] - slope[:, 1] + u[:, 0], third
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.SiLU(), nn.GELU(), nn.Softplus(), nn.Sigmoid(), nn.ELU()])
+def test_a_physics_informed_network(capture, activation, tmp_path):
+    others = ((torch.randn(7, 2),), (torch.randn(1, 2),))
+    tolerances = {"rtol": 1e-4, "atol": 1e-5}
+    check(
+        Network(activation),
+        tmp_path,
+        torch.randn(4, 2),
+        capture=capture,
+        dynamic=({0: "n"},),
+        others=others,
+        **tolerances,
+    )
+
+
+class Potential(nn.Module):
+    """Energy and forces of atoms, of which only distances count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 8), nn.SiLU(), nn.LayerNorm(8), nn.Linear(8, 1))
+        self.register_buffer("centers", torch.linspace(0.5, 3, 4))
+        self.embedding = nn.Embedding(5, 4)
+
+    def forward(self, positions: torch.Tensor, species: torch.Tensor) -> Any:
+        with torch.enable_grad():
+            positions = positions.detach().requires_grad_(True)
+            offsets = positions[:, None] - positions[None]
+            distances = (offsets.square().sum(-1) + torch.eye(positions.shape[0])).sqrt()
+            features = torch.exp(-((distances[..., None] - self.centers) ** 2)) * self.embedding(species)[:, None]
+            energy = self.layers(features.sum(1)).sum()
+            forces = -torch.autograd.grad(energy, positions, create_graph=True)[0]
+        return energy, forces
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("dynamic", [None, {"positions": {0: "atoms"}, "species": {0: "atoms"}}])
+def test_forces_of_a_potential(capture, dynamic, tmp_path):
+    others = () if dynamic is None else ((torch.randn(9, 3), torch.randint(0, 5, (9,))),)
+    args = torch.randn(5, 3), torch.randint(0, 5, (5,))
+    check(Potential(), tmp_path, *args, capture=capture, dynamic=dynamic, others=others, rtol=1e-4, atol=1e-4)
+
+
+class Classifier(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 4, 3, 2, 1),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(4, 6, 3, padding=1, groups=2),
+            nn.GroupNorm(2, 6),
+            nn.Hardswish(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(24, 5),
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+class Saliency(nn.Module):
+    """What each pixel contributes to the score of a class, and the guidance of a diffusion model by a classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classifier = Classifier()
+
+    def forward(self, image: torch.Tensor, label: torch.Tensor) -> Any:
+        image = image.clone().requires_grad_()
+        scores = self.classifier(image)
+        picked = scores.gather(1, label[:, None]).sum()
+        (saliency,) = torch.autograd.grad(picked, image, retain_graph=True)
+        (guidance,) = torch.autograd.grad(-F.cross_entropy(scores, label), image)
+        return saliency.abs().amax(1), image + 0.1 * guidance
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_saliency_and_guidance(capture, tmp_path):
+    args = torch.randn(2, 3, 17, 16), torch.tensor([1, 4])
+    others = ((torch.randn(3, 3, 17, 16), torch.tensor([0, 2, 3])),)
+    check(
+        Saliency(), tmp_path, *args, capture=capture, dynamic=({0: "n"}, {0: "n"}), others=others, rtol=1e-4, atol=1e-5
+    )
+
+
+W = torch.randn(4, 5)
+MLP = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3), nn.GELU(), nn.Linear(3, 1))
+
+
+def of_parameters(x: torch.Tensor) -> Any:
+    parameters = dict(MLP.named_parameters())
+    return grad(lambda p: functional_call(MLP, p, (x,)).square().mean())(parameters)
+
+
+def nested(x: torch.Tensor) -> torch.Tensor:
+    return grad(lambda x: grad(lambda x: (x.sin() * x).sum())(x).square().sum())(x)
+
+
+TRANSFORMS: dict[str, Function] = {
+    "grad": grad(lambda x: (x.sin() * x).sum()),
+    "grad_and_value": grad_and_value(lambda x: F.softmax(x, -1).square().sum()),
+    "nested grad": nested,
+    "grad of parameters": of_parameters,
+    "vjp": lambda x: vjp(lambda x: x @ W, x)[1](torch.ones_like(x @ W)),
+    "jvp": lambda x: jvp(lambda x: torch.tanh(x @ W), (x,), (x * 2,)),
+    "jvp of glu": lambda x: jvp(lambda x: F.glu(x, 1), (x,), (x.exp(),)),
+    "jvp of jvp": lambda x: jvp(lambda x: jvp(torch.sin, (x,), (x.exp(),))[1], (x,), (x,)),
+    "jacrev": lambda x: jacrev(lambda x: torch.tanh(x @ W))(x),
+    "jacfwd": lambda x: jacfwd(lambda x: torch.tanh(x @ W))(x),
+    "vmap": vmap(lambda row: (row.sin() * row).sum() + row),
+    "vmap of vmap": vmap(vmap(lambda number: number.exp() * number)),
+    "vmap over another dim": vmap(lambda column: column / column.norm(), in_dims=1, out_dims=1),
+    "vmap of linear layers": vmap(lambda row: MLP(row)),
+}
+OF_CONSTANT_SIZES: dict[str, Function] = {
+    "hessian": hessian(lambda x: torch.tanh(x @ W).sum()),
+    "vmap of grad": vmap(grad(lambda row: MLP(row).sum())),
+    "vmap of hessian": vmap(hessian(lambda row: MLP(row).sum())),
+    "vmap of jacrev": vmap(jacrev(lambda row: torch.cumsum(row, 0).exp())),
+    "jacfwd of jacrev": jacfwd(jacrev(lambda x: (x @ W).sigmoid().sum())),
+    "autograd.functional": lambda x: torch.autograd.functional.hessian(lambda x: MLP(x).sum(), x),
+}
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("name", [*TRANSFORMS, *OF_CONSTANT_SIZES])
+def test_transforms(name, capture, tmp_path):
+    function = (TRANSFORMS | OF_CONSTANT_SIZES)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(function, tmp_path, torch.randn(3, 4), capture=capture, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_of_dynamic_sizes(name, capture, tmp_path):
+    others = ((torch.randn(5, 4),), (torch.randn(2, 4),))
+    check(
+        TRANSFORMS[name],
+        tmp_path,
+        torch.randn(3, 4),
+        capture=capture,
+        dynamic=({0: "n"},),
+        others=others,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def autograd_of(function: Function) -> Function:
+    def differentiated(x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            return torch.autograd.grad(function(x).sum(), x)[0]
+
+    return differentiated
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.cosine_similarity(x, W[:, :4]),
+        lambda x: F.normalize(x) * x,
+        lambda x: F.layer_norm(x, (4,)) * x,
+        lambda x: x.std(0) * x,
+        lambda x: F.cross_entropy(x, torch.tensor([0, 1, 2, 1])),
+        lambda x: (x.exp()[None] @ x.sin()[None]) * x,
+        lambda x: torch.linalg.norm(x, dim=1),
+        lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None].cos(), x[None, None].sin()),
+    ],
+)
+def test_what_operators_save_inside_is_not_a_constant(function, capture, tmp_path):
+    check(autograd_of(function), tmp_path, torch.randn(4, 4), capture=capture, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_images_of_dynamic_sizes(capture, tmp_path):
+    weight = torch.randn(2, 2, 3, 3)
+
+    def function(x):
+        y = F.conv2d(F.pad(x, (1, 1, 1, 1), "reflect"), weight, stride=2)
+        y = F.interpolate(F.silu(y), scale_factor=2, mode="bilinear")
+        return F.avg_pool2d(y, 2).square().sum() + F.max_pool2d(y, 3, 2).sum()
+
+    dynamic = ({2: "h", 3: "w"},)
+    args = torch.randn(1, 2, 12, 10)
+    others = ((torch.randn(1, 2, 9, 15),),)
+    check(autograd_of(function), tmp_path, args, capture=capture, dynamic=dynamic, others=others, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_a_loss_that_is_differentiated_by_backward(capture, tmp_path):
+    def model(x):
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (x.tanh() ** 3).sum().backward()
+        return x.grad * 2
+
+    check(model, tmp_path, torch.randn(3, 4), capture=capture)
+
+
+def test_a_branch_on_a_gradient_is_refused_by_export():
+    def model(x):
+        gradient = grad(lambda x: x.square().sum())(x)
+        return gradient if gradient.sum() > 0 else -gradient
+
+    with pytest.raises(UnsupportedError, match="branches on a number"):
+        opbridge.capture.capture(model, (torch.ones(3),), how="export")
+
+
+def test_the_example_and_the_model_are_as_before(tmp_path):
+    model, x = Network(nn.Tanh()), torch.randn(4, 2)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", verify=True)
+    assert not x.requires_grad
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    assert torch.vmap(torch.sin)(x).shape == x.shape
+
+
+def test_transforms_that_fail_are_left():
+    def model(x):
+        return vmap(lambda row: jvp(lambda row: row if row.sum() > 0 else -row, (row,), (row,))[1])(x)
+
+    for capture in CAPTURES:
+        with pytest.raises(Exception, match="vmap"):
+            opbridge.capture.capture(model, (torch.ones(3, 2),), how=capture)
+        torch.rand(2)  # not allowed in vmap
+        assert jvp(torch.sin, (torch.zeros(1),), (torch.ones(1),))[1] == 1
