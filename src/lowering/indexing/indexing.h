@@ -38,8 +38,8 @@ Value nonzero_indices(GraphBuilder& g, Value mask);
 
 enum class Reduction : uint8_t { none, add, multiply, max, min };
 
-// What ScatterElements and ScatterND compute. A reduction computes in the opmath type of `data`. `updates`
-// may have any element type; the depth of the indices of scatter_nd, their last dim, is at least 1.
+// ScatterElements and ScatterND. With a reduction they compute in the opmath type of `data`. `updates` may
+// have any element type.
 Value scatter_elements(GraphBuilder& g, Value data, Value indices, Value updates, int64_t axis,
                        Reduction reduction = Reduction::none);
 Value scatter_nd(GraphBuilder& g, Value data, Value indices, Value updates,

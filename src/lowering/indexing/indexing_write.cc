@@ -41,28 +41,8 @@ Value scatter_elements(GraphBuilder& g, Value data, Value indices, Value updates
   return scatter(g, "ScatterElements", data, indices, updates, reduction, attr("axis", axis));
 }
 
-// ONNX Runtime's ScatterND (1.20 to 1.32 at least) reduces with several threads, which lose updates of equal
-// indices. Its ScatterElements does not, so a reduction writes rows of the flattened data with that.
 Value scatter_nd(GraphBuilder& g, Value data, Value indices, Value updates, Reduction reduction) {
-  if (reduction == Reduction::none)
-    return scatter(g, "ScatterND", data, indices, updates, reduction, std::nullopt);
-  const std::vector<Dim> dims = data.dims();
-  const int64_t depth = indices.dim(-1).value();
-  Value row;
-  for (int64_t axis = 0; axis < depth; ++axis) {
-    Value size = g.size(dims.at(axis)), index = g.gather(indices, g.scalar(axis, ElementType::int64), -1);
-    index = g.cast(index, ElementType::int64);
-    Value is_negative = g.op("Less", index, g.scalar(0, ElementType::int64));
-    index = g.op("Where", is_negative, g.op("Add", index, size), index);
-    row = row ? g.op("Add", g.op("Mul", row, size), index) : index;
-  }
-  const Dim rows = element_count(std::span(dims).first(depth)),
-            width = element_count(std::span(dims).subspan(depth));
-  const std::vector<Dim> written{element_count(row), width};
-  row = g.expand(g.reshape(row, {written[0], Dim(1)}), written);
-  Value result =
-      scatter_elements(g, g.reshape(data, {rows, width}), row, g.reshape(updates, written), 0, reduction);
-  return g.reshape(result, dims);
+  return scatter(g, "ScatterND", data, indices, updates, reduction, std::nullopt);
 }
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& order) {

@@ -24,6 +24,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"ReduceSum", exact_sum_of_integers},
     {"ReduceSum", long_reduction_in_float64},
     {"ReduceSumSquare", long_reduction_in_float64},
+    {"ScatterND", scattered_by_one_thread},
 };
 
 bool may_be_replaced(const ir::Node& node) {
