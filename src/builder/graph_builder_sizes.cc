@@ -127,6 +127,9 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
           expr.operands[1]->value <= 8) {
         result = operands[0];
         for (int64_t i = 1; i < expr.operands[1]->value; ++i) result = op("Mul", result, operands[0]);
+      } else {  // PyTorch's exponents are natural numbers, and sizes are below 2^53
+        const auto wide = [&](Value value) { return cast(value, ElementType::float64); };
+        result = cast(op("Pow", wide(operands[0]), wide(operands[1])), ElementType::int64);
       }
       break;
     default:

@@ -130,6 +130,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     from opbridge.capture.rewrites.flex_attention import patch_flex_attention
     from opbridge.capture.rewrites.packed_sequences import patch_packing
     from opbridge.capture.rewrites.recurrent import patch_recurrent
+    from opbridge.capture.rewrites.resized_images import patch_resizing
     from opbridge.capture.rewrites.transformers import patch_fast_paths
 
     with (
@@ -139,5 +140,6 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
         patch_flex_attention(),
         patch_fast_paths(),
         patch_detection(),
+        patch_resizing(),
     ):
         yield

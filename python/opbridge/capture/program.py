@@ -6,15 +6,18 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import sympy
 import torch
 
 from opbridge import _core, dtypes  # noqa: F401 - dtypes tells the core about torch
+from opbridge.capture.symbolic_sizes.numbers import emit_integer, integer_parts
 from opbridge.errors import FileError, UnsupportedError
 from opbridge.torch_compat import is_fake, is_traceable_wrapper_subclass
 
 if TYPE_CHECKING:
     from opbridge.capture.autograd_function.calls import FunctionCall
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+    from opbridge.capture.symbolic_sizes.numbers import Emit
 
 Shape = Sequence["int | _core.Dim"]
 
@@ -40,6 +43,12 @@ class Sizes:
         self._example = example
         self._dims: dict[Any, _core.Dim] = {}
         self._symbols: dict[str, _core.Dim] = {}
+        self._emit: Emit | None = None
+        self._computed: dict[Any, Any] = {}  # part of an expression → the symbol of the node that computes it
+
+    def compute_with(self, emit: Emit) -> None:
+        """From here on, ``emit`` adds nodes for what no Dim expresses."""
+        self._emit = emit
 
     def dim(self, size: torch.SymInt) -> _core.Dim:
         return self.dim_of(size.node.expr, size.node.shape_env)
@@ -52,10 +61,25 @@ class Sizes:
                 if str(symbol) not in self._symbols:
                     self._symbols[str(symbol)] = self._symbol(symbol, env)
             try:
-                dim = self._dims[expr] = _core.Dim.parse(str(expr), self._symbols)
+                dim = _core.Dim.parse(str(expr), self._symbols)
             except FileError as error:
-                raise UnsupportedError(error.message) from error
+                parts = integer_parts(expr)
+                if self._emit is None or not parts:
+                    raise UnsupportedError(error.message) from error
+                symbols = {part: self._compute(part, env, self._emit) for part in parts}
+                dim = self.dim_of(expr.xreplace(symbols), env)
+            self._dims[expr] = dim
         return dim
+
+    def _compute(self, part: Any, env: Any, emit: Emit) -> Any:
+        """The symbol of the node that computes a part of an expression."""
+        if part not in self._computed:
+            name = f"computed_{len(self._computed)}"
+            bounds = env.bound_sympy(part)
+            self._symbols[name] = _core.Dim.symbol(name, _bound(bounds.lower), _bound(bounds.upper))
+            emit_integer(part, self._symbols[name], lambda expr: self.dim_of(expr, env), emit)
+            self._computed[part] = sympy.Symbol(name, integer=True)
+        return self._computed[part]
 
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
         return None if self._example is None else self._example.in_example(expr, env)

@@ -16,6 +16,7 @@ with looked_up():
     from torch._higher_order_ops.associative_scan import generic_associative_scan
     from torch._subclasses import fake_impls
     from torch.fx.experimental import symbolic_shapes
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
     from torch.fx.experimental.sym_node import SymNode
     from torch.fx.experimental.symbolic_shapes import (
         DimDynamic,
@@ -27,6 +28,7 @@ with looked_up():
     )
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
+    from torch.utils._sympy.functions import Identity
 
     expect(ShapeEnv, "create_symintnode", "replace", "_maybe_evaluate_static")
     expect(SymNode, "expr", "hint", "has_hint", "int_")
@@ -34,13 +36,16 @@ with looked_up():
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
     for _name in ("IntTrueDiv", "FloatTrueDiv", "FloatPow", "PowByNatural", "PythonMod", "ToFloat", "Max", "Min"):
         find(_functions, _name)
-    find(_functions, "OpaqueUnaryFn_sqrt")
+    for _name in ("OpaqueUnaryFn_sqrt", "OpaqueUnaryFn_log2", "TruncToInt", "RoundToInt", "FloorToInt", "CeilToInt"):
+        find(_functions, _name)
+    sym_log2 = find(torch, "_sym_log2")
 
 EXPECTATION = find(SymNode, "expect_true").__code__  # of the method by which torch._check asks
 INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
 EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
+FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
@@ -64,6 +69,11 @@ def always(env: Any, expression: Any) -> Any:
     return env._maybe_evaluate_static(expression)
 
 
+def with_expression(node: Any, expression: Any) -> Any:
+    """A symbol like ``node`` with another expression of the same value."""
+    return SymNode(expression, node.shape_env, node.pytype, node.hint, fx_node=node.fx_node)
+
+
 def has_shape_rule(operator: Any) -> bool:
     """Whether torch knows the shapes of the operator's results without running it."""
     known: bool = operator.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)
@@ -85,6 +95,7 @@ __all__ = [
     "EXPECTED_SYMBOL",
     "FILE_OF_ASSOCIATIVE_SCAN",
     "FILE_OF_TENSOR",
+    "FLOAT_ARITHMETIC",
     "FLOAT_OF_SYMBOL",
     "FLOAT_TEXT",
     "INT_OF_SYMBOL",
@@ -96,13 +107,17 @@ __all__ = [
     "UNIQUE_SHAPES",
     "DimDynamic",
     "GuardOnDataDependentSymNode",
+    "Identity",
     "ShapeEnv",
     "StatelessSymbolicContext",
     "SymNode",
     "always",
     "free_unbacked_symbols",
+    "get_proxy_mode",
     "has_shape_rule",
     "scoped_library",
     "size_obliviously",
+    "sym_log2",
     "uninteresting_files",
+    "with_expression",
 ]

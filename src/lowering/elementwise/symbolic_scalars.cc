@@ -2,6 +2,8 @@
 // Arithmetic on sizes is not here: sizes are Dims, not values.
 #include <fmt/format.h>
 
+#include <numbers>
+
 #include "lowering/add.h"
 #include "lowering/common.h"
 
@@ -28,6 +30,22 @@ bool is_floating(const SymbolicCall& call) {
 
 using Binary = Value (*)(GraphBuilder&, Value, Value);
 
+// Of booleans or of the bits of integers.
+Value bits(GraphBuilder& g, const char* op, Value a, Value b) {
+  const bool whole = a.element_type() != ElementType::boolean;
+  if (whole && g.opset() < 18)
+    g.refuse("bit operations on sizes need opset 18; export with opset_version=18 or later");
+  return g.op(whole ? fmt::format("Bitwise{}", op) : op, a, b);
+}
+
+// Exact for powers of 2, as Python's.
+Value log2(GraphBuilder& g, Value x) {
+  Value near = g.op("Div", g.op("Log", x), g.scalar_like(x, std::numbers::ln2));
+  Value whole = g.op("Round", near);
+  Value is_power = g.op("Equal", g.op("Pow", g.scalar_like(x, 2), whole), x);
+  return g.op("Where", is_power, whole, near);
+}
+
 Value item(GraphBuilder& g, Value self) {
   const auto* number = std::get_if<ir::ScalarType>(&g.call()->outputs.at(0)->type);
   if (number == nullptr) g.refuse("its result is not a number");
@@ -53,9 +71,9 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
       {"_operator::pow", [](GraphBuilder& g, Value a, Value b) { return g.op("Pow", a, b); }},
       {"_operator::floordiv", [](GraphBuilder& g, Value a, Value b) { return floor_quotient(g, a, b); }},
       {"_operator::mod", [](GraphBuilder& g, Value a, Value b) { return floor_modulo(g, a, b); }},
-      {"_operator::and_", [](GraphBuilder& g, Value a, Value b) { return g.op("And", a, b); }},
-      {"_operator::or_", [](GraphBuilder& g, Value a, Value b) { return g.op("Or", a, b); }},
-      {"_operator::xor", [](GraphBuilder& g, Value a, Value b) { return g.op("Xor", a, b); }},
+      {"_operator::and_", [](GraphBuilder& g, Value a, Value b) { return bits(g, "And", a, b); }},
+      {"_operator::or_", [](GraphBuilder& g, Value a, Value b) { return bits(g, "Or", a, b); }},
+      {"_operator::xor", [](GraphBuilder& g, Value a, Value b) { return bits(g, "Xor", a, b); }},
       {"torch::sym_max", [](GraphBuilder& g, Value a, Value b) { return g.op("Max", a, b); }},
       {"torch::sym_min", [](GraphBuilder& g, Value a, Value b) { return g.op("Min", a, b); }},
   };
@@ -81,7 +99,7 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
       {"_operator::neg", "Neg"},  {"_operator::abs", "Abs"},    {"builtins::abs", "Abs"},
       {"math::floor", "Floor"},   {"math::ceil", "Ceil"},       {"torch::sym_not", "Not"},
       {"_operator::not_", "Not"}, {"torch::_sym_sqrt", "Sqrt"}, {"torch::sym_float", ""},
-      {"torch::sym_int", ""},     {"math::trunc", ""}};
+      {"torch::sym_int", ""},     {"math::trunc", ""},          {"builtins::round", "Round"}};
   for (const auto& [key, op] : unary) {
     of_numbers(key, [op = std::string_view(op)](const SymbolicCall& call) {
       const ElementType type = result_type(call);
@@ -91,6 +109,9 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
       return std::vector{call.g.cast(op.empty() ? operand : call.g.op(op, operand), type)};
     });
   }
+  of_numbers("torch::_sym_log2", [](const SymbolicCall& call) {
+    return std::vector{log2(call.g, number(call, 0, ElementType::float64))};
+  });
 }
 
 }  // namespace opbridge::lowering

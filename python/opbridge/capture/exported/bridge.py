@@ -20,6 +20,7 @@ from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
 from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import (
+    NUMBER,
     Result,
     Sizes,
     add_weight,
@@ -55,7 +56,8 @@ class _Bridge:
         self._passing: set[Any] | None = None if parameters_are_kept else set()  # parameters
         self._exported = exported
         self._sizes = sizes
-        self._builder = _core.ProgramBuilder()
+        self._builder = self._outermost = _core.ProgramBuilder()
+        sizes.compute_with(self._emit_number)
         self._lines: dict[str, str] = {}
         self._numbers = 0
         self._weight_names: dict[int, str] = {}  # tied weights get the first of their names
@@ -222,6 +224,15 @@ class _Bridge:
         except UnsupportedError as error:
             raise UnsupportedError(error.message, line) from None
         return self._outputs_of(value, iter(outputs))
+
+    def _emit_number(
+        self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER
+    ) -> _core.ProgramValue:
+        """Adds a node outside of all bodies, so that the number is known everywhere from here on."""
+        self._numbers += 1
+        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        result = (f"number_of_sizes_{self._numbers}", dtype, size)
+        return self._outermost.call(key, names, arguments, {}, [result], "", "")[0]
 
     def _outputs_of(self, value: Any, outputs: Iterator[_core.ProgramValue]) -> Any:
         """``value`` with the graph's values instead of torch's."""

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.failures import T, otherwise
+from opbridge.capture.rewrites import made_by_size
 from opbridge.operators import load_operators
 from opbridge.torch_compat import check, pytree, tensor_of_symbols
 
@@ -50,11 +51,13 @@ def _allclose(
     return torch.isclose(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all()
 
 
-def _one_hot(input: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
+def _one_hot(input: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    if isinstance(num_classes, torch.SymInt):
+        return made_by_size.one_hot(input, num_classes)
     if isinstance(num_classes, int) and num_classes < 0 and input.numel() > 0:
         classes = input.max().item() + 1
         check(classes >= 1)
-        return (input.unsqueeze(-1) == torch.arange(classes, device=input.device)).to(torch.int64)
+        return made_by_size.one_hot(input, classes)
     return F.one_hot(input, num_classes)
 
 
@@ -264,6 +267,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.gradient: _gradient,
+    **made_by_size.SUBSTITUTES,
     torch.take_along_dim: _take_along_dim,
     torch.Tensor.take_along_dim: _take_along_dim,
 }

@@ -232,7 +232,7 @@ def _symbol(size: int | torch.SymInt) -> str:
 def specialized(what: str, size: str, lines: Mapping[str, str]) -> UnsupportedError:
     return UnsupportedError(
         f"{what} was to be dynamic, but the model fixes it to {size}: something in it depends on this very size "
-        "(a Python branch, int(), range(), a reshape to a constant)",
+        "(a Python branch, range(), an index of a list, a reshape to a constant)",
         lines.get(size, ""),
     )
 

@@ -24,6 +24,7 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, asks_here, replace_in
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     leave_overlap_open,
@@ -80,28 +81,44 @@ class _AskedByCall(BaseException):
 
 
 def retry_with_builtins(capture: Callable[[], T]) -> T:
-    """``capture()``, with ``len``, ``min``, ``max`` and ``math.pow`` replaced if the model needs that.
+    """``capture()``, with ``len``, ``min``, ``max`` and functions of ``math`` replaced if the model needs that, and
+    ``int`` in the modules that call it with a size.
 
     Replacing them makes torch.compile recompile its functions in all threads. So the first attempt is without; they
-    are replaced only if it fails, or if a C function converts a symbol to a number in it.
+    are replaced only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at the
+    first module that has to be replaced too.
     """
+    modules: list[dict[str, Any]] = []
     try:
-        with _find_calls() as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
+        with _find_calls(modules) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
             result = capture()
         if not found:
             return result
     except (_AskedByCall, UnsupportedError):
         pass
-    with (
-        patch_builtins(),
-        patch(BUILTINS_OF_EXPORT, _builtins_of_export(BUILTINS_OF_EXPORT.original)),
-    ):
-        return capture()
+    while True:
+        with (
+            patch_builtins(),
+            patch(BUILTINS_OF_EXPORT, _builtins_of_export(BUILTINS_OF_EXPORT.original)),
+            replace_in(modules),
+            _find_calls(modules, in_new_modules=True) as found,
+        ):
+            try:
+                result = capture()
+            except (_AskedByCall, UnsupportedError):
+                if not found:
+                    raise
+        if not found:
+            return result
 
 
 @contextlib.contextmanager
-def _find_calls() -> Iterator[list[str]]:
-    """Yields a list of the symbols that C functions convert, since the model may continue despite the exception."""
+def _find_calls(modules: list[dict[str, Any]], in_new_modules: bool = False) -> Iterator[list[str]]:
+    """Yields a list of the symbols that C functions convert, since the model may continue despite the exception.
+
+    Appends the globals of the user's functions that call ``int`` or a function of ``math`` to ``modules``. With
+    ``in_new_modules``, only calls of those that are not among ``modules`` count.
+    """
     found: list[str] = []
 
     def finding(guard: Callable[[Any, str, int], Any]) -> Callable[[Any, str, int], Any]:
@@ -110,8 +127,17 @@ def _find_calls() -> Iterator[list[str]]:
             asked_by_python = not file  # C++ passes its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
             if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
-                found.append(str(self.expr))
-                raise _AskedByCall
+                names = frame.f_globals
+                is_new = (
+                    is_users(frame.f_code.co_filename)
+                    and all(names is not known for known in modules)
+                    and asks_here(names, frame.f_code.co_names)
+                )
+                if is_new:
+                    modules.append(names)
+                if is_new or not in_new_modules:
+                    found.append(str(self.expr))
+                    raise _AskedByCall
             return guard(self, file, line)
 
         return ask
@@ -158,7 +184,10 @@ def patch_builtins() -> Iterator[None]:
 
         return call
 
-    with patch_attributes(builtins, len=len_, min=extremum(min, torch.sym_min), max=extremum(max, torch.sym_max)):
+    with (
+        patch_attributes(builtins, len=len_, min=extremum(min, torch.sym_min), max=extremum(max, torch.sym_max)),
+        patch_attributes(math, **OF_MATH),
+    ):
         yield
 
 
@@ -176,6 +205,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         warn_of_branches(sizes, caught),
         judge_assumptions(caught),
         pass_sizes_as_numbers(),
+        keep_order_of_operations(),
         warn_of_texts(),
         note_fixed_sizes(sizes, lines, caught),
     ):
@@ -244,8 +274,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         if _asked_by_model(frame):
             raise _refused(
                 caught,
-                f"'{asked}', which depends on a dynamic size, is made the number {result}, as by int(), range() or an "
-                "index of a list; //, %, math.floor() and math.ceil() keep it a size",
+                f"'{asked}', which depends on a dynamic size, is made the number {result}, as by range() or an "
+                "index of a list; arithmetic, int(), round(), math.floor() and math.sqrt() keep it a size",
             )
         return result
 
@@ -395,6 +425,34 @@ def pass_sizes_as_numbers() -> Iterator[None]:
                 setattr(kind, name, outer[kind])
             else:
                 delattr(kind, name)
+
+
+@contextlib.contextmanager
+def keep_order_of_operations() -> Iterator[None]:
+    """Keeps sums and products of floating-point numbers apart, which sympy would join: ``x * 0.7 * 0.3`` becomes
+    ``0.21 * x``, whose rounding differs."""
+
+    def apart(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def compute(self: Any, other: Any) -> Any:
+            return (
+                original(self, other)
+                if points.get_proxy_mode() is not None
+                else original(_opaque(self), _opaque(other))
+            )
+
+        return compute
+
+    with contextlib.ExitStack() as until_the_end:
+        for operation in points.FLOAT_ARITHMETIC:
+            until_the_end.enter_context(patch(operation, apart(operation.original)))
+        yield
+
+
+def _opaque(node: Any) -> Any:
+    """``node``, with its expression in an ``Identity`` if it is a sum or a product of floating-point numbers."""
+    if not isinstance(node, SymNode) or node.pytype is not float or not isinstance(node.expr, (sympy.Add, sympy.Mul)):
+        return node
+    return points.with_expression(node, points.Identity(node.expr))
 
 
 @contextlib.contextmanager

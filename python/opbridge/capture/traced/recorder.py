@@ -30,8 +30,8 @@ from opbridge.capture.program import (
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
 from opbridge.capture.state.overwritten_tensors import Originals
+from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
-from opbridge.capture.traced.symbolic_scalars import number
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import (
@@ -74,6 +74,7 @@ class Recorder:
         self._for_real = for_real
         self._module = module
         self._sizes = sizes
+        sizes.compute_with(self._emit_number)
         self._scopes = Scopes(module)
         self._builder = _core.ProgramBuilder()
         # id of a tensor → the tensor, its value, and whether that depends on the inputs.
@@ -231,10 +232,12 @@ class Recorder:
             return [self._resolve(item) for item in argument]
         return argument
 
-    def _emit_number(self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype) -> _core.ProgramValue:
+    def _emit_number(
+        self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER
+    ) -> _core.ProgramValue:
         name = self._unique(key.rpartition("::")[2])
         names = tuple(f"arg{i}" for i in range(len(arguments)))
-        result = (name, dtype, NUMBER)
+        result = (name, dtype, size)
         frame = sys._getframe(1)
         scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
         return self._builder.call(key, names, arguments, {}, [result], scope, line)[0]

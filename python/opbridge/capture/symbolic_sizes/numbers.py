@@ -1,9 +1,12 @@
-"""Nodes for floating-point and boolean numbers that a traced model computes from sizes."""
+"""Nodes for numbers that a model computes from sizes, and that no Dim expresses.
+
+These are floating-point and boolean numbers, and integers that are rounded from them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -22,6 +25,7 @@ _CALLS = {
     "PythonMod": "_operator::mod",
     "ToFloat": "torch::sym_float",
     "OpaqueUnaryFn_sqrt": "torch::_sym_sqrt",
+    "OpaqueUnaryFn_log2": "torch::_sym_log2",
     "Max": "torch::sym_max",
     "Min": "torch::sym_min",
     "Equality": "_operator::eq",
@@ -31,9 +35,25 @@ _CALLS = {
     "StrictGreaterThan": "_operator::gt",
     "GreaterThan": "_operator::ge",
 }
+# Those that make integers of floating-point numbers, or have no Dim.
+_INTEGERS = {
+    "TruncToInt": "math::trunc",
+    "FloorToInt": "math::floor",
+    "CeilToInt": "math::ceil",
+    "RoundToInt": "builtins::round",
+    "BitwiseFn_bitwise_and": "_operator::and_",
+    "BitwiseFn_bitwise_or": "_operator::or_",
+    "BitwiseFn_bitwise_xor": "_operator::xor",
+}
 _CHAINED = frozenset({"Add", "Mul", "Max", "Min"})
 
-Emit = Callable[[str, "tuple[Any, ...]", torch.dtype], _core.ProgramValue]
+
+class Emit(Protocol):
+    """Adds a node that makes a number, and names it if it is a size."""
+
+    def __call__(
+        self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = ..., /
+    ) -> _core.ProgramValue: ...
 
 
 def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mapping[Any, _core.ProgramValue]) -> Any:
@@ -50,6 +70,8 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
     if expr.is_Boolean and expr.is_Atom and not expr.is_Symbol:
         return bool(expr)
     name = type(expr).__name__
+    if name == "Identity":
+        return number(expr.args[0], dim, emit, known)
     # torch declares every PythonMod as an integer to sympy.
     if expr.is_integer and (name != "PythonMod" or all(argument.is_integer for argument in expr.args)):
         return dim(expr)
@@ -63,3 +85,16 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
     for operand in operands[1:]:
         result = emit(_CALLS[name], (result, operand), dtype)
     return result
+
+
+def integer_parts(expr: Any) -> list[Any]:
+    """The parts of an expression that :func:`emit_integer` computes; none is inside of another."""
+    if type(expr).__name__ in _INTEGERS:
+        return [expr]
+    return [part for operand in expr.args for part in integer_parts(operand)]
+
+
+def emit_integer(expr: Any, size: _core.Dim, dim: Callable[[Any], _core.Dim], emit: Emit) -> None:
+    """Adds the nodes that compute a part of an expression, of which the last one names it ``size``."""
+    operands = tuple(number(operand, dim, emit, {}) for operand in expr.args)
+    emit(_INTEGERS[type(expr).__name__], operands, torch.int64, size)

@@ -1,0 +1,49 @@
+"""The sizes to which torchvision's transforms resize an image, without a branch by which of its sides is shorter."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from opbridge.capture.patching import patch_attributes
+
+# The modules in which torchvision looks the function up, and its names there.
+_NAMES = {
+    "torchvision.transforms.functional": "_compute_resized_output_size",
+    "torchvision.transforms.v2.functional._geometry": "__compute_resized_output_size",
+}
+
+
+def _resized(image_size: Any, shorter: Any, max_size: int | None) -> list[Any]:
+    """Height and width if the shorter side becomes ``shorter``, and the other one at most ``max_size``."""
+    scaled = [math.trunc(shorter * side / torch.sym_min(*image_size)) for side in image_size]
+    if max_size is None:
+        return scaled
+    return [torch.sym_min(side, math.trunc(max_size * side / torch.sym_max(*scaled))) for side in scaled]
+
+
+@contextlib.contextmanager
+def patch_resizing() -> Iterator[None]:
+    with contextlib.ExitStack() as until_the_end:
+        for module_name, name in _NAMES.items():
+            module = sys.modules.get(module_name)
+            if module is not None and hasattr(module, name):
+                until_the_end.enter_context(patch_attributes(module, **{name: _with_symbols(getattr(module, name))}))
+        yield
+
+
+def _with_symbols(original: Any) -> Any:
+    def output_size(image_size: Any, size: Any, max_size: int | None = None, **options: Any) -> Any:
+        one_side = size is not None and len(size) == 1 and (max_size is None or max_size > size[0])
+        if one_side and any(isinstance(side, torch.SymInt) for side in image_size):
+            return _resized(image_size, size[0], max_size)
+        if size is not None and len(size) == 2:
+            return list(size)
+        return original(image_size, size, max_size, **options)
+
+    return output_size

@@ -1,0 +1,170 @@
+"""What models compute from dynamic sizes stays a function of them: rounding, functions of math, windows, transforms."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import warnings
+from collections.abc import Callable
+from math import sqrt
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import opbridge
+from opbridge.capture.run_warnings import TraceWarning
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+Function = Callable[..., Any]
+LENGTHS = (1, 2, 7, 10, 90, 110)  # 0.7 * 90 is 62.99999999999999
+
+
+def check(
+    function: Function, folder: pathlib.Path, capture: Any, example: torch.Tensor, others: list[torch.Tensor], axes: Any
+) -> None:
+    path = folder / "model.onnx"
+    opbridge.export(function, (example,), path, capture=capture, dynamic_shapes=(axes,))
+    for other in (example, *others):
+        opbridge.verify(path, function, (other,))
+
+
+def powers_of_two(x: torch.Tensor) -> torch.Tensor:
+    return F.pad(x, (0, 2 ** math.ceil(math.log2(x.shape[0])) - x.shape[0]))
+
+
+OF_LENGTHS: dict[str, Function] = {
+    "int of a product": lambda x: x[: int(x.shape[0] * 0.5)],
+    "int of a decimal": lambda x: x[: int(x.shape[0] * 0.7)],
+    "int of a quotient": lambda x: x[: int(x.shape[0] / 2)],
+    "int of a size": lambda x: x + torch.arange(int(x.shape[0])),
+    "int of what may be negative": lambda x: x[: int((3 - x.shape[0]) * 0.5)],
+    "two products": lambda x: x[: int(x.shape[0] * 0.7 * 0.3)],
+    "two sums": lambda x: x[: int(x.shape[0] * 0.1 + 0.1 + 0.2)],
+    "product of a sum": lambda x: x[: int(0.3 * (x.shape[0] + 1.7))],
+    "round": lambda x: x[: round(x.shape[0] * 0.25)],
+    "round halves": lambda x: x[: round((x.shape[0] - 1) / 2.0)],
+    "floor": lambda x: x[: math.floor(x.shape[0] * 0.9)],
+    "ceil": lambda x: x[: math.ceil(x.shape[0] * 0.3)],
+    "trunc": lambda x: x[: math.trunc(x.shape[0] * 0.9)],
+    "round within a sum": lambda x: F.pad(x, (0, 2 * round(x.shape[0] * 0.7) + x.shape[0])),
+    "math.sqrt": lambda x: x / math.sqrt(x.shape[0]),
+    "an imported sqrt": lambda x: x[: int(sqrt(x.shape[0]))],
+    "power of a half": lambda x: x * x.shape[0] ** -0.5,
+    "power": lambda x: x.sum() * 2 ** min(x.shape[0], 30),
+    "and": lambda x: x[: x.shape[0] & ~3],
+    "shift": lambda x: x[: x.shape[0] >> 1],
+    "abs": lambda x: x[: abs(x.shape[0] - 5)],
+    "isinstance": lambda x: x[: int(x.shape[0] * 0.5)] * isinstance(int(x.shape[0] * 0.5), int),
+    "topk": lambda x: x.topk(int(x.shape[0] * 0.5))[0],
+    "quantile": lambda x: x.sort()[0][int(0.9 * (x.shape[0] - 1))],
+}
+
+
+@pytest.mark.parametrize("name", OF_LENGTHS)
+@CAPTURES
+def test_arithmetic_on_lengths(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    others = [torch.linspace(1, -3, length) for length in LENGTHS]
+    check(OF_LENGTHS[name], tmp_path, capture, torch.linspace(0, 1, 12), others, {0: "n"})
+
+
+def test_arithmetic_in_a_branch(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        def half(x: torch.Tensor) -> torch.Tensor:
+            return x[: int(x.shape[0] * 0.7)]
+
+        return torch.cond(x.sum() > 0, half, lambda x: -half(x), (x,)) * math.trunc(x.shape[0] * 0.7)
+
+    others = [torch.linspace(1, -3, length) for length in LENGTHS[1:]]
+    check(model, tmp_path, "export", torch.linspace(0, 1, 12), others, {0: "n"})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [powers_of_two, lambda x: x * math.log(x.shape[0] + 1), lambda x: x * math.log10(x.shape[0])],
+    ids=["log2", "log", "log10"],
+)
+def test_logarithms(function: Function, tmp_path: pathlib.Path) -> None:
+    others = [torch.ones(length) for length in (1, 2, 3, 4, 31, 32, 33, 1024)]
+    check(function, tmp_path, "trace", torch.ones(12), others, {0: "n"})
+
+
+def test_the_order_of_operations_is_kept(tmp_path: pathlib.Path) -> None:
+    """100 * 0.7 * 0.3 is 21.0, but 90 * 0.7 * 0.3 is 18.899999999999995; sympy would multiply by 0.21."""
+    differing = [n for n in range(1, 2000) if int(n * 0.7 * 0.3) != int(n * (0.7 * 0.3))]
+    assert differing
+    others = [torch.ones(n) for n in differing[:5]]
+    check(OF_LENGTHS["two products"], tmp_path, "export", torch.ones(12), others, {0: "n"})
+
+
+def test_int_is_restored(tmp_path: pathlib.Path) -> None:
+    check(OF_LENGTHS["int of a decimal"], tmp_path, "trace", torch.ones(12), [], {0: "n"})
+    assert "int" not in globals()
+    assert sqrt is math.sqrt
+    assert type(math.sqrt).__name__ == "builtin_function_or_method"
+
+
+MADE: dict[str, Function] = {
+    "hann": torch.hann_window,
+    "hann, symmetric": lambda n: torch.hann_window(n, False),
+    "hamming": lambda n: torch.hamming_window(n, False, 0.5),
+    "blackman": torch.blackman_window,
+    "bartlett": torch.bartlett_window,
+    "bartlett, symmetric": lambda n: torch.bartlett_window(n, periodic=False),
+    "kaiser": torch.kaiser_window,
+    "kaiser, float64": lambda n: torch.kaiser_window(n, True, 3.0, dtype=torch.float64),
+    "fftfreq": torch.fft.fftfreq,
+    "rfftfreq": lambda n: torch.fft.rfftfreq(2 * n - 1, 0.5),
+    "linspace": lambda n: torch.linspace(0, 1, n),
+    "eye": lambda n: torch.eye(n).sum(0),
+    "tril_indices": lambda n: torch.tril_indices(n, n + 1)[0],
+    "triu_indices": lambda n: torch.triu_indices(n, n, 1)[1],
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+@CAPTURES
+def test_tensors_made_by_size(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = MADE[name](x.shape[0])
+        return made * x if made.shape == x.shape else made
+
+    if name in ("rfftfreq", "tril_indices", "triu_indices"):
+        model = lambda x: MADE[name](x.shape[0]) + x.sum().to(torch.int64)  # noqa: E731
+    check(model, tmp_path, capture, torch.rand(12), [torch.rand(n) for n in (1, 2, 7, 30)], {0: "n"})
+
+
+@CAPTURES
+def test_one_hot_and_vander(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        classes = torch.remainder(torch.arange(4), x.shape[0])
+        return F.one_hot(classes, x.shape[0]), torch.vander(x, 3), torch.vander(x, increasing=True)
+
+    check(model, tmp_path, capture, torch.rand(12), [torch.rand(n) for n in (1, 2, 5)], {0: "n"})
+
+
+IMAGES = [(17, 55), (64, 64), (33, 31)]
+
+
+def transforms() -> dict[str, Function]:
+    functional = pytest.importorskip("torchvision.transforms.v2.functional")
+    return {
+        "resize": lambda x: functional.resize(x, [20], antialias=True),
+        "resize to both": lambda x: functional.resize(x, [20, 30], antialias=False),
+        "resize, max_size": lambda x: functional.resize(x, [20], max_size=40, antialias=True),
+        "center_crop": lambda x: functional.center_crop(x, [16, 15]),
+        "five_crop": lambda x: torch.cat(functional.five_crop(x, [16, 16])),
+        "interpolate": lambda x: F.interpolate(x, size=(int(x.shape[2] * 0.5), round(x.shape[3] / 3))),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["resize", "resize to both", "resize, max_size", "center_crop", "five_crop", "interpolate"]
+)
+@CAPTURES
+def test_transforms_of_images(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    images = [torch.rand(1, 3, *size) for size in IMAGES]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TraceWarning)  # whether an image is too small, or has the size already
+        check(transforms()[name], tmp_path, capture, torch.rand(1, 3, 32, 40), images, {2: "height", 3: "width"})
