@@ -67,6 +67,8 @@ struct ConvertOptions {
   // The new values of inputs and buffers that the program writes become additional outputs, named `NAME_out`.
   // If false, such a program is refused.
   bool mutations_as_outputs = false;
+  // Dropout in training mode drops elements at random, by the runtime's generator. If false, it is refused.
+  bool random = false;
   std::vector<std::string> parameters = {};
   ParametersAs parameters_as = ParametersAs::constants;
   // In order; empty: the program's own. The inputs that are parameters follow the others. If all inputs and

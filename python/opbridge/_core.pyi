@@ -208,6 +208,7 @@ def export_graph(
     source_lines: bool,
     simplify: bool,
     mutations_as_outputs: bool = False,
+    random: bool = False,
     parameters: list[str] = ...,
     parameters_as: str = "constants",
     input_names: list[str],

@@ -63,6 +63,7 @@ def export(
     source_lines: bool = True,
     simplify: bool = True,
     mutations_as_outputs: bool = False,
+    random: bool = False,
     **torch_arguments: Unpack[TorchArguments],
 ) -> ONNXProgram:
     """Exports ``model``, called with ``args`` and ``kwargs``, to ONNX: to the file ``f``, or ``path``, or to a stream.
@@ -97,7 +98,8 @@ def export(
     ``capture`` is "export" for torch.export, or "trace" to record one run of the model, as by default for TorchScript.
     ``source_lines`` stores the source line of each node. ``mutations_as_outputs`` returns the new
     content of mutated inputs and buffers, and of reassigned buffers, as extra outputs ``NAME_out``; without it, such a
-    model is refused. A model that keeps any other state for its next call is always refused.
+    model is refused. With ``random``, dropout in training mode drops elements at random in each run of the exported
+    model; without it, such a model is refused. A model that keeps any other state for its next call is always refused.
 
     ``verbose`` prints the captured program and the time of each step; False hides the line that a terminal shows from
     one second on. The logger "opbridge" gets the steps (INFO) and the program (DEBUG).
@@ -161,6 +163,7 @@ def export(
                 source_lines=options.source_lines,
                 simplify=options.simplify,
                 mutations_as_outputs=mutations_as_outputs,
+                random=random,
                 parameters=list(parameters),
                 parameters_as=options.parameters_as,
                 input_names=list(example.input_names or ()),

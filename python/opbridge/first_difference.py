@@ -16,11 +16,11 @@ from opbridge.capture.autograd_function.calls import capture_with_functions, use
 from opbridge.capture.exported.torch_export import bridged, export_program
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Program
+from opbridge.capture.structures import leaves_of
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.errors import UnsupportedError
 from opbridge.runtime import run, session
 from opbridge.symbolics.registry import registry_for
-from opbridge.torch_compat import pytree
 
 if TYPE_CHECKING:
     from opbridge.verification import Comparison
@@ -49,7 +49,7 @@ def first_difference(comparison: Comparison) -> str:
             if found.mismatch:
                 where = f"of {operator} at {line}" if line else f"of {operator}"
                 return f"the first difference is the value {where}\n  {found.mismatch}"
-    outputs = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+    outputs = [leaf for leaf in leaves_of(returned) if leaf is not None]
     for name, output, expected in zip(comparison.names, outputs, comparison.expected, strict=False):
         found = difference(name, in_pairs(output), expected, *comparison.tolerances)
         if found.mismatch:

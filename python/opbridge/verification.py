@@ -17,10 +17,10 @@ from opbridge.capture.environment import Mode, enter_inference, with_gradients_i
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
+from opbridge.capture.structures import leaves_of
 from opbridge.drawn_inputs import DrawnInputs
 from opbridge.errors import Error, InvalidArgumentError
 from opbridge.runtime import run, session
-from opbridge.torch_compat import pytree
 
 
 class VerificationError(Error):
@@ -299,7 +299,7 @@ class Comparison:
                 returned = module(*inputs.args, **inputs.kwargs)
             except Exception as error:
                 raise failure_of(module, inputs, error) from error
-            outputs = [leaf for leaf in pytree.tree_leaves(returned) if leaf is not None]
+            outputs = [leaf for leaf in leaves_of(returned) if leaf is not None]
             outputs = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in outputs]
             return outputs + self._written(self.names[len(outputs) :], inputs)
 

@@ -45,7 +45,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                        const std::string& target, int opset, std::map<std::string, int> custom_opsets,
                        const nb::dict& domain_versions, const std::string& external_data,
                        std::vector<WeightFile> weight_files, bool source_lines, bool simplify,
-                       bool mutations_as_outputs, std::vector<std::string> parameters,
+                       bool mutations_as_outputs, bool random, std::vector<std::string> parameters,
                        const std::string& parameters_as, std::vector<std::string> input_names,
                        std::vector<std::string> output_names, support::ProgressLine* progress) {
   ConvertOptions options;
@@ -57,6 +57,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
   options.source_lines = source_lines;
   options.simplify = simplify;
   options.mutations_as_outputs = mutations_as_outputs;
+  options.random = random;
   options.parameters = std::move(parameters);
   options.parameters_as = to_parameters_as(parameters_as);
   options.input_names = std::move(input_names);
@@ -180,7 +181,7 @@ void bind_pipeline(nb::module_& module) {
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(),
       "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "domain_versions"_a = nb::dict(),
       "external_data"_a, "weight_files"_a = std::vector<WeightFile>(), "source_lines"_a, "simplify"_a,
-      "mutations_as_outputs"_a = false, "parameters"_a = std::vector<std::string>(),
+      "mutations_as_outputs"_a = false, "random"_a = false, "parameters"_a = std::vector<std::string>(),
       "parameters_as"_a = "constants", "input_names"_a, "output_names"_a, "progress"_a.none() = nb::none(),
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data, its file or None, the bytes that the model refers to\n"

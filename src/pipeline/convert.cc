@@ -119,6 +119,16 @@ void apply_names(ir::Graph& graph, const ConvertOptions& options) {
   }
 }
 
+// Dropout in training mode becomes opbridge::random_dropout or opbridge::random_native_dropout.
+void let_dropout_be_random(ir::Graph& graph) {
+  ir::for_each_node(graph, [](ir::Graph&, ir::Node& node) {
+    if (node.op != "aten::dropout" && node.op != "aten::native_dropout") return;
+    const ir::AttributeValue* train = node.find("train");
+    if (train != nullptr && std::holds_alternative<bool>(*train) && std::get<bool>(*train))
+      node.op = fmt::format("opbridge::random_{}", ir::OpName(node.op).type);
+  });
+}
+
 ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
   apply_names(graph, options);
   FunctionalizeOptions functionalizing;
@@ -128,6 +138,7 @@ ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const
     return symbolic != nullptr && symbolic->schema ? &*symbolic->schema : nullptr;
   };
   graph = functionalize(std::move(graph), functionalizing);
+  if (options.random) let_dropout_be_random(graph);
   check_count("output", options.output_names.size(), graph.outputs.size());
   return graph;
 }

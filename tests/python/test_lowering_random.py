@@ -116,3 +116,35 @@ def test_randperm_without_a_type_is_refused(tmp_path: pathlib.Path) -> None:
 
 def test_nothing_is_drawn_with_any_probabilities() -> None:
     check(lambda x, p: torch.ops.aten.bernoulli.Tensor(x, p), torch.empty(2, 0, 3), torch.zeros(1, 2))
+
+
+class Dropping(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        functional = nn.functional
+        in_place = functional.dropout(x * 1, 0.5, training=True, inplace=True)
+        some, mask = torch.native_dropout(x, 0.25, True)
+        return (
+            functional.dropout(x, 0.3, training=True),
+            functional.dropout(x, 1.0, training=True),
+            in_place,
+            some,
+            mask,
+        )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_dropout_is_random_where_the_user_says_so(capture: Any, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "model.onnx"
+    opbridge.export(Dropping(), (torch.ones(9),), path, random=True, capture=capture, dynamic_shapes=({0: "n"},))
+    session = opbridge.session(path)
+    first, second = (session.run(None, {"x": np.ones(10000, np.float32)}) for _ in range(2))
+    for values, kept in zip(first, (0.7, 0.0, 0.5, 0.75, 0.75), strict=True):
+        assert abs(np.count_nonzero(values) / values.size - kept) < 0.03
+        if values.dtype != bool and kept:
+            assert np.unique(values) == pytest.approx([0, 1 / kept])
+    assert (first[0] != second[0]).any()
+    assert (first[4] == (first[3] != 0)).all()
+    layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout()).train()
+    opbridge.export(layers, (torch.ones(3, 4),), path, random=True, training=True)
+    with pytest.raises(opbridge.UnsupportedError, match="random=True"):
+        opbridge.export(layers, (torch.ones(3, 4),), path, training=True)

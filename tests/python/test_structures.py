@@ -22,6 +22,20 @@ class Pair:
 
 
 torch.export.register_dataclass(Pair)
+
+
+@dataclasses.dataclass
+class Result:  # not known to torch
+    sum: torch.Tensor
+    parts: list[Part]
+
+
+@dataclasses.dataclass
+class Part:
+    value: torch.Tensor
+    scale: float = 1.5
+
+
 Named = collections.namedtuple("Named", "left right")
 
 X, Y = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
@@ -31,6 +45,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, int]] = {  # fu
     "list": (lambda tensors: torch.cat(tensors), ([X, Y, X],), 3, 1),
     "nested": (lambda t: t[0][0] + t[1]["k"], (((X,), {"k": Y}),), 2, 1),
     "dataclass": (lambda pair: Pair(pair.first + pair.second), (Pair(X, Y),), 2, 1),
+    "dataclass unknown to torch": (lambda a: Result(a + 1, [Part(a * 2), Part(a * 3)]), (X,), 1, 5),
     "namedtuple": (lambda n: Named(n.left + n.right, n.left * n.right), (Named(X, Y),), 2, 2),
     "none": (lambda a, b, c: (a + c if b is None else a, None), (X, None, Y), 2, 1),
     "number": (lambda a, n: a * n, (X, 3), 1, 1),

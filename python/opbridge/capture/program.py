@@ -128,6 +128,8 @@ NUMBER_DTYPES = {
 def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None:
     """Appends to ``results`` the outputs of a node that makes ``value``: one for each tensor or number."""
     if isinstance(value, torch.Tensor):
+        if value.is_nested:
+            raise UnsupportedError(f"the node '{name}' makes a nested tensor, which ONNX lacks; use padding and a mask")
         results.append((name, value.dtype, sizes.shape(value.shape)))
     elif isinstance(value, torch.SymInt):
         results.append((name, torch.int64, sizes.dim(value)))

@@ -155,7 +155,11 @@ Value glu(GraphBuilder& g, Value self, int64_t dim) {
 }
 
 void check_dropout(const GraphBuilder& g, double p, bool train) {
-  if (train && p != 0) g.refuse("dropout is random in training mode; call model.eval() before the export");
+  if (train && p != 0) {
+    g.refuse(
+        "dropout is random in training mode; call model.eval() before the export, or export with "
+        "random=True");
+  }
 }
 
 }  // namespace

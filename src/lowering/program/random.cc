@@ -1,5 +1,4 @@
 // Random numbers from the distributions of PyTorch, drawn by the runtime's generator: each run draws others.
-// Dropout is not among them; it is refused.
 #include <fmt/format.h>
 
 #include <limits>
@@ -73,6 +72,23 @@ Value bernoulli(GraphBuilder& g, Value p) {
   const ElementType type = drawn_type(p.element_type());
   Value drawn = draw(g, "RandomUniform", *g.result().dims, type);
   return g.cast(g.op("Less", drawn, g.cast(p, type)), g.result().element_type);
+}
+
+// The elements that are kept, divided by the share of these, and the mask.
+std::vector<Value> dropout(GraphBuilder& g, Value input, double p, Ignored) {
+  if (g.opset() >= 22)
+    g.refuse("ONNX Runtime has no kernel for Dropout from opset 22 on; export with opset_version=21");
+  std::vector<Value> results;
+  if (p == 1) {  // a ratio that ONNX does not have
+    results = {g.op("Mul", input, g.scalar_like(input, 0)), filled(g, input.dims(), 0, ElementType::boolean)};
+  } else {
+    results = g.op_list("Dropout", 2,
+                        {input, g.scalar(p, ElementType::float32), g.scalar(true, ElementType::boolean)});
+    g.typed(results[0], input.type());
+    g.typed(results[1], {ElementType::boolean, input.dims()});
+  }
+  results.resize(g.result_count());
+  return results;
 }
 
 // Draws from the exponential distribution of mean 1; never 0.
@@ -187,6 +203,10 @@ void register_random(SymbolicRegistry& registry) {
      Since{11}, [](GraphBuilder& g, Value self, Dim count, bool replacement, Ignored) {
        return multinomial(g, self, count, replacement);
      });
+
+  on("opbridge::random_dropout(Tensor input, float p, bool train) -> Tensor", Since{12}, dropout);
+  on("opbridge::random_native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Since{12},
+     dropout);
 }
 
 }  // namespace opbridge::lowering

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.structures import leaves_of
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import buffers_of, parameters_of, pytree, storage_id
 
@@ -25,6 +26,7 @@ class Registered:
 
         Returns ``returned``, with copies of tensors that share memory with these buffers, and the names of changed
         parameters and buffers that cannot be handled so and are left unchanged."""
+        leaves_of(returned)  # for its dataclasses
         assigned, others = [], []
         for path, tensors, before, are_buffers in self._before:
             for name in {**before, **tensors}:

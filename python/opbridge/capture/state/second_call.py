@@ -10,8 +10,8 @@ import torch
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.state.attributes import Attributes, restore_attributes
 from opbridge.capture.state.isolated_call import restore_written
+from opbridge.capture.structures import leaves_of
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import pytree
 
 _LATER_CALLS = 3
 
@@ -53,7 +53,7 @@ def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] 
     with torch.random.fork_rng(devices=[]), restore_written(model):
         torch.manual_seed(seed)
         try:
-            leaves = pytree.tree_leaves(model(*copies.args, **copies.kwargs))
+            leaves = leaves_of(model(*copies.args, **copies.kwargs))
         except Exception:
             return None
         return [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

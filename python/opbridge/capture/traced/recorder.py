@@ -275,9 +275,10 @@ class Recorder:
 
     def _constant(self, tensor: torch.Tensor) -> _core.ProgramValue:
         name = self._module_names.get(id(tensor)) or self._unique("constant")
-        self.originals.watch(tensor)
         with unset_fake_temporarily():
-            return add_weight(self._builder, name, tensor)
+            value = add_weight(self._builder, name, tensor)
+        self.originals.watch(tensor)
+        return value
 
     def _hidden_alias(self, tensor: torch.Tensor) -> tuple[_core.ProgramValue, bool] | None:
         """The value of the live or dead tensor whose memory this one shares through ``.data``, autograd or numpy, and

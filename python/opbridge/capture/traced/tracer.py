@@ -26,13 +26,14 @@ from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.rewrites.transformers import KERNELS
 from opbridge.capture.state.attributes import restore_attributes
 from opbridge.capture.state.reassigned_buffers import Registered
+from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.traced.derivatives import have_derivatives, record_below
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.other_threads import refuse_other_threads
 from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
-from opbridge.torch_compat import dynamo_if_loaded, is_fake, pytree
+from opbridge.torch_compat import dynamo_if_loaded, is_fake
 from opbridge.torch_compat.patch_points import COMPILE
 
 
@@ -95,7 +96,7 @@ def follow(
                 returned, others = registered.write_back(model(*args, **kwargs))
             changed[:] = dict.fromkeys([*others, *recorder.changed, *attributes.changes()])
         caught.report()
-        return recorder.finish(pytree.tree_leaves(returned))
+        return recorder.finish(leaves_of(returned))
     finally:
         recorder.originals.restore()
 
