@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from opbridge.capture.caches import check_caches, register_caches
-from opbridge.capture.structures import leaves_of
 from opbridge.errors import InvalidArgumentError
 from opbridge.torch_compat import pytree
 
@@ -84,7 +83,6 @@ def read_inputs_of(
             parameters.update(parameters.pop(parameter.name, {}))
     kwargs = {name: value for name, value in parameters.items() if name in kwargs}
     check_caches(parameters)
-    leaves_of(parameters)  # for their dataclasses
     leaves: list[Any] = []
     names: list[str] = []
     are_ordered: list[bool] = []

@@ -1,4 +1,4 @@
-"""Dataclasses that a model takes or returns: their tensors are leaves, like those of a dict."""
+"""Dataclasses that a model returns: their tensors are leaves, like those of a dict."""
 
 from __future__ import annotations
 
