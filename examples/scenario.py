@@ -24,6 +24,7 @@ SCENARIOS = (
     "onnx_function",
     "exercises",
     "language_model",
+    "training_step",
 )
 
 
