@@ -94,3 +94,17 @@ def test_products_without_terms_are_zero_times_infinity_too(dtype):
         torch.zeros(3, 2, 0, dtype=dtype),
         torch.zeros(3, 0, 2, dtype=dtype),
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_transposed_matrix_times_a_vector(dtype):
+    """ONNX Runtime fuses these into a product that is not transposed."""
+    functions = {
+        "mv": lambda a, v: a.t().mv(v),
+        "matmul": lambda a, v: (a.t() + 1) @ v,
+        "of a batch": lambda a, v: torch.stack([a, -a]).mT @ v,
+        "addmv": lambda a, v: torch.addmv(a[0], a.t(), v),
+        "from the left": lambda a, v: v @ (a * 2).t().t(),
+    }
+    check(functions, torch.randn(5, 10, dtype=dtype), torch.randn(5, dtype=dtype))
+    check(functions, torch.randn(5, 5, dtype=dtype), torch.randn(5, dtype=dtype), dynamic=[{0: "n"}, {0: "n"}])

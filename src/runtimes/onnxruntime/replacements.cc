@@ -16,6 +16,7 @@ namespace {
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Clip", one_bound},
     {"LogSoftmax", log_softmax_of_float64},
+    {"MatMul", product_by_column},
     {"ReduceL1", long_reduction_in_float64},
     {"ReduceL2", long_reduction_in_float64},
     {"ReduceLogSumExp", log_of_sum_in_parts},

@@ -16,6 +16,7 @@ Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
 Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value long_reduction_in_float64(GraphBuilder& g, const ir::Node& reduction);
+Value product_by_column(GraphBuilder& g, const ir::Node& product);
 Value scattered_by_one_thread(GraphBuilder& g, const ir::Node& scatter);
 
 }  // namespace opbridge::onnxruntime

@@ -1,0 +1,17 @@
+// Versions: 1.32.0; others were not examined.
+// Model: MatMul of a Transpose and a vector; the Transpose may also come to stand there by ONNX Runtime's own
+// optimizations.
+// Fault: both are fused into a product that is not transposed.
+// Rewrite: the vector becomes a matrix of one column. Test: test_a_transposed_matrix_times_a_vector.
+#include "runtimes/onnxruntime/replacements.h"
+
+namespace opbridge::onnxruntime {
+
+Value product_by_column(GraphBuilder& g, const ir::Node& product) {
+  const Value left(product.inputs[0]), right(product.inputs[1]);
+  if (!left.ranked() || left.rank() < 2 || !right.ranked() || right.rank() != 1) return {};
+  Value column = g.op("MatMul", left, g.unsqueeze(right, {1}));
+  return g.squeeze(column, {left.rank() - 1});
+}
+
+}  // namespace opbridge::onnxruntime
