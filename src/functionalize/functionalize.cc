@@ -397,10 +397,12 @@ class Functionalizer {
     return memory_.add_view(view, ViewKind::permute, *permute, 0);
   }
 
-  // PyTorch may read memory outside the tensor, whose elements are unknown.
+  // PyTorch may access memory outside the tensor, whose elements are unknown.
   static void check_inside(const ir::Node& node, const View& elements) {
     const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
-    const ir::TensorType& type = node.outputs[0]->tensor_type();
+    const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
+    const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs[0];
+    const ir::TensorType& type = window->tensor_type();
     if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return;
     Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0), count = 1;
     if (last.is_static() && last.value() < 0) refuse_outside(node);

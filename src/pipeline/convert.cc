@@ -25,6 +25,7 @@
 #include "opbridge/frontend.h"
 #include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
+#include "torch/prims.h"
 
 namespace opbridge {
 
@@ -131,6 +132,7 @@ void let_dropout_be_random(ir::Graph& graph) {
 
 ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
   apply_names(graph, options);
+  torch::replace_prims(graph);
   FunctionalizeOptions functionalizing;
   functionalizing.mutations_as_outputs = options.mutations_as_outputs;
   functionalizing.schema = [&](std::string_view op) {

@@ -155,7 +155,7 @@ def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) 
 
 def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any]:
     """Strides and offset of the argument of an operator like ``as_strided``, whose result depends on them."""
-    if not operator.startswith("aten::as_strided") or not isinstance(tensor, torch.Tensor):
+    if not operator.startswith(("aten::as_strided", "prims::as_strided")) or not isinstance(tensor, torch.Tensor):
         return {}
     offset = sizes.shape((tensor.storage_offset(),))[0]
     return {"self_stride": list(sizes.shape(tensor.stride())), "self_offset": offset}
