@@ -163,7 +163,7 @@ def test_random_numbers(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_operator_without_equivalent_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match="aten::view.dtype"):
+    with pytest.raises(opbridge.UnsupportedError, match=r"aten::view\.dtype"):
         opbridge.export(lambda x: torch.ops.prims.view_of_dtype(x, torch.int32), (X,), tmp_path / "model.onnx")
 
 
