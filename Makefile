@@ -6,7 +6,7 @@ RUN := PYTHONPATH=python $(VENV)/python
 
 cpp_files = $(shell git ls-files -co --exclude-standard '*.h' '*.cc' '*.cu')
 
-.PHONY: demo test compat wheel build setup bench conformance models hunt docs lint tidy format clean
+.PHONY: demo test compat wheel build setup bench conformance models hunt peers docs lint tidy format clean
 
 demo: build
 	$(RUN) examples/demo.py
@@ -47,6 +47,10 @@ models: build
 # Calls and programs drawn at random, against eager PyTorch: a fresh seed each time unless SEED is given.
 hunt: build
 	PYTHONPATH=python:tests $(VENV)/python -m hunt --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED))
+
+# The tests of another compiler, from its checkout: SUITE=torch-mlir or pnnx, ROOT=FOLDER.
+peers: build
+	PYTHONPATH=python:tests $(VENV)/python -m peers --suite $(SUITE) --root $(ROOT)
 
 # The site, from docs/ into build/docs/site: open index.html there. tests/python/test_docs.py runs what its pages show.
 docs:
