@@ -5,6 +5,8 @@
 #
 #   tools/wheel.sh [PYTHON ...]   the interpreters to build for (default: those of python3.10, python3.11, python3.12 that run)
 #   ARCH   x86_64 or aarch64 (default: that of this machine)
+#
+# For another machine, torch's headers and the libraries to link with are taken from its wheel for that machine.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -98,24 +100,58 @@ build_libraries() {
   touch "$prefix/complete"
 }
 
+# The folder of torch's package: of this machine's, or of the other machine's as far as its wheel is needed to compile and link.
+find_torch() {
+  if [[ $ARCH == "$(uname -m)" ]]; then
+    torch=$(.venv/bin/python -I -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
+    return
+  fi
+  torch=$folder/torch/torch
+  [[ ! -e $folder/torch/complete ]] || return 0
+  local version
+  version=$(.venv/bin/python -I -c 'import importlib.metadata as m; print(m.version("torch").split("+")[0])')
+  say "taking the headers and libraries of torch $version for $ARCH"
+  "$tools/bin/pip" download --quiet --no-deps --only-binary :all: --platform "manylinux_2_28_$ARCH" --python-version 3.12 \
+    --dest "$folder/torch" "torch==$version"
+  "$tools/bin/python" - "$folder"/torch/torch-*.whl <<'END'
+import pathlib, sys, zipfile
+wheel = pathlib.Path(sys.argv[1])
+with zipfile.ZipFile(wheel) as archive:
+    libraries = ["torch/lib/libtorch_cpu.so", "torch/lib/libc10.so"]
+    headers = [name for name in archive.namelist() if name.startswith("torch/include/")]
+    archive.extractall(wheel.parent, headers + libraries)
+wheel.unlink()
+END
+  touch "$folder/torch/complete"
+}
+
 # One build folder for all interpreters: only the Python module is compiled for each.
 build_wheel() {
   local python=$1 version
   version=$("$python" -c 'import sys; print(".".join(map(str, sys.version_info[:2])))') || stop "$python does not run"
   say "building the wheel for CPython $version"
   "$python" -m venv "$folder/python$version"
+  export SETUPTOOLS_EXT_SUFFIX=".cpython-${version/./}-$ARCH-linux-gnu.so"  # of modules without the stable ABI
   PATH="$tools/bin:$PATH" "$folder/python$version/bin/pip" wheel "$root" --no-deps --wheel-dir "$folder/unrepaired" \
     --config-settings build-dir="$folder/opbridge" "${toolchain[@]/#-D/--config-settings=cmake.define.}" \
     --config-settings cmake.define.OPBRIDGE_TORCH_DIR="$torch"
 }
 
+# auditwheel knows the platforms of the machine on which it runs.
+audit() {
+  PATH="$tools/bin:$PATH" "$tools/bin/python" -c \
+    "import platform; platform.machine = lambda: '$ARCH'; import auditwheel.main; raise SystemExit(auditwheel.main.main())" "$@"
+}
+
 toolchain=(-DCMAKE_TOOLCHAIN_FILE="$root/cmake/ZigToolchain.cmake" -DCMAKE_BUILD_TYPE=Release -DOPBRIDGE_WHEEL_DIR="$folder")
 export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)} CCACHE_COMPILERTYPE=clang
-torch=$(.venv/bin/python -I -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')
 make_tools
 build_libraries
+find_torch
 rm -rf "$folder/unrepaired"
 for python in "${pythons[@]}"; do build_wheel "$python"; done
+# Python names this machine.
+"$tools/bin/wheel" tags --platform-tag "linux_$ARCH" --remove "$folder"/unrepaired/*.whl
 for wheel in "$folder"/unrepaired/*.whl; do
-  PATH="$tools/bin:$PATH" "$tools/bin/auditwheel" repair "$wheel" --plat "manylinux_2_28_$ARCH" --exclude libtorch_cpu.so --wheel-dir build/wheel/dist
+  audit repair "$wheel" --plat "manylinux_2_28_$ARCH" --exclude libtorch_cpu.so --wheel-dir build/wheel/dist
 done
