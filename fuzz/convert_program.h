@@ -44,7 +44,7 @@ inline bool convert_program(std::string_view input, const ConvertOptions& option
     ir::print(graph);
     const OnnxModel model = to_onnx(std::move(graph), registry, options);
     ir::verify(model.graph);
-    onnx::serialize(model, options.source_lines, nullptr);
+    onnx::serialize(model, options.source_lines, {});
     return true;
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;

@@ -45,11 +45,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   std::string written;
   try {
-    written = text_of(onnx::serialize(file.model, true, nullptr));
+    written = text_of(onnx::serialize(file.model, true, {}));
   } catch (const Error&) {
     return 0;  // values that the reader emptied, or a domain that is not imported
   }
   const onnx::ModelFile again = parse(written);
-  if (text_of(onnx::serialize(again.model, true, nullptr)) != written) std::abort();
+  if (text_of(onnx::serialize(again.model, true, {})) != written) std::abort();
   return 0;
 }

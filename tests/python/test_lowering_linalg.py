@@ -258,3 +258,21 @@ def test_solutions_for_what_may_be_vectors_or_matrices_are_refused():
     check(linalg.solve, a, b, dynamic=[{1: "n", 2: "n"}, {0: "n"}], also=[(torch.rand(2, 4, 4), torch.rand(4, 1))])
     with pytest.raises(opbridge.UnsupportedError, match="takes B for vectors"):
         check(linalg.solve, a, b, dynamic=[{0: "m", 1: "n", 2: "n"}, {0: "n", 1: "k"}])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+def test_powers_of_integer_matrices_wrap_around(dtype):
+    x = torch.tensor([[2**62 + 3, 3], [1, 2]]).to(dtype)
+    check({f"{n}": lambda x, n=n: torch.linalg.matrix_power(x, n) for n in (0, 1, 2, 5)}, x)
+
+
+def test_covariance_of_integers_whose_sums_wrap_around():
+    x = torch.tensor([[2**62, 2**62, 2**62, 2**61], [7, 8, 5, 6]])
+    weights = torch.tensor([1, 2, 3, 1])
+    functions = {
+        "cov": torch.cov,
+        "counted": lambda x: torch.cov(x, fweights=weights),
+        "weighted": lambda x: torch.cov(x // 2**40, aweights=weights / 2),
+    }
+    check(functions, x)
+    check(torch.cov, torch.tensor([[200, 100], [3, 250]], dtype=torch.uint8))

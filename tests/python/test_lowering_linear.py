@@ -108,3 +108,25 @@ def test_a_transposed_matrix_times_a_vector(dtype):
     }
     check(functions, torch.randn(5, 10, dtype=dtype), torch.randn(5, dtype=dtype))
     check(functions, torch.randn(5, 5, dtype=dtype), torch.randn(5, dtype=dtype), dynamic=[{0: "n"}, {0: "n"}])
+
+
+def test_einsum_of_integers_whose_sums_wrap_around():
+    x = torch.full((3, 3), 2**62)
+    x[1] = torch.tensor([7, 2**63 - 1, 2])
+
+    def of(equation):
+        return lambda a, b: torch.einsum(equation, *[a, b][: equation.count(",") + 1])
+
+    functions = {
+        equation: of(equation)
+        for equation in ("ij->j", "ii", "ij", "i i -> i", "ij->", "ij,kl->il", "ij,kj->", "ij,jk->k", "...i,...i")
+    }
+    functions |= {
+        "narrow": lambda a, b: torch.einsum("ii", a.to(torch.uint8)),
+        "one broadcasts": lambda a, b: torch.einsum("ij,kj->ik", a[:, :1], b),
+        "both broadcast": lambda a, b: torch.einsum("ij,ij->i", a[:1], b[:, :1]),
+        "a number": lambda a, b: torch.einsum("ij,->i", a, b[0, 1]),
+        "three": lambda a, b: torch.einsum("ij,jk,lm->im", a, b, b),
+        "diagonals of two": lambda a, b: torch.einsum("iji,kk->j", a[..., None].expand(3, 3, 3), b),
+    }
+    check(functions, x, x.flip(1))

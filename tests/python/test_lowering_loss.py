@@ -239,3 +239,12 @@ def test_multi_margin_loss_of_large_scores() -> None:
     """PyTorch subtracts the score of the target from the margin first."""
     x = torch.tensor([[3e38, 3e38, 3e38], [1e9, 1e9 + 64, 2.0], [-math.inf, 1.0, 2.0]])
     check(functools.partial(F.multi_margin_loss, reduction="none"), x, torch.tensor([0, 0, 1]))
+
+
+def test_sums_of_integers_that_wrap() -> None:
+    x = torch.tensor([[2**62, 2**62, 7], [2**62 + 1, 5, 2]])
+    functions = {
+        "l1": lambda x: F.l1_loss(x, x * 0, reduction="sum"),
+        "hinge": lambda x: F.hinge_embedding_loss(x, x * 0 + 1, reduction="sum"),
+    }
+    check(functions, x)

@@ -164,3 +164,13 @@ def test_weight_norm_of_dims_counted_from_the_last(dim: int) -> None:
     """-1 is none of them."""
     lengths = torch.rand([1, 1, 1] if dim == -1 else [n if axis == dim + 3 else 1 for axis, n in enumerate((2, 3, 4))])
     check(lambda v, g: torch.ops.aten._weight_norm(v, g, dim), torch.randn(2, 3, 4), lengths)
+
+
+def test_integers_without_elements():
+    norm = torch.ops.aten.instance_norm
+    check(lambda x: norm(x, None, None, None, None, True, 0.1, 1e-05, True), torch.zeros(4, 1, 0, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_moments_of_rows_without_elements(dtype):
+    check(lambda x: torch.native_layer_norm(x, (0,), None, None, 1e-5), torch.zeros(2, 3, 0, dtype=dtype))

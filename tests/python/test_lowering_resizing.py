@@ -7,6 +7,9 @@ import torch
 from lowering_check import check
 from torch.nn import functional as F
 
+import opbridge
+from opbridge.runtime import session
+
 DYNAMIC = torch.export.Dim.DYNAMIC
 MODES = {
     "nearest": (1, 2, 3),
@@ -110,3 +113,13 @@ def test_lanczos():
     also = [(torch.randn(1, 2, 9, 4),)]
     check(scaled, torch.randn(1, 2, 8, 9), dynamic=[{2: DYNAMIC, 3: DYNAMIC}], also=also, rtol=1e-4, atol=1e-5)
     check(scaled, torch.randint(0, 256, (1, 3, 8, 9), dtype=torch.uint8), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+def test_the_declared_size_where_the_quotient_of_the_sizes_is_rounded(dtype, tmp_path):
+    class Corners(torch.nn.Module):
+        def forward(self, x):
+            return F.interpolate(x, scale_factor=1.7, mode="linear", align_corners=True)
+
+    opbridge.export(Corners(), (torch.randn(1, 1, 3, dtype=dtype),), tmp_path / "model.onnx", verify=True)
+    assert session(tmp_path / "model.onnx").get_outputs()[0].shape == [1, 1, 5]

@@ -67,6 +67,12 @@ constexpr int64_t most_tried = 1 << 14;
 
 double resized(int64_t from, float factor) { return std::floor(factor * static_cast<float>(from)); }
 
+// The size that ONNX Runtime infers when it loads the model: unlike the kernel, it does not round the
+// product.
+double inferred_size(int64_t from, float factor) {
+  return std::floor(static_cast<double>(factor) * static_cast<double>(from));
+}
+
 bool nearest_pixels_agree(GraphBuilder& g, const Image& image, const AxisSizes& axis, float factor) {
   const auto from = static_cast<int64_t>(axis.from.number()), to = static_cast<int64_t>(axis.to.number());
   for (const bool small : image.is_small()) {
@@ -87,7 +93,9 @@ std::optional<float> resize_factor(GraphBuilder& g, const Image& image, const Ax
     const double quotient = static_cast<double>(axis.to.value()) / static_cast<double>(axis.from.value());
     const auto factor = static_cast<float>(axis.scale.value_or(quotient));
     if (axis.from == axis.to) return axis.scale ? std::nullopt : std::optional(1.0F);  // Resize copies it
-    if (resized(axis.from.value(), factor) != static_cast<double>(axis.to.value())) return std::nullopt;
+    const auto to = static_cast<double>(axis.to.value());
+    if (resized(axis.from.value(), factor) != to || inferred_size(axis.from.value(), factor) != to)
+      return std::nullopt;
     if (image.how.is_nearest() && !nearest_pixels_agree(g, image, sizes_of(g, axis), factor))
       return std::nullopt;
     return factor;
@@ -119,8 +127,8 @@ std::optional<std::vector<Operand>> resize_inputs(GraphBuilder& g, const Image& 
     if (axis.stays() || !image.how.is_nearest()) return true;
     return axis.is_static() && resize_factor(g, image, axis).has_value();
   };
-  const bool by_factors =
-      std::ranges::any_of(image.axes, [](const Axis& axis) { return axis.scale || axis.factor; });
+  const bool by_factors = std::ranges::any_of(
+      image.axes, [](const Axis& axis) { return axis.scale || (axis.factor && !axis.is_static()); });
   if (!by_factors) {
     if (!std::ranges::all_of(image.axes, without_scale)) return std::nullopt;
     std::vector<Dim> sizes{image.pixels.dim(0), image.pixels.dim(1)};

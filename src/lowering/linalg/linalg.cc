@@ -18,7 +18,8 @@ Value identity(GraphBuilder& g, std::vector<Dim> dims, ElementType type) {
 }
 
 Value matrix_power(GraphBuilder& g, Value self, int64_t n) {
-  Matrices square = matrices(g, self, "self");
+  const bool integers = !is_floating_point(self.element_type()) && n >= 0;
+  Matrices square = integers ? Matrices{self} : matrices(g, self, "self");
   const ElementType type = square.complex ? self.element_type() : g.result().element_type;
   if (n == 0) {
     Value ones = identity(g, *g.result().dims, type);
@@ -51,9 +52,9 @@ Value multi_dot(GraphBuilder& g, const std::vector<Value>& tensors) {
 Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<Value> fweights,
                  std::optional<Value> aweights) {
   const ElementType type = g.result().element_type;
+  if (self.rank() < 2) self = g.reshape(self, {Dim(1), element_count(self)});
   Value x = operand(g, self, type);
   const ElementType kernel = x.element_type();
-  if (x.rank() < 2) x = g.reshape(x, {Dim(1), element_count(x)});
   const Dim observations = x.dim(1);
   auto sum = [&](Value value) { return g.reduce("ReduceSum", value, {-1}, true); };
 
@@ -67,7 +68,14 @@ Value covariance(GraphBuilder& g, Value self, int64_t correction, std::optional<
   Value total = weights ? sum(weights) : g.scalar(observations, own);
   Value factors = weights ? g.cast(weights, kernel) : Value();
   auto weighted = [&](Value value) { return factors ? g.op("Mul", value, factors) : value; };
-  Value centred = g.op("Sub", x, g.op("Div", sum(weighted(x)), g.cast(total, kernel)));
+  const auto sum_of_observations = [&] {
+    if (is_floating_point(self.element_type()) || aweights) return sum(weighted(x));
+    // Sums of integers wrap around.
+    Value integers = g.cast(self, ElementType::int64);
+    if (weights) integers = g.op("Mul", integers, weights);
+    return g.cast(sum_of(g, integers, std::vector<int64_t>{-1}, true), kernel);
+  };
+  Value centred = g.op("Sub", x, g.op("Div", sum_of_observations(), g.cast(total, kernel)));
 
   Value lost = g.scalar(correction, own);
   if (aweights && correction != 0) {

@@ -3,6 +3,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -103,12 +104,17 @@ std::vector<Value> batch_norm_in_training(GraphBuilder& g, Value input, std::opt
           moved(mean, by_batch.mean), moved(variance, of_sample)};
 }
 
-// The input minus its mean over the last `axes` dims, and its variance over them.
+// The input minus its mean over the last `axes` dims, and its variance over them: NaN if these have no
+// elements.
 std::array<Value, 2> centered_and_variance(GraphBuilder& g, Value input, int64_t axes) {
   std::vector<int64_t> reduced;
   for (int64_t axis = -axes; axis < 0; ++axis) reduced.push_back(axis);
   Value centered = g.op("Sub", input, g.reduce("ReduceMean", input, reduced, true));
-  return {centered, g.reduce("ReduceMean", g.op("Mul", centered, centered), reduced, true)};
+  Value squares = g.op("Mul", centered, centered);
+  Value variance = may_be_empty(last_dims(input.dims(), axes))
+                       ? mean_of(g, squares, reduced, true)
+                       : g.reduce("ReduceMean", squares, reduced, true);
+  return {centered, variance};
 }
 
 // Normalizes over the last `axes` dims with elementary operators (Ba et al. 2016, arXiv:1607.06450).
@@ -211,6 +217,7 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
                     std::optional<Value> mean, std::optional<Value> variance, bool use_input_stats,
                     double momentum, double eps, Ignored) {
   if (!use_input_stats) return batch_norm(g, input, weight, bias, mean, variance, false, momentum, eps, {});
+  if (element_count(input).is(0)) return input;
   const ElementType type = input.element_type();
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   Value x = half ? g.cast(input, ElementType::float32) : input;

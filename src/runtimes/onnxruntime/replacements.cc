@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Clip", one_bound},
+    {"Einsum", exact_einsum_of_integers},
     {"LogSoftmax", log_softmax_of_float64},
     {"MatMul", product_by_column},
     {"ReduceL1", long_reduction_in_float64},

@@ -13,6 +13,7 @@ using Replacement = Value (*)(GraphBuilder& g, const ir::Node& node);
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
 Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
 Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
+Value exact_einsum_of_integers(GraphBuilder& g, const ir::Node& einsum);
 Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value long_reduction_in_float64(GraphBuilder& g, const ir::Node& reduction);
