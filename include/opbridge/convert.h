@@ -62,6 +62,7 @@ struct ConvertOptions {
   ExternalData external_data = ExternalData::automatic;
   std::vector<WeightFile> weight_files = {};  // from which the graph borrows weights
   Progress* progress = nullptr;
+  std::function<void(const std::string&)> warn = {};  // what holds only for the captured example
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
   // The new values of inputs and buffers that the program writes become additional outputs, named `NAME_out`.
@@ -95,11 +96,14 @@ struct FunctionalizeOptions {
   // the operator writes. An operator without a schema is taken to write to its first tensor if its name ends
   // with `_`, and to nothing otherwise.
   std::function<const OperatorSchema*(std::string_view op)> schema;
+  // Is told of each write whose effect depends on the memory layout of an example's input.
+  std::function<void(const std::string&)> warn;
 };
 
 // Replaces in-place and view operators by pure ones, and `detach`, `clone` and the like by their inputs;
-// removes nodes whose results are unused. Graph inputs are taken to be contiguous, as they are in ONNX.
-// Throws Error(unsupported) where a mutation could not be preserved.
+// removes nodes whose results are unused. Graph inputs are taken to be contiguous, as they are in ONNX,
+// unless `opbridge::memory_layout` says otherwise. Throws Error(unsupported) where a mutation could not be
+// preserved.
 ir::Graph functionalize(ir::Graph graph, const FunctionalizeOptions& options = {});
 
 // Calls the symbolic function of every node. All operators without one are reported in one

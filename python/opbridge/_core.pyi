@@ -214,8 +214,10 @@ def export_graph(
     input_names: list[str],
     output_names: list[str],
     progress: ProgressLine | None = None,
+    warn: Callable[[str], None] | None = None,
 ) -> tuple[int, int, int, str | None, int, list[str], float]:
-    """Converts the graph, which is consumed, and writes the model.
+    """Converts the graph, which is consumed, and writes the model. Calls ``warn`` with what holds only for the captured
+    example.
 
     ``domain_versions`` has the versions of domains that ``custom_opsets`` lacks. Symbolic functions may add to it.
 

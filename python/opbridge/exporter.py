@@ -129,6 +129,7 @@ def export(
 
     from opbridge import _core
     from opbridge.artifacts import Artifacts
+    from opbridge.capture.run_warnings import TraceWarning
     from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
     from opbridge.symbolics.registry import registry_for
     from opbridge.symbolics.translation_table import TranslationTable
@@ -169,6 +170,7 @@ def export(
                 input_names=list(example.input_names or ()),
                 output_names=list(example.output_names or ()),
                 progress=artifacts.progress,
+                warn=lambda what: warnings.warn(what, TraceWarning, stacklevel=3),
             )
         translations.warn_of_unused()
         if f is not None and folder is not None:

@@ -47,7 +47,8 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                        std::vector<WeightFile> weight_files, bool source_lines, bool simplify,
                        bool mutations_as_outputs, bool random, std::vector<std::string> parameters,
                        const std::string& parameters_as, std::vector<std::string> input_names,
-                       std::vector<std::string> output_names, support::ProgressLine* progress) {
+                       std::vector<std::string> output_names, support::ProgressLine* progress,
+                       nb::handle warn) {
   ConvertOptions options;
   options.target = to_target(target);
   options.opset = opset;
@@ -63,6 +64,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
   options.input_names = std::move(input_names);
   options.output_names = std::move(output_names);
   options.progress = progress;
+  if (!warn.is_none()) options.warn = [warn](const std::string& what) { warn(what); };
   OnnxModel model = to_onnx(graph.take(), registry_of(registry), options);
   for (const auto& [domain, version] : nb::cast<std::map<std::string, int>>(domain_versions)) {
     const auto import = model.opset_imports.find(domain);
@@ -183,6 +185,7 @@ void bind_pipeline(nb::module_& module) {
       "external_data"_a, "weight_files"_a = std::vector<WeightFile>(), "source_lines"_a, "simplify"_a,
       "mutations_as_outputs"_a = false, "random"_a = false, "parameters"_a = std::vector<std::string>(),
       "parameters_as"_a = "constants", "input_names"_a, "output_names"_a, "progress"_a.none() = nb::none(),
+      "warn"_a.none() = nb::none(),
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data, its file or None, the bytes that the model refers to\n"
       "in other files, these files, and the seconds that the writing took.");

@@ -52,6 +52,8 @@ void run(const Arguments& arguments) {
   options.custom_opsets = read_custom_opsets(arguments.custom_opsets);
   support::ProgressLine progress({.line = !arguments.quiet, .times = arguments.verbose});
   options.progress = &progress;
+  if (!arguments.quiet)
+    options.warn = [](const std::string& what) { fmt::print(stderr, "warning: {}\n", what); };
   const WriteReport report = convert(arguments.pt2, arguments.onnx, options, mappings(arguments.libraries));
   progress.end();
   if (arguments.quiet) return;

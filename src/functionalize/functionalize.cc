@@ -272,15 +272,13 @@ class Functionalizer {
   void make_contiguous(const ir::Node& node, const ir::Value* self) {
     if (memory_format(node) == MemoryFormat::other) return copy_perhaps(node, self, false);
     View& source = memory_.view_of(self);
-    switch (is_contiguous(source)) {
-      case Certainty::yes:
-        return bind_same(node, self);
-      case Certainty::no:
-        memory_.bind_new(node.outputs[0], memory_.read(source), true);
-        return;
-      case Certainty::unknown:
-        return copy_perhaps(node, self, true);
-    }
+    const Certainty is_same = is_contiguous(source);
+    const Certainty otherwise = has_layout_of_example(source) ? would_be_contiguous(source) : is_same;
+    if (is_same == Certainty::unknown || (is_same == Certainty::yes && otherwise != Certainty::yes))
+      return copy_perhaps(node, self, true);
+    if (is_same == Certainty::yes) return bind_same(node, self);
+    View& copy = memory_.bind_new(node.outputs[0], memory_.read(source), true);
+    if (otherwise != Certainty::no) memory_.shared_if_contiguous(copy, source);
   }
 
   void convert(ir::Node& node, const ir::Value* self) {
@@ -309,11 +307,22 @@ class Functionalizer {
 
   void view_or_copy(ir::Node& node, ViewKind kind, const ir::Value* self) {
     View& base = memory_.view_of(self);
-    const Certainty is_view = can_view(base, node.outputs[0]->tensor_type());
-    if (is_view == Certainty::yes) return view_of(node, kind, base);
+    const ir::TensorType& type = node.outputs[0]->tensor_type();
+    const Certainty is_view = can_view(base, type);
+    const Certainty otherwise = has_layout_of_example(base) ? could_view(base, type) : is_view;
+    if (is_view == Certainty::yes) {
+      view_of(node, kind, base);
+      if (otherwise != Certainty::yes) memory_.own_if_contiguous(memory_.view_of(node.outputs[0]));
+      return;
+    }
     memory_.read_arguments(node);
     place_new(node, is_view == Certainty::no);
-    if (is_view == Certainty::unknown) link(*base.storage, *memory_.view_of(node.outputs[0]).storage);
+    View& copy = memory_.view_of(node.outputs[0]);
+    if (is_view == Certainty::unknown) {
+      link(*base.storage, *copy.storage);
+    } else if (otherwise != Certainty::no) {
+      memory_.shared_if_contiguous(copy, base);
+    }
   }
 
   // as_strided counts from the start of the storage, even if its argument is a view. The captures record the
@@ -364,6 +373,12 @@ class Functionalizer {
   }
 
   // An input or a weight that is not contiguous in PyTorch, as the captures state before its first use.
+  // Inputs of the ONNX model have no layout; those of the example may have one that is not contiguous.
+  static bool has_layout_of_example(const View& view) {
+    const Storage& storage = *view.storage;
+    return storage.owner != nullptr && storage.owner->weight == nullptr && !storage.whole->contiguous;
+  }
+
   void note_layout(const ir::Node& node) {
     const ir::Value* self = subject(node);
     if (self == nullptr || is_number(*self)) refuse(node, node.op + " needs a tensor");

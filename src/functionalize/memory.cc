@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "functionalize/arguments.h"
 #include "functionalize/strides.h"
@@ -41,6 +42,8 @@ View& Memory::bind_new(const ir::Value* value, ir::Value* elements, bool contigu
   whole.form = value;
   whole.value = elements;
   whole.contiguous = contiguous;
+  whole.owner = &whole;
+  whole.first_write = writes_.size();
   bind(value, add_tensor(whole));
   return whole;
 }
@@ -55,10 +58,40 @@ View& Memory::add_view(View& base, ViewKind kind, const ir::Node& node, size_t i
   view.form = view.value = node.outputs[index];
   view.version = base.version;
   view.contiguous = stays_contiguous(view);
+  view.owner = base.owner;
+  view.first_write = writes_.size();
   return view;
 }
 
 ir::Value* Memory::read(View& view) {
+  if (depends_on_layout_) warn_of_layout(view);
+  return elements_of(view);
+}
+
+void Memory::warn_of_layout(const View& view) {
+  for (size_t i = view.first_write; i < writes_.size(); ++i) {
+    Write& write = writes_[i];
+    const bool shares = write.view->storage == view.storage, would_share = write.view->owner == view.owner;
+    if (shares == would_share || std::exchange(write.is_reported, true)) continue;
+    options_.warn(fmt::format(
+        "{} at {} {} %{} only because of the memory layout of an input, which is not contiguous in the "
+        "example; the "
+        "model does the same for all inputs; call .clone() before writing, or pass a contiguous example",
+        write.op, write.line, shares ? "changes" : "does not change", view.form->name));
+  }
+}
+
+void Memory::own_if_contiguous(View& view) {
+  depends_on_layout_ = options_.warn != nullptr;
+  view.owner = &view;
+}
+
+void Memory::shared_if_contiguous(View& view, const View& source) {
+  depends_on_layout_ = options_.warn != nullptr;
+  view.owner = source.owner;
+}
+
+ir::Value* Memory::elements_of(View& view) {
   Storage& storage = *view.storage;
   if (!storage.lost_by.empty()) {
     refuse(*node_,
@@ -96,7 +129,7 @@ void Memory::write(View& view, ir::Value* value) {
   if (view.base == nullptr) {
     storage.lost_by.clear();
   } else {
-    read(*view.base);
+    elements_of(*view.base);
   }
   const uint64_t version = storage.version + 1;
   for (View* each = &view;; each = each->base) {
@@ -106,6 +139,7 @@ void Memory::write(View& view, ir::Value* value) {
     value = write_back(emitter_, *each, each->base->value, value);
   }
   storage.version = version;
+  if (depends_on_layout_) writes_.push_back({&view, op_, node_->source.line});
 }
 
 void Memory::reassign(Tensor& tensor, View& view) {

@@ -46,6 +46,11 @@ class Memory {
   // Makes `value`, which has the view's type, the elements of the view, in a new version of its storage.
   void write(View& view, ir::Value* value);
 
+  // Records that whether `view` shares memory with its source depends on the layout of an example's input:
+  // if that were contiguous, `view` would have memory of its own, or that of `source`.
+  void own_if_contiguous(View& view);
+  void shared_if_contiguous(View& view, const View& source);
+
   // Makes the tensor refer to `view`.
   void reassign(Tensor& tensor, View& view);
 
@@ -53,6 +58,14 @@ class Memory {
   const std::vector<Storage*>& changed() const { return changed_; }
 
  private:
+  struct Write {
+    const View* view;
+    std::string op, line;
+    bool is_reported = false;
+  };
+
+  ir::Value* elements_of(View& view);
+  void warn_of_layout(const View& view);
   void claim(Storage& storage);
   void claim_from_outside(Storage& storage);
 
@@ -67,6 +80,8 @@ class Memory {
   std::deque<View> views_;
   std::deque<Storage> storages_;
   std::vector<Storage*> changed_;
+  bool depends_on_layout_ = false;
+  std::vector<Write> writes_;  // since `depends_on_layout_`
 };
 
 // "the input %x", "the buffer or parameter %bias"

@@ -133,6 +133,43 @@ std::optional<Strides> derive(const View& view, const Strides& base) {
   throw Error(ErrorCode::internal, "a view of an unknown kind");
 }
 
+std::optional<Strides> derive_checked(const View& view, const std::optional<Strides>& base) {
+  if (!base || !view.base->type().ranked() || !view.type().ranked()) return std::nullopt;
+  std::optional<Strides> strides = derive(view, *base);
+  return strides && strides->size() == view.type().rank() ? strides : std::nullopt;
+}
+
+std::optional<Strides> strides_in_contiguous_storage(const View& view) {
+  std::vector<const View*> path;
+  for (const View* each = &view; each->base != nullptr; each = each->base) path.push_back(each);
+  const ir::TensorType& whole = view.storage->whole->type();
+  std::optional<Strides> strides;
+  if (whole.ranked()) strides = contiguous_strides(*whole.dims);
+  for (; !path.empty(); path.pop_back()) strides = derive_checked(*path.back(), strides);
+  return strides;
+}
+
+Certainty is_contiguous(const View& view, const std::optional<Strides>& strides) {
+  if (!strides) return Certainty::unknown;
+  const std::vector<Dim>& dims = *view.type().dims;
+  if (is_empty(dims)) return Certainty::yes;
+  Dim expected = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i].is(1)) continue;
+    if (!((*strides)[i] == expected)) return all_static(dims) ? Certainty::no : Certainty::unknown;
+    expected = expected * dims[i];
+  }
+  return Certainty::yes;
+}
+
+Certainty can_view(const View& view, const std::optional<Strides>& strides, const ir::TensorType& as) {
+  const std::vector<Dim>& from = *view.type().dims;
+  const std::vector<Dim>& to = *as.dims;
+  if (from == to || is_empty(from)) return Certainty::yes;
+  if (regroup(from, strides ? &*strides : nullptr, to)) return Certainty::yes;
+  return strides && all_static(from) && all_static(to) ? Certainty::no : Certainty::unknown;
+}
+
 }  // namespace
 
 bool makes_contiguous(const ir::Node& node) {
@@ -189,27 +226,13 @@ const std::optional<Strides>& strides_of(View& view) {
   for (; !path.empty(); path.pop_back()) {
     View& next = *path.back();
     next.strides_computed = true;
-    if (next.base->strides && next.base->type().ranked() && next.type().ranked()) {
-      next.strides = derive(next, *next.base->strides);
-      if (next.strides && next.strides->size() != next.type().rank()) next.strides.reset();
-    }
+    next.strides = derive_checked(next, next.base->strides);
   }
   return view.strides;
 }
 
 Certainty is_contiguous(View& view) {
-  if (view.contiguous) return Certainty::yes;
-  const std::optional<Strides>& strides = strides_of(view);
-  if (!strides) return Certainty::unknown;
-  const std::vector<Dim>& dims = *view.type().dims;
-  if (is_empty(dims)) return Certainty::yes;
-  Dim expected = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    if (dims[i].is(1)) continue;
-    if (!((*strides)[i] == expected)) return all_static(dims) ? Certainty::no : Certainty::unknown;
-    expected = expected * dims[i];
-  }
-  return Certainty::yes;
+  return view.contiguous ? Certainty::yes : is_contiguous(view, strides_of(view));
 }
 
 std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims, const Strides& strides) {
@@ -232,12 +255,16 @@ std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims
 
 Certainty can_view(View& view, const ir::TensorType& as) {
   if (!view.type().ranked() || !as.ranked()) return Certainty::unknown;
-  const std::vector<Dim>& from = *view.type().dims;
-  const std::vector<Dim>& to = *as.dims;
-  if (view.contiguous || from == to || is_empty(from)) return Certainty::yes;
-  const std::optional<Strides>& strides = strides_of(view);
-  if (regroup(from, strides ? &*strides : nullptr, to)) return Certainty::yes;
-  return strides && all_static(from) && all_static(to) ? Certainty::no : Certainty::unknown;
+  return view.contiguous ? Certainty::yes : can_view(view, strides_of(view), as);
+}
+
+Certainty would_be_contiguous(const View& view) {
+  return is_contiguous(view, strides_in_contiguous_storage(view));
+}
+
+Certainty could_view(const View& view, const ir::TensorType& as) {
+  if (!view.type().ranked() || !as.ranked()) return Certainty::unknown;
+  return can_view(view, strides_in_contiguous_storage(view), as);
 }
 
 }  // namespace opbridge::functionalization

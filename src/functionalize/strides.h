@@ -1,5 +1,5 @@
 // The strides of views, as far as they are known. They decide whether `reshape` returns a view or a copy.
-// Strides are in elements; graph inputs are contiguous, as in ONNX.
+// Strides are in elements; graph inputs are contiguous, as in ONNX, unless the program notes their layout.
 #pragma once
 
 #include <optional>
@@ -31,5 +31,9 @@ std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims
 
 // Whether the view can be reshaped to the type `as` without a copy.
 Certainty can_view(View& view, const ir::TensorType& as);
+
+// The same, for the layouts that the views would have if the whole storage were contiguous.
+Certainty would_be_contiguous(const View& view);
+Certainty could_view(const View& view, const ir::TensorType& as);
 
 }  // namespace opbridge::functionalization

@@ -135,6 +135,7 @@ ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const
   torch::replace_prims(graph);
   FunctionalizeOptions functionalizing;
   functionalizing.mutations_as_outputs = options.mutations_as_outputs;
+  functionalizing.warn = options.warn;
   functionalizing.schema = [&](std::string_view op) {
     const Symbolic* symbolic = registry.find(op, options.opset);
     return symbolic != nullptr && symbolic->schema ? &*symbolic->schema : nullptr;

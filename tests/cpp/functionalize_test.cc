@@ -340,7 +340,7 @@ TEST(Functionalize, ReturnsMutationsWhereAsked) {
   ir::Value* buffer = p.buffer("buffer", {1, 2});
   ir::Value* sum = p.call("aten::add_.Tensor", {{"self", buffer}, {"other", x}}, floats({2}));
   p.call("aten::zero_", {{"self", x}}, floats({2}));
-  EXPECT_EQ(p.functionalized({sum}, {.mutations_as_outputs = true, .schema = {}}),
+  EXPECT_EQ(p.functionalized({sum}, {.mutations_as_outputs = true, .schema = {}, .warn = {}}),
             "%v1 = aten::add.Tensor(self=%buffer, other=%x)\n"
             "%x_out = aten::full(size=[2], fill_value=0, dtype=float32)\n"
             "%buffer_out = aten::alias(self=%v1)\n"
@@ -372,7 +372,7 @@ TEST(Functionalize, BatchNormInTraining) {
           "evaluation mode, call .clone() before writing, or ask for mutations as outputs\n  at line 1");
       continue;
     }
-    EXPECT_EQ(p.functionalized({y}, {.mutations_as_outputs = true, .schema = {}}),
+    EXPECT_EQ(p.functionalized({y}, {.mutations_as_outputs = true, .schema = {}, .warn = {}}),
               "%v1, %mean~1, %var~2, %mean_out, %var_out = "
               "aten::_native_batch_norm_legit_functional(input=%x, weight=None, "
               "bias=None, running_mean=%mean, running_var=%var, training=True, momentum=0.1, eps=1e-05)\n"
@@ -387,7 +387,8 @@ TEST(Functionalize, RefusesWritesToRepeatedElements) {
   ir::Value* wide = p.call("aten::expand", {{"self", y}, {"size", Ints{2, 3}}}, floats({2, 3}));
   p.call("aten::relu_", {{"self", wide}}, floats({2, 3}));
   EXPECT_EQ(p.refusal({y}),
-            "an in-place operator writes to the result of aten::expand, several elements of which share memory; call "
+            "an in-place operator writes to the result of aten::expand, several elements of which share "
+            "memory; call "
             ".clone() before writing\n  at line 2");
 }
 

@@ -1,7 +1,9 @@
 """Functionalized programs with views and in-place operators, against PyTorch."""
 
 import pathlib
+import re
 import subprocess
+import warnings
 
 import onnx
 import pytest
@@ -12,6 +14,7 @@ from torch import nn
 import opbridge
 import opbridge.capture
 from opbridge import UnsupportedError, _core
+from opbridge.capture.run_warnings import TraceWarning
 from opbridge.runtime import run, session
 
 COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"
@@ -360,3 +363,63 @@ def test_writes_to_expanded_results_are_refused(capture, tmp_path):
 
     with pytest.raises(UnsupportedError, match="several elements of which may share memory"):
         opbridge.export(function, (torch.rand(3),), tmp_path / "model.onnx", capture=capture)
+
+
+class WritesToReshape(nn.Module):
+    def forward(self, x):
+        flat = x.flatten()
+        x.mul_(2)
+        return flat + 1
+
+
+class ReadsReshapeFirst(nn.Module):
+    def forward(self, x):
+        flat = x.flatten() + 1
+        x.mul_(2)
+        return flat, x.flatten()
+
+
+class WritesToPermuted(nn.Module):
+    def forward(self, x):
+        flat = x.permute(0, 2, 3, 1).flatten()
+        flat[0] = 7.0
+        return x + 1
+
+
+class WritesToPermutedAndReadsItAlone(nn.Module):
+    def forward(self, x):
+        flat = x.clone().permute(0, 2, 3, 1).flatten()
+        flat[0] = 7.0
+        return flat, x
+
+
+class WritesToContiguous(nn.Module):
+    def forward(self, x):
+        whole = x.contiguous()
+        whole += 1
+        return x * 2
+
+
+IMAGE = torch.arange(24.0).reshape(1, 2, 3, 4)
+
+
+@pytest.mark.parametrize("how", ["export", "trace"])
+@pytest.mark.parametrize(
+    ("model", "is_told"),
+    [
+        (WritesToReshape, "aten::mul_.Tensor at .* does not change %flatten only because of the memory layout"),
+        (WritesToPermuted, "changes %x only because of the memory layout of an input"),
+        (WritesToContiguous, "does not change %x only because of the memory layout"),
+        (ReadsReshapeFirst, None),
+        (WritesToPermutedAndReadsItAlone, None),
+    ],
+)
+def test_a_write_that_hangs_on_the_layout_of_the_example_is_told(model, is_told, how, tmp_path):
+    for layout in (torch.channels_last, torch.contiguous_format):
+        x = IMAGE.to(memory_format=layout)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            opbridge.export(model(), (x,), tmp_path / "m.onnx", capture=how, mutations_as_outputs=True, verify=True)
+        told = [str(warning.message) for warning in caught if warning.category is TraceWarning]
+        assert len(told) == (1 if is_told and layout is torch.channels_last else 0)
+        assert not told or re.search(is_told, told[0])
