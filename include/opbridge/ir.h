@@ -145,10 +145,12 @@ struct Attribute {
 
 // Where in the user's program a node comes from.
 struct Source {
-  std::string scope;     // path of the module, "layer1.0.conv1"; empty at the root
-  std::string line;      // "model.py:12 in forward: return self.conv(x)"; empty where unknown
-  std::string op = {};   // of an ONNX node: the PyTorch operator that it was made for, "aten::conv2d"
-  bool by_user = false;  // of an ONNX node: a symbolic function of the user's made it
+  std::string scope;           // path of the module, "layer1.0.conv1"; empty at the root
+  std::string line;            // "model.py:12 in forward: return self.conv(x)"; empty where unknown
+  std::string op = {};         // of an ONNX node: the PyTorch operator that it was made for, "aten::conv2d"
+  bool by_user = false;        // of an ONNX node: a symbolic function of the user's made it
+  std::string call = {};       // of an ONNX node: the name of the first result of the PyTorch operator
+  std::string rewritten = {};  // of an ONNX node: the rewrites that made or changed it, "transposes, casts"
 };
 
 // The parts of an operator's name "domain::type". The domain of ONNX's own is empty.

@@ -140,6 +140,21 @@ class Registry:
         """Tuples (key, opset, exactly, bundled, schema or None)."""
 
 def functionalize(graph: Graph) -> None: ...
+def write_page(
+    model: str,
+    page: str,
+    *,
+    steps: list[tuple[str, float]],
+    errors: list[tuple[str, float, float, str]],
+    verdict: str,
+) -> None:
+    """Draws the model as an HTML page.
+
+    ``steps`` are those of its export and their seconds. ``errors`` are the differences from PyTorch of its calls, by
+    the names of their results: absolute, relative, and a description, empty where they agree. ``verdict`` is the
+    verification's.
+    """
+
 def diagnose_graph(
     graph: Graph,
     registry: Registry,

@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from opbridge.onnx_program import ONNXProgram
 
 _PROFILED_FUNCTIONS = 30
+
+# The name of a call's result and its operator, the absolute and the relative difference, what differs if it does.
+CallError = tuple[str, float, float, str]
 
 logger = logging.getLogger("opbridge")
 
@@ -94,6 +97,18 @@ class Artifacts:
             warnings.warn(f"torch.export cannot save its program: {error}", stacklevel=2)
         else:
             self._say(f"torch.export's program: {path}")
+
+    def write_page(self, model: str, verdict: str = "", errors: Sequence[CallError] = ()) -> None:
+        """Draws the model as an HTML page, if the export asks for it."""
+        if self._options.page is None:
+            return
+        with self.step("page"):
+            _core.write_page(model, self._options.page, steps=self._steps, errors=list(errors), verdict=verdict)
+        self._say(f"page: {self._options.page}")
+
+    @property
+    def has_page(self) -> bool:
+        return self._options.page is not None
 
     def finished(self, result: ONNXProgram) -> None:
         self._result = result

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from opbridge.artifacts import Artifacts
     from opbridge.capture.program import Program
     from opbridge.onnx_program import ONNXProgram, Origin, TemporaryFolder
+    from opbridge.verification import Verification
 
 DEFAULT_OPSET = 21
 
@@ -178,13 +179,28 @@ def export(
             copy_to_stream(file, f)
         verification = None
         if verify:
-            from opbridge.verification import Comparison, proven
-
-            with artifacts.step("verification"):
-                verification = proven(Comparison(file, model, example.args, example.kwargs, mode=options.mode))
+            verification = _verified(file, model, example, options, artifacts)
+        else:
+            artifacts.write_page(file)
         result = ONNXProgram(file, *report, verification, origin, folder)
         artifacts.finished(result)
     return result
+
+
+def _verified(file: str, model: Any, example: Example, options: Options, artifacts: Artifacts) -> Verification:
+    from opbridge.first_difference import errors_of_calls
+    from opbridge.verification import Comparison, VerificationError, proven
+
+    with artifacts.step("verification"):
+        comparison = Comparison(file, model, example.args, example.kwargs, mode=options.mode)
+        errors = errors_of_calls(comparison) if artifacts.has_page else []
+    try:
+        verification = proven(comparison)
+    except VerificationError as error:
+        artifacts.write_page(file, error.message, errors)
+        raise
+    artifacts.write_page(file, verification.text(), errors)
+    return verification
 
 
 export.__signature__ = with_torch_arguments(export)  # type: ignore[attr-defined]

@@ -23,7 +23,8 @@ from opbridge.runtime import run, session
 from opbridge.symbolics.registry import registry_for
 
 if TYPE_CHECKING:
-    from opbridge.verification import Comparison
+    from opbridge.artifacts import CallError
+    from opbridge.verification import Comparison, OutputDifference
 
 
 def first_difference(comparison: Comparison) -> str:
@@ -33,23 +34,14 @@ def first_difference(comparison: Comparison) -> str:
     values are compared with those of the captured program in PyTorch, in order. If all agree, the text names the part
     at fault: the capture, a simplification, ONNX Runtime, or the file. Errors of the capture propagate.
     """
-    exported, program = _captured(comparison)
-    nodes = _core.expose_values(program.graph)
-    names = [name for name, _, _ in nodes]
-    results = _run(comparison, program, names, simplify=False) if names else []
-    actual = dict(zip(names, results, strict=True))
-    wanted = _Values(exported)
-    with torch.no_grad(), use_calls(program.calls):
-        returned = wanted.run(*_arguments(exported, comparison.inputs.copied()))
+    differences, returned = _differences(comparison)
+    for found, operator, line in differences:
+        if found.mismatch:
+            where = f"of {operator} at {line}" if line else f"of {operator}"
+            return f"the first difference is the value {where}\n  {found.mismatch}"
+    outputs = [leaf for leaf in leaves_of(returned) if leaf is not None]
     from opbridge.verification import difference, in_pairs
 
-    for name, operator, line in nodes:
-        if name in wanted.values:
-            found = difference(name, actual[name], wanted.values[name], *comparison.tolerances)
-            if found.mismatch:
-                where = f"of {operator} at {line}" if line else f"of {operator}"
-                return f"the first difference is the value {where}\n  {found.mismatch}"
-    outputs = [leaf for leaf in leaves_of(returned) if leaf is not None]
     for name, output, expected in zip(comparison.names, outputs, comparison.expected, strict=False):
         found = difference(name, in_pairs(output), expected, *comparison.tolerances)
         if found.mismatch:
@@ -59,6 +51,38 @@ def first_difference(comparison: Comparison) -> str:
                 f"  {name}: {found.mismatch}"
             )
     return _part_at_fault(comparison)
+
+
+def errors_of_calls(comparison: Comparison) -> list[CallError]:
+    """How far the result of each PyTorch operator is from PyTorch's; empty if the model cannot be captured again."""
+    try:
+        differences, _ = _differences(comparison)
+    except Exception:  # the page is drawn without colours then
+        return []
+    return [
+        (f"{found.name} {operator}", found.max_absolute, found.max_relative, found.mismatch)
+        for found, operator, _ in differences
+    ]
+
+
+def _differences(comparison: Comparison) -> tuple[list[tuple[OutputDifference, str, str]], Any]:
+    """The difference of each value of the captured program, its operator and line; and what the program returns."""
+    from opbridge.verification import difference
+
+    exported, program = _captured(comparison)
+    nodes = _core.expose_values(program.graph)
+    names = [name for name, _, _ in nodes]
+    results = _run(comparison, program, names, simplify=False) if names else []
+    actual = dict(zip(names, results, strict=True))
+    wanted = _Values(exported)
+    with torch.no_grad(), use_calls(program.calls):
+        returned = wanted.run(*_arguments(exported, comparison.inputs.copied()))
+    differences = [
+        (difference(name, actual[name], wanted.values[name], *comparison.tolerances), operator, line)
+        for name, operator, line in nodes
+        if name in wanted.values
+    ]
+    return differences, returned
 
 
 def _part_at_fault(comparison: Comparison) -> str:

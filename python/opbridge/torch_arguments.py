@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from opbridge.errors import InvalidArgumentError, UnsupportedError
+from opbridge.paths import checked_path
 
 if TYPE_CHECKING:
     from opbridge.capture import Capture
@@ -41,8 +42,9 @@ class TorchArguments(TypedDict, total=False):
     use_external_data_format: bool | None
     """True is ``external_data=True``."""
 
-    report: bool | None
-    """Writes a report of the export, or of its failure, as Markdown into ``artifacts_dir``."""
+    report: bool | str | os.PathLike[str] | None
+    """A path: the HTML page of the model, with the time of each step and, after ``verify``, the error of each node.
+    True: a report of the export, or of its failure, as Markdown in ``artifacts_dir``, as torch.onnx writes it."""
     profile: bool | None
     """Measures where the time goes. The result is printed, or part of the report."""
     dump_exported_program: bool | None
@@ -91,6 +93,7 @@ class ArtifactOptions:
     verbose: bool
     quiet: bool  # no line on the terminal that says what an export does
     report: bool
+    page: str | None  # the path of the HTML page
     profile: bool
     dump_exported_program: bool
     folder: str
@@ -151,12 +154,21 @@ def options_of(
         artifacts=ArtifactOptions(
             verbose=bool(verbose),
             quiet=verbose is False,
-            report=bool(arguments.get("report")),
+            report=arguments.get("report") is True,
+            page=_page_of(arguments.get("report")),
             profile=bool(arguments.get("profile")),
             dump_exported_program=dump,
             folder=os.fspath(arguments.get("artifacts_dir") or "."),
         ),
     )
+
+
+def _page_of(report: Any) -> str | None:
+    if isinstance(report, bool) or report is None:
+        return None
+    if not isinstance(report, (str, os.PathLike)) or not checked_path(report).endswith((".html", ".htm")):
+        raise InvalidArgumentError(f"report must be True or the path of an HTML page to write, not {report!r}")
+    return checked_path(report)
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:

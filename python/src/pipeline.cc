@@ -1,18 +1,23 @@
 // Converts a captured graph to a file: the stages behind opbridge.export.
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <unordered_set>
 
 #include "bindings.h"
 #include "inspect/diagnosis_report.h"
+#include "inspect/graph_page.h"
+#include "inspect/summary.h"
 #include "onnx/model_reader.h"
 #include "opbridge/convert.h"
 #include "runtimes/standard/bodies.h"
 #include "scaffold/repair.h"
+#include "support/output_file.h"
 #include "support/progress_line.h"
 
 namespace opbridge::python {
@@ -122,6 +127,23 @@ nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::str
   return nb::make_tuple(diagnosis.problems.empty(), report, written);
 }
 
+// Draws the model at `model` as a page, with what its export knows.
+void write_page(const std::filesystem::path& model, const std::filesystem::path& page,
+                std::vector<std::pair<std::string, double>> steps,
+                const std::vector<std::tuple<std::string, double, double, std::string>>& errors,
+                std::string verdict) {
+  const nb::gil_scoped_release unlocked;
+  inspect::ExportFacts facts{std::move(steps), {}, std::move(verdict)};
+  for (const auto& [call, absolute, relative, mismatch] : errors)
+    facts.errors.push_back({call, absolute, relative, mismatch});
+  const onnx::ModelFile file = onnx::read_onnx(model);
+  inspect::Summary summary = inspect::summarize(file);
+  summary.file = model.filename();
+  summary.format = "ONNX";
+  summary.file_bytes = std::filesystem::file_size(model);
+  support::write_text(page, inspect::graph_page(file.model.graph, summary, file.model.opset, facts));
+}
+
 // Functionalizes the graph and makes an output of every tensor that one node computes and another uses, so
 // that values can be compared one by one. Returns (name, operator, source line) of each, in order.
 nb::list expose_values(GraphHandle& handle) {
@@ -150,6 +172,10 @@ void bind_pipeline(nb::module_& module) {
   module.def(
       "functionalize", [](GraphHandle& graph) { graph.put(functionalize(graph.take())); }, "graph"_a,
       "Replaces in-place and view operators of the graph by pure ones.");
+  module.def(
+      "write_page", &write_page, "model"_a, "page"_a, nb::kw_only(), "steps"_a, "errors"_a, "verdict"_a,
+      "Draws the model as an HTML page. `steps` are those of its export and their seconds, `errors` the\n"
+      "differences of PyTorch's calls by the names of their results, `verdict` is the verification's.");
   module.def(
       "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
       "opset"_a, "schema_of"_a, "json"_a, "mappings"_a, "projects"_a,

@@ -284,6 +284,7 @@ std::vector<Value> GraphBuilder::append(std::string op, std::vector<Value> input
     node->source = call_->source;
     node->source.op = call_->op;
     node->source.by_user = !bundled_;
+    if (!call_->outputs.empty()) node->source.call = call_->outputs[0]->name;
   }
   node->name = unique_name(node->source.scope.empty() ? type : node->source.scope + "/" + type);
   for (Value input : inputs) node->inputs.push_back(input.get());

@@ -3,12 +3,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <map>
-#include <span>
 #include <string>
 #include <system_error>
 
 #include "opbridge/error.h"
-#include "support/output_file.h"
 
 namespace opbridge::cli {
 
@@ -16,14 +14,6 @@ void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error(ErrorCode::io, "cannot print: " + std::system_category().message(errno));
   }
-}
-
-void write_page(const std::filesystem::path& file, const std::string& page) {
-  const std::span<const std::byte> piece = std::as_bytes(std::span(page));
-  support::OutputFile output(file);
-  output.write(std::span(&piece, 1));
-  output.close();
-  support::publish(output);
 }
 
 void add_target(CLI::App& command, Target& target) {

@@ -17,12 +17,10 @@ void add_doctor(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_verify(CLI::App& app);
 void add_new_op(CLI::App& app);
+void add_completion(CLI::App& app);
 
 // Writes to standard output; throws Error(io) if that fails.
 void print(std::string_view text);
-
-// Writes an HTML page to a file, which is replaced when the page is complete.
-void write_page(const std::filesystem::path& file, const std::string& page);
 
 // The option --target, which sets `target`.
 void add_target(CLI::App& command, Target& target);

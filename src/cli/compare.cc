@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "inspect/model_difference.h"
 #include "onnx/model_reader.h"
+#include "support/output_file.h"
 
 namespace opbridge::cli {
 namespace {
@@ -32,7 +33,7 @@ bool run(const Options& options) {
   if (options.html.empty()) {
     print(inspect::to_text(difference, a, b));
   } else {
-    write_page(options.html, inspect::difference_page(difference, a, b));
+    support::write_text(options.html, inspect::difference_page(difference, a, b));
   }
   return difference.same();
 }

@@ -12,6 +12,7 @@
 #include "onnx/model_reader.h"
 #include "opbridge/frontend.h"
 #include "opbridge/ir.h"
+#include "support/output_file.h"
 
 namespace opbridge::cli {
 namespace {
@@ -55,7 +56,7 @@ void run(const Options& options) {
 
   if (!options.html.empty()) {
     const std::string page = inspect::graph_page(graph, summary, is_program ? 0 : file.model.opset);
-    write_page(options.html, page);
+    support::write_text(options.html, page);
   }
   if (options.json) {
     print(inspect::to_json(summary) + '\n');

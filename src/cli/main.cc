@@ -18,6 +18,7 @@ int main(int argc, char** argv) {
   opbridge::cli::add_inspect(app);
   opbridge::cli::add_verify(app);
   opbridge::cli::add_new_op(app);
+  opbridge::cli::add_completion(app);
   try {
     app.parse(argc, argv);
     return 0;

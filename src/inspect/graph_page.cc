@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "inspect/layout.h"
+#include "inspect/modules.h"
 #include "inspect/text.h"
 #include "onnx/schema_table.h"
 
@@ -158,14 +161,23 @@ class PageWriter {
  public:
   explicit PageWriter(int opset) : opset_(opset) {}
 
-  std::string graphs_json(const ir::Graph& graph) {
-    add_graph(graph, graph.name);
-    return fmt::format("[{}]", fmt::join(graphs_, ",\n"));
+  // The graph and its subgraphs, and the views by modules.
+  std::string json(const ir::Graph& graph) {
+    Drawing drawing;
+    add_graph(graph, graph.name, &drawing);
+    return fmt::format(R"("graphs":[{}],"views":[{}])", fmt::join(graphs_, ",\n"),
+                       fmt::join(views_of(drawing), ",\n"));
   }
 
  private:
+  // The boxes of a graph and the edges between them.
+  struct Drawing {
+    std::vector<Drawn> boxes = {};
+    std::vector<std::pair<size_t, size_t>> edges = {};
+  };
+
   // Returns the index by which nodes refer to the graph.
-  size_t add_graph(const ir::Graph& graph, const std::string& title) {
+  size_t add_graph(const ir::Graph& graph, const std::string& title, Drawing* drawing = nullptr) {
     const size_t index = graphs_.size();
     graphs_.emplace_back();
 
@@ -199,20 +211,107 @@ class PageWriter {
     }
     for (const auto& [from, to] : edges) layout.edges.push_back({.from = from, .to = to});
     lay_out(layout);
+    if (drawing != nullptr) drawing->edges.assign(edges.begin(), edges.end());
 
     std::vector<std::string> boxes;
     for (size_t i = 0; i < drawn.size(); ++i)
       boxes.push_back(box_json(drawn[i], layout.boxes[i], makers, title));
+    graphs_[index] = layout_json(title, layout, boxes);
+    if (drawing != nullptr) drawing->boxes = std::move(drawn);
+    return index;
+  }
+
+  static std::string layout_json(const std::string& title, const Layout& layout,
+                                 const std::vector<std::string>& boxes, const std::string& more = {}) {
     std::vector<std::string> lines;
     for (const Edge& edge : layout.edges) {
       std::vector<std::string> points;
       for (const Point& point : edge.route) points.push_back(fmt::format("{:.0f},{:.0f}", point.x, point.y));
       lines.push_back(fmt::format("[{},{},[{}]]", edge.from, edge.to, fmt::join(points, ",")));
     }
-    graphs_[index] = fmt::format(R"({{"title":{},"width":{:.0f},"height":{:.0f},"boxes":[{}],"edges":[{}]}})",
-                                 json_string(title), layout.width, layout.height, fmt::join(boxes, ",\n"),
-                                 fmt::join(lines, ","));
-    return index;
+    return fmt::format(R"({{"title":{},{}"width":{:.0f},"height":{:.0f},"boxes":[{}],"edges":[{}]}})",
+                       json_string(title), more, layout.width, layout.height, fmt::join(boxes, ",\n"),
+                       fmt::join(lines, ","));
+  }
+
+  // The views by modules. A box of the graph is given by its index there, as `ref`.
+  static std::vector<std::string> views_of(const Drawing& drawing) {
+    ScopedGraph scoped;
+    for (const Drawn& box : drawing.boxes) {
+      const bool is_onnx = box.node != nullptr;
+      scoped.scopes.push_back(is_onnx ? box.node->source.scope : std::string());
+    }
+    scoped.edges = drawing.edges;
+    const std::vector<ModuleView> views = module_views(scoped);
+    std::vector<std::string> result;
+    for (const ModuleView& view : views) {
+      Layout layout;
+      std::vector<std::string> texts;  // of the boxes, without their places
+      for (const ModuleView::Item& item : view.items) {
+        if (item.box) {
+          const Drawn& box = drawing.boxes[*item.box];
+          layout.boxes.push_back(size_of_box(box));
+          layout.boxes.back().floats = box.kind == "node" && box.uses.empty();
+          texts.push_back(fmt::format(R"("ref":{})", *item.box));
+          continue;
+        }
+        const Drawn box =
+            item.view ? module_box(views[*item.view], view, drawing) : outside_box(item, drawing);
+        layout.boxes.push_back(size_of_box(box));
+        std::vector<std::string> lines;
+        for (const std::string& line : box.lines) lines.push_back(json_string(line));
+        const size_t target = item.view ? *item.view : item.source ? *item.source : *item.target;
+        texts.push_back(fmt::format(R"("kind":"{}","title":{},"lines":[{}],"{}":{})", box.kind,
+                                    json_string(box.title), fmt::join(lines, ","),
+                                    item.view ? "view" : "outside", target));
+      }
+      for (const auto& [from, to] : view.edges) layout.edges.push_back({.from = from, .to = to});
+      lay_out(layout);
+      for (size_t i = 0; i < texts.size(); ++i) {
+        const Box& box = layout.boxes[i];
+        texts[i] = fmt::format(R"({{"at":[{:.0f},{:.0f},{:.0f},{:.0f}],{}}})", box.top_left.x, box.top_left.y,
+                               box.width, box.height, texts[i]);
+      }
+      const size_t nodes = count_nodes(view, drawing);
+      const std::string parent = view.parent ? std::to_string(*view.parent) : "-1";
+      result.push_back(layout_json(view.scope, layout, texts,
+                                   fmt::format(R"("parent":{},"nodes":{},"members":[{}],)", parent, nodes,
+                                               fmt::join(view.members, ","))));
+    }
+    return result;
+  }
+
+  static size_t count_nodes(const ModuleView& view, const Drawing& drawing) {
+    return static_cast<size_t>(
+        std::ranges::count_if(view.members, [&](size_t box) { return drawing.boxes[box].node != nullptr; }));
+  }
+
+  static Drawn module_box(const ModuleView& module, const ModuleView& around, const Drawing& drawing) {
+    std::string title = module.scope;
+    if (!around.scope.empty() && title.starts_with(around.scope + "."))
+      title = title.substr(around.scope.size() + 1);
+    Drawn box{.kind = "module", .title = clipped(title, longest_line)};
+    std::set<const ir::Weight*> weights;
+    for (const size_t member : module.members) {
+      for (const Use& use : drawing.boxes[member].uses) {
+        if (use.value->weight != nullptr) weights.insert(use.value->weight);
+      }
+    }
+    uint64_t bytes = 0;
+    for (const ir::Weight* weight : weights) bytes += weight->bytes.size();
+    box.lines.push_back(fmt::format("{} nodes", count_nodes(module, drawing)));
+    if (bytes > 0) box.lines.push_back(size_text(bytes));
+    return box;
+  }
+
+  // A box of another module that gives or takes results.
+  static Drawn outside_box(const ModuleView::Item& item, const Drawing& drawing) {
+    const Drawn& box = drawing.boxes[item.source ? *item.source : *item.target];
+    const bool has_scope = box.node != nullptr && !box.node->source.scope.empty();
+    Drawn result{.kind = item.source ? "captured" : "output", .title = box.title};
+    if (has_scope) result.lines.push_back(clipped(box.node->source.scope, longest_line));
+    if (item.source && !box.lines.empty() && box.lines[0] != box.title) result.lines.push_back(box.lines[0]);
+    return result;
   }
 
   static Drawn terminal(std::string_view kind, const ir::Value& value, bool makes) {
@@ -300,9 +399,16 @@ class PageWriter {
       const size_t index = add_graph(body, fmt::format("{} › {} {}", graph_title, node.op, name));
       bodies.push_back(fmt::format("[{},{}]", json_string(name), index));
     });
-    return fmt::format(R"(,"op":{},"name":{},"scope":{},"source":{},"attributes":[{}],"bodies":[{}])",
-                       json_string(node.op), json_string(node.name), json_string(node.source.scope),
-                       json_string(node.source.line), fmt::join(attributes, ","), fmt::join(bodies, ","));
+    const ir::Source& source = node.source;
+    std::string json =
+        fmt::format(R"(,"op":{},"name":{},"scope":{},"source":{},"attributes":[{}],"bodies":[{}])",
+                    json_string(node.op), json_string(node.name), json_string(source.scope),
+                    json_string(source.line), fmt::join(attributes, ","), fmt::join(bodies, ","));
+    if (!source.call.empty())
+      json += fmt::format(R"(,"call":{},"aten":{})", json_string(source.call), json_string(source.op));
+    if (source.by_user) json += R"(,"user":true)";
+    if (!source.rewritten.empty()) json += fmt::format(R"(,"rewritten":{})", json_string(source.rewritten));
+    return json;
   }
 
   static std::string attribute_text(const ir::AttributeValue& value) {
@@ -314,11 +420,40 @@ class PageWriter {
   std::vector<std::string> graphs_;
 };
 
+// All initializers, the largest first: name, type, bytes.
+std::string weights_json(const ir::Graph& graph) {
+  std::vector<const ir::Value*> weights(graph.initializers.begin(), graph.initializers.end());
+  std::ranges::stable_sort(weights, std::greater(),
+                           [](const ir::Value* value) { return value->weight->bytes.size(); });
+  std::vector<std::string> rows;
+  for (const ir::Value* value : weights) {
+    rows.push_back(fmt::format("[{},{},{}]", json_string(value->name), json_string(ir::str(value->type)),
+                               value->weight->bytes.size()));
+  }
+  return fmt::format("[{}]", fmt::join(rows, ","));
+}
+
+std::string export_json(const ExportFacts& facts) {
+  std::vector<std::string> steps, errors;
+  for (const auto& [name, seconds] : facts.steps)
+    steps.push_back(fmt::format("[{},{:.3f}]", json_string(name), seconds));
+  const auto number = [](double value) {
+    return std::isfinite(value) ? fmt::format("{:.6g}", value) : "null";
+  };
+  for (const CallError& error : facts.errors) {
+    errors.push_back(fmt::format("[{},{},{},{}]", json_string(error.call), number(error.max_absolute),
+                                 number(error.max_relative), json_string(error.mismatch)));
+  }
+  return fmt::format(R"({{"steps":[{}],"errors":[{}],"verdict":{}}})", fmt::join(steps, ","),
+                     fmt::join(errors, ","), json_string(facts.verdict));
+}
+
 }  // namespace
 
-std::string graph_page(const ir::Graph& graph, const Summary& summary, int opset) {
-  const std::string data = fmt::format("{{\"summary\":{},\n\"graphs\":{}}}", to_json(summary),
-                                       PageWriter(opset).graphs_json(graph));
+std::string graph_page(const ir::Graph& graph, const Summary& summary, int opset, const ExportFacts& facts) {
+  const std::string data =
+      fmt::format("{{\"summary\":{},\n\"weights\":{},\n\"export\":{},\n{}}}", to_json(summary),
+                  weights_json(graph), export_json(facts), PageWriter(opset).json(graph));
   constexpr std::string_view page = page_template;
   constexpr std::string_view mark = "@data@";
   constexpr size_t at = page.find(mark);

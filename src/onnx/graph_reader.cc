@@ -185,6 +185,12 @@ class GraphReader {
     }
     if (key == proto::source_line_key) source.line = value;
     if (key == proto::source_scope_key) source.scope = value;
+    if (key == proto::source_mapping_key) source.by_user = value == "user";
+    if (key == proto::source_rewritten_key) source.rewritten = value;
+    if (const size_t space = value.rfind(' '); key == proto::source_call_key && space != value.npos) {
+      source.call = value.substr(0, space);
+      source.op = value.substr(space + 1);
+    }
   }
 
   ir::GraphPtr read_subgraph(std::string_view message, const Scope& scope) {

@@ -211,13 +211,20 @@ class ModelSerializer {
       result.add_string(proto::Node::doc_string, node.source.line);
     }
     if (!name.domain.empty()) result.add_string(proto::Node::domain, name.domain);
-    if (has_metadata && !node.source.line.empty()) {
-      result.add_message(proto::Node::metadata_props, entry(proto::source_line_key, node.source.line));
-    }
-    if (has_metadata && !node.source.scope.empty()) {
-      result.add_message(proto::Node::metadata_props, entry(proto::source_scope_key, node.source.scope));
-    }
+    if (has_metadata) add_source(result, node.source);
     return result;
+  }
+
+  static void add_source(Message<proto::Node>& message, const ir::Source& source) {
+    const auto add = [&](const char* key, const std::string& value) {
+      if (!value.empty()) message.add_message(proto::Node::metadata_props, entry(key, value));
+    };
+    add(proto::source_line_key, source.line);
+    add(proto::source_scope_key, source.scope);
+    if (!source.op.empty() && !source.call.empty())
+      add(proto::source_call_key, fmt::format("{} {}", source.call, source.op));
+    add(proto::source_mapping_key, source.by_user ? "user" : "");
+    add(proto::source_rewritten_key, source.rewritten);
   }
 
   // Adds a value to the message. A visitor for std::visit; handles the kinds that an attribute can have.

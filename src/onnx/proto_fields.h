@@ -23,6 +23,12 @@ enum class Model : Tag {
 // Keys of NodeProto.metadata_props: the PyTorch source line and module of a node.
 inline constexpr char source_line_key[] = "pytorch.source";
 inline constexpr char source_scope_key[] = "pytorch.scope";
+// The name of the call's first result in the captured program, and the operator: "linear_1 aten::linear".
+inline constexpr char source_call_key[] = "pytorch.call";
+// "user" if a mapping of the user's made the node.
+inline constexpr char source_mapping_key[] = "pytorch.mapping";
+// The rewrites that made or changed the node after the mapping.
+inline constexpr char source_rewritten_key[] = "pytorch.rewritten";
 
 // Key of ModelProto.metadata_props, followed by the name of a size: the values for which the model was
 // exported, as `2..512` or `2..`. A size without an entry is at least 1.

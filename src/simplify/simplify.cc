@@ -1,4 +1,5 @@
 #include "ir/dead_code.h"
+#include "ir/rewrite_log.h"
 #include "opbridge/convert.h"
 #include "simplify/passes.h"
 
@@ -6,13 +7,17 @@ namespace opbridge {
 
 void simplify(ir::Graph& graph, int) {
   ir::remove_dead_code(graph);
-  fold_constants(graph);
-  remove_identities(graph);
-  canonicalize_transposes(graph);
-  divide_by_reciprocals(graph);
-  fold_batch_normalization(graph);
-  fold_channel_scales(graph);
-  merge_common_subexpressions(graph);
+  ir::RewriteLog log(graph);
+  const auto run = [&](auto& pass, const char* name) {
+    if (pass(graph)) log.note(name);
+  };
+  run(fold_constants, "constant folding");
+  run(remove_identities, "identities");
+  run(canonicalize_transposes, "transposes");
+  run(divide_by_reciprocals, "reciprocals");
+  run(fold_batch_normalization, "batch normalization");
+  run(fold_channel_scales, "channel scales");
+  run(merge_common_subexpressions, "common subexpressions");
   ir::remove_dead_code(graph);
 }
 

@@ -176,4 +176,12 @@ void publish(OutputFile& data, OutputFile& model) {
   old_data.keep_new();
 }
 
+void write_text(const std::filesystem::path& path, std::string_view text) {
+  const std::span<const std::byte> piece = std::as_bytes(std::span(text));
+  OutputFile output(path);
+  output.write(std::span(&piece, 1));
+  output.close();
+  publish(output);
+}
+
 }  // namespace opbridge::support

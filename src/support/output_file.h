@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace opbridge::support {
@@ -51,5 +52,8 @@ void publish(OutputFile& file);
 // the earlier steps are undone. If the process is killed in between, the target holds no model and the old
 // files remain beside it as `.opbridge-*`.
 void publish(OutputFile& data, OutputFile& model);
+
+// Writes a file of this text, in the same way.
+void write_text(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace opbridge::support

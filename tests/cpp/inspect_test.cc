@@ -266,7 +266,7 @@ TEST(GraphPage, IsSafeWhateverTheModelSays) {
   g.initializers[0]->name = hostile;
   g.nodes[0]->op = hostile;
   g.nodes[0]->name = hostile;
-  g.nodes[0]->source = {hostile, hostile};
+  g.nodes[0]->source = {hostile, hostile, hostile, false, hostile, hostile};
   g.nodes[0]->set(hostile, hostile);
   g.inputs[0]->type = test::floats({Dim::symbol(hostile)});
   Summary summary = summarize(file);

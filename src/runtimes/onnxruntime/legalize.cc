@@ -1,17 +1,21 @@
 #include "runtimes/onnxruntime/legalize.h"
 
+#include "ir/rewrite_log.h"
 #include "runtimes/onnxruntime/faults.h"
 
 namespace opbridge::onnxruntime {
 
 void legalize(ir::Graph& graph, int opset, const Refuse& refuse) {
+  ir::RewriteLog log(graph);
   replace_nodes(graph, opset, refuse);
   ir::Names names(graph);
   fit_element_types(graph, names, opset, refuse);
+  log.note("element types");
   mend_empty_products(graph, names, opset);
   spread_float64_scales(graph, names);
   cast_before_rotations(graph, names);
   keep_pads_before_pools(graph, names, opset);
+  log.note("faults of ONNX Runtime");
 }
 
 }  // namespace opbridge::onnxruntime

@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+
+namespace opbridge::cli {
+namespace {
+
+struct Choice {
+  std::string name;  // "--opset"
+  std::string help;
+  bool takes_value = false;
+  std::vector<std::string> values = {};  // all that it takes; empty: a file or any text
+};
+
+struct Subcommand {
+  std::string name;
+  std::string help;
+  std::vector<Choice> options;
+};
+
+// The values of a type written as "onnxruntime|onnx", which CLI11 writes after a colon.
+std::vector<std::string> values_of(const std::string& full) {
+  const std::string type = full.substr(full.rfind(':') + 1);
+  std::vector<std::string> values;
+  if (type.find('|') == std::string::npos) return values;
+  for (size_t start = 0; start <= type.size();) {
+    const size_t end = std::min(type.find('|', start), type.size());
+    values.push_back(type.substr(start, end - start));
+    start = end + 1;
+  }
+  return values;
+}
+
+std::vector<Subcommand> subcommands_of(CLI::App& app) {
+  std::vector<Subcommand> result;
+  for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
+    Subcommand command{each->get_name(), each->get_description(), {}};
+    for (const CLI::Option* option : each->get_options()) {
+      if (option->get_positional()) continue;
+      command.options.push_back({"--" + option->get_lnames().front(), option->get_description(),
+                                 option->get_items_expected_max() > 0, values_of(option->get_type_name())});
+    }
+    result.push_back(std::move(command));
+  }
+  return result;
+}
+
+// Names, separated by spaces.
+template <class Items>
+std::string names(const Items& items) {
+  std::vector<std::string> all;
+  for (const auto& each : items) all.push_back(each.name);
+  return fmt::format("{}", fmt::join(all, " "));
+}
+
+// The text inside single quotes of a shell.
+std::string quoted(const std::string& text) {
+  std::string result;
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return "'" + result + "'";
+}
+
+std::string bash(const std::vector<Subcommand>& commands) {
+  std::string values, options;
+  std::map<std::string, std::string> by_option;
+  for (const Subcommand& command : commands) {
+    options += fmt::format("    {}) words='{}' ;;\n", command.name, names(command.options));
+    for (const Choice& option : command.options) {
+      if (!option.values.empty()) by_option[option.name] = fmt::format("{}", fmt::join(option.values, " "));
+    }
+  }
+  for (const auto& [name, words] : by_option)
+    values += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$current\")); return ;;\n", name, words);
+  return fmt::format(R"(_opbridge() {{
+  local words='' current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    COMPREPLY=($(compgen -W '{}' -- "$current"))
+    return
+  fi
+  case $previous in
+{}  esac
+  case ${{COMP_WORDS[1]}} in
+{}  esac
+  case $current in
+    -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
+    *) COMPREPLY=($(compgen -f -- "$current")) ;;
+  esac
+}}
+complete -o filenames -F _opbridge opbridge
+)",
+                     names(commands), values, options);
+}
+
+std::string zsh(const std::vector<Subcommand>& commands) {
+  // What _arguments and _describe take as separators.
+  const auto text = [](const std::string& help) {
+    std::string result;
+    for (const char c : help) {
+      if (c == '[' || c == ']' || c == ':' || c == '\\') result += '\\';
+      result += c;
+    }
+    return result;
+  };
+  std::string described, cases;
+  for (const Subcommand& command : commands) {
+    described += fmt::format("    {}\n", quoted(fmt::format("{}:{}", command.name, text(command.help))));
+    cases += fmt::format("    {})\n      _arguments \\\n", command.name);
+    for (const Choice& option : command.options) {
+      std::string value;
+      if (option.takes_value) {
+        value = option.values.empty() ? ":value:_files"
+                                      : fmt::format(":value:({})", fmt::join(option.values, " "));
+      }
+      cases += fmt::format("        {} \\\n",
+                           quoted(fmt::format("{}[{}]{}", option.name, text(option.help), value)));
+    }
+    cases += "        '*:file:_files' ;;\n";
+  }
+  return fmt::format(R"(#compdef opbridge
+_opbridge() {{
+  local -a commands
+  commands=(
+{}  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $command in
+{}  esac
+}}
+compdef _opbridge opbridge
+)",
+                     described, cases);
+}
+
+std::string fish(const std::vector<Subcommand>& commands) {
+  std::string text;
+  for (const Subcommand& command : commands) {
+    text += fmt::format("complete -c opbridge -n __fish_use_subcommand -f -a {} -d {}\n", command.name,
+                        quoted(command.help));
+    for (const Choice& option : command.options) {
+      std::string value;
+      if (option.takes_value)
+        value = option.values.empty()
+                    ? " -r"
+                    : fmt::format(" -x -a {}", quoted(fmt::format("{}", fmt::join(option.values, " "))));
+      text += fmt::format("complete -c opbridge -n '__fish_seen_subcommand_from {}' -l {}{} -d {}\n",
+                          command.name, option.name.substr(2), value, quoted(option.help));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("completion", "Print the completion of this command for a shell");
+  auto shell = std::make_shared<std::string>();
+  command->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->type_name("bash|zsh|fish");
+  command->footer(
+      "bash:  opbridge completion bash > ~/.local/share/bash-completion/completions/opbridge\n"
+      "zsh:   opbridge completion zsh > ~/.zfunc/_opbridge, with fpath+=~/.zfunc before compinit in "
+      "~/.zshrc\n"
+      "fish:  opbridge completion fish > ~/.config/fish/completions/opbridge.fish");
+  command->callback([&app, shell] {
+    const std::vector<Subcommand> commands = subcommands_of(app);
+    print(*shell == "bash" ? bash(commands) : *shell == "zsh" ? zsh(commands) : fish(commands));
+  });
+}
+
+}  // namespace opbridge::cli

@@ -1,0 +1,25 @@
+// Records which rewrites made or changed the nodes of a graph, in Source::rewritten.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <unordered_map>
+
+#include "opbridge/ir.h"
+
+namespace opbridge::ir {
+
+class RewriteLog {
+ public:
+  explicit RewriteLog(Graph& graph);
+
+  // `rewrite` has run since the last call. A node whose inputs are others only because nodes before it are
+  // gone is not changed.
+  void note(std::string_view rewrite);
+
+ private:
+  Graph& graph_;
+  std::unordered_map<const Node*, size_t> known_;
+};
+
+}  // namespace opbridge::ir
