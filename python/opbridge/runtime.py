@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # NumPy lacks these types; they are passed to ONNX Runtime as OrtValues over torch's memory.
 _NOT_IN_NUMPY = (torch.bfloat16,)
 
+# ONNX Runtime rounds the other factor of a product by DequantizeLinear to 8 bits, unless it is told not to.
+_IN_FLOAT32 = ("session.qdq_matmulnbits_accuracy_level", "1")
+
 
 def session(
     path: str | os.PathLike[str],
@@ -41,6 +44,7 @@ def session(
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
+        options.add_session_config_entry(*_IN_FLOAT32)
     shipped, compat = ort_library(), ort_library(COMPAT)
     used = dict.fromkeys([shipped, compat, *loaded_ort_libraries(), *given])
     others = [library for library in used if library not in (shipped, compat)]

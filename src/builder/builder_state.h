@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -16,6 +17,7 @@ struct GraphBuilder::State {
   ir::Graph* root = nullptr;  // holds the constants of all subgraphs
   support::NameCounts used_names, used_symbols;
   std::map<std::string, Value> small_constants;  // type, dims and bytes → initializer
+  std::map<std::tuple<const ir::Value*, ElementType, std::vector<int64_t>>, Value> converted_constants;
   std::vector<OnnxFunction> functions;
   std::unordered_set<const ir::Graph*> used_bodies;  // bodies that are an attribute of a node
   // Caches the texts of expressions, since long ones are slow to write.

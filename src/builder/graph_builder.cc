@@ -331,6 +331,19 @@ void GraphBuilder::add_function(OnnxFunction function) {
 
 const std::vector<OnnxFunction>& BuilderStage::functions() const { return g_.state_->functions; }
 
+Value BuilderStage::converted(Value value, ElementType type, std::vector<int64_t> dims) const {
+  const ir::Weight& from = *value.weight();
+  if (from.element_type == type && from.dims == dims) return value;
+  Value& made = g_.state_->converted_constants[{value.get(), type, dims}];
+  if (made) return made;
+  std::optional<ir::Weight> weight = tensor::convert_weight(from, type);
+  if (!weight) g_.refuse("a constant of " + std::string(name(from.element_type)) + " cannot be converted");
+  weight->dims = std::move(dims);
+  made = g_.state_->root->add_initializer(g_.unique_name(value.get()->name + ":" + std::string(name(type))),
+                                          *std::move(weight));
+  return made;
+}
+
 Value GraphBuilder::constant(ir::Weight weight) {
   constexpr size_t most_shared_bytes = 64;
   std::string key;

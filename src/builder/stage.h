@@ -27,6 +27,10 @@ class BuilderStage {
   // Reserves the name of a symbol of the program.
   void reserve_symbol(const std::string& name) const;
 
+  // The constant `value` with another element type, which must have its elements, and other dims. Equal calls
+  // share one initializer.
+  Value converted(Value value, ElementType type, std::vector<int64_t> dims) const;
+
   // Nodes made from now on belong to `call`; `symbolic` names the symbolic function in errors. If that is
   // bundled, `op` computes in a wider element type where this version of an ONNX operator does not take the
   // given one, and refuses complex numbers.

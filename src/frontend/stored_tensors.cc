@@ -85,9 +85,11 @@ ir::Weight StoredTensors::load(std::string_view name) {
   if (found == locations_.end()) refuse(name, "is not in the archive");
   const Location& location = found->second;
   if (json::bool_field(location.payload, "use_pickle")) {
-    refuse(name,
-           "is stored as a pickle, which is not opened; store a plain torch.Tensor instead of a subclass or "
-           "object");
+    refuse(
+        name,
+        "is stored as a pickle, which is not opened; if it is a tensor subclass, as of a quantized model, "
+        "save "
+        "program.run_decompositions({}), which has the tensors in it; otherwise store a plain torch.Tensor");
   }
   const json::Object meta = json::object_field(location.payload, "tensor_meta");
   const int64_t scalar_type = json::int_field(meta, "dtype");

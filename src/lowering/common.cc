@@ -142,9 +142,7 @@ Value softmax_node(GraphBuilder& g, const char* op, Value x, int64_t axis) {
   return g.transpose(g.op(op, g.transpose(x, order), attr("axis", last)), order);
 }
 
-Value log_softmax(GraphBuilder& g, Value x, int64_t axis) {
-  return softmax_node(g, "LogSoftmax", x, axis);
-}
+Value log_softmax(GraphBuilder& g, Value x, int64_t axis) { return softmax_node(g, "LogSoftmax", x, axis); }
 
 Value logaddexp(GraphBuilder& g, Value a, Value b) {
   Value distance = g.op("Abs", g.op("Sub", a, b));
@@ -163,7 +161,7 @@ Value is_negative(GraphBuilder& g, Value value) {
 
 bool is_unsigned(ElementType type) {
   using enum ElementType;
-  return type == uint8 || type == uint16 || type == uint32 || type == uint64;
+  return type == uint4 || type == uint8 || type == uint16 || type == uint32 || type == uint64;
 }
 
 Scalar lowest_value(ElementType type) {

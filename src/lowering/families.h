@@ -8,6 +8,7 @@ namespace opbridge::lowering {
 void register_activation(SymbolicRegistry& registry);
 void register_activation_gradients(SymbolicRegistry& registry);
 void register_adaptive_pooling(SymbolicRegistry& registry);
+void register_affine_quantization(SymbolicRegistry& registry);
 void register_arithmetic(SymbolicRegistry& registry);
 void register_attention(SymbolicRegistry& registry);
 void register_bitwise(SymbolicRegistry& registry);
@@ -21,6 +22,7 @@ void register_creation(SymbolicRegistry& registry);
 void register_cumulative(SymbolicRegistry& registry);
 void register_diagonal(SymbolicRegistry& registry);
 void register_distance(SymbolicRegistry& registry);
+void register_dynamic_quantization(SymbolicRegistry& registry);
 void register_embedding_bag(SymbolicRegistry& registry);
 void register_factorization(SymbolicRegistry& registry);
 void register_fft(SymbolicRegistry& registry);

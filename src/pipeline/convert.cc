@@ -151,7 +151,8 @@ void legalize_for_onnxruntime(OnnxModel& model, const Refuse& refuse) {
   onnxruntime::legalize(model.graph, model.opset, refuse);
   ir::for_each_node(model.graph, [&](ir::Graph&, const ir::Node& node) {
     const std::string_view domain = ir::OpName(node.op).domain;
-    if (domain == "opbridge") model.opset_imports.try_emplace(std::string(domain), 1);
+    if (domain == "opbridge" || domain == "com.microsoft")
+      model.opset_imports.try_emplace(std::string(domain), 1);
   });
 }
 

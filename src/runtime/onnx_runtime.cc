@@ -41,6 +41,8 @@ Owned<OrtSessionOptions> session_options(const OrtApi& api,
   OrtSessionOptions* options = nullptr;
   check(api, api.CreateSessionOptions(&options));
   Owned<OrtSessionOptions> owned(options, api.ReleaseSessionOptions);
+  // Otherwise it rounds the other factor of a product by DequantizeLinear to 8 bits.
+  check(api, api.AddSessionConfigEntry(options, "session.qdq_matmulnbits_accuracy_level", "1"));
   for (const std::filesystem::path& library : libraries) {
     support::check_path(library);
     // The path must be absolute: the loader would search other folders for a bare name.

@@ -10,6 +10,25 @@ namespace {
 // Larger inputs are weights of the model; the runtime computes what depends on them.
 constexpr size_t largest_folded_input = size_t{1} << 20;
 
+// Whether the node converts or rearranges a weight of 8 or fewer bits. The result would be a second, often
+// larger weight in the model; the runtime computes it when it loads the model.
+bool uses_quantized_weight(const ir::Node& node) {
+  constexpr int64_t least_elements = 1024;
+  const auto is_quantized = [](const ir::Value* input) {
+    const ir::Weight* weight = input ? input->weight : nullptr;
+    return weight && weight->element_type != ElementType::boolean && bits_of(weight->element_type) <= 8 &&
+           weight->element_type != ElementType::string && weight->element_count() >= least_elements;
+  };
+  return node.op != "Reshape" && std::ranges::any_of(node.inputs, is_quantized);
+}
+
+// Whether the node repeats the elements of a constant of many, as the scales of blocks.
+bool repeats_elements(const ir::Node& node) {
+  constexpr int64_t least_elements = 64;
+  const ir::Weight* weight = node.op == "Expand" ? node.inputs[0]->weight : nullptr;
+  return weight && weight->element_count() >= least_elements;
+}
+
 // `Shape` of a value whose dims are known needs no constant input.
 std::optional<ir::Weight> static_shape(const ir::Node& node) {
   const ir::TensorType& type = node.inputs.at(0)->tensor_type();
@@ -35,7 +54,8 @@ bool fold_constants(ir::Graph& graph) {
   std::vector<const ir::Weight*> inputs;
   return uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.outputs.size() != 1 || uses.is_output(node.outputs[0])) return;
-    if (node.op.find("::") != std::string::npos) return;
+    if (node.op.find("::") != std::string::npos || uses_quantized_weight(node) || repeats_elements(node))
+      return;
 
     std::optional<ir::Weight> result;
     if (node.op == "Shape") result = static_shape(node);

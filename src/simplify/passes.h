@@ -21,7 +21,8 @@ bool merge_common_subexpressions(ir::Graph& graph);
 // Shortens chains of Reshape, Squeeze, Unsqueeze and Transpose, and removes those that change nothing.
 bool canonicalize_transposes(ir::Graph& graph);
 
-// Replaces x * (1 / y) by x / y, the form in which ONNX Runtime fuses an RMS normalization.
+// Replaces x * (1 / y) by x / y, the form in which ONNX Runtime fuses an RMS normalization, unless the result
+// is rounded to integers.
 bool divide_by_reciprocals(ir::Graph& graph);
 
 // Folds a BatchNormalization with constant statistics into the weights of the Conv before it. Copies at most

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/rounding.h"
 #include "ir/uses.h"
 #include "simplify/passes.h"
 
@@ -20,12 +21,13 @@ bool divide_by_reciprocals(ir::Graph& graph) {
   for (ir::Graph* each : ir::all_graphs(graph)) {
     // Only within one graph: a body may run often, and a value inverted outside of it is computed once.
     std::unordered_map<const ir::Value*, ir::Value*> inverted;
+    const ir::Rounding rounding(*each);
     for (ir::Node* node : each->nodes) {
       if (node->op == "Reciprocal") inverted.emplace(node->outputs[0], node->inputs[0]);
       if (node->op != "Mul" || !is_float32(*node->outputs[0])) continue;
       const auto reciprocal = std::ranges::find_if(
           node->inputs, [&](const ir::Value* value) { return inverted.contains(value); });
-      if (reciprocal == node->inputs.end()) continue;
+      if (reciprocal == node->inputs.end() || rounding.follows(node->outputs[0])) continue;
       ir::Value* other = node->inputs[reciprocal == node->inputs.begin() ? 1 : 0];
       node->op = "Div";
       node->inputs = {other, inverted.at(*reciprocal)};

@@ -22,7 +22,11 @@ T load(const std::byte* bytes) {
   return value;
 }
 
-std::optional<Element> load_element(ElementType type, const std::byte* bytes) {
+// ONNX packs two 4-bit elements in a byte, the first in the low bits.
+int shift_of(size_t index) { return index % 2 == 0 ? 0 : 4; }
+
+std::optional<Element> load_element(ElementType type, const std::byte* start, size_t index) {
+  const std::byte* bytes = start + index * bits_of(type) / 8;
   auto integer = [](int64_t value) { return Element{true, value, static_cast<double>(value)}; };
   auto floating = [](double value) { return Element{false, 0, value}; };
   switch (type) {
@@ -42,6 +46,10 @@ std::optional<Element> load_element(ElementType type, const std::byte* bytes) {
       return integer(load<int32_t>(bytes));
     case ElementType::int64:
       return integer(load<int64_t>(bytes));
+    case ElementType::uint4:
+      return integer(load<uint8_t>(bytes) >> shift_of(index) & 0xf);
+    case ElementType::int4:
+      return integer(((load<uint8_t>(bytes) >> shift_of(index) & 0xf) ^ 8) - 8);
     case ElementType::float16:
       return floating(load<op::Half>(bytes));
     case ElementType::bfloat16:
@@ -70,7 +78,9 @@ void store_integer(std::byte* bytes, const Element& element) {
   store(bytes, static_cast<T>(value));
 }
 
-bool store_element(ElementType type, const Element& element, std::byte* bytes) {
+// The bytes of 4-bit elements must be 0 before.
+bool store_element(ElementType type, const Element& element, std::byte* start, size_t index) {
+  std::byte* bytes = start + index * bits_of(type) / 8;
   switch (type) {
     case ElementType::boolean:
       store<uint8_t>(bytes, element.integral ? element.integer != 0 : element.floating != 0);
@@ -96,6 +106,13 @@ bool store_element(ElementType type, const Element& element, std::byte* bytes) {
     case ElementType::int64:
       store_integer<int64_t>(bytes, element);
       break;
+    case ElementType::uint4:
+    case ElementType::int4: {
+      std::byte low{};
+      store_integer<int8_t>(&low, element);
+      *bytes |= (low & std::byte{0xf}) << shift_of(index);
+      break;
+    }
     case ElementType::float16:
       store(
           bytes,
@@ -119,9 +136,10 @@ bool store_element(ElementType type, const Element& element, std::byte* bytes) {
 // Whether truncation gives an integer of the type. Otherwise C++ and ONNX leave the result of a cast
 // undefined.
 bool is_in_range(ElementType type, double value) {
-  const bool is_unsigned = type == ElementType::uint8 || type == ElementType::uint16 ||
-                           type == ElementType::uint32 || type == ElementType::uint64;
-  const auto bits = static_cast<int>(8 * size_of(type));
+  const bool is_unsigned = type == ElementType::uint4 || type == ElementType::uint8 ||
+                           type == ElementType::uint16 || type == ElementType::uint32 ||
+                           type == ElementType::uint64;
+  const auto bits = static_cast<int>(bits_of(type));
   const double end = std::ldexp(1, is_unsigned ? bits : bits - 1);
   return std::trunc(value) >= (is_unsigned ? 0 : -end) && value < end;
 }
@@ -147,7 +165,7 @@ ir::Weight scalar_weight(const Scalar& value, ElementType type) {
     const bool floating = std::holds_alternative<double>(value.get());
     const Element element =
         floating ? Element{false, 0, value.to_double()} : Element{true, value.to_int(), value.to_double()};
-    stored = store_element(type, element, bytes.data());
+    stored = store_element(type, element, bytes.data(), 0);
   }
   if (!stored) {
     throw Error(ErrorCode::unsupported,
@@ -159,15 +177,14 @@ ir::Weight scalar_weight(const Scalar& value, ElementType type) {
 
 std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType type) {
   if (weight.element_type == type) return weight;
-  const size_t from = size_of(weight.element_type), to = size_of(type);
-  if (from == 0 || to == 0) return std::nullopt;
-  const size_t count = weight.bytes.size() / from;
-  std::vector<std::byte> converted(count * to);
+  if (bits_of(weight.element_type) == 0 || bits_of(type) == 0) return std::nullopt;
+  const auto count = static_cast<size_t>(weight.element_count());
+  std::vector<std::byte> converted(storage_bytes(type, count));
   for (size_t i = 0; i < count; ++i) {
-    std::optional<Element> element = load_element(weight.element_type, weight.bytes.data() + i * from);
+    std::optional<Element> element = load_element(weight.element_type, weight.bytes.data(), i);
     if (!element || (!element->integral && is_integral(type) && !is_in_range(type, element->floating)))
       return std::nullopt;
-    if (!store_element(type, *element, converted.data() + i * to)) return std::nullopt;
+    if (!store_element(type, *element, converted.data(), i)) return std::nullopt;
   }
   return owned_weight(type, weight.dims, std::move(converted));
 }

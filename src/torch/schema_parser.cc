@@ -35,12 +35,26 @@ std::optional<ElementType> element_type_of_default(const ir::AttributeValue& lit
     std::string_view name;
     ElementType type;
   } rows[] = {
-      {0, "byte", ElementType::uint8},       {1, "char", ElementType::int8},
-      {2, "short", ElementType::int16},      {3, "int", ElementType::int32},
-      {4, "long", ElementType::int64},       {5, "half", ElementType::float16},
-      {6, "float", ElementType::float32},    {7, "double", ElementType::float64},
-      {9, "cfloat", ElementType::complex64}, {10, "cdouble", ElementType::complex128},
-      {11, "bool", ElementType::boolean},    {15, "bfloat16", ElementType::bfloat16},
+      {0, "byte", ElementType::uint8},
+      {1, "char", ElementType::int8},
+      {2, "short", ElementType::int16},
+      {3, "int", ElementType::int32},
+      {4, "long", ElementType::int64},
+      {5, "half", ElementType::float16},
+      {6, "float", ElementType::float32},
+      {7, "double", ElementType::float64},
+      {9, "cfloat", ElementType::complex64},
+      {10, "cdouble", ElementType::complex128},
+      {11, "bool", ElementType::boolean},
+      {15, "bfloat16", ElementType::bfloat16},
+      {23, "float8_e5m2", ElementType::float8e5m2},
+      {24, "float8_e4m3fn", ElementType::float8e4m3fn},
+      {25, "float8_e5m2fnuz", ElementType::float8e5m2fnuz},
+      {26, "float8_e4m3fnuz", ElementType::float8e4m3fnuz},
+      {27, "uint16", ElementType::uint16},
+      {28, "uint32", ElementType::uint32},
+      {29, "uint64", ElementType::uint64},
+      {44, "float8_e8m0fnu", ElementType::float8e8m0},
   };
   const auto* number = std::get_if<int64_t>(&literal);
   const auto* word = std::get_if<ir::Opaque>(&literal);

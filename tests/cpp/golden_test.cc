@@ -39,6 +39,7 @@ void throw_refusal(const ir::Node&, const Error& error) { throw error; }
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
       {"cast_before_rotations", with_names(onnxruntime::cast_before_rotations)},
+      {"convert_dequantized_weights", with_names(onnxruntime::convert_dequantized_weights)},
       {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
       {"fit_element_types", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::fit_element_types(graph, names, default_opset, throw_refusal);
@@ -50,10 +51,12 @@ const std::map<std::string, Pass>& passes() {
       {"keep_pads_before_pools", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::keep_pads_before_pools(graph, names, default_opset);
        })},
+      {"keep_rounded_products", with_names(onnxruntime::keep_rounded_products)},
       {"mend_empty_products", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::mend_empty_products(graph, names, default_opset);
        })},
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
+      {"multiply_four_bits", with_names(onnxruntime::multiply_four_bits)},
       {"remove_dead_code", [](ir::Graph& graph) { ir::remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
       {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},

@@ -16,6 +16,8 @@ from opbridge.symbolics.registry import registry
 with contextlib.suppress(ImportError):
     import torchvision  # noqa: F401
 with contextlib.suppress(ImportError):
+    import torchao.quantization  # noqa: F401
+with contextlib.suppress(ImportError):
     import torch.nn.modules.linear_cross_entropy
 with contextlib.suppress(ImportError):
     import transformers.integrations.moe  # noqa: F401

@@ -94,3 +94,46 @@ def test_products_without_terms_or_elements() -> None:
     np.testing.assert_array_equal(run((300, 0), (0, 1)), np.zeros((300, 1)))
     assert run((0, 3), (3, 1)).shape == (0, 1)
     assert run((0, 2, 3), (0, 3, 4)).shape == (0, 2, 4)
+
+
+def test_products_by_inverses_become_divisions(tmp_path: pathlib.Path) -> None:
+    """rounded_products.cc"""
+    one = numpy_helper.from_array(np.float32(1), "one")
+    nodes = [
+        helper.make_node("Div", ["one", "s"], ["inverse"]),
+        helper.make_node("Mul", ["x", "inverse"], ["scaled"]),
+        helper.make_node("Round", ["scaled"], ["y"]),
+    ]
+    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xsy"]
+    graph = helper.make_graph(nodes, "fault", types[:2], types[2:], [one])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    s = np.random.default_rng(0).random(10000, np.float32) + np.float32(0.5)
+    x = s * np.float32(127.5)
+    [actual] = session.run(None, {"x": x, "s": s})
+    assert (actual != np.round(x * (np.float32(1) / s))).any(), "rounded_products.cc is obsolete"
+
+
+def test_products_by_quantized_weights_round_the_other_factor(tmp_path: pathlib.Path) -> None:
+    """four_bit_products.cc and dequantized_weights.cc"""
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(0, 256, 64 * 32 // 2, np.uint8)
+    weights = [
+        helper.make_tensor("w", TensorProto.INT4, [64, 32], pairs.tobytes(), raw=True),
+        numpy_helper.from_array(rng.random((2, 32), np.float32), "s"),
+    ]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=32),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    types = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])]
+    types.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32]))
+    graph = helper.make_graph(nodes, "fault", types[:1], types[1:], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    nibbles = np.stack([pairs & 15, pairs >> 4], -1).reshape(64, 32).astype(np.int8)
+    dequantized = ((nibbles ^ 8) - 8) * np.repeat(numpy_helper.to_array(weights[1]), 32, axis=0)
+    x = rng.standard_normal((4, 64), np.float32)
+    [actual] = session.run(None, {"x": x})
+    difference = np.abs(actual - x @ dequantized).max() / np.abs(actual).max()
+    assert 1e-4 < difference < 0.05, "four_bit_products.cc and dequantized_weights.cc are obsolete"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import sympy
 import torch
@@ -210,6 +210,37 @@ def _expression(size: int | torch.SymInt) -> Any:
     return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
+class WrappedWeight:
+    """A weight that is a tensor subclass around other tensors, as of quantized models: these are the weights of the
+    graph. torch.export accesses them one by one."""
+
+    def __init__(self, name: str, tensor: torch.Tensor) -> None:
+        self._name = name
+        self._tensor = tensor
+        self._inner: dict[str, Any] = {}
+
+    def inner(self, builder: _core.ProgramBuilder, attribute: str) -> _core.ProgramValue | WrappedWeight:
+        if attribute not in self._inner:
+            tensor = getattr(self._tensor, attribute)
+            self._inner[attribute] = weight_of(builder, f"{self._name}.{attribute}", tensor)
+        return cast("_core.ProgramValue | WrappedWeight", self._inner[attribute])
+
+    def refuse(self) -> NoReturn:
+        refuse_weight(self._name, self._tensor)
+
+
+def weight_of(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue | WrappedWeight:
+    is_wrapper: bool = is_traceable_wrapper_subclass(tensor)
+    return WrappedWeight(name, tensor) if is_wrapper else add_weight(builder, name, tensor)
+
+
+def refuse_weight(name: str, tensor: torch.Tensor) -> NoReturn:
+    raise UnsupportedError(
+        f"the weight '{name}' is a {type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on {tensor.device}; "
+        "only plain dense tensors with data can be exported"
+    )
+
+
 def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -> _core.ProgramValue:
     """Adds an initializer that borrows the tensor's memory, or that of a copy if it is not contiguous CPU memory."""
     is_wrapper: bool = is_fake(tensor) or is_traceable_wrapper_subclass(tensor)
@@ -218,11 +249,7 @@ def add_weight(builder: _core.ProgramBuilder, name: str, tensor: torch.Tensor) -
             f"the weight '{name}' is on the meta device, without a value: pass weights=, the path of .safetensors files"
         )
     if tensor.layout != torch.strided or tensor.is_quantized or is_wrapper:
-        raise UnsupportedError(
-            f"the weight '{name}' is a {type(tensor).__name__} of {tensor.dtype}, {tensor.layout}, on "
-            f"{tensor.device}; "
-            "only plain dense tensors with data can be exported"
-        )
+        refuse_weight(name, tensor)
     plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     try:
         address = plain.data_ptr()

@@ -3,6 +3,7 @@
 
 #include "builder/shape_inference.h"
 #include "lowering/add.h"
+#include "lowering/nn/quantization.h"
 #include "tensor/constants.h"
 
 namespace opbridge::lowering {
@@ -191,6 +192,7 @@ void register_indexing(SymbolicRegistry& registry) {
   on("aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
      "bool sparse=False) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value weight, Value indices, Ignored, Ignored, Ignored) {
+       if (const std::optional<Value> rows = gather_quantized_rows(g, weight, indices)) return *rows;
        return g.gather(weight, indices, 0);
      });
   on("aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{12}, index);

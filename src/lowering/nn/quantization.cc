@@ -1,10 +1,14 @@
 // Quantization: x becomes round(x / scale) + zero_point, clipped to [least, greatest]. PyTorch multiplies by
 // 1 / scale where QuantizeLinear divides, so an element halfway between two levels may be rounded to the
 // other one.
+#include "lowering/nn/quantization.h"
+
 #include <array>
+#include <cmath>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/reduction/reduce.h"
 #include "tensor/constants.h"
 
 namespace opbridge::lowering {
@@ -108,8 +112,7 @@ Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
 // The levels as float32 numbers, before clipping.
 Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
   Value scale = beside(g, x, scheme.scale, scheme);
-  Value inverse = g.op("Div", g.scalar_like(scale, 1), scale);
-  Value scaled = g.op("Mul", x, inverse), zero = beside(g, x, scheme.zero_point, scheme);
+  Value scaled = g.op("Mul", x, inverse(g, scale)), zero = beside(g, x, scheme.zero_point, scheme);
   if (scheme.has_real_zeros) return g.op("Round", g.op("Add", scaled, zero));
   return g.op("Add", g.op("Round", scaled), zero);
 }
@@ -131,7 +134,35 @@ Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
   return g.op("Mul", centered, beside(g, levels, scheme.scale, scheme));
 }
 
+// The levels of a constant, by PyTorch's formula: the greatest and the least element of a symmetric range are
+// halfway between two levels. Missing if a value is not known at export, or NaN.
+std::optional<Value> quantize_constant(GraphBuilder& g, Value input, const Scheme& scheme, ElementType type) {
+  const ir::Weight *weight = input.weight(), *scale = scheme.scale.weight();
+  if (!weight || !scale || !scheme.known || scheme.has_real_zeros || !is_integral(type)) return std::nullopt;
+  const std::optional<ir::Weight> x = tensor::convert_weight(*weight, ElementType::float32),
+                                  zero = tensor::convert_weight(*scheme.known, ElementType::int64);
+  if (!x || !zero || scale->element_count() != zero->element_count()) return std::nullopt;
+  const std::span<const float> elements = x->as<float>(), scales = scale->as<float>();
+  size_t run = elements.size();  // consecutive elements with one scale
+  if (scheme.axis) {
+    run = 1;
+    for (size_t i = static_cast<size_t>(*scheme.axis) + 1; i < weight->dims.size(); ++i)
+      run *= static_cast<size_t>(weight->dims[i]);
+  }
+  std::vector<int64_t> levels(elements.size());
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const size_t channel = scheme.axis ? i / run % scales.size() : 0;
+    const float level = std::nearbyint(elements[i] * (1.0f / scales[channel])) +
+                        static_cast<float>(zero->as<int64_t>()[channel]);
+    if (std::isnan(level)) return std::nullopt;
+    levels[i] = static_cast<int64_t>(
+        std::clamp(level, static_cast<float>(scheme.least), static_cast<float>(scheme.greatest)));
+  }
+  return g.constant(*tensor::convert_weight(ir::Weight::of<int64_t>(levels, weight->dims), type));
+}
+
 Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType type) {
+  if (std::optional<Value> known = quantize_constant(g, input, scheme, type)) return *known;
   Value x = g.cast(input, ElementType::float32);
   const auto* range = std::ranges::find(integer_ranges, type, &Range::type);
   const bool whole =
@@ -143,13 +174,21 @@ Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType t
   return whole ? made : in_range(g, made, scheme);
 }
 
-Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType result) {
-  const ElementType type = input.element_type();
-  if (result != ElementType::float32 && !(is_byte(type) && size_of(result) == 2))
-    g.refuse("dequantizing more than 8 bits gives only float32; use out_dtype=torch.float32");
-  if (is_linear(g, type, scheme))
-    return g.cast(linear(g, "DequantizeLinear", input, type, scheme, ElementType::float32), result);
-  return g.cast(values_at(g, g.cast(input, ElementType::float32), scheme), result);
+// A constant whose levels have 4 bits, as int4 or uint4.
+std::optional<Value> dequantize_four_bits(GraphBuilder& g, Value input, const Scheme& scheme) {
+  if (!input.weight() || scheme.has_real_zeros || scheme.greatest - scheme.least > 15) return std::nullopt;
+  std::vector<Dim> size = input.dims();
+  if (scheme.axis) size[static_cast<size_t>(*scheme.axis)] = Dim(1);
+  return dequantize_linear(g, input, blocks_of(g, input, size), scheme.scale, scheme.zero_point,
+                           {static_cast<double>(scheme.least), static_cast<double>(scheme.greatest)});
+}
+
+// In float32.
+Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme) {
+  if (std::optional<Value> made = dequantize_four_bits(g, input, scheme)) return *made;
+  if (is_linear(g, input.element_type(), scheme))
+    return linear(g, "DequantizeLinear", input, input.element_type(), scheme, ElementType::float32);
+  return values_at(g, g.cast(input, ElementType::float32), scheme);
 }
 
 Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
@@ -158,7 +197,7 @@ Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
     const bool holds = range.least <= scheme.least && scheme.greatest <= range.greatest;
     if (!holds || !is_linear(g, range.type, scheme)) continue;
     Value made = quantize(g, self, scheme, range.type);
-    return g.cast(dequantize(g, made, scheme, ElementType::float32), result);
+    return g.cast(dequantize(g, made, scheme), result);
   }
   Value x = g.cast(self, ElementType::float32);
   return g.cast(values_at(g, in_range_or_least(g, levels(g, x, scheme), scheme), scheme), result);
@@ -172,8 +211,28 @@ std::array<Value, 2> fake_quantize_and_mask(GraphBuilder& g, Value self, const S
   return {fake_quantize(g, self, scheme), mask};
 }
 
-Value to_result_type(GraphBuilder& g, Value input, const Scheme& scheme, Ignored, Ignored) {
-  return dequantize(g, input, scheme, g.result().element_type);
+Value dequantize_tensor(GraphBuilder& g, Value input, const Scheme& scheme, Ignored, Ignored) {
+  const ElementType type = g.result().element_type;
+  if (type == ElementType::float32 || is_byte(input.element_type()))
+    return g.cast(dequantize(g, input, scheme), type);
+  // PyTorch rounds each step to the type of the result.
+  const auto rounded = [&](Value value) { return g.cast(g.cast(value, type), ElementType::float32); };
+  Value zero = g.cast(scheme.zero_point, ElementType::float32);
+  Value centered = rounded(g.op("Sub", rounded(input), zero));
+  return g.cast(g.op("Mul", centered, scheme.scale), type);
+}
+
+Value dequantize_channels(GraphBuilder& g, Value input, const Scheme& scheme, Ignored, Ignored) {
+  // PyTorch subtracts integers, which may wrap around.
+  const ElementType zeros = scheme.zero_point.element_type();
+  const bool is_exact =
+      (size_of(input.element_type()) < 4 && size_of(zeros) >= 4) || !is_integral(input.element_type());
+  if (is_exact) return g.cast(dequantize(g, input, scheme), g.result().element_type);
+  std::vector<Dim> dims(static_cast<size_t>(input.rank()), Dim(1));
+  dims[static_cast<size_t>(*scheme.axis)] = scheme.scale.dim(0);
+  Value centered = in_own_type(g, "Sub", input, g.reshape(scheme.zero_point, dims));
+  Value value = in_own_type(g, "Mul", centered, g.reshape(scheme.scale, dims));
+  return g.cast(value, g.result().element_type);
 }
 
 // Calls `function` with one scale and zero point: numbers, or tensors of one element.
@@ -217,6 +276,23 @@ std::array<Value, 2> fused_fake_quantize(GraphBuilder& g, Value self, Ignored, V
 template <class... Arguments>
 auto first_of(std::array<Value, 2> (*function)(GraphBuilder&, Arguments...)) {
   return [function](GraphBuilder& g, Arguments... arguments) { return function(g, arguments...)[0]; };
+}
+
+// The least and the greatest level are tensors of one element.
+Value quantize_between(GraphBuilder& g, Value input, Value scale, Value zero_point, Value least,
+                       Value greatest, ElementType type) {
+  const auto known = [](Value bound) -> std::optional<int64_t> {
+    const auto weight =
+        bound.weight() ? tensor::convert_weight(*bound.weight(), ElementType::int64) : std::nullopt;
+    return weight ? std::optional(weight->as<int64_t>()[0]) : std::nullopt;
+  };
+  const std::optional<int64_t> first = known(least), last = known(greatest);
+  if (first && last) return quantize(g, input, scheme_of(g, scale, zero_point, *first, *last), type);
+  Value level = levels(g, g.cast(input, ElementType::float32), scheme_of(g, scale, zero_point, 0, 0));
+  const auto bound = [&](Value value) {
+    return g.reshape(g.cast(value, ElementType::float32), std::span<const Dim>());
+  };
+  return g.cast(g.op("Min", g.op("Max", level, bound(least)), bound(greatest)), type);
 }
 
 Value int_mm(GraphBuilder& g, Value self, Value mat2) { return g.op("MatMulInteger", self, mat2); }
@@ -285,13 +361,22 @@ void register_quantization(SymbolicRegistry& registry) {
      Since{13}, per_channel<quantize, Value, ElementType>);
   on("quantized_decomposed::dequantize_per_tensor(Tensor input, float scale, int zero_point, int quant_min, "
      "int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
-     Since{13}, per_tensor<to_result_type, double, int64_t, Ignored, Ignored>);
+     Since{13}, per_tensor<dequantize_tensor, double, int64_t, Ignored, Ignored>);
   on("quantized_decomposed::dequantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, "
      "int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
-     Since{13}, per_tensor<to_result_type, Value, Value, Ignored, Ignored>);
+     Since{13}, per_tensor<dequantize_tensor, Value, Value, Ignored, Ignored>);
   on("quantized_decomposed::dequantize_per_channel(Tensor input, Tensor scales, Tensor? zero_points, "
      "int axis, int quant_min, int quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
-     Since{13}, per_channel<to_result_type, std::optional<Value>, Ignored, Ignored>);
+     Since{13}, per_channel<dequantize_channels, std::optional<Value>, Ignored, Ignored>);
+  on("quantized_decomposed::quantize_per_tensor.tensor2(Tensor input, Tensor scale, Tensor zero_point, "
+     "Tensor quant_min, Tensor quant_max, ScalarType dtype) -> Tensor",
+     Since{13}, quantize_between);
+  on("quantized_decomposed::dequantize_per_tensor.tensor2(Tensor input, Tensor scale, Tensor zero_point, "
+     "Tensor quant_min, Tensor quant_max, ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value input, Value scale, Value zero_point, Ignored, Ignored, Ignored, Ignored) {
+       return dequantize_tensor(g, input, scheme_of(g, scale, zero_point, INT32_MIN, INT32_MAX), {}, {});
+     });
   on("quantized_decomposed::fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, "
      "int axis, int quant_min, int quant_max) -> Tensor",
      Since{13}, per_channel<fake_quantize, Value>);

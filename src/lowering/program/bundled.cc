@@ -7,6 +7,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_activation(registry);
   lowering::register_activation_gradients(registry);
   lowering::register_adaptive_pooling(registry);
+  lowering::register_affine_quantization(registry);
   lowering::register_arithmetic(registry);
   lowering::register_attention(registry);
   lowering::register_bitwise(registry);
@@ -20,6 +21,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_cumulative(registry);
   lowering::register_diagonal(registry);
   lowering::register_distance(registry);
+  lowering::register_dynamic_quantization(registry);
   lowering::register_embedding_bag(registry);
   lowering::register_factorization(registry);
   lowering::register_fft(registry);

@@ -12,6 +12,12 @@ namespace opbridge::onnxruntime {
 // Replaces single nodes by others (replacements.h).
 bool replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse);
 
+// Replaces products by weights of 4 bits by MatMulNBits.
+bool multiply_four_bits(ir::Graph& graph, ir::Names& names);
+
+// Replaces DequantizeLinear of constants by Cast, Sub and Mul, except in products of integers.
+bool convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
+
 // Lets nodes compute in element types for which the runtime has kernels.
 bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse);
 
@@ -27,5 +33,9 @@ bool cast_before_rotations(ir::Graph& graph, ir::Names& names);
 
 // Gives a Pad before a pool a form that ONNX Runtime does not fuse into the pool.
 void keep_pads_before_pools(ir::Graph& graph, ir::Names& names, int opset);
+
+// Replaces x * (1 / y) that is rounded to integers by x * -(-1 / y), which ONNX Runtime does not replace by
+// x / y.
+bool keep_rounded_products(ir::Graph& graph, ir::Names& names);
 
 }  // namespace opbridge::onnxruntime

@@ -9,12 +9,16 @@ void legalize(ir::Graph& graph, int opset, const Refuse& refuse) {
   ir::RewriteLog log(graph);
   replace_nodes(graph, opset, refuse);
   ir::Names names(graph);
+  multiply_four_bits(graph, names);
+  convert_dequantized_weights(graph, names);
+  log.note("quantized weights");
   fit_element_types(graph, names, opset, refuse);
   log.note("element types");
   mend_empty_products(graph, names, opset);
   spread_float64_scales(graph, names);
   cast_before_rotations(graph, names);
   keep_pads_before_pools(graph, names, opset);
+  keep_rounded_products(graph, names);
   log.note("faults of ONNX Runtime");
 }
 

@@ -15,6 +15,7 @@
 #include "onnx/function_writer.h"
 #include "onnx/model_reader.h"
 #include "runtimes/standard/bodies.h"
+#include "runtimes/standard/transposed_weights.h"
 #include "support/unique_name.h"
 
 namespace opbridge::standard {
@@ -246,6 +247,9 @@ class Legalizer {
 
 }  // namespace
 
-void legalize(OnnxModel& model, const Refuse& refuse) { Legalizer(model, refuse).run(); }
+void legalize(OnnxModel& model, const Refuse& refuse) {
+  transpose_quantized_weights(model.graph);
+  Legalizer(model, refuse).run();
+}
 
 }  // namespace opbridge::standard

@@ -23,11 +23,12 @@ from opbridge.capture.program import (
     NUMBER,
     Result,
     Sizes,
-    add_weight,
+    WrappedWeight,
     describe,
     layout_of_strided,
     note_layout,
     returned,
+    weight_of,
     without_nested_lists,
     without_own_device,
 )
@@ -107,11 +108,11 @@ class _Bridge:
         self._builder.input(node.name, torch.int64, dim)
         return dim
 
-    def _weight(self, spec: torch.export.graph_signature.InputSpec) -> _core.ProgramValue:
+    def _weight(self, spec: torch.export.graph_signature.InputSpec) -> Any:
         name = str(spec.target)
         stored: dict[str, torch.Tensor] = self._exported.state_dict
         tensor = stored[name] if name in stored else self._exported.constants[name]
-        return add_weight(self._builder, self._weight_names.get(id(tensor), name), tensor)
+        return weight_of(self._builder, self._weight_names.get(id(tensor), name), tensor)
 
     def _outputs(self, node: torch.fx.Node) -> None:
         values: list[_core.ProgramValue] = []
@@ -153,6 +154,10 @@ class _Bridge:
                 return
             if is_assignment_of_data(node):
                 return self._assign_data(node)
+            if called.key == "export::access_subclass_inner_tensor":
+                wrapped: Any = node.args[0]
+                self._values[node] = self._values[wrapped].inner(self._builder, node.args[1])
+                return
             if self._is_known_number(node):
                 return
             self._values[node] = self._call_operator(node, called, node.args, node.meta.get("val"))
@@ -246,7 +251,10 @@ class _Bridge:
     def _resolve(self, argument: Any) -> Any:
         kind = type(argument)
         if kind is torch.fx.Node:
-            return self._values[argument]
+            value = self._values[argument]
+            if type(value) is WrappedWeight:
+                value.refuse()
+            return value
         if isinstance(argument, (list, tuple)):
             return [self._resolve(item) for item in argument]
         return argument

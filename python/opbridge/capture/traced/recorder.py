@@ -40,6 +40,7 @@ from opbridge.torch_compat import (
     OpOverload,
     buffers_of,
     is_fake,
+    is_traceable_wrapper_subclass,
     is_transformed,
     parameters_of,
     storage_id,
@@ -313,8 +314,18 @@ def _names_in(model: torch.nn.Module) -> dict[int, str]:
         for tensors in (parameters_of(module), buffers_of(module), module.__dict__):
             for name, tensor in tensors.items():
                 if isinstance(tensor, torch.Tensor):
-                    names.setdefault(id(tensor), f"{path}.{name}" if path else name)
+                    _add_names(names, f"{path}.{name}" if path else name, tensor)
     return names
+
+
+def _add_names(names: dict[int, str], name: str, tensor: torch.Tensor) -> None:
+    """The name of the tensor, and of those that a tensor subclass holds."""
+    names.setdefault(id(tensor), name)
+    is_wrapper: bool = is_traceable_wrapper_subclass(tensor)
+    if is_wrapper:
+        wrapper: Any = tensor
+        for attribute in wrapper.__tensor_flatten__()[0]:
+            _add_names(names, f"{name}.{attribute}", getattr(tensor, attribute))
 
 
 def _has_mask(indices: Any) -> bool:

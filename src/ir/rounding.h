@@ -1,0 +1,24 @@
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "opbridge/ir.h"
+
+namespace opbridge::ir {
+
+// Which values of a graph of ONNX's operators are rounded to integers: there, the last bit of a value may
+// decide about the result.
+class Rounding {
+ public:
+  explicit Rounding(const Graph& graph);  // without the bodies of its nodes
+
+  // Whether the value is rounded, maybe after it is shifted, limited or rearranged.
+  bool follows(const Value* value) const;
+  const std::vector<const Node*>& users(const Value* value) const;
+
+ private:
+  std::unordered_map<const Value*, std::vector<const Node*>> users_;
+};
+
+}  // namespace opbridge::ir
