@@ -35,6 +35,7 @@ bench: build
 	$(RUN) benchmarks/run.py
 	$(RUN) benchmarks/operators.py
 	PYTHONPATH=python:tests $(VENV)/python benchmarks/inference.py
+	PYTHONPATH=python:tests $(VENV)/python benchmarks/quantized.py
 
 # Every operator of torch.testing, every sample; goes on where it was stopped.
 conformance: build
