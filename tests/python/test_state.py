@@ -513,3 +513,18 @@ def test_infinite_running_statistics_of_instance_norm(tmp_path: pathlib.Path) ->
     got = run(running, {running.get_inputs()[0].name: x})
     model(x)
     torch.testing.assert_close(got[1:], [model.mean, model.var])
+
+
+def test_data_of_a_copy_of_a_buffer_that_was_written(tmp_path: pathlib.Path) -> None:
+    class Written(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("state", torch.zeros(2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.state[:1] = x.mean()
+            return self.state.clone().data * 2
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(Written(), (torch.rand(3),), path, capture="trace", mutations_as_outputs=True)
+    opbridge.verify(path, Written(), (torch.rand(3),))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,22 +26,25 @@ class Originals:
 
     def keep(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Copies what a call of ``operator`` is about to overwrite."""
-        for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
-            if name not in operator.written:
-                continue
-            for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
-                if tensor is None:  # running statistics may be None
-                    continue
-                storage = storage_id(tensor)
-                if storage in self._watched and storage not in self._kept and not is_fake(tensor):
-                    with unset_fake_temporarily():
-                        whole = _whole(self._watched[storage])
-                        self._kept[storage] = (whole, whole.clone())
+        for tensor in written_tensors(operator, args, kwargs):
+            storage = storage_id(tensor)
+            if storage in self._watched and storage not in self._kept and not is_fake(tensor):
+                with unset_fake_temporarily():
+                    whole = _whole(self._watched[storage])
+                    self._kept[storage] = (whole, whole.clone())
 
     def restore(self) -> None:
         with unset_fake_temporarily():
             for tensor, content in self._kept.values():
                 tensor.copy_(content)
+
+
+def written_tensors(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
+    """The tensors among the arguments of a call to which it writes."""
+    for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
+        if name in operator.written:
+            tensors = argument if isinstance(argument, (list, tuple)) else (argument,)
+            yield from (tensor for tensor in tensors if tensor is not None)  # running statistics may be None
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

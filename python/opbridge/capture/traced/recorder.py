@@ -29,7 +29,7 @@ from opbridge.capture.program import (
 )
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
-from opbridge.capture.state.overwritten_tensors import Originals
+from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
@@ -74,6 +74,7 @@ class Recorder:
         self.changed: list[str] = []  # parameters
         self._for_real = for_real
         self._module = module
+        self._written: dict[int, Any] = {}  # memory that was written to with what depends on the inputs
         self._sizes = sizes
         sizes.compute_with(self._emit_number)
         self._scopes = Scopes(module)
@@ -135,6 +136,10 @@ class Recorder:
             outputs = self._builder.call(key, operator.names, arguments, named, results, scope, line)
         except UnsupportedError as error:
             raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error
+        if varies:
+            for tensor in written_tensors(operator, args, kwargs):
+                if _has_memory(tensor):
+                    self._written[storage_id(tensor)] = _StorageWeakRef(tensor.untyped_storage())
         self._bind_all(value, iter(outputs), varies)
         return value
 
@@ -271,8 +276,15 @@ class Recorder:
             self._bind(tensor, value, varies)
         else:
             _, value, varies = known
-        self._varies |= varies
+        self._varies |= varies or self._is_written(tensor)
         return value
+
+    def _is_written(self, tensor: torch.Tensor) -> bool:
+        """Whether an operator has written what depends on the inputs to the tensor's memory."""
+        if not self._written or not _has_memory(tensor):
+            return False
+        storage = self._written.get(storage_id(tensor))
+        return storage is not None and not storage.expired()
 
     def _constant(self, tensor: torch.Tensor) -> _core.ProgramValue:
         name = self._module_names.get(id(tensor)) or self._unique("constant")
@@ -339,6 +351,11 @@ def _check_untransformed(tensor: torch.Tensor) -> None:
             "transformed function",
             line_of_frame(sys._getframe(1)),
         )
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has memory of its own: not if it is sparse, or of a transform of torch.func."""
+    return tensor.layout is torch.strided and not is_transformed(tensor)
 
 
 def _memory_of(tensor: torch.Tensor) -> int:
