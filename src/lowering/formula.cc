@@ -21,6 +21,13 @@ Value Formula::like(const Formula& other) const {
 Formula node(std::string_view op, const Formula& a) { return {*a.g_, a.g_->op(op, a.tensor_)}; }
 
 Formula node(std::string_view op, const Formula& a, const Formula& b) {
+  if (a.g_ == nullptr && b.g_ == nullptr) {
+    if (op == "Add") return a.number_ + b.number_;
+    if (op == "Sub") return a.number_ - b.number_;
+    if (op == "Mul") return a.number_ * b.number_;
+    if (op == "Div") return a.number_ / b.number_;
+    throw Error(ErrorCode::internal, "a formula of numbers alone");
+  }
   GraphBuilder& g = a.g_ != nullptr ? *a.g_ : *b.g_;
   return {g, g.op(op, a.like(b), b.like(a))};
 }

@@ -7,8 +7,8 @@
 
 namespace opbridge::lowering {
 
-// A tensor or a number. Operations make nodes. The tensors of one operation have the same element type, which
-// a number takes.
+// A tensor or a number. Operations make nodes, except those of two numbers. The tensors of one operation have
+// the same element type, which a number takes.
 class Formula {
  public:
   Formula(GraphBuilder& g, Value tensor) : g_(&g), tensor_(tensor) {}

@@ -395,3 +395,142 @@ def test_of_attention(causal, masked):
 
     q, k, v = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
     check(backward, q, k, v, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_distances(dtype):
+    x, y = torch.randn(4, 3, dtype=dtype), torch.randn(5, 3, dtype=dtype)
+    y[0] = x[0]
+    functions = {}
+    for p in (0, 0.5, 1, 1.5, 2, 3, torch.inf):
+        functions[f"cdist {p}"] = lambda x, y, p=p: aten._cdist_backward(
+            torch.cdist(x, y, p) + 1, x, y, p, aten._cdist_forward(x, y, p, None)
+        )
+        functions[f"pdist {p}"] = lambda x, y, p=p: aten._pdist_backward(
+            F.pdist(y, p) + 1, y, p, aten._pdist_forward(y, p)
+        )
+    del functions["cdist 0.5"]  # infinite at equal coordinates
+    check(functions, x, y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(4, 5), (5,)])
+def test_of_multi_margin_loss(shape, reduction):
+    weight, target = torch.rand(5), torch.randint(0, 5, shape[:-1])
+    gradient = torch.randn(shape[:-1] if reduction == 0 else ())
+    functions = {
+        f"{p} {weighted}": lambda g, x, p=p, weighted=weighted: aten.multi_margin_loss_backward(
+            g, x, target, p, 0.8, weight if weighted else None, reduction
+        )
+        for p in (1, 2)
+        for weighted in (False, True)
+    }
+    check(functions, gradient, torch.randn(shape))
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("mode", [0, 1])
+def test_of_sampling(mode, align_corners, padding):
+    def backward(g, x, grid):
+        return aten.grid_sampler_2d_backward(g, x, grid, mode, padding, align_corners, [True, True])
+
+    x, grid = torch.randn(2, 3, 5, 7), torch.randn(2, 4, 6, 2)
+    check(backward, torch.randn(2, 3, 4, 6), x, grid, rtol=1e-4, atol=1e-4)
+
+    def backward_of_volume(g, x, grid):
+        return aten.grid_sampler_3d_backward(g, x, grid, mode, padding, align_corners, [True, True])
+
+    x, grid = torch.randn(2, 3, 5, 4, 6), torch.randn(2, 4, 2, 3, 3)
+    check(backward_of_volume, torch.randn(2, 3, 4, 2, 3), x, grid, rtol=1e-4, atol=1e-4)
+
+
+def test_of_cubic_sampling_is_refused():
+    def backward(x, grid):
+        return aten.grid_sampler_2d_backward(x[..., :2, :2], x, grid, 2, 0, False, [True, True])
+
+    with pytest.raises(opbridge.UnsupportedError, match="bilinear"):
+        check(backward, torch.randn(1, 1, 4, 4), torch.randn(1, 2, 2, 2))
+
+
+def test_of_bags():
+    indices, bag = torch.tensor([1, 3, 1, 0, 4]), torch.tensor([0, 0, 1, 1, 1])
+    sizes, weights = torch.tensor([2, 3]), torch.rand(5)
+    greatest = torch.tensor([[1, 3, 1], [4, 0, 1]])
+
+    def backward(mode, frequency=False, factors=None, padding=-1):
+        return lambda g: aten._embedding_bag_dense_backward(
+            g, indices, bag, sizes, greatest, 6, frequency, mode, factors, padding
+        )
+
+    functions = {
+        "sum": backward(0),
+        "weighted": backward(0, factors=weights),
+        "by frequency": backward(0, frequency=True),
+        "padding": backward(0, padding=1),
+        "mean": backward(1),
+        "max": backward(2),
+        "from offsets": lambda g: aten._embedding_bag_backward(
+            g, indices, torch.tensor([0, 2]), bag[:0], sizes, greatest, 6, False, 0, False, weights
+        ),
+        "of weights from offsets": lambda g: aten._embedding_bag_per_sample_weights_backward(
+            g, g.new_ones(6, 3) * torch.arange(6)[:, None], indices, torch.tensor([0, 2]), bag[:0], 0
+        ),
+        "of weights": lambda g: aten._embedding_bag_per_sample_weights_backward(
+            g, g.new_ones(6, 3) * torch.arange(6)[:, None], indices, torch.tensor([0, 2]), bag, 0, 1
+        ),
+    }
+    check(functions, torch.randn(2, 3))
+
+
+def test_of_weight_norm_and_masked_softmax():
+    def weight_norm(dim):
+        def function(g, v):
+            length = v.new_ones([size if axis == dim % v.dim() else 1 for axis, size in enumerate(v.shape)]) * 1.5
+            scaled, norms = aten._weight_norm_interface(v, length, dim)
+            return scaled, norms, aten._weight_norm_interface_backward(g, v, length, norms, dim)
+
+        return function
+
+    def masked_softmax(g, x):
+        mask = x > 1
+        return aten._masked_softmax_backward(g, aten._masked_softmax(x, mask, 2), mask, 2)
+
+    functions = {"first": weight_norm(0), "last": weight_norm(2)}
+    check(functions, torch.randn(3, 4, 5), torch.randn(3, 4, 5))
+
+
+# Backward operators without a mapping, of those that have a kernel for dense tensors on the CPU of their own. The
+# others are made of further operators, which a capture below autograd records.
+UNMAPPED = {
+    "aten::_ctc_loss_backward": "ctc_loss becomes an operator of opbridge, whose gradient is not in ONNX Runtime",
+    "aten::_ctc_loss_backward.Tensor": "as above",
+    "aten::_fake_quantize_learnable_per_channel_affine_backward": "of quantization-aware training",
+    "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",
+    "aten::_grid_sampler_2d_cpu_fallback_backward": "grid_sampler_2d_backward takes its place",
+    "aten::_masked_softmax_backward": "of the fast path of transformers, which has no gradient",
+    "aten::_scaled_dot_product_fused_attention_overrideable_backward": "it raises an error in torch",
+    "aten::_segment_reduce_backward": "not yet mapped",
+    "aten::_slow_conv2d_backward.output_mask": "convolution_backward takes its place",
+    "aten::convolution_backward_overrideable": "it raises an error in torch",
+    "aten::mkldnn_rnn_layer_backward": "of a fused layer with a workspace",
+    "aten::multilabel_margin_loss_backward": "not yet mapped",
+}
+
+
+def test_every_backward_operator_is_mapped_or_has_a_reason():
+    from opbridge.symbolics.registry import registry
+
+    mapped = {str(entry if isinstance(entry, str) else entry[0]) for entry in registry().entries()}
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    missing = set()
+    for name in torch._C._dispatch_get_all_op_names():
+        overload = name.partition(".")[2]
+        if not name.startswith("aten::") or "backward" not in name or overload.endswith(("out", "grad_input")):
+            continue
+        if overload and overload not in ("Tensor", "output_mask"):
+            continue
+        is_dense = has(name, "CPU") or has(name, "CompositeExplicitAutograd") or name.startswith("aten::to_")
+        if is_dense and not has(name, "CompositeImplicitAutograd") and not mapped & {name, name.partition(".")[0]}:
+            missing.add(name)
+    assert missing - set(UNMAPPED) == set()

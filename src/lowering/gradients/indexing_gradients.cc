@@ -32,6 +32,33 @@ Value embedding_gradient(GraphBuilder& g, Value grad, Value indices, const Dim& 
   return g.cast(scatter_rows(g, filled(g, dims, 0, wide), 0, indices, dy, Reduction::add), type);
 }
 
+// The gradient of the table of embedding_bag: each row gets the gradients of the bags that it is in.
+Value bag_gradient(GraphBuilder& g, Value grad, Value indices, Value bag, Value sizes, Value greatest,
+                   const Dim& rows, bool by_frequency, int64_t mode, std::optional<Value> factors,
+                   int64_t padding_idx) {
+  const ElementType type = grad.element_type(), wide = opmath_type(type);
+  const std::vector<Dim> dims{rows, grad.dim(1)};
+  Formula dy(g, g.cast(grad, wide));
+  if (mode == 2) {  // the maximum of each column; an empty bag has none
+    Formula is_empty(g, g.unsqueeze(Formula(g, g.cast(sizes, ElementType::int64)) == 0, {1}));
+    Value start = filled(g, dims, 0, wide);
+    return g.cast(scatter_elements(g, start, greatest, where(is_empty, 0, dy), 0, Reduction::add), type);
+  }
+  if (mode == 1) dy = dy / Formula(g, g.unsqueeze(g.cast(sizes, wide), {1}));
+  Formula of_each(g, g.gather(dy, bag, 0));
+  if (factors) of_each = of_each * Formula(g, g.unsqueeze(g.cast(*factors, wide), {1}));
+  return g.cast(embedding_gradient(g, of_each, indices, rows, Dim(padding_idx), by_frequency), type);
+}
+
+// What the forward kernel leaves out in some cases: the bag of each of `count` indices, from the first index
+// of each bag: the number of offsets up to it, minus 1.
+Value bag_of_each(GraphBuilder& g, Value offsets, const Dim& count) {
+  Value begun = g.op("GreaterOrEqual", g.unsqueeze(arithmetic(g, 0, 1, count), {1}),
+                     g.unsqueeze(g.cast(offsets, ElementType::int64), {0}));
+  Value number = g.reduce("ReduceSum", g.cast(begun, ElementType::int64), {1}, false);
+  return g.op("Sub", number, g.scalar(1, ElementType::int64));
+}
+
 // Adds the windows, the last axis of `grad`, to where they were read.
 Value unfold_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& dims, int64_t dim, int64_t size,
                       int64_t step) {
@@ -58,6 +85,37 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
   on("aten::embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
      "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
      Since{16}, embedding_gradient);
+  on("aten::_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, "
+     "Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, "
+     "Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
+     Since{16}, bag_gradient);
+  on("aten::_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, "
+     "Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, "
+     "bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
+     Since{16},
+     [](GraphBuilder& g, Value grad, Value indices, Value offsets, Value bag, Value sizes, Value greatest,
+        Dim rows, bool by_frequency, int64_t mode, bool sparse, std::optional<Value> factors,
+        int64_t padding_idx) {
+       if (sparse) g.refuse("its gradient is sparse; construct the embedding with sparse=False");
+       if (bag.dim(0).is(0)) bag = bag_of_each(g, offsets, indices.dim(0));
+       return bag_gradient(g, grad, indices, bag, sizes, greatest, rows, by_frequency, mode, factors,
+                           padding_idx);
+     });
+  on("aten::_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, "
+     "Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor",
+     Since{13},
+     [](GraphBuilder& g, Value grad, Value weight, Value indices, Value offsets, Value bag, Ignored,
+        int64_t padding_idx) {
+       if (bag.dim(0).is(0)) bag = bag_of_each(g, offsets, indices.dim(0));
+       Formula rows = operand_of_result(g, g.gather(weight, indices, 0)),
+               dy = operand_of_result(g, g.gather(grad, bag, 0));
+       Formula made(g, g.reduce("ReduceSum", rows * dy, {1}, false));
+       if (padding_idx >= 0) {
+         Value padding = g.scalar(padding_idx, indices.element_type());
+         made = where(Formula(g, g.op("Equal", indices, padding)), 0, made);
+       }
+       return g.cast(made, g.result().element_type);
+     });
   on("aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
      Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim index) {
        return select_scatter(g, zeros(g, grad, dims), grad, dim, index);

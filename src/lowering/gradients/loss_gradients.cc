@@ -47,6 +47,31 @@ Value nll_gradient(GraphBuilder& g, Value grad, Value self, Value target, std::o
   return g.cast(g.expand(result, self.dims()), g.result().element_type);
 }
 
+// The targets of a sample are classes whose score is to exceed that of all others by `margin`.
+Value multi_margin_gradient(GraphBuilder& g, Value grad, Value self, Value target, Scalar p, Scalar margin,
+                            std::optional<Value> weight, int64_t reduction) {
+  const ElementType type = g.result().element_type;
+  const std::vector<Dim> dims = self.dims();
+  const Dim classes = dims.empty() ? Dim(1) : dims.back(), samples = dims.size() == 2 ? dims[0] : Dim(1);
+  const std::vector<Dim> of_samples{samples, Dim(1)};
+  Formula x(g, g.reshape(operand(g, self, type), {samples, classes}));
+  Value at = g.reshape(g.cast(target, ElementType::int64), of_samples);
+  Formula score(g, g.op("GatherElements", Value(x), at, attr("axis", 1)));
+  Formula gap = margin.to_double() - score + x;
+  Formula slope = p.to_int() == 2 ? 2 * gap : gap * 0 + 1;
+  if (weight) {
+    Value weights = g.reshape(operand(g, *weight, type), {classes});
+    slope = slope * Formula(g, g.gather(weights, at, 0));
+  }
+  Formula is_target(g, class_mask(g, x, g.squeeze(at, {1}), 1));
+  Formula of_others = where(gap > 0 && !is_target, slope, 0);
+  Formula made = where(is_target, -sum(of_others, {1}), of_others) / Formula::size(classes, x);
+  Formula dy = operand_of_result(g, grad);
+  if (reduction == no_reduction) dy = {g, g.reshape(dy, of_samples)};
+  if (reduction == mean_reduction) dy = dy / Formula::size(samples, x);
+  return g.cast(g.reshape(made * dy, dims), type);
+}
+
 }  // namespace
 
 void register_loss_gradients(SymbolicRegistry& registry) {
@@ -91,6 +116,9 @@ void register_loss_gradients(SymbolicRegistry& registry) {
          return weight ? slope * operand_of_result(g, *weight) : slope;
        });
      });
+  on("aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar p, "
+     "Scalar margin, Tensor? weight=None, int reduction=1) -> Tensor",
+     Since{13}, multi_margin_gradient);
   for (const char* name : {"nll_loss", "nll_loss2d"}) {
     on(fmt::format("aten::{}_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, "
                    "int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",

@@ -114,6 +114,11 @@ Value softmax_gradient(GraphBuilder& g, Value gradient, Value output, int64_t di
   return g.reshape(result, dims);
 }
 
+Formula length_along_others(const Formula& v, int64_t dim) {
+  const int64_t rank = Value(v).rank();
+  return sqrt(sum(v * v, axes_except(wrap_axis(dim, rank), rank)));
+}
+
 }  // namespace
 
 void register_normalization_gradients(SymbolicRegistry& registry) {
@@ -155,6 +160,33 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
      "ScalarType input_dtype) -> Tensor",
      Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
        return softmax_gradient(g, gradient, output, dim, type, true);
+     });
+  // `mask` hides elements; without `dim` it is that of attention, along the last axis.
+  on("aten::_masked_softmax_backward(Tensor grad_output, Tensor output, Tensor mask, int? dim=None) -> "
+     "Tensor",
+     Since{13}, [](GraphBuilder& g, Value grad, Value output, Value mask, std::optional<int64_t> dim) {
+       const std::vector<int64_t> axes{wrap_axis(dim.value_or(-1), grad.rank())};
+       Formula hidden(g, g.cast(mask, ElementType::boolean));
+       return in_formula(
+           g, [&](Formula dy, Formula y) { return where(hidden, 0, (dy - sum(dy * y, axes)) * y); }, grad,
+           output);
+     });
+  on("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", Since{13},
+     [](GraphBuilder& g, Value direction, Value size, int64_t dim) {
+       Formula v = operand_of_result(g, direction);
+       Formula norm = length_along_others(v, dim);
+       Value scaled = v * (operand_of_result(g, size) / norm);
+       return std::array{g.cast(scaled, g.result(0).element_type), g.cast(norm, g.result(1).element_type)};
+     });
+  on("aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, "
+     "Tensor saved_norms, int dim) -> (Tensor, Tensor)",
+     Since{13}, [](GraphBuilder& g, Value grad, Value direction, Value size, Value norms, int64_t dim) {
+       Formula dy = operand_of_result(g, grad), v = operand_of_result(g, direction),
+               length = operand_of_result(g, size), norm = operand_of_result(g, norms);
+       Formula along = sum(dy * v, axes_except(wrap_axis(dim, direction.rank()), direction.rank()));
+       Value of_direction = (dy - v * (along / (norm * norm))) * (length / norm);
+       return std::array{g.cast(of_direction, g.result(0).element_type),
+                         g.cast(along / norm, g.result(1).element_type)};
      });
   on("aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", Since{9},
      [](GraphBuilder& g, Value gradient, Value mask, double scale) {

@@ -159,6 +159,10 @@ Value frequencies(GraphBuilder& g, int64_t n, double distance, bool half) {
 void register_creation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
+  // The derivative of a step.
+  on(fmt::format("aten::_efficientzerotensor(SymInt[] size, *, {}) -> Tensor", tensor_options), Since{9},
+     [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored) { return filled_result(g, 0); });
+
   // Tensors that PyTorch leaves uninitialized are zero.
   for (const auto& [name, value] : {std::pair{"zeros", 0}, {"ones", 1}, {"empty", 0}}) {
     const bool is_empty = std::string_view(name) == "empty";

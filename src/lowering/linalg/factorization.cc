@@ -112,7 +112,9 @@ void register_solvers(SymbolicRegistry& registry) {
      "result, Tensor LU, Tensor pivots, Tensor info)",
      Since{13}, [](GraphBuilder& g, Value a, Value b, bool left, bool check_errors) {
        const auto [result, info] = solve(g, a, b, left, check_errors);
-       return std::array{result, Value(), Value(), info};
+       // Gradients solve with these.
+       const auto [lu, pivots, unused] = factor_lu(g, matrices(g, a, "A"), true, false);
+       return std::array{result, lu, pivots, info};
      });
   on("aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", Since{1},
      [](GraphBuilder& g, Value a, bool check_errors) {

@@ -21,6 +21,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_cumulative(registry);
   lowering::register_diagonal(registry);
   lowering::register_distance(registry);
+  lowering::register_distance_gradients(registry);
   lowering::register_dynamic_quantization(registry);
   lowering::register_embedding_bag(registry);
   lowering::register_factorization(registry);
@@ -47,6 +48,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_repetition(registry);
   lowering::register_resize(registry);
   lowering::register_sampling(registry);
+  lowering::register_sampling_gradients(registry);
   lowering::register_searching(registry);
   lowering::register_shape(registry);
   lowering::register_shuffling(registry);

@@ -1,0 +1,69 @@
+// The gradients of distances of vectors.
+#include <cmath>
+
+#include "lowering/add.h"
+#include "lowering/gradients/gradients.h"
+#include "lowering/indexing/indexing.h"
+
+namespace opbridge::lowering {
+namespace {
+
+// The derivative of a p-norm `distance` by the differences whose norm it is; 0 where the distance is 0.
+Formula norm_gradient(const Formula& difference, const Formula& distance, double p) {
+  Formula size = abs(difference);
+  if (p == 1) return sign(difference);
+  if (std::isinf(p)) return where(size == distance, sign(difference), 0);
+  Formula slope = p == 2 ? difference / distance
+                         : sign(difference) * (node("Pow", size, p - 1) / node("Pow", distance, p - 1));
+  Formula none = distance == 0;
+  return where(p < 1 ? none || size == 0 : none, 0, slope);
+}
+
+// The gradient of the vectors `a` (…, n, width), of whose distances to `b` (…, m, width) `grad` is that.
+Value cdist_gradient(GraphBuilder& g, Value grad, Value a, Value b, double p, Value distance) {
+  if (p == 0) return filled(g, *g.result().dims, 0, g.result().element_type);
+  const std::vector<Dim> dims = *g.result().dims;
+  Formula difference = Formula(g, g.unsqueeze(operand_of_result(g, a), {-2})) -
+                       Formula(g, g.unsqueeze(operand_of_result(g, b), {-3}));
+  Formula dy(g, g.unsqueeze(operand_of_result(g, grad), {-1}));
+  Formula of(g, g.unsqueeze(operand_of_result(g, distance), {-1}));
+  Value total = sum(norm_gradient(difference, of, p) * dy, {-2});
+  return g.cast(g.reshape(total, dims), g.result().element_type);
+}
+
+// The pairs i < j of the rows are those of the strict upper triangle of a matrix, row by row.
+Value pdist_gradient(GraphBuilder& g, Value grad, Value self, double p, Value distance) {
+  if (!self.dim(0).is_static()) g.refuse("the number of rows is dynamic; make that size constant");
+  const int64_t rows = self.dim(0).value();
+  if (p == 0 || rows < 2) return filled(g, self.dims(), 0, g.result().element_type);
+  check_constant(g, rows * rows);
+  std::vector<int64_t> first, second;
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = i + 1; j < rows; ++j) {
+      first.push_back(i);
+      second.push_back(j);
+    }
+  }
+  Value x = operand_of_result(g, self);
+  Formula difference = Formula(g, g.gather(x, g.ints(first), 0)) - Formula(g, g.gather(x, g.ints(second), 0));
+  Formula dy(g, g.unsqueeze(operand_of_result(g, grad), {1}));
+  Formula of(g, g.unsqueeze(operand_of_result(g, distance), {1}));
+  Formula slope = norm_gradient(difference, of, p) * dy;
+  Value total = filled(g, self.dims(), 0, x.element_type());
+  total = scatter_rows(g, total, 0, g.ints(first), slope, Reduction::add);
+  total = scatter_rows(g, total, 0, g.ints(second), -slope, Reduction::add);
+  return g.cast(total, g.result().element_type);
+}
+
+}  // namespace
+
+void register_distance_gradients(SymbolicRegistry& registry) {
+  auto on = add(registry);
+
+  on("aten::_cdist_backward(Tensor grad_output, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
+     Since{13}, cdist_gradient);
+  on("aten::_pdist_backward(Tensor grad_output, Tensor self, float p, Tensor pdist) -> Tensor", Since{16},
+     pdist_gradient);
+}
+
+}  // namespace opbridge::lowering
