@@ -4,6 +4,7 @@ import pytest
 import torch
 from lowering_check import check
 from torch.nn import functional as F
+from torch_versions import IS_BEFORE_2_15
 
 import opbridge
 
@@ -480,6 +481,8 @@ def test_of_bags():
             g, g.new_ones(6, 3) * torch.arange(6)[:, None], indices, torch.tensor([0, 2]), bag, 0, 1
         ),
     }
+    if IS_BEFORE_2_15:  # torch counts other indices
+        del functions["by frequency"]
     check(functions, torch.randn(2, 3))
 
 
@@ -508,7 +511,6 @@ UNMAPPED = {
     "aten::_fake_quantize_learnable_per_channel_affine_backward": "of quantization-aware training",
     "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",
     "aten::_grid_sampler_2d_cpu_fallback_backward": "grid_sampler_2d_backward takes its place",
-    "aten::_masked_softmax_backward": "of the fast path of transformers, which has no gradient",
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": "it raises an error in torch",
     "aten::_segment_reduce_backward": "not yet mapped",
     "aten::_slow_conv2d_backward.output_mask": "convolution_backward takes its place",
@@ -523,8 +525,9 @@ def test_every_backward_operator_is_mapped_or_has_a_reason():
 
     mapped = {str(entry if isinstance(entry, str) else entry[0]) for entry in registry().entries()}
     has = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = set(torch._C._dispatch_get_all_op_names())
     missing = set()
-    for name in torch._C._dispatch_get_all_op_names():
+    for name in names:
         overload = name.partition(".")[2]
         if not name.startswith("aten::") or "backward" not in name or overload.endswith(("out", "grad_input")):
             continue
@@ -533,4 +536,4 @@ def test_every_backward_operator_is_mapped_or_has_a_reason():
         is_dense = has(name, "CPU") or has(name, "CompositeExplicitAutograd") or name.startswith("aten::to_")
         if is_dense and not has(name, "CompositeImplicitAutograd") and not mapped & {name, name.partition(".")[0]}:
             missing.add(name)
-    assert missing - set(UNMAPPED) == set()
+    assert missing == set(UNMAPPED) & names
