@@ -4,6 +4,10 @@
 
 namespace opbridge::lowering {
 
+Formula Formula::number(double number, const Formula& like) {
+  return {*like.g_, like.g_->scalar_like(like.tensor_, number)};
+}
+
 Formula Formula::size(const Dim& dim, const Formula& like) {
   if (dim.is_static()) return static_cast<double>(dim.value());
   return {*like.g_, like.g_->cast(like.g_->size(dim), like.tensor_.element_type())};

@@ -13,6 +13,8 @@ class Formula {
  public:
   Formula(GraphBuilder& g, Value tensor) : g_(&g), tensor_(tensor) {}
   Formula(double number) : number_(number) {}  // NOLINT: a number is a formula
+  // A number as a tensor of the element type of `like`.
+  static Formula number(double number, const Formula& like);
   // A size, as a number of the element type of `like`.
   static Formula size(const Dim& dim, const Formula& like);
 

@@ -103,6 +103,11 @@ class Call:
     def inputs(self) -> tuple[TensorSpec, ...]:
         return tuple(spec for spec, role in zip(self.specs, self.roles, strict=True) if role == "input")
 
+    @property
+    def _must_fit(self) -> bool:
+        """Whether PyTorch does not check that the arguments fit each other."""
+        return samples.is_derivative(self.op._schema.name.partition("::")[2])
+
     def case(self) -> Case:
         init: list[str] = []
         count = 0
@@ -182,7 +187,8 @@ class Call:
             return
         for place, spec in enumerate(self.specs):
             for simpler in simpler_specs(spec):
-                yield self._with_spec(place, simpler)
+                if not self._must_fit or (simpler.size, simpler.dtype) == (spec.size, spec.dtype):
+                    yield self._with_spec(place, simpler)
 
     def _with_spec(self, place: int, spec: TensorSpec) -> Call:
         count = itertools.count()
@@ -223,6 +229,8 @@ def draw_call(seed: int, overload: Overload) -> Call | None:
 def _proposed(
     rng: random.Random, overload: Overload, sampled: list[torch.dtype], attempt: int
 ) -> dict[str, Any] | None:
+    if samples.is_derivative(overload.base):
+        return _mutated(rng, overload, sampled, gentle=True, loose=False, strided=False)
     fitting = strategy(rng, overload.name, rng.choice((torch.float32, torch.float32, draw_dtype(rng))))
     if overload.base in _CRASH_IN_EAGER:
         return fitting or _mutated(rng, overload, sampled, gentle=True, loose=False)
@@ -249,10 +257,15 @@ def _drawn(rng: random.Random, overload: Overload, fitting: dict[str, Any] | Non
 
 
 def _mutated(
-    rng: random.Random, overload: Overload, dtypes: list[torch.dtype], gentle: bool, loose: bool = True
+    rng: random.Random,
+    overload: Overload,
+    dtypes: list[torch.dtype],
+    gentle: bool,
+    loose: bool = True,
+    strided: bool = True,
 ) -> dict[str, Any] | None:
-    """A call of the database with other sizes, types, values and arguments; ``gentle`` changes fewer of them, not
-    ``loose`` only the values."""
+    """A call of the database with other sizes, types, values, strides and arguments; ``gentle`` changes fewer of them,
+    not ``loose`` only the values and, if ``strided``, the strides."""
     if not dtypes:
         return None
     dtype = rng.choices(dtypes, [4, *[1] * (len(dtypes) - 1)])[0]
@@ -270,9 +283,9 @@ def _mutated(
     def tensor(spec: TensorSpec) -> TensorSpec:
         size = tuple(map(sizes, spec.size))
         if (spec.dtype != dtype and not spec.dtype.is_floating_point) or (kept_values and size == spec.size):
-            return resized(rng, spec, size)
+            return resized(rng, spec, size) if strided else spec
         wanted = other if spec.dtype == dtype else spec.dtype
-        return draw_tensor(rng, wanted, size, kinds, overlapping=overlapping)
+        return draw_tensor(rng, wanted, size, kinds, memory=strided, overlapping=overlapping)
 
     arguments = {name: pytree.tree_map_only(TensorSpec, tensor, value) for name, value in template.items()}
     drawer = Drawer(rng, overload.base)
@@ -342,8 +355,11 @@ def _with_roles(rng: random.Random, seed: int, overload: Overload, op: Any, argu
     if op._schema.is_mutable and roles:
         roles[0] = "input"
     inputs = [spec for spec, role in zip(specs, roles, strict=True) if role == "input"]
-    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0.2)
-    if settings.dynamic:
+    must_fit = samples.is_derivative(overload.base)
+    settings = draw_settings(rng, inputs, export_share=0.15, dynamic_share=0 if must_fit else 0.2)
+    if must_fit:
+        others = []
+    elif settings.dynamic:
         others = [other_run(rng, inputs, settings) for _ in range(3)]
     else:
         others = [other_values(rng, inputs)] if inputs and rng.random() < 0.3 else []

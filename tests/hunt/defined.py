@@ -52,8 +52,17 @@ _BY_CHANNEL = re.compile("fake_quant.*per_channel|fused_moving_avg_obs")
 _REMAINDERS = ("remainder", "fmod", "floor_divide")
 _MAX_POOLS = re.compile("(adaptive_|fractional_)?max_pool")
 _LARGE = 100
-# Operators that return the mean, which ATen updates number by number.
+# Operators that return the mean, which ATen updates number by number, and gradients that it computes from sums.
 _MEANS = ("std_mean", "var_mean", "native_layer_norm", "native_group_norm")
+_GRADIENTS_FROM_SUMS = ("native_batch_norm_backward", "native_layer_norm_backward", "native_group_norm_backward")
+_PIECEWISE_GRADIENTS = (
+    "elu_backward",
+    "hardshrink_backward",
+    "hardswish_backward",
+    "hardtanh_backward",
+    "logit_backward",
+    "softshrink_backward",
+)
 _LARGEST_LENGTH = 1 << 16
 _WAVES = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_airy_ai")
 _NO_PHASE = 1e5
@@ -101,8 +110,14 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         return "maxima of NaN and -inf, which ONNX Runtime's pools do not return (README.md says so)"
     if base in ("lstm", "gru") and not all(map(math.isfinite, numbers)):
         return "NaN and infinities, which ONNX Runtime's LSTM and GRU turn into numbers (README.md says so)"
+    if base in _PIECEWISE_GRADIENTS and any(map(math.isnan, numbers)):
+        return "NaN, for which ATen chooses one piece for whole vectors and another one for the elements left over"
     if base in _MEANS and not all(map(math.isfinite, numbers)):
         return "a mean that ATen updates number by number, and that is infinite or NaN depending on their order"
+    if base == "logit_backward" and any(v == 0 and math.copysign(1, v) < 0 for v in _floats(arguments["self"])):
+        return "-0, for which ATen returns infinities of both signs: one in whole vectors, one in what is left over"
+    if base in _GRADIENTS_FROM_SUMS and not all(map(math.isfinite, numbers)):
+        return "a sum of infinite terms, which is infinite or NaN depending on the order of operations"
     degree = arguments.get("n", arguments.get("other"))
     if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": degree})):
         return "a degree that keeps PyTorch busy for minutes"

@@ -537,3 +537,24 @@ def test_every_backward_operator_is_mapped_or_has_a_reason():
         if is_dense and not has(name, "CompositeImplicitAutograd") and not mapped & {name, name.partition(".")[0]}:
             missing.add(name)
     assert missing == set(UNMAPPED) & names
+
+
+def test_of_transposed_convolution_with_much_output_padding():
+    def backward(g, x, w):
+        return aten.convolution_backward(g, x, w, [4], [3, 2], [1, 2], [4, 4], True, [2, 3], 2, [True, True, True])
+
+    g, x, w = torch.randn(1, 4, 22, 22), torch.randn(1, 2, 4, 4), torch.randn(2, 2, 4, 5)
+    check(backward, g, x, w, rtol=1e-4, atol=1e-4)
+
+
+def test_special_numbers_and_sizes():
+    infinite = torch.zeros(2, 5)
+    infinite[0, 1] = -torch.inf
+    functions = {
+        "the buffer of log_sigmoid": lambda x: aten.log_sigmoid_backward(x, x, torch.full_like(x, 0.3)),
+        "multi_margin_loss": lambda x: aten.multi_margin_loss_backward(x[0, 0], infinite, torch.tensor([1, 2]), 1, 1.0),
+        "cdist": lambda x: aten._cdist_backward(
+            x.new_zeros(0, 2, 4), x, x.new_zeros(0, 4, 5), 1.0, x.new_zeros(0, 2, 4)
+        ),
+    }
+    check(functions, torch.randn(2, 5))

@@ -123,11 +123,11 @@ void register_activation_gradients(SymbolicRegistry& registry) {
      });
   // `buffer` is exp(-|x|), or empty.
   on("aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value grad, Value self, Ignored) {
+     [](GraphBuilder& g, Value grad, Value self, Value buffer) {
        return in_formula(
            g,
            [&](Formula dy, Formula x) {
-             Formula z = exp(-abs(x));
+             Formula z = element_count(buffer.dims()).is(0) ? exp(-abs(x)) : operand_of_result(g, buffer);
              Formula part = z / (1 + z);
              return dy * where(x < 0, 1 - part, part);
            },
@@ -228,19 +228,18 @@ void register_activation_gradients(SymbolicRegistry& registry) {
      });
   on("aten::glu_backward_jvp(Tensor grad_x, Tensor grad_glu, Tensor x, Tensor dgrad_glu, Tensor dx, "
      "int dim) -> Tensor",
-     Since{13},
-     [](GraphBuilder& g, Ignored, Value grad_glu, Value x, Value dgrad_glu, Value dx, int64_t dim) {
+     Since{13}, [](GraphBuilder& g, Value grad_x, Ignored, Value x, Value dgrad_glu, Value dx, int64_t dim) {
        return in_formula(
            g,
-           [&](Formula dy, Formula x, Formula ddy, Formula dx) {
+           [&](Formula grad_x, Formula x, Formula ddy, Formula dx) {
              const auto [a, b] = halves(g, x, dim);
              const auto [da, db] = halves(g, dx, dim);
-             Formula s = sigmoid(b);
-             Formula slope = s * (1 - s);
-             Formula of_b = ddy * a + dy * da + dy * a * (1 - 2 * s) * db;
-             return joined(g, ddy * s + dy * slope * db, slope * of_b, dim);
+             Formula s = sigmoid(b), grad_a = halves(g, grad_x, dim)[0];
+             Formula slope = (1 - s) * db;
+             Formula dgrad_a = s * ddy + grad_a * slope;
+             return joined(g, dgrad_a, (1 - s) * (a * dgrad_a + da * grad_a) - s * slope * a * grad_a, dim);
            },
-           grad_glu, x, dgrad_glu, dx);
+           grad_x, x, dgrad_glu, dx);
      });
 }
 

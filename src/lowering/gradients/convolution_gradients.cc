@@ -30,6 +30,8 @@ Value input_gradient(GraphBuilder& g, Value grad, Value weight, const std::vecto
   const size_t axes = c.stride.size();
   back.output_padding.assign(back.transposed ? axes : 0, 0);
   bool is_longer = false;
+  for (size_t i = 0; i < c.output_padding.size(); ++i)
+    is_longer |= c.output_padding[i] >= c.stride[i];  // there is room for further windows
   for (size_t i = 0; i < back.output_padding.size(); ++i) {
     // The elements behind the last window. If their number is not known, the result is cut afterwards.
     const auto axis = static_cast<int64_t>(i) + 2;

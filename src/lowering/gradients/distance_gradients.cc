@@ -21,7 +21,8 @@ Formula norm_gradient(const Formula& difference, const Formula& distance, double
 
 // The gradient of the vectors `a` (…, n, width), of whose distances to `b` (…, m, width) `grad` is that.
 Value cdist_gradient(GraphBuilder& g, Value grad, Value a, Value b, double p, Value distance) {
-  if (p == 0) return filled(g, *g.result().dims, 0, g.result().element_type);
+  if (p == 0 || element_count(grad.dims()).is(0))
+    return filled(g, *g.result().dims, 0, g.result().element_type);
   const std::vector<Dim> dims = *g.result().dims;
   Formula difference = Formula(g, g.unsqueeze(operand_of_result(g, a), {-2})) -
                        Formula(g, g.unsqueeze(operand_of_result(g, b), {-3}));

@@ -97,7 +97,7 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
         Dim rows, bool by_frequency, int64_t mode, bool sparse, std::optional<Value> factors,
         int64_t padding_idx) {
        if (sparse) g.refuse("its gradient is sparse; construct the embedding with sparse=False");
-       if (bag.dim(0).is(0)) bag = bag_of_each(g, offsets, indices.dim(0));
+       if (!(bag.dim(0) == indices.dim(0))) bag = bag_of_each(g, offsets, indices.dim(0));
        return bag_gradient(g, grad, indices, bag, sizes, greatest, rows, by_frequency, mode, factors,
                            padding_idx);
      });
@@ -106,7 +106,7 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
      Since{13},
      [](GraphBuilder& g, Value grad, Value weight, Value indices, Value offsets, Value bag, Ignored,
         int64_t padding_idx) {
-       if (bag.dim(0).is(0)) bag = bag_of_each(g, offsets, indices.dim(0));
+       if (!(bag.dim(0) == indices.dim(0))) bag = bag_of_each(g, offsets, indices.dim(0));
        Formula rows = operand_of_result(g, g.gather(weight, indices, 0)),
                dy = operand_of_result(g, g.gather(grad, bag, 0));
        Formula made(g, g.reduce("ReduceSum", rows * dy, {1}, false));

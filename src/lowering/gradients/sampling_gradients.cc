@@ -22,7 +22,7 @@ Coordinate reflected(const Formula& x, const Formula& low, const Formula& span) 
   Formula turns = node("Floor", distance / span);
   Formula rest = distance - turns * span;
   Formula is_odd = turns - 2 * node("Floor", turns / 2) == 1;
-  Formula direction = where(moved < 0, -(abs(moved) * 0 + 1), 1);
+  Formula direction = where(moved < 0, Formula::number(-1, x), 1);
   Formula inside = where(is_odd, span - rest, rest) + low;
   Formula slope = where(is_odd, -direction, direction);
   Formula is_point = span == 0;
@@ -32,16 +32,16 @@ Coordinate reflected(const Formula& x, const Formula& low, const Formula& span) 
 Coordinate coordinate(const Formula& grid, const Formula& size, int64_t padding, bool align_corners) {
   Formula last = size - 1, scale = (align_corners ? last : size) / 2;
   Formula x = align_corners ? (grid + 1) * scale : (grid + 1) * scale - 0.5;
-  Formula slope = x * 0 + scale;
+  Formula slope = scale;
   if (padding == reflection) {
-    const Coordinate made = align_corners ? reflected(x, last * 0, last) : reflected(x, last * 0 - 0.5, size);
+    const Coordinate made = align_corners ? reflected(x, 0, last) : reflected(x, -0.5, size);
     x = made.pixel;
     slope = slope * made.slope;
   }
   if (padding == reflection || padding == border) {
     Formula below = x <= 0, above = x >= last;
     slope = where(below || above, 0, slope);
-    x = where(below, 0, where(above, x * 0 + last, x));
+    x = where(below, 0, where(above, last, x));
   }
   return {x, slope};
 }
@@ -77,7 +77,7 @@ class Sampling {
       for (int64_t axis = 0; axis < axes_; ++axis) {
         Formula x = coordinates_[axis].pixel;
         Formula floor = node(is_nearest ? "Round" : "Floor", x), rest = x - floor;
-        weights.push_back(is_nearest ? x * 0 + 1 : is_upper(axis) ? rest : 1 - rest);
+        weights.push_back(is_nearest ? Formula::number(1, x) : is_upper(axis) ? rest : 1 - rest);
         add_index(is_upper(axis) ? floor + 1 : floor, sizes_[axis], index, inside);
       }
       Formula counted = weights[0];
