@@ -54,8 +54,8 @@ peers: build
 	PYTHONPATH=python:tests $(VENV)/python -m peers --suite $(SUITE) --root $(ROOT)
 
 # The site, from docs/ into build/docs/site: open index.html there. tests/python/test_docs.py runs what its pages show.
-docs:
-	@tools/build_docs.sh
+docs: build
+	@PRESET=$(PRESET) tools/build_docs.sh
 
 lint: setup
 	$(VENV)/clang-format --dry-run --Werror $(cpp_files)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the site into build/docs/site, with mkdocs in a virtual environment of its own. A broken link or a page without a
-# translation is an error.
+# translation is an error. The reference needs the build: the command, and the mappings of the core.
 #
 #   PYTHON   the interpreter that the environment is made with (default python3)
+#   PRESET   the preset of the build (default release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,5 +15,6 @@ if ! cmp -s "$wanted" "$venv/installed.txt"; then
   "$venv/bin/pip" install --quiet -r "$wanted"
   cp "$wanted" "$venv/installed.txt"
 fi
+PYTHONPATH=python:tests .venv/bin/python tools/operator_forms.py build/docs/mappings.json
 NO_MKDOCS_2_WARNING=1 "$venv/bin/mkdocs" build --strict
 echo "opbridge: the site is build/docs/site/index.html"

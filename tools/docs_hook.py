@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import event_priority
+
+sys.path.insert(0, str(Path(__file__).parent))
+from docs_reference import ReferenceError, expand, search_entries
 
 _SUFFIX = ".zh.md"
 # Whatever a browser loads by itself; links that a reader follows are not meant.
@@ -45,9 +49,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     markdown = _SNIPPET.sub(r"\1\2", markdown)
     markdown = _LINK.sub(lambda link: _within_site(link, page, files), markdown)
     if not page.file.src_uri.endswith(_SUFFIX):
-        return markdown
+        return _with_reference(markdown, "en")
     parts = _BLOCK.split(markdown)
-    return "".join(part if _BLOCK.match(part) else _LINE_END.sub("", part) for part in parts)
+    return _with_reference("".join(part if _BLOCK.match(part) else _LINE_END.sub("", part) for part in parts), "zh")
+
+
+def _with_reference(markdown: str, language: str) -> str:
+    try:
+        return expand(markdown, language)
+    except ReferenceError as error:
+        raise PluginError(str(error)) from error
 
 
 def _within_site(link: re.Match[str], page: Any, files: Any) -> str:
@@ -86,6 +97,7 @@ def on_post_build(config: Any) -> None:
     for page in chinese:
         page["location"] = page["location"].removeprefix("zh/")
     for folder, pages, language in ((site, english, "en"), (site / "zh", chinese, "zh")):
+        pages = pages + search_entries(language)
         text = json.dumps({"config": {**index["config"], "lang": [language]}, "docs": pages}, ensure_ascii=False)
         (folder / "search").mkdir(exist_ok=True)
         (folder / "search" / "search_index.json").write_text(text)

@@ -36,13 +36,11 @@ enum class ExternalData {
 // What the model relies on.
 enum class Target {
   // ONNX Runtime and opbridge's operators. The rewrites of src/runtimes/onnxruntime apply: for its faults,
-  // and for the
-  // kernels it lacks.
+  // and for the kernels it lacks.
   onnxruntime,
   // The ONNX standard alone, at the chosen opset. Where another target has a node of one of opbridge's
-  // operators, the model has
-  // standard nodes, or calls an ONNX function of the operator's name. An operator without such a form is
-  // refused.
+  // operators, the model has standard nodes, or calls an ONNX function of the operator's name. An operator
+  // without such a form is refused.
   onnx,
 };
 

@@ -67,48 +67,68 @@ def export(
     random: bool = False,
     **torch_arguments: Unpack[TorchArguments],
 ) -> ONNXProgram:
-    """Exports ``model``, called with ``args`` and ``kwargs``, to ONNX: to the file ``f``, or ``path``, or to a stream.
+    """Exports ``model``, called with ``args`` and ``kwargs``, to ONNX.
 
-    Arguments have the names and meanings of torch.onnx.export, of which all keywords are taken
-    (``opbridge.torch_arguments`` says what each does), and these besides. ``target`` is what the model relies
-    on. "onnxruntime" is ONNX Runtime with opbridge's operators (``opbridge.session``). "onnx" is the ONNX standard
-    alone, for other runtimes: an operator of opbridge becomes standard nodes, or an ONNX function of its name; one that
-    has no such form raises UnsupportedError. Such a model has no rewrites for faults and missing kernels of ONNX
-    Runtime, which may refuse it.
+    Takes all keywords of torch.onnx.export, with their names and meanings. Exports in several threads wait for one
+    another. Other threads may train other models meanwhile, but must not run this one.
 
-    The result is the program: it can be called, saved and inspected. Without ``f`` it lies in a temporary file, which
-    lives as long as the program. A binary stream gets the model with its weights inside.
+    Args:
+        model: A torch.nn.Module, any callable, a torch.export.ExportedProgram, TorchScript, or a
+            torch.onnx.ExportableModule.
+        args: The example inputs: a tensor, or a tuple, whose last element may be a dict of keyword arguments. Sizes
+            that are not declared dynamic become constants. It may be missing for an ExportedProgram and an
+            ExportableModule, which know their examples.
+        f: The file to write, or a binary stream, which gets the model with its weights inside. Without it, the model
+            lies in a temporary file, which lives as long as the program that is returned.
+        path: Another name of ``f``, for a path.
+        kwargs: The keyword arguments of the example.
+        input_names: Names of the inputs, in order.
+        output_names: Names of the outputs, in order.
+        target: What the model relies on. "onnxruntime" is ONNX Runtime with opbridge's operators
+            (``opbridge.session``). "onnx" is the ONNX standard alone, for other runtimes: an operator of opbridge
+            becomes standard nodes, or an ONNX function of its name; one that has no such form raises
+            UnsupportedError. Such a model has no rewrites for faults and missing kernels of ONNX Runtime, which may
+            refuse it.
+        opset_version: The version of ONNX's operators, from 9 on; 21 by default.
+        dynamic_shapes: Dynamic sizes in the form of torch.export, where a size may also be a name, shared by all sizes
+            that are equal. The model may narrow the range of a name, but not that of a torch.export.Dim.
+        dynamic_axes: Dynamic sizes in the older form: by the name of an input, the axes, or a name for each.
+        custom_opsets: Versions of other domains, ``{"custom": 2}``; 1 by default.
+        custom_translation_table: Mappings for this export alone: by an operator (``torch.ops.aten.add.Tensor``), an
+            onnxscript function, or a Python function that calls operators of onnxscript.
+        external_data: Whether the weights are stored in a separate file: always (True), never (False), or only if the
+            model would exceed 2 GB (None). "reference" leaves them in the files of ``weights``, into which the model
+            then points. These must be in the model's folder or below, since runtimes refuse other places. Weights
+            that the files lack, or that a simplification has changed, are stored as with None.
+        weights: A ``.safetensors`` file, the index of several, or a folder with either: the parameters and buffers
+            with their names, which may be on the meta device, have these values.
+        export_params: False makes inputs of the parameters, which the model then lacks.
+        keep_initializers_as_inputs: True makes inputs of the parameters too, with the parameters as default values.
+        training: A torch.onnx.TrainingMode. Models are exported in evaluation mode unless it says otherwise; the
+            model's own mode is restored afterwards.
+        verify: Runs the file in ONNX Runtime on the same inputs, and raises VerificationError unless it agrees with
+            PyTorch. The file is kept then.
+        verbose: True prints the captured program and the time of each step. False hides the line that a terminal
+            shows from one second on. The logger "opbridge" gets the steps (INFO) and the program (DEBUG).
+        capture: "export" for torch.export, or "trace" to record one run of the model, as by default for TorchScript.
+        source_lines: Stores the source line of each node.
+        simplify: Whether the optional simplifications run.
+        mutations_as_outputs: Returns the new content of inputs and buffers that the model writes, and of buffers that
+            it reassigns, as extra outputs ``NAME_out``. Without it, such a model is refused. A model that keeps any
+            other state for its next call is always refused.
+        random: Dropout in training mode drops elements at random in each run of the exported model. Without it, such
+            a model is refused.
 
-    ``args`` may be a tensor, or a tuple, whose last element may be a dict of keyword arguments; it may be missing for
-    an ExportedProgram or a torch.onnx.ExportableModule, which know their examples.
+    Returns:
+        The program. It can be called, saved and inspected.
 
-    A dynamic size may be a name, shared by all sizes that are equal. The model may narrow its range, but not that of a
-    torch.export.Dim. ``external_data`` stores the weights in a separate file: always (True), never (False), or only if
-    the model would exceed 2 GB (None).
-
-    ``weights`` is a ``.safetensors`` file, the index of several, or a folder with either: the parameters and buffers
-    with their names, which may be on the meta device, have these values (docs/large-models.md).
-    ``external_data="reference"`` leaves the weights there. The model then points into the files, which must be in its
-    folder or below, since runtimes refuse other places. Weights that the files lack, or that a simplification has
-    changed, are stored as with None.
-
-    ``export_params=False`` makes inputs of the parameters, which the model then lacks; ``keep_initializers_as_inputs``
-    makes inputs of them too, with the parameters as default values. ``training`` is a torch.onnx.TrainingMode: models
-    are exported in evaluation mode unless it says otherwise; the model's own mode is restored afterwards. ``verify``
-    runs the file in ONNX Runtime on the same inputs and raises VerificationError unless it agrees with PyTorch.
-    ``capture`` is "export" for torch.export, or "trace" to record one run of the model, as by default for TorchScript.
-    ``source_lines`` stores the source line of each node. ``mutations_as_outputs`` returns the new
-    content of mutated inputs and buffers, and of reassigned buffers, as extra outputs ``NAME_out``; without it, such a
-    model is refused. With ``random``, dropout in training mode drops elements at random in each run of the exported
-    model; without it, such a model is refused. A model that keeps any other state for its next call is always refused.
-
-    ``verbose`` prints the captured program and the time of each step; False hides the line that a terminal shows from
-    one second on. The logger "opbridge" gets the steps (INFO) and the program (DEBUG).
-
-    Raises InvalidArgumentError for unsuitable arguments, UnsupportedError with everything that has no mapping,
-    InvalidNodeError if a symbolic function makes an invalid node, and FileError if the file cannot be written. An
-    existing file at ``path`` is then untouched. A file that fails ``verify`` is kept. Exports in several threads wait
-    for one another. Other threads may train other models meanwhile, but must not run this one.
+    Raises:
+        InvalidArgumentError: Arguments are unsuitable or contradict one another.
+        UnsupportedError: Something cannot be converted. The message lists all of it, with the lines of the model.
+        InvalidNodeError: A symbolic function makes a node that ONNX does not allow.
+        VerificationError: With ``verify``, an output differs from PyTorch's.
+        FileError: The file cannot be written. A file that existed is then untouched, as with the errors above except
+            VerificationError.
     """
     options = options_of(
         torch_arguments,

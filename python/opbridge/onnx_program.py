@@ -137,7 +137,19 @@ class ONNXProgram:
         self._file = os.path.abspath(self.path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
-        """Runs the model in ONNX Runtime, with the arguments of the PyTorch model. Returns the outputs, flattened."""
+        """Runs the model in ONNX Runtime.
+
+        Args:
+            *args: The arguments of the PyTorch model. Tensors may have other values than those of the example, and
+                other sizes where these are dynamic; arguments that are not tensors must be those of the example.
+            **kwargs: Its keyword arguments.
+
+        Returns:
+            The outputs as tensors on the CPU, with lists and dicts of the model flattened.
+
+        Raises:
+            InvalidArgumentError: An argument is missing, or is not what the model was exported with.
+        """
         from opbridge.runtime import run
 
         if self._session is None:
@@ -153,11 +165,20 @@ class ONNXProgram:
         keep_initializers_as_inputs: bool | None = None,
         external_data: bool | None = None,
     ) -> None:
-        """Writes the model to a path, or to a binary stream with its weights inside.
+        """Writes the model.
 
-        ``external_data`` stores the weights in a file beside the model: always, never, or only if the model would
-        exceed 2 GB (None). The other arguments are torch.onnx's. They must be those of the export, which otherwise may
-        have combined parameters with one another.
+        Args:
+            destination: A path, or a binary stream, which gets the model with its weights inside.
+            include_initializers: torch.onnx's keyword. It must be ``export_params`` of the export, which otherwise may
+                have combined parameters with one another.
+            keep_initializers_as_inputs: torch.onnx's keyword. It must be that of the export.
+            external_data: Whether the weights are stored in a file beside the model: always (True), never (False), or
+                only if the model would exceed 2 GB (None).
+
+        Raises:
+            InvalidArgumentError: The destination cannot be written to, or is a stream with ``external_data=True``.
+            UnsupportedError: The keywords differ from those of the export, or the model exceeds the 2 GB of one file.
+            FileError: The file cannot be written.
         """
         if external_data not in (None, True, False):
             raise InvalidArgumentError(f"external_data must be True, False or None, not {external_data!r}")
@@ -194,7 +215,11 @@ class ONNXProgram:
     def initialize_inference_session(
         self, initializer: Callable[[str], onnxruntime.InferenceSession] | None = None
     ) -> None:
-        """Makes the session that runs the model, by ``initializer(path)`` if given, otherwise by opbridge.session."""
+        """Makes the session that runs the model. Otherwise the first call does.
+
+        Args:
+            initializer: Makes the session from the path of the model; ``opbridge.session`` by default.
+        """
         from opbridge.runtime import session
 
         with self._present_file() as path:

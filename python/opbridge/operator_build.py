@@ -41,14 +41,27 @@ def build(
     cuda_flags: Sequence[str] = ("-arch=all-major",),
     verbose: bool = False,
 ) -> Path:
-    """Compiles operators written against ``opbridge/operator.h``; returns the argument for ``load_operators``.
+    """Compiles operators written against ``opbridge/operator.h``.
 
-    Results are cached by sources, headers and flags, in ``$OPBRIDGE_CACHE`` or ``~/.cache/opbridge``. ``name`` names
-    the libraries, by default after the first source. ``flags`` are passed to the compiler, ``$CXX`` or ``c++``, and to
-    the linker. Raises ``RuntimeError`` with the compiler's messages if it fails.
+    Results are cached by sources, headers and flags, in ``$OPBRIDGE_CACHE`` or ``~/.cache/opbridge``.
 
-    ``.cu`` files are compiled with ``cuda_flags`` by ``$NVCC``, or by the ``nvcc`` of ``$CUDA_HOME`` or of PATH.
-    Without a CUDA compiler they are skipped with a warning, and so are the ``.cuda`` kernels.
+    Args:
+        sources: C++ files, and ``.cu`` files with CUDA kernels. The latter are compiled by ``$NVCC``, or by the
+            ``nvcc`` of ``$CUDA_HOME`` or of PATH. Without a CUDA compiler they are skipped with a warning, and so are
+            the ``.cuda`` kernels.
+        name: The name of the libraries; by default that of the first source.
+        flags: For the compiler, which is ``$CXX`` or ``c++``, and for the linker.
+        cuda_flags: For nvcc.
+        verbose: Prints the commands.
+
+    Returns:
+        The common stem of the two libraries, for ``load_operators``.
+
+    Raises:
+        RuntimeError: The compiler fails; the message has its output.
+        FileNotFoundError: The compiler or the headers of ONNX Runtime are missing.
+        ModuleNotFoundError: torch is not installed, whose headers are needed.
+        ValueError: There is no source file.
     """
     paths = [Path(checked_path(source)).resolve() for source in sources]
     if not paths:

@@ -63,27 +63,66 @@ class Operator:
 
 
 def torch_library(path: str | Path | None = None) -> str:
-    """The path of a set's library for PyTorch. ``path`` is as in :func:`load_operators`."""
+    """The path of a set's library for PyTorch.
+
+    Args:
+        path: The set, as in ``load_operators``; by default the operators that ship with opbridge.
+
+    Returns:
+        The absolute path of ``libNAME_torch.so``.
+
+    Raises:
+        FileNotFoundError: There is no such library.
+    """
     return _existing(_sides(path or _SHIPPED)[0])
 
 
 def ort_library(path: str | Path | None = None) -> str:
-    """The path of a set's library for ONNX Runtime, for ``SessionOptions.register_custom_ops_library``. ``path`` is as
-    in :func:`load_operators`."""
+    """The path of a set's library for ONNX Runtime, for ``SessionOptions.register_custom_ops_library``.
+
+    Args:
+        path: The set, as in ``load_operators``; by default the operators that ship with opbridge.
+
+    Returns:
+        The absolute path of ``libNAME_ort.so``.
+
+    Raises:
+        FileNotFoundError: There is no such library.
+    """
     return _existing(_sides(path or _SHIPPED)[1])
 
 
 def read_operators(path: str | Path | None = None) -> list[Operator]:
-    """The operators of a set of libraries, without loading them. ``path`` is as in :func:`load_operators`."""
+    """The operators of a set of libraries, without loading them into PyTorch.
+
+    Args:
+        path: The set, as in ``load_operators``; by default the operators that ship with opbridge.
+
+    Returns:
+        The operators, those that compute gradients included.
+
+    Raises:
+        FileNotFoundError: There is no such library.
+    """
     return _described(Library(_existing(_sides(path or _SHIPPED)[1])))
 
 
 def load_operators(path: str | Path | None = None) -> list[Operator]:
-    """Loads operators into PyTorch, with symbolic shapes and autograd, and records their ONNX Runtime library for
-    :func:`loaded_ort_libraries`.
+    """Loads operators into PyTorch, with symbolic shapes and gradients.
 
-    ``path`` is either library of a set, or their common stem: ``build/libmy_ops``, or :data:`COMPAT`. By default, the
-    operators of the namespace ``opbridge`` are loaded, which ship with it. A loaded set is not loaded again.
+    They are then ``torch.ops.NAMESPACE.NAME``, exports map their calls, and ``opbridge.session`` has their kernels. A
+    set that is loaded is not loaded again.
+
+    Args:
+        path: Either library of a set, or their common stem, which ``opbridge.build`` returns: ``build/libmy_ops``, or
+            ``opbridge.operators.COMPAT``. By default, the operators of the namespace ``opbridge``, which ship with it.
+
+    Returns:
+        The operators of the set.
+
+    Raises:
+        FileNotFoundError: There is no such library.
+        RuntimeError: Its operators could not be registered; the message says why.
     """
     import torch
 

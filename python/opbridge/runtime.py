@@ -32,11 +32,23 @@ def session(
     libraries: Sequence[str | os.PathLike[str]] = (),
     bundled: bool = True,
 ) -> onnxruntime.InferenceSession:
-    """An InferenceSession for the model at ``path`` with opbridge's operators.
+    """An InferenceSession of ONNX Runtime with opbridge's operators, and with those loaded by load_operators.
 
-    It also has the operators of ``libraries`` and those loaded by load_operators. Unless one of these libraries has, or
-    may have, operators of the same names, it has those of :data:`opbridge.operators.COMPAT` as well. With
-    ``bundled=False`` it lacks all that ship with opbridge.
+    Args:
+        path: The ONNX model.
+        sess_options: Options of the session, to which the libraries of operators are added. By default, those of ONNX
+            Runtime with warnings hidden, and products of quantized weights computed in float32.
+        providers: ONNX Runtime's execution providers by priority: names, or pairs of a name and its options. Nodes
+            that the first ones do not take run on the CPU.
+        libraries: Libraries of other operators, by their paths.
+        bundled: Whether the session has the operators that ship with opbridge. It also has those of
+            ``opbridge.operators.COMPAT``, unless another library has, or may have, operators of the same names.
+
+    Returns:
+        The session. ``run(None, {name: array})`` takes and returns NumPy arrays.
+
+    Raises:
+        Exception: ONNX Runtime's own errors, if it cannot load the model or a library.
     """
     import onnxruntime
 

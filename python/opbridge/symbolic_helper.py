@@ -17,10 +17,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def parse_args(*descriptors: str) -> Callable[[F], F]:
-    """Decodes the arguments of a symbolic function, with one descriptor for each parameter after ``g``.
+    """Decodes the arguments of a symbolic function; torch.onnx.symbolic_helper has a function of this name.
 
-    Descriptors: ``v`` a value (a number becomes a constant), ``i`` an int, ``f`` a float, ``b`` a bool, ``s`` a string,
-    ``t`` a tensor, ``is`` and ``fs`` lists, ``none`` unchanged. None stays None.
+    Args:
+        *descriptors: One for each parameter after ``g``: ``"v"`` a value (a number becomes a constant), ``"i"`` an int,
+            ``"f"`` a float, ``"b"`` a bool, ``"s"`` a string, ``"t"`` a tensor, ``"is"`` and ``"fs"`` lists of ints and
+            floats, ``"none"`` unchanged. None stays None.
+
+    Returns:
+        A decorator. The decorated function raises InvalidArgumentError for an argument that is not of its kind, or
+        whose value is known only at run time.
     """
 
     def decorate(function: F) -> F:

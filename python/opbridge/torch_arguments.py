@@ -50,6 +50,7 @@ class TorchArguments(TypedDict, total=False):
     dump_exported_program: bool | None
     """Writes torch.export's program as a ``.pt2`` file into ``artifacts_dir``."""
     artifacts_dir: str | os.PathLike[str] | None
+    """The folder of these files; the working directory by default."""
 
     operator_export_type: Any
     """Operators become ONNX; one without a mapping is an error. ONNX_ATEN is refused."""

@@ -56,6 +56,14 @@ class ExportableModule(getattr(torch.onnx, "ExportableModule", torch.nn.Module))
     """torch.onnx.ExportableModule, whose ``to_onnx`` uses opbridge."""
 
     def to_onnx(self, **kwargs: Any) -> ONNXProgram:
+        """Exports the module with its own example arguments, names and dynamic shapes.
+
+        Args:
+            **kwargs: The keywords of ``export``.
+
+        Returns:
+            The program.
+        """
         return export(self, **kwargs)
 
 

@@ -32,8 +32,11 @@ class OutputDifference:
     """The difference of one output of ONNX Runtime from PyTorch's."""
 
     name: str
+    """Of the output in the file."""
     max_absolute: float
+    """The largest difference of two elements; NaN if shapes or element types differ."""
     max_relative: float
+    """The largest difference of two elements, divided by the magnitude of PyTorch's."""
     cosine: float = math.nan
     """Of the angle between both tensors, as vectors of their finite elements."""
     mismatches: int = 0
@@ -49,17 +52,21 @@ class Verification:
     """The comparison of all outputs, for all inputs."""
 
     outputs: tuple[OutputDifference, ...]
+    """One for each output and each of the inputs that were compared."""
 
     @property
     def ok(self) -> bool:
+        """Whether all outputs agree."""
         return not any(output.mismatch for output in self.outputs)
 
     @property
     def max_absolute(self) -> float:
+        """The largest absolute difference of an output."""
         return max((output.max_absolute for output in self.outputs), default=0.0)
 
     @property
     def max_relative(self) -> float:
+        """The largest relative difference of an output."""
         return max((output.max_relative for output in self.outputs), default=0.0)
 
     def text(self) -> str:
@@ -103,22 +110,36 @@ def verify(
     seed: int = 0,
     reproduction: str | os.PathLike[str] | None = None,
 ) -> Verification:
-    """Runs the model at ``path`` in ONNX Runtime and ``model`` in PyTorch on the same inputs, and compares the outputs.
+    """Runs a file in ONNX Runtime and a model in PyTorch on the same inputs, and compares values, shapes and types.
 
-    PyTorch runs in evaluation mode without gradients. Inputs are matched by order, whatever their names in the file;
-    items of dicts and of ``**kwargs`` are matched by name.
+    PyTorch runs in evaluation mode without gradients. NaN equals NaN.
 
-    Values, shapes and element types must agree; NaN equals NaN. Default tolerances, relative and absolute, depend on
-    the element type: 1e-4 for float32, 1e-6 for float64, 1e-2 for float16, 5e-2 for bfloat16, 0 for integers. Returns
-    the differences. On a mismatch, raises VerificationError, which names the first node of the program whose value
-    differs and its source line.
+    Args:
+        path: The ONNX model.
+        model: The PyTorch model that it was made from.
+        args: The inputs, as for ``export``. They are matched by order, whatever their names in the file; items of
+            dicts and of ``**kwargs`` are matched by name.
+        kwargs: The keyword arguments of the call.
+        rtol: The relative tolerance. By default it depends on the element type: 1e-4 for float32, 1e-6 for float64,
+            1e-2 for float16, 5e-2 for bfloat16, 0 for integers.
+        atol: The absolute tolerance; the same defaults.
+        random_inputs: The number of inputs to compare besides those given. Their values are drawn between the least
+            and the greatest value of each given tensor. Dynamic sizes are drawn from the ranges of the export, or from
+            1 on, up to about twice the given ones: first all least ones, then all greatest ones. Inputs that the
+            PyTorch model refuses are drawn again.
+        edge_values: Also compares the given inputs with zeros, infinities, and NaN in place of floating-point numbers.
+        seed: Of the random inputs.
+        reproduction: A folder to be written on a mismatch: the ONNX model, the inputs, PyTorch's outputs, and a script
+            that compares them without the PyTorch model.
 
-    ``random_inputs`` is the number of inputs to compare besides those given. Their values are drawn, from ``seed``,
-    between the least and the greatest value of each given tensor. Dynamic sizes are drawn from the ranges of the
-    export, or from 1 on, up to about twice the given ones: first all least ones, then all greatest ones. Inputs that
-    the PyTorch model refuses are drawn again. ``edge_values`` also compares the given inputs with zeros, infinities,
-    and NaN in place of floating-point numbers. ``reproduction`` is a folder to be written on a mismatch: the ONNX
-    model, the inputs, PyTorch's outputs, and a script that compares them without the PyTorch model.
+    Returns:
+        The differences of all outputs.
+
+    Raises:
+        VerificationError: An output differs. The message names the first node of the program whose value differs, and
+            its source line.
+        InvalidArgumentError: The PyTorch model refuses the inputs.
+        Exception: ONNX Runtime's own errors, if it cannot load or run the model.
     """
     if random_inputs < 0:
         raise InvalidArgumentError(f"random_inputs is a number of inputs, not {random_inputs}")

@@ -29,7 +29,7 @@ def meta_parameters() -> Iterator[None]:
     """Modules that are built in this block have their parameters on the meta device, where they take no memory.
 
     Buffers have values, unlike with ``torch.device("meta")``: a model computes some of them when it is built, and no
-    file has them.
+    file has them. ``opbridge.export(…, weights=…)`` gives the parameters their values.
     """
     register = torch.nn.Module.register_parameter
 

@@ -26,7 +26,7 @@ UPDATE = os.environ.get("OPBRIDGE_UPDATE_DOCS") == "1"
 _EXCLUDED = (ROOT / "mkdocs.yml").read_text().partition("exclude_docs: |\n")[2].partition("\n\n")[0].split()
 
 ENGLISH = sorted(page for page in DOCS.rglob("*.md") if not page.name.endswith(".zh.md"))
-RUN = [page for page in ENGLISH if page.relative_to(DOCS).as_posix() not in _EXCLUDED]
+RUN = [page for page in ENGLISH if f"/{page.relative_to(DOCS).as_posix()}" not in _EXCLUDED]
 SOURCES = [("python/opbridge", ".py"), ("src", ".cc"), ("include", ".h"), ("operators/sdk", ".cc")]
 FOLDER = ROOT / "build" / "docs" / "pages"
 _PICTURE = re.compile(r"!\[[^\]]*\]\((images/(?P<name>[\w-]+)\.svg)\)")

@@ -26,7 +26,12 @@ _SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg]|tp)$")
 
 
 class ValueType:
-    """The element type and the sizes of a value."""
+    """The element type and the sizes of a value.
+
+    Args:
+        element_type: The number in ONNX's TensorProto.DataType; 0 if unknown.
+        dims: Ints, or texts of symbolic sizes; None if the rank is unknown.
+    """
 
     def __init__(self, element_type: int, dims: Sequence[int | str] | None) -> None:
         self.element_type = element_type
@@ -52,14 +57,28 @@ class ValueType:
     varyingSizes = sizes
 
     def with_dtype(self, dtype: torch.dtype) -> ValueType:
+        """The same sizes with another element type.
+
+        Args:
+            dtype: The element type.
+        """
         return ValueType(ELEMENT_TYPES[dtype], self.dims)
 
     def with_sizes(self, sizes: Sequence[int | str]) -> ValueType:
+        """The same element type with other sizes.
+
+        Args:
+            sizes: Ints, or texts of symbolic sizes.
+        """
         return ValueType(self.element_type, sizes)
 
 
 class SequenceType:
-    """The type of a sequence of tensors, for attributes."""
+    """The type of a sequence of tensors, for attributes.
+
+    Args:
+        element: The type of its tensors.
+    """
 
     def __init__(self, element: ValueType) -> None:
         self.element = element
@@ -74,14 +93,23 @@ class Value:
         self.core = core
 
     def type(self) -> ValueType:
+        """The element type and the sizes."""
         return ValueType(self.core.element_type, self.core.dims)
 
     def setType(self, type: ValueType) -> Value:
-        """Declares the type of the value; returns the value."""
+        """Declares the type of the value, where it does not follow from the node.
+
+        Args:
+            type: The element type and the sizes.
+
+        Returns:
+            The value itself.
+        """
         self.core._set_type(type.element_type, type.dims)
         return self
 
     def debugName(self) -> str:
+        """The name in the graph."""
         return self.core.name
 
     def __repr__(self) -> str:
@@ -129,17 +157,21 @@ class GraphContext:
     def op(self, name: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """Makes a node: ``g.op("Clip", x, low, high)``.
 
-        ``name`` is an ONNX operator, checked against its schema in the target opset, or a custom operator with its
-        domain, ``"custom::deform_conv2d"``. Inputs are values, None for an omitted input, and numbers or tensors, which
-        become constants. Attributes have torch.onnx's suffixes for their kind; a list has the suffix of its items:
+        Args:
+            name: An ONNX operator, which is checked against its schema in the target opset, or a custom operator with
+                its domain, ``"custom::deform_conv2d"``.
+            *inputs: Values, None for an omitted input, and numbers or tensors, which become constants.
+            outputs: The number of outputs.
+            **attributes: Attributes with torch.onnx's suffixes for their kind; a list has the suffix of its items.
+                ``axis_i``, ``alpha_f``, ``mode_s`` are numbers and strings. ``value_t`` is a tensor, a string, or
+                nested lists of numbers or strings; a sparse COO tensor is a sparse attribute. ``body_g`` is the result
+                of ``g.subgraph``, and ``type_tp`` a ValueType or a SequenceType.
 
-        - ``axis_i``, ``alpha_f``, ``mode_s``: numbers and strings.
-        - ``value_t``: a tensor, a string, or nested lists of numbers or strings; a sparse COO tensor is a sparse
-        attribute.
-        - ``body_g``: the result of ``g.subgraph``.
-        - ``type_tp``: a ValueType or a SequenceType.
+        Returns:
+            A Value, or a tuple of Values if ``outputs`` is not 1.
 
-        Returns a Value, or a tuple of Values if ``outputs`` is not 1.
+        Raises:
+            InvalidNodeError: ONNX does not allow the node; the message says what its schema expects.
         """
         given = [self.attribute(key, value) for key, value in attributes.items() if value is not None]
         if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][:2] == ("value", "t"):
@@ -149,74 +181,178 @@ class GraphContext:
         return values[0] if outputs == 1 else values
 
     def result(self, index: int = 0) -> ValueType:
-        """PyTorch's type of a result of the call, as captured; its sizes are ints or texts of symbolic sizes."""
+        """PyTorch's type of a result of the call, as captured.
+
+        Args:
+            index: Of the result.
+
+        Returns:
+            The type; its sizes are ints, or the texts of symbolic sizes.
+        """
         return ValueType(*self._core.result(index))
 
     def scalar(self, value: bool | int | float, dtype: torch.dtype) -> Value:
-        """A constant without dimensions. Numbers that are passed to ``op`` take their neighbours' type instead."""
+        """A constant without dimensions. Numbers that are passed to ``op`` take their neighbours' type instead.
+
+        Args:
+            value: The number.
+            dtype: Its element type.
+        """
         return Value(self._core.scalar(value, ELEMENT_TYPES[dtype]))
 
     def scalar_like(self, like: Value, value: bool | int | float) -> Value:
-        """A constant without dimensions that has the element type of ``like``."""
+        """A constant without dimensions that has the element type of another value.
+
+        Args:
+            like: The other value.
+            value: The number.
+        """
         return Value(self._core.scalar(value, like.core.element_type))
 
     def cast(self, value: Value, dtype: torch.dtype) -> Value:
-        """``value`` as ``dtype``, by Cast; ``value`` itself if it has this type."""
+        """Converts elements, by Cast.
+
+        Args:
+            value: Of any type.
+            dtype: The element type of the result.
+
+        Returns:
+            The result; ``value`` itself if it has this type.
+        """
         return Value(self._core.cast(value.core, ELEMENT_TYPES[dtype]))
 
     def shape_of(self, value: Value) -> Value:
-        """The shape, int64 with one dimension: a constant if all sizes are known, else made by Shape."""
+        """The shape of a value.
+
+        Args:
+            value: Of any rank.
+
+        Returns:
+            int64 with one dimension: a constant if all sizes are known, else made by Shape.
+        """
         return Value(self._core.shape_of(value.core))
 
     def dim_of(self, value: Value, axis: int) -> Value:
-        """The size along ``axis``, int64 without dimensions: a constant if it is known."""
+        """One size of a value.
+
+        Args:
+            value: Of any rank.
+            axis: The axis; negative ones count from the end.
+
+        Returns:
+            int64 without dimensions: a constant if the size is known.
+        """
         return Value(self._core.dim_of(value.core, axis))
 
     def sizes(self, dims: Sequence[Size]) -> Value:
-        """A shape of the given sizes, int64 with one dimension."""
+        """A shape as a value, for operators that take one.
+
+        Args:
+            dims: The sizes: ints, texts of symbolic sizes as in ``ValueType.dims``, or int64 values of one element.
+
+        Returns:
+            int64 with one dimension.
+        """
         return Value(self._core.sizes(_sizes(dims)))
 
     def reshape(self, value: Value, dims: Sequence[Size]) -> Value:
-        """``value`` with the shape ``dims``, by Reshape. One size may be -1: what is left of the elements."""
+        """Another shape for the same elements, by Reshape.
+
+        Args:
+            value: Of any shape.
+            dims: The sizes, as for ``sizes``. One may be -1: what is left of the elements.
+        """
         return Value(self._core.reshape(value.core, _sizes(dims)))
 
     def expand(self, value: Value, dims: Sequence[Size]) -> Value:
-        """``value`` broadcast to the shape ``dims``, by Expand."""
+        """Broadcasts a value, by Expand.
+
+        Args:
+            value: Its sizes are 1 where ``dims`` has others.
+            dims: The sizes of the result, as for ``sizes``.
+        """
         return Value(self._core.expand(value.core, _sizes(dims)))
 
     def transpose(self, value: Value, permutation: Sequence[int]) -> Value:
-        """``value`` with its axes in the order ``permutation``, by Transpose: torch.permute."""
+        """Reorders the axes, by Transpose, as torch.permute does.
+
+        Args:
+            value: Of any rank.
+            permutation: For each axis of the result, the axis of ``value``.
+        """
         return Value(self._core.transpose(value.core, permutation))
 
     def squeeze(self, value: Value, axes: Sequence[int]) -> Value:
-        """``value`` without ``axes``, which have size 1, by Squeeze in the form of the opset."""
+        """Removes axes, by Squeeze in the form of the opset.
+
+        Args:
+            value: Of any shape.
+            axes: Axes of size 1.
+        """
         return Value(self._core.squeeze(value.core, axes))
 
     def unsqueeze(self, value: Value, axes: Sequence[int]) -> Value:
-        """``value`` with new axes of size 1, ``axes`` of the result, by Unsqueeze in the form of the opset."""
+        """Inserts axes of size 1, by Unsqueeze in the form of the opset.
+
+        Args:
+            value: Of any shape.
+            axes: Their positions in the result.
+        """
         return Value(self._core.unsqueeze(value.core, axes))
 
     def concat(self, values: Sequence[Value], axis: int) -> Value:
-        """The values one after the other along ``axis``, by Concat."""
+        """Concatenates, by Concat.
+
+        Args:
+            values: Of one element type, and of equal sizes except along the axis.
+            axis: The axis.
+        """
         return Value(self._core.concat([value.core for value in values], axis))
 
     def slice(self, value: Value, axis: int, start: Size, end: Size, step: int = 1) -> Value:
-        """``value[start:end:step]`` along ``axis``, by Slice in the form of the opset.
+        """``value[start:end:step]`` along an axis, by Slice in the form of the opset.
 
-        Negative bounds count from the end, and bounds beyond it stop there.
+        Args:
+            value: Of any shape.
+            axis: The axis.
+            start: The first index. Negative bounds count from the end, and bounds beyond it stop there.
+            end: The index behind the last one.
+            step: The distance of two indices; negative ones go backwards.
         """
         return Value(self._core.slice(value.core, axis, _size(start), _size(end), step))
 
     def gather(self, value: Value, indices: Any, axis: int = 0) -> Value:
-        """The elements of ``value`` at ``indices`` (an int64 tensor of any shape) along ``axis``, by Gather."""
+        """The elements at given indices along an axis, by Gather.
+
+        Args:
+            value: Of any shape.
+            indices: An int64 value or tensor of any shape, or a number.
+            axis: The axis, which the axes of ``indices`` replace.
+        """
         return Value(self._core.op("Gather", [value.core, self.input(indices)], [("axis", "i", axis)], 1)[0])
 
     def split(self, value: Value, axis: int, sizes: Sequence[Size]) -> tuple[Value, ...]:
-        """Parts of ``value`` along ``axis`` with the given sizes, by Split in the form of the opset."""
+        """Parts of a value, by Split in the form of the opset.
+
+        Args:
+            value: Of any shape.
+            axis: The axis.
+            sizes: The size of each part along the axis, as for ``sizes``.
+
+        Returns:
+            The parts, in order.
+        """
         return tuple(Value(core) for core in self._core.split(value.core, axis, _sizes(sizes)))
 
     def reduce(self, name: str, value: Value, axes: Sequence[int] = (), keepdims: bool = False) -> Value:
-        """``g.reduce("ReduceMean", x, [-1])``: a reduction in the form of the opset. No axes are all of them."""
+        """A reduction in the form of the opset: ``g.reduce("ReduceMean", x, [-1])``.
+
+        Args:
+            name: ReduceSum, ReduceMean, ReduceMax, ….
+            value: Of any shape.
+            axes: The axes to reduce; none are all of them.
+            keepdims: Keeps the axes with size 1.
+        """
         return Value(self._core.reduce(name, value.core, axes, keepdims))
 
     def subgraph(
@@ -224,12 +360,22 @@ class GraphContext:
     ) -> _core.Subgraph:
         """Builds a body for If, Loop or Scan, to be used as the attribute of one node.
 
-        ``build(g, *values)`` makes the nodes with its own ``g`` and returns the outputs. The values are the body's
-        inputs, with the types ``inputs``. The body may use values from outside::
-
+        Example:
             double = g.subgraph("double", [], lambda g: g.op("Add", x, x))
             same = g.subgraph("same", [], lambda g: g.op("Identity", x))
             g.op("If", condition, then_branch_g=double, else_branch_g=same)
+
+        Args:
+            name: Of the body.
+            inputs: The types of the body's inputs, or values of these types.
+            build: ``build(g, *values)`` makes the nodes with its own ``g`` and returns the outputs. The values are the
+                body's inputs. The body may use values from outside.
+
+        Returns:
+            The body, for an attribute with the suffix ``_g``.
+
+        Raises:
+            TypeError: ``build`` returns None.
         """
 
         def build_core(core: _core.GraphBuilder, values: list[_core.Value]) -> list[_core.Value]:
@@ -249,7 +395,17 @@ class GraphContext:
     ) -> Any:
         """Calls an onnxscript function, which becomes a function of the model.
 
-        Attributes have the names of the function; a suffix for the kind (``alpha_f``) is accepted too.
+        Args:
+            function: A function that is decorated with ``onnxscript.script``.
+            *inputs: Its inputs, as for ``op``.
+            outputs: The number of its outputs.
+            **attributes: Its attributes, by their names; a suffix for the kind (``alpha_f``) is accepted too.
+
+        Returns:
+            A Value, or a tuple of Values if ``outputs`` is not 1.
+
+        Raises:
+            UnsupportedError: The function has no attribute of that name.
         """
         from opbridge.symbolics.onnx_functions import attribute_kinds, function_protos, kind_of
 
@@ -271,7 +427,14 @@ class GraphContext:
         )
 
     def refuse(self, reason: str) -> None:
-        """Raises UnsupportedError: the call cannot be mapped, for this reason."""
+        """Refuses the call, which the mapping does not hold for.
+
+        Args:
+            reason: Why, and what would help. The error has the operator and the line of the model besides.
+
+        Raises:
+            UnsupportedError: Always.
+        """
         self._core.refuse(reason)
 
     def results(self, returned: Any) -> Results:

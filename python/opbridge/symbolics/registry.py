@@ -29,10 +29,21 @@ def registry() -> _core.Registry:
 
 
 def symbolic(name: str, *, opset: int = 9) -> Callable[[F], F]:
-    """Registers the decorated function for ``name`` at ``opset`` and all later opsets.
+    """Registers the decorated function as the mapping of an operator. It wins over a bundled one.
 
-    ``name`` is ``"aten::asinh"`` for all overloads, or ``"aten::add.Tensor"`` for one. The function takes ``g`` and the
-    arguments of the operator's schema: tensors as values, the others as Python objects.
+    The function takes ``g`` (a GraphContext) and the arguments of the operator's schema, by their names: tensors as
+    values, the others as Python objects. If it has no parameter for an argument, calls in which that argument is not at
+    its default are refused. It returns a value for each result of the operator.
+
+    Args:
+        name: ``"aten::asinh"`` for all overloads, or ``"aten::add.Tensor"`` for one.
+        opset: The first opset at which it holds; it holds at all later ones too.
+
+    Returns:
+        A decorator, which returns the function unchanged.
+
+    Raises:
+        InvalidArgumentError: The name has no namespace.
     """
 
     def register(function: F) -> F:
@@ -43,18 +54,45 @@ def symbolic(name: str, *, opset: int = 9) -> Callable[[F], F]:
 
 
 def register_custom_op_symbolic(name: str, function: SymbolicFunction, opset: int) -> None:
-    """Registers ``function`` for ``"namespace::name"`` at ``opset`` and all later opsets."""
+    """Registers a mapping, as ``symbolic`` does; torch.onnx has a function of this name.
+
+    Args:
+        name: The operator: ``"namespace::name"``, or ``"::name"`` for aten.
+        function: A symbolic function, written for opbridge's ``g`` or for torch.onnx.
+        opset: The first opset at which it holds; it holds at all later ones too.
+
+    Raises:
+        InvalidArgumentError: The name has no namespace.
+    """
     registry().add(_checked(name), opset, False, adapt(function), _label(function))
 
 
 def register_op(name: str, function: SymbolicFunction, domain: str, version: int) -> None:
-    """Registers ``function`` for the operator ``name`` of ``domain`` ("" for aten) at exactly opset ``version``."""
+    """Registers a mapping for one opset alone.
+
+    Args:
+        name: The operator, without its namespace, or with it (``domain`` is then ignored).
+        function: A symbolic function, written for opbridge's ``g`` or for torch.onnx.
+        domain: The operator's namespace; "" is aten.
+        version: The opset.
+
+    Raises:
+        InvalidArgumentError: The name is not that of an operator.
+    """
     key = name if "::" in name else f"{domain or 'aten'}::{name}"
     registry().add(_checked(key), version, True, adapt(function), _label(function))
 
 
 def unregister_custom_op_symbolic(name: str, opset: int) -> None:
-    """Removes the registration of ``name`` at ``opset``. Raises if there is none."""
+    """Removes a registration; a bundled mapping then holds again.
+
+    Args:
+        name: The operator, as it was registered.
+        opset: The opset, as it was registered.
+
+    Raises:
+        InvalidArgumentError: Nothing was registered for the name at this opset.
+    """
     if not registry().remove(_checked(name), opset):
         raise InvalidArgumentError(f"no symbolic function was registered for {name} at opset {opset}")
 

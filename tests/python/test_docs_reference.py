@@ -1,0 +1,171 @@
+"""The generated reference of the site: tools/docs_reference.py, header_reference.py and operator_forms.py."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import CHROMIUM, chromium
+from command import OPBRIDGE
+from pages import DOCS, ROOT
+
+from opbridge.operators import read_operators
+from opbridge.symbolics.registry import registry
+
+sys.path.insert(0, str(ROOT / "tools"))
+import docs_reference
+import operator_forms
+from header_reference import introduction, reference
+
+# Headers whose declarations are not for users: what templates of the others need, and the interface of libraries.
+_NOT_ON_THE_SITE = {
+    "operator_abi.h",
+    "symbolic_signature.h",
+    *(f"operator/{name}.h" for name in ("backward", "binding", "schema", "value")),
+}
+
+_HEADER = """\
+// What a file has.
+//
+//   f(x);  // an example
+#pragma once
+
+#define OPBRIDGE_A(x) \\
+  {x}
+
+namespace opbridge {
+
+class Forward;
+
+// A thing, as in std::vector<Thing>.
+class Thing : public Base {
+ public:
+  explicit Thing(int size) : size_(size) {}  // NOLINT
+  // The size. In `elements`.
+  int size() const { return size_ == '{' ? 1 : size_; }
+  std::vector<int> values = {1, 2};
+
+ private:
+  int size_;
+};
+
+namespace detail {
+int hidden();
+}  // namespace detail
+
+enum class Kind { one, two };
+
+// Makes one.
+template <class T>
+Thing make(T value) {
+  return Thing(value);
+}
+
+inline Thing::Thing(int size) { size_ = size; }
+
+}  // namespace opbridge
+"""
+
+
+def test_a_header_becomes_its_public_declarations() -> None:
+    assert introduction(_HEADER) == "What a file has.\n\n```cpp\nf(x);  // an example\n```"
+    assert reference(_HEADER, 3) == (
+        "### class Thing\n\nA thing, as in std::vector\\<Thing>.\n\n"
+        "```cpp\nclass Thing : public Base {\n public:\n  explicit Thing(int size);\n"
+        "  // The size. In `elements`.\n  int size() const;\n  std::vector<int> values = {1, 2};\n};\n```\n\n"
+        "### enum class Kind\n\n```cpp\nenum class Kind { one, two };\n```\n\n"
+        "### make\n\nMakes one.\n\n```cpp\ntemplate <class T>\nThing make(T value);\n```"
+    )
+
+
+def test_every_public_header_is_on_a_page() -> None:
+    pages = "".join(page.read_text() for page in (DOCS / "reference").glob("cpp*.md"))
+    shown = set(re.findall(r"<!-- reference: header (\S+) -->", pages))
+    headers = {path.relative_to(ROOT / "include/opbridge").as_posix() for path in (ROOT / "include").rglob("*.h")}
+    assert shown == headers - _NOT_ON_THE_SITE
+
+
+@pytest.fixture
+def mappings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "mappings.json"
+    gelu = {"since": 9, "becomes": [[9, ["Erf"]], [20, ["Gelu"]]]}
+    svd = {"since": 1, "becomes": [[9, ["opbridge::svd"]]]}
+    path.write_text(json.dumps({"opsets": [9, 20], "mappings": {"aten::gelu": gelu, "aten::linalg_svd": svd}}))
+    monkeypatch.setattr(docs_reference, "MAPPINGS", path)
+    return path
+
+
+@pytest.mark.skipif(not OPBRIDGE.exists(), reason="the command is not built")
+@pytest.mark.parametrize("page", [*(DOCS / "reference").glob("*.md")], ids=lambda page: page.name)
+def test_every_part_of_a_page_exists(page: Path, mappings: Path) -> None:
+    language = "zh" if page.name.endswith(".zh.md") else "en"
+    text = docs_reference.expand(page.read_text(), language)
+    assert "<!-- reference" not in text
+    if page.name.startswith("command"):
+        assert "## opbridge convert\n" in text
+        assert "--external-data" in text
+        assert "## opbridge completion\n" in text
+    if page.name.startswith("coverage"):
+        assert f"<td>{'通过' if language == 'zh' else 'pass'}</td>" in text
+
+
+def test_mappings_say_since_when_and_link_to_operators(mappings: Path) -> None:
+    table = docs_reference.expand("<!-- reference: mappings -->", "en")
+    assert "<td><code>aten::gelu</code></td><td>9</td>" in table
+    assert "from 9: <code>Erf</code><br>from 20: <code>Gelu</code>" in table
+    assert '<a href="operators.html#linalg"><code>opbridge::svd</code></a>' in table
+
+
+def test_the_search_finds_each_mapping(mappings: Path) -> None:
+    gelu, svd = docs_reference.search_entries("en")
+    assert gelu == {
+        "location": "reference/mappings.html#aten::gelu",
+        "title": "aten::gelu",
+        "text": "since opset 9; from 9: Erf; from 20: Gelu",
+    }
+    assert svd["title"] == "aten::linalg_svd"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_table_is_searched(mappings: Path, tmp_path: Path) -> None:
+    table = docs_reference.expand("<!-- reference: mappings -->", "en")
+    script = (DOCS / "assets/filter.js").read_text()
+    page = tmp_path / "page.html"
+    ready = "document.documentElement.dataset.ready = 1"
+    page.write_text(
+        f"<!doctype html>{table}<script>document$ = {{subscribe: run => run()}};\n{script}\n{ready}</script>"
+    )
+    shown = "[...document.querySelectorAll('tbody tr')].filter(row => !row.hidden).map(row => row.cells[0].innerText)"
+    with chromium(tmp_path / "browser") as browser:
+        browser.open(page)
+        assert browser.evaluate(shown) == ["aten::gelu", "aten::linalg_svd"]
+        for typed, found in (("aten.gelu", ["aten::gelu"]), ("svd", ["aten::linalg_svd"]), ("Gelu nothing", [])):
+            field = f"field = document.querySelector('input'); field.value = {typed!r};"
+            browser.evaluate(f"{field} field.dispatchEvent(new Event('input'))")
+            assert browser.evaluate(shown) == found
+        assert browser.evaluate("document.querySelector('input + span').textContent") == "0 / 2"
+        assert not browser.errors
+
+
+def test_a_mark_of_nothing_is_an_error() -> None:
+    with pytest.raises(docs_reference.ReferenceError, match="none of"):
+        docs_reference.expand("<!-- reference: nothing -->", "en")
+
+
+def test_every_operator_that_ships_is_described() -> None:
+    described = docs_reference._pages_of_operators()
+    shipped = {operator.name for operator in read_operators() if operator.backward_of is None}
+    assert shipped <= set(described)
+
+
+def test_forms_of_an_operator_by_opset() -> None:
+    forms: Any = operator_forms.forms_of("nn.functional.gelu")
+    assert "Erf" in forms["aten::gelu"][9]
+    table = operator_forms.table(forms)
+    assert table["aten::gelu"]["becomes"][-1] == (20, ["Gelu"])
+    assert {*table} == {key for key, *_ in registry().entries()}
+    assert table["aten::scatter_reduce.two"]["since"] == 16
