@@ -6,6 +6,7 @@
 #include <array>
 #include <numeric>
 
+#include "ir/attribute_or.h"
 #include "ir/dim_expr.h"
 #include "tensor/broadcast.h"
 #include "tensor/constants.h"
@@ -86,15 +87,6 @@ constexpr std::array operators_like_first = {"Abs"sv,
                                              "ThresholdedRelu"sv,
                                              "Trilu"sv};
 
-template <class T>
-T attribute_or(std::span<const ir::Attribute> attributes, std::string_view name, T fallback) {
-  for (const ir::Attribute& attribute : attributes) {
-    if (attribute.name != name) continue;
-    if (const T* value = std::get_if<T>(&attribute.value)) return *value;
-  }
-  return fallback;
-}
-
 // The sum of all dims in one step; adding one dim after the other would take quadratic time.
 Dim sum_of(std::span<const Dim> dims) {
   Dim constant = 0;
@@ -143,7 +135,7 @@ class Node {
 
   template <class T>
   T attribute(std::string_view name, T fallback) const {
-    return attribute_or<T>(attributes_, name, std::move(fallback));
+    return ir::attribute_or<T>(attributes_, name, std::move(fallback));
   }
   bool has_input(size_t i) const { return i < inputs_.size() && inputs_[i]; }
   // An argument that is an input in later opsets and an attribute in earlier ones; nothing if its value is

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "tensor/evaluate.h"
+#include "ir/attribute_or.h"
 
 namespace opbridge {
 namespace {
@@ -25,8 +25,8 @@ std::optional<Dequantized> dequantized(ir::Node* node) {
     return std::nullopt;
   Dequantized made{node, integers, scale, zero ? zero->weight : nullptr, std::nullopt};
   if (scale.dims.empty()) return made;
-  const int64_t axis = tensor::int_attribute(*node, "axis", 1),
-                block = tensor::int_attribute(*node, "block_size", 0);
+  const int64_t axis = ir::attribute_or<int64_t>(*node, "axis", 1),
+                block = ir::attribute_or<int64_t>(*node, "block_size", 0);
   made.axis = static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(integers.dims.size()) : axis);
   if (block > 0) made.block = block;
   if (*made.axis >= integers.dims.size() || integers.dims[*made.axis] % made.block != 0) return std::nullopt;
@@ -44,8 +44,8 @@ std::optional<Dequantized> transposed_factor(const ir::Node& node) {
       const auto* value = node.find(name);
       return !value || std::get<double>(*value) == 1;
     };
-    if (node.op != "Gemm" || tensor::int_attribute(node, "transA", 0) != 0 ||
-        tensor::int_attribute(node, "transB", 0) != 1 || !is_one("alpha") || !is_one("beta"))
+    if (node.op != "Gemm" || ir::attribute_or<int64_t>(node, "transA", 0) != 0 ||
+        ir::attribute_or<int64_t>(node, "transB", 0) != 1 || !is_one("alpha") || !is_one("beta"))
       return std::nullopt;
   }
   return dequantized(made);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "ir/attribute_or.h"
 #include "ir/dead_code.h"
 #include "ir/uses.h"
 #include "simplify/folded_weights.h"
@@ -75,7 +76,7 @@ bool fold_batch_normalization(ir::Graph& graph) {
   size_t bytes = 0;
   uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.op != "BatchNormalization" || node.outputs.size() != 1) return;
-    if (tensor::int_attribute(node, "training_mode", 0) != 0) return;
+    if (ir::attribute_or<int64_t>(node, "training_mode", 0) != 0) return;
     ir::Node* before = uses.producer_beside(node, node.inputs[0]);
     if (!before || before->op != "Conv" || !uses.once(before->outputs[0])) return;
     const ir::Value* weight = before->inputs[1];

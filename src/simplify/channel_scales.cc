@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "ir/attribute_or.h"
 #include "ir/dead_code.h"
 #include "ir/uses.h"
 #include "simplify/folded_weights.h"
@@ -80,7 +81,7 @@ class ChannelScales {
     if (!node || !type || !type->dims || !uses_.once(&value)) return std::nullopt;
     if (is(node, "Conv") || is(node, "Gemm")) {
       if (is(node, "Gemm") &&
-          (node->attributes.size() != 1 || tensor::int_attribute(*node, "transB", 0) != 1)) {
+          (node->attributes.size() != 1 || ir::attribute_or<int64_t>(*node, "transB", 0) != 1)) {
         return std::nullopt;
       }
       const bool biased = node->inputs.size() > 2 && node->inputs[2];

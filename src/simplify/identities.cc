@@ -8,12 +8,6 @@
 namespace opbridge {
 namespace {
 
-bool is_number(const ir::Weight& weight, double number) {
-  if (weight.element_count() != 1) return false;
-  const std::optional<ir::Weight> converted = tensor::convert_weight(weight, ElementType::float64);
-  return converted && converted->as<double>()[0] == number;
-}
-
 // Whether `wide` can represent every value of `narrow`, so that a conversion to it and back changes nothing.
 bool has_every_value_of(ElementType wide, ElementType narrow) {
   const auto is_signed = [](ElementType type) { return !name(type).starts_with("uint"); };
@@ -60,7 +54,7 @@ ir::Value* undone_source_of(const ir::Node& node) {
 }
 
 // The input that `node` returns unchanged for all elements; null if there is none. The exception is x + 0,
-// which turns -0 into 0 in PyTorch; ONNX Runtime removes this addition as well.
+// which turns -0 into 0.
 ir::Value* source_of(const ir::Node& node) {
   const auto& inputs = node.inputs;
   if (node.op == "Identity") return inputs[0];
@@ -78,7 +72,7 @@ ir::Value* source_of(const ir::Node& node) {
   // Only one-element constants: a whole tensor, such as a trained scale, is not neutral and may take part in
   // a fusion of the runtime.
   const auto is_neutral = [&](const ir::Value* value) {
-    return value->weight && is_number(*value->weight, product ? 1 : 0);
+    return value->weight && tensor::number_of(*value->weight) == (product ? 1 : 0);
   };
   if (is_neutral(inputs[1])) return inputs[0];
   const bool commutes = node.op == "Add" || node.op == "Mul";

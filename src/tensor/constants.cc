@@ -196,6 +196,12 @@ bool converts_exactly(const ir::Weight& weight, ElementType type) {
   return back && std::equal(back->bytes.begin(), back->bytes.end(), weight.bytes.begin(), weight.bytes.end());
 }
 
+std::optional<double> number_of(const ir::Weight& weight) {
+  if (weight.element_count() != 1) return std::nullopt;
+  const std::optional<ir::Weight> number = convert_weight(weight, ElementType::float64);
+  return number ? std::optional(number->as<double>()[0]) : std::nullopt;
+}
+
 bool may_be_zero(const Dim& dim) { return !dim.is_static() && dim.least().value_or(0) < 1; }
 
 std::optional<std::vector<int64_t>> constant_reshape(std::span<const Dim> from, std::span<const Dim> to) {

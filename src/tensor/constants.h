@@ -19,6 +19,9 @@ std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType t
 // Whether converting to `type` keeps every element's value.
 bool converts_exactly(const ir::Weight& weight, ElementType type);
 
+// The value of a weight of one element; missing if it has several, or is not a real number.
+std::optional<double> number_of(const ir::Weight& weight);
+
 // Whether the least values of the symbols leave it possible that a symbolic dim is 0.
 bool may_be_zero(const Dim& dim);
 

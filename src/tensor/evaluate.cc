@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "ir/attribute_or.h"
 #include "tensor/constants.h"
 
 namespace opbridge::tensor {
@@ -170,7 +171,7 @@ std::optional<ir::Weight> any(const ir::Node& node, const ir::Weight& input, std
     if (axis < 0 || axis >= rank || input.dims[axis] == 0) return std::nullopt;
     kept[axis] = 1;
   }
-  const bool keepdims = int_attribute(node, "keepdims", 1) != 0;
+  const bool keepdims = ir::attribute_or<int64_t>(node, "keepdims", 1) != 0;
   for (int64_t axis = 0; axis < rank; ++axis) {
     if (keepdims || std::ranges::find(axes, axis) == axes.end()) dims.push_back(kept[axis]);
   }
@@ -271,7 +272,7 @@ std::optional<ir::Weight> evaluate(const ir::Node& node, Inputs inputs) {
     // Before opset 11 the bounds are attributes.
     if (node.op == "Clip" && node.attributes.empty()) return clip<T>(inputs);
     if (inputs.size() == 1) return unary<T>(node.op, *inputs[0]);
-    if (node.op == "Mod" && int_attribute(node, "fmod", 0) != 0) return std::nullopt;
+    if (node.op == "Mod" && ir::attribute_or<int64_t>(node, "fmod", 0) != 0) return std::nullopt;
     return inputs.size() == 2 ? binary<T>(node.op, *inputs[0], *inputs[1]) : std::nullopt;
   };
   for (const ir::Weight* input : inputs) {

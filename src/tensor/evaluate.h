@@ -21,8 +21,6 @@ std::optional<ir::Weight> evaluate_movement(const ir::Node& node, std::span<cons
 // The elements of an int64 input; missing if it is not int64.
 std::optional<std::vector<int64_t>> ints_of(std::span<const ir::Weight* const> inputs, size_t index);
 
-int64_t int_attribute(const ir::Node& node, std::string_view name, int64_t otherwise);
-
 // Evaluation makes no larger constants.
 inline constexpr size_t largest_folded_bytes = size_t{1} << 21;
 

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "ir/attribute_or.h"
 #include "tensor/broadcast.h"
 #include "tensor/evaluate.h"
 
@@ -29,7 +30,7 @@ ir::Weight reshaped(const ir::Weight& source, Dims dims) {
 }
 
 std::optional<ir::Weight> reshape(const ir::Node& node, const ir::Weight& source, Dims shape) {
-  const bool allow_zero = int_attribute(node, "allowzero", 0) != 0;
+  const bool allow_zero = ir::attribute_or<int64_t>(node, "allowzero", 0) != 0;
   std::optional<size_t> open;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0 && !allow_zero) {
@@ -106,7 +107,7 @@ std::optional<ir::Weight> expand(Inputs inputs) {
 std::optional<ir::Weight> concat(const ir::Node& node, Inputs inputs) {
   Dims dims = inputs[0]->dims;
   const auto rank = static_cast<int64_t>(dims.size());
-  int64_t axis = int_attribute(node, "axis", 0);
+  int64_t axis = ir::attribute_or<int64_t>(node, "axis", 0);
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank) return std::nullopt;
   int64_t length = 0;
@@ -137,7 +138,7 @@ std::optional<ir::Weight> gather(const ir::Node& node, Inputs inputs) {
   const std::optional<Dims> indices = ints_of(inputs, 1);
   if (!indices) return std::nullopt;
   const auto rank = static_cast<int64_t>(source.dims.size());
-  int64_t axis = int_attribute(node, "axis", 0);
+  int64_t axis = ir::attribute_or<int64_t>(node, "axis", 0);
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank) return std::nullopt;
   Dims dims(source.dims.begin(), source.dims.begin() + axis);
@@ -227,12 +228,6 @@ std::optional<Dims> ints_of(Inputs inputs, size_t index) {
     return std::nullopt;
   const std::span<const int64_t> values = inputs[index]->as<int64_t>();
   return Dims(values.begin(), values.end());
-}
-
-int64_t int_attribute(const ir::Node& node, std::string_view name, int64_t otherwise) {
-  const ir::AttributeValue* value = node.find(name);
-  const int64_t* number = value ? std::get_if<int64_t>(value) : nullptr;
-  return number ? *number : otherwise;
 }
 
 NewWeight::NewWeight(ElementType type, std::vector<int64_t> shape)

@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/attribute_or.h"
 #include "opbridge/ir.h"
 #include "tensor/evaluate.h"
 
@@ -76,8 +77,8 @@ class GraphEvaluator {
     const ir::Weight& x = *inputs.at(0);
     if (node.op == "Shape") {
       const auto rank = static_cast<int64_t>(x.dims.size());
-      const std::vector<int64_t> dims(x.dims.begin() + tensor::int_attribute(node, "start", 0),
-                                      x.dims.begin() + tensor::int_attribute(node, "end", rank));
+      const std::vector<int64_t> dims(x.dims.begin() + ir::attribute_or<int64_t>(node, "start", 0),
+                                      x.dims.begin() + ir::attribute_or<int64_t>(node, "end", rank));
       return ir::Weight::of<int64_t>(dims, {static_cast<int64_t>(dims.size())});
     }
     if (node.op == "Transpose" && !node.find("perm")) {

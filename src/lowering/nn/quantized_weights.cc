@@ -1,9 +1,9 @@
 // Weights that are stored as integers.
 #include "builder/stage.h"
+#include "ir/attribute_or.h"
 #include "lowering/common.h"
 #include "lowering/nn/quantization.h"
 #include "tensor/constants.h"
-#include "tensor/evaluate.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -116,8 +116,8 @@ std::optional<Value> gather_quantized_rows(GraphBuilder& g, Value table, Value i
   if (std::ranges::any_of(made->inputs, [](const ir::Value* input) { return !input->weight; }))
     return std::nullopt;
   Value q = made->inputs[0], scale = made->inputs[1];
-  const int64_t axis = wrap_axis(tensor::int_attribute(*made, "axis", 1), 2),
-                block = tensor::int_attribute(*made, "block_size", 0);
+  const int64_t axis = wrap_axis(ir::attribute_or<int64_t>(*made, "axis", 1), 2),
+                block = ir::attribute_or<int64_t>(*made, "block_size", 0);
   const bool has_one_scale = scale.rank() == 0, has_blocks = block > 0 && axis == 1;
   if (!has_one_scale && !has_blocks && !(block == 0 && axis == 0)) return std::nullopt;
   // ONNX's Gather of 4-bit integers has no kernel in ONNX Runtime.

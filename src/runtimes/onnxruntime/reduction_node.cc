@@ -2,20 +2,14 @@
 
 #include <numeric>
 
+#include "ir/attribute_or.h"
+
 namespace opbridge::onnxruntime {
-namespace {
-
-bool flag(const ir::Node& node, const char* name, bool otherwise) {
-  const ir::AttributeValue* value = node.find(name);
-  return value ? std::get<int64_t>(*value) != 0 : otherwise;
-}
-
-}  // namespace
 
 std::optional<ReductionNode> reduction_of(const ir::Node& node) {
   const Value x(node.inputs[0]);
   if (!x.ranked() || x.rank() == 0) return std::nullopt;
-  ReductionNode found{x, {}, flag(node, "keepdims", true)};
+  ReductionNode found{x, {}, ir::attribute_or<int64_t>(node, "keepdims", 1) != 0};
   if (const ir::AttributeValue* axes = node.find("axes")) {
     found.axes = std::get<std::vector<int64_t>>(*axes);
   } else if (node.inputs.size() > 1 && node.inputs[1]) {
@@ -24,7 +18,7 @@ std::optional<ReductionNode> reduction_of(const ir::Node& node) {
     found.axes.assign(axes.begin(), axes.end());
   }
   if (found.axes.empty()) {
-    if (flag(node, "noop_with_empty_axes", false)) return std::nullopt;
+    if (ir::attribute_or<int64_t>(node, "noop_with_empty_axes", 0) != 0) return std::nullopt;
     found.axes.resize(x.rank());
     std::iota(found.axes.begin(), found.axes.end(), 0);
   }

@@ -1,6 +1,8 @@
 #include "runtimes/onnxruntime/replacements.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -13,23 +15,30 @@
 namespace opbridge::onnxruntime {
 namespace {
 
+// A replacement of a node with one result.
+template <Value (*make)(GraphBuilder&, const ir::Node&)>
+std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
+  const Value made = make(g, node);
+  return made ? std::vector{made} : std::vector<Value>();
+}
+
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
-    {"Clip", one_bound},
-    {"Einsum", exact_einsum_of_integers},
-    {"LogSoftmax", log_softmax_of_float64},
-    {"MatMul", product_by_column},
-    {"ReduceL1", long_reduction_in_float64},
-    {"ReduceL2", long_reduction_in_float64},
-    {"ReduceLogSumExp", log_of_sum_in_parts},
-    {"ReduceMean", long_reduction_in_float64},
-    {"ReduceProd", exact_product_of_integers},
-    {"ReduceSum", exact_sum_of_integers},
-    {"ReduceSum", long_reduction_in_float64},
-    {"ReduceSumSquare", long_reduction_in_float64},
-    {"ScatterND", scattered_by_one_thread},
+    {"Clip", only<one_bound>},
+    {"Einsum", only<exact_einsum_of_integers>},
+    {"LogSoftmax", only<log_softmax_of_float64>},
+    {"MatMul", only<product_by_column>},
+    {"ReduceL1", only<long_reduction_in_float64>},
+    {"ReduceL2", only<long_reduction_in_float64>},
+    {"ReduceLogSumExp", only<log_of_sum_in_parts>},
+    {"ReduceMean", only<long_reduction_in_float64>},
+    {"ReduceProd", only<exact_product_of_integers>},
+    {"ReduceSum", only<exact_sum_of_integers>},
+    {"ReduceSum", only<long_reduction_in_float64>},
+    {"ReduceSumSquare", only<long_reduction_in_float64>},
+    {"ScatterND", only<scattered_by_one_thread>},
 };
 
-bool may_be_replaced(const ir::Node& node) {
+bool has_replacement(const ir::Node& node) {
   return !node.source.by_user &&
          std::ranges::any_of(replacements, [&](const auto& each) { return each.first == node.op; });
 }
@@ -76,19 +85,21 @@ class Replacing {
     return symbols;
   }
 
-  // A node is appended after those of its bodies, so that sizes which a body needs are computed before it.
   void visit(GraphBuilder& g, ir::Graph& graph) {
     if (!visited_.insert(&graph).second) return;
     const std::vector<ir::Node*> before = std::exchange(graph.nodes, {});
     bind_sizes(g, graph.inputs);
-    for (ir::Node* node : before) {
-      for (const ir::GraphPtr& body : node->bodies()) {
-        GraphBuilder inner = BuilderStage(g).inside(*body);
-        visit(inner, *body);
-      }
-      if (!may_be_replaced(*node) || !replace(g, graph, *node)) graph.nodes.push_back(node);
-      bind_sizes(g, node->outputs);
+    for (ir::Node* node : before) append(g, graph, *node);
+  }
+
+  // Appends the node, or those that replace it, after the nodes that compute sizes for its bodies.
+  void append(GraphBuilder& g, ir::Graph& graph, ir::Node& node) {
+    for (const ir::GraphPtr& body : node.bodies()) {
+      GraphBuilder inner = BuilderStage(g).inside(*body);
+      visit(inner, *body);
     }
+    if (!replace(g, graph, node)) graph.nodes.push_back(&node);
+    bind_sizes(g, node.outputs);
   }
 
   static void bind_sizes(GraphBuilder& g, const std::vector<ir::Value*>& values) {
@@ -100,41 +111,66 @@ class Replacing {
 
   // Whether it did.
   bool replace(GraphBuilder& g, ir::Graph& graph, const ir::Node& node) {
+    if (!has_replacement(node) || std::ranges::find(being_replaced_, node.op) != being_replaced_.end())
+      return false;
+    const size_t first = graph.nodes.size();
+    const std::vector<Value> made = replacement_of(g, node);
+    if (made.empty()) return false;
+    put_in_place(g, graph, first, made, node.outputs);
+    changed_ = true;
+
+    // The new nodes may need replacements too, but none of the same operator.
+    const std::vector<ir::Node*> added(graph.nodes.begin() + static_cast<std::ptrdiff_t>(first),
+                                       graph.nodes.end());
+    graph.nodes.resize(first);
+    being_replaced_.push_back(node.op);
+    for (ir::Node* each : added) append(g, graph, *each);
+    being_replaced_.pop_back();
+    return true;
+  }
+
+  std::vector<Value> replacement_of(GraphBuilder& g, const ir::Node& node) {
     ir::Node call;
     call.op = node.source.op.empty() ? node.op : node.source.op;
     call.source = node.source;
     call.outputs = node.outputs;
     BuilderStage(g).set_call(&call, call.op, true);
-    const size_t first = graph.nodes.size();
-    Value made;
+    std::vector<Value> made;
     try {
       for (const auto& [op, make] : replacements) {
-        if (op == node.op && (made = make(g, node))) break;
+        if (op == node.op && made.empty()) made = make(g, node);
       }
     } catch (const Error& error) {
       if (error.code() == ErrorCode::internal) throw;
       refuse_(node, error);
     }
-    if (made) put_in_place(g, graph, first, made, *node.outputs[0]);
     BuilderStage(g).set_call(nullptr, "");
-    changed_ |= bool(made);
-    return bool(made);
+    return made;
   }
 
-  // The node that makes `made` makes `result` instead. Nodes from `first` on are new.
-  static void put_in_place(GraphBuilder& g, ir::Graph& graph, size_t first, Value made, ir::Value& result) {
-    const auto begin = graph.nodes.begin() + static_cast<std::ptrdiff_t>(first);
-    if (std::find(begin, graph.nodes.end(), made.get()->producer) == graph.nodes.end())
-      made = g.op("Identity", made);
-    ir::Node* producer = made.get()->producer;
-    std::ranges::replace(producer->outputs, made.get(), &result);
-    result.producer = producer;
+  // The nodes that make `made` make `results` instead. Nodes from `first` on are new.
+  static void put_in_place(GraphBuilder& g, ir::Graph& graph, size_t first, std::vector<Value> made,
+                           const std::vector<ir::Value*>& results) {
+    const auto added = [&] { return std::span(graph.nodes).subspan(first); };
+    for (size_t i = 0; i < results.size(); ++i) {
+      const bool is_old = std::ranges::find(added(), made[i].get()->producer) == added().end();
+      const bool is_repeated = std::find(made.begin(), made.begin() + static_cast<std::ptrdiff_t>(i),
+                                         made[i]) != made.begin() + static_cast<std::ptrdiff_t>(i);
+      if (is_old || is_repeated) made[i] = g.op("Identity", made[i]);
+    }
+    for (size_t i = 0; i < results.size(); ++i) {
+      ir::Node* producer = made[i].get()->producer;
+      std::ranges::replace(producer->outputs, made[i].get(), results[i]);
+      results[i]->producer = producer;
+      for (ir::Node* node : added()) std::ranges::replace(node->inputs, made[i].get(), results[i]);
+    }
   }
 
   GraphBuilder g_;
   const Refuse& refuse_;
   std::unordered_set<const ir::Graph*> visited_;
   std::unordered_set<const Expr*> seen_dims_;
+  std::vector<std::string> being_replaced_;  // the operators whose replacements are being appended
   bool changed_ = false;
 };
 
@@ -144,7 +180,7 @@ bool replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse) {
   bool is_needed = false;
   for (const ir::Graph* each : ir::all_graphs(graph)) {
     is_needed |=
-        std::ranges::any_of(each->nodes, [](const ir::Node* node) { return may_be_replaced(*node); });
+        std::ranges::any_of(each->nodes, [](const ir::Node* node) { return has_replacement(*node); });
   }
   return is_needed && Replacing(graph, opset, refuse).run(graph) && ir::remove_dead_code(graph);
 }

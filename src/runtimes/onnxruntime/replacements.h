@@ -7,8 +7,11 @@
 
 namespace opbridge::onnxruntime {
 
-// Makes nodes for the only result of `node`. An empty Value if the runtime computes the node rightly.
-using Replacement = Value (*)(GraphBuilder& g, const ir::Node& node);
+// Makes nodes for the results of `node`. Nothing if the runtime computes the node rightly.
+using Replacement = std::vector<Value> (*)(GraphBuilder& g, const ir::Node& node);
+
+
+// For nodes with one result. An empty Value if the runtime computes the node rightly.
 
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
 Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);

@@ -15,11 +15,7 @@
 namespace opbridge::onnxruntime {
 namespace {
 
-bool is_one(const ir::Value* value) {
-  const std::optional<ir::Weight> number =
-      value->weight ? tensor::convert_weight(*value->weight, ElementType::float64) : std::nullopt;
-  return number && number->element_count() == 1 && number->as<double>()[0] == 1;
-}
+bool is_one(const ir::Value* value) { return value->weight && tensor::number_of(*value->weight) == 1; }
 
 class Rewriter {
  public:
