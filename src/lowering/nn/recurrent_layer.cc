@@ -38,13 +38,6 @@ Value reorder_gates(GraphBuilder& g, Value weight, Cell cell, int64_t hidden) {
   return g.concat(std::move(blocks), 0);
 }
 
-// Appends a sequence of zeros to `value` along `axis`.
-Value with_one_more(GraphBuilder& g, Value value, int64_t axis) {
-  std::vector<Dim> dims = value.dims();
-  dims[axis] = 1;
-  return g.concat({value, filled(g, dims, 0, value.element_type())}, axis);
-}
-
 // A bias of one element holds for all gates. PyTorch's cells add a bias of any rank that broadcasts.
 Value bias_of_gates(GraphBuilder& g, Value bias, int64_t size) {
   if (bias.rank() > 1) {
@@ -84,22 +77,6 @@ std::vector<Value> by_operator(GraphBuilder& g, Cell cell, Value input, const st
   made[0] = directions.size() == 1
                 ? g.squeeze(made[0], {1})
                 : g.reshape(g.transpose(made[0], {0, 2, 1, 3}), {length, batch, Dim(2 * hidden)});
-  return made;
-}
-
-// ONNX Runtime's LSTM and GRU crash if there is no sequence. If there may be none, one more is appended.
-std::vector<Value> by_operator_of_any_batch(GraphBuilder& g, Cell cell, Value input,
-                                            const std::optional<Lengths>& lengths,
-                                            const std::vector<Value>& states,
-                                            std::span<const Direction> directions) {
-  const Dim batch = input.dim(1);
-  if (!may_be_empty(std::vector{batch})) return by_operator(g, cell, input, lengths, states, directions);
-  std::vector<Value> more;
-  for (Value state : states) more.push_back(with_one_more(g, state, 1));
-  std::optional<Lengths> longer;
-  if (lengths) longer = {with_one_more(g, lengths->counts, 0), with_one_more(g, lengths->runs, 1)};
-  std::vector<Value> made = by_operator(g, cell, with_one_more(g, input, 1), longer, more, directions);
-  for (Value& value : made) value = g.slice(value, 1, g.ints({0}), g.sizes({batch}));
   return made;
 }
 
@@ -184,7 +161,7 @@ std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
   if (!is_floating_point(type))
     g.refuse("recurrent layers of integers are not supported; cast the inputs and weights to float32");
   if (!directions[0].projection && type != ElementType::float64)
-    return by_operator_of_any_batch(g, cell, input, lengths, states, directions);
+    return by_operator(g, cell, input, lengths, states, directions);
   input = g.cast(input, kernel);
   std::vector<std::vector<Value>> parts(1 + states.size());
   for (size_t i = 0; i < directions.size(); ++i) {

@@ -25,6 +25,8 @@ std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Clip", only<one_bound>},
     {"Einsum", only<exact_einsum_of_integers>},
+    {"GRU", recurrent_layer_of_any_batch},
+    {"LSTM", recurrent_layer_of_any_batch},
     {"LogSoftmax", only<log_softmax_of_float64>},
     {"MatMul", only<product_by_column>},
     {"ReduceL1", only<long_reduction_in_float64>},
