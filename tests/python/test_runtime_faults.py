@@ -178,3 +178,15 @@ def test_recurrent_layers_without_sequences_crash(op: str, gates: int) -> None:
     """recurrent_layers.cc"""
     assert _crashes(f"run_layer_without_sequences({op!r}, {gates})"), "recurrent_layers.cc is obsolete"
     run_layer_without_sequences("RNN", 1)
+
+
+def test_transposed_convolutions_fail() -> None:
+    """conv_transposes.cc"""
+    weight = {"w": np.ones((1, 1, 2), np.float32)}
+    empty = helper.make_node("ConvTranspose", ["x", "w"], ["y"], pads=[1, 1])
+    with pytest.raises((Fail, InvalidArgument, RuntimeException)):
+        _run([empty], {"x": np.ones((1, 1, 1), np.float32)}, weight)
+    if INSTALLED > (1, 20):
+        padded = helper.make_node("ConvTranspose", ["x", "w"], ["y"], dilations=[2], output_padding=[1])
+        with pytest.raises(InvalidArgument):
+            _run([padded], {"x": np.ones((1, 1, 3), np.float32)}, weight)

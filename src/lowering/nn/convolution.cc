@@ -78,7 +78,7 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
   if (needs_gathered_windows(x.element_type()))
     return convolution_by_products(g, x, weight, bias, c, std::move(pads));
   const size_t axes = weight.rank() - 2;
-  std::vector<int64_t> output_padding, beyond(2 * (axes + 2), 0);
+  std::vector<int64_t> output_padding;
   if (c.transposed) {
     output_padding = c.output_padding;
     for (size_t i = 0; i < axes; ++i) {
@@ -86,25 +86,17 @@ Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional
       const int64_t both = std::min(pads[axes + i], output_padding[i]);
       pads[axes + i] -= both;
       output_padding[i] -= both;
-      // PyTorch allows an output_padding below the dilation or the stride, ONNX Runtime only below the
-      // stride. The rest of the result gets no products and is padded.
-      beyond[axes + 4 + i] = std::max<int64_t>(0, output_padding[i] - (c.stride[i] - 1));
-      output_padding[i] -= beyond[axes + 4 + i];
     }
   }
-  const bool is_extended = std::ranges::any_of(beyond, [](int64_t size) { return size > 0; });
   std::vector<Operand> operands{x,
                                 weight,
-                                is_extended ? std::nullopt : bias,
+                                bias,
                                 attr("strides", c.stride),
                                 attr("pads", std::move(pads)),
                                 attr("dilations", c.dilation),
                                 attr("group", c.groups)};
   if (c.transposed) operands.push_back(attr("output_padding", std::move(output_padding)));
-  Value result = g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
-  if (!is_extended) return result;
-  result = g.op("Pad", result, g.ints(beyond), g.scalar_like(result, 0));
-  return bias ? g.op("Add", result, per_channel(g, *bias, axes)) : result;
+  return g.op_list(c.transposed ? "ConvTranspose" : "Conv", 1, std::move(operands)).front();
 }
 
 namespace {
@@ -118,11 +110,6 @@ Value convolution(GraphBuilder& g, Value input, Value weight, std::optional<Valu
                   const Convolution& given) {
   const size_t axes = spatial_axes(g, weight);
   const Convolution c = given.of_axes(g, axes);
-  // ONNX Runtime's ConvTranspose fails if the result is empty.
-  const std::vector<Dim>& result = *g.result().dims;
-  if (std::ranges::any_of(result, [](const Dim& size) { return size.is(0); })) {
-    return filled(g, result, 0, g.result().element_type);
-  }
   std::vector<int64_t> pads = c.padding;
   pads.insert(pads.end(), c.padding.begin(), c.padding.end());
   return on_batch(g, input, axes,

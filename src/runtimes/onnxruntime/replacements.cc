@@ -24,6 +24,7 @@ std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
 
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Clip", only<one_bound>},
+    {"ConvTranspose", only<transposed_convolution>},
     {"Einsum", only<exact_einsum_of_integers>},
     {"GRU", recurrent_layer_of_any_batch},
     {"LSTM", recurrent_layer_of_any_batch},
