@@ -190,3 +190,11 @@ def test_transposed_convolutions_fail() -> None:
         padded = helper.make_node("ConvTranspose", ["x", "w"], ["y"], dilations=[2], output_padding=[1])
         with pytest.raises(InvalidArgument):
             _run([padded], {"x": np.ones((1, 1, 3), np.float32)}, weight)
+
+
+def test_coordinates_are_rounded_before_they_are_reflected() -> None:
+    """nearest_reflections.cc"""
+    node = helper.make_node("GridSample", ["x", "g"], ["y"], mode="nearest", padding_mode="reflection")
+    grid = np.array([[[[1.5, 0]]]], np.float32)  # index 4.5, which reflected is 2.5, rounded to even 2
+    [actual] = _run([node], {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)}, {"g": grid})
+    assert actual.item() == 3, "nearest_reflections.cc is obsolete"

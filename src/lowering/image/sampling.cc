@@ -14,26 +14,12 @@ const char* choice(GraphBuilder& g, const std::array<const char*, count>& names,
   return names[index];
 }
 
-constexpr int64_t nearest_mode = 1, cubic_mode = 2, reflection_padding = 2;
+constexpr int64_t cubic_mode = 2;
 
-// Reflects coordinates into [-1, 1]: 1 - |(x + 1) mod 4 - 2|.
-Value reflected(GraphBuilder& g, Value grid) {
-  const auto number = [&](double value) { return g.scalar_like(grid, value); };
-  Value moved = g.op("Add", grid, number(1));
-  Value periods = g.op("Floor", g.op("Div", moved, number(4)));
-  Value phase = g.op("Sub", moved, g.op("Mul", periods, number(4)));
-  Value inside = g.op("Sub", number(1), g.op("Abs", g.op("Sub", phase, number(2))));
-  return g.op("Where", g.op("Greater", g.op("Abs", grid), number(1)), inside, grid);
-}
-
-// GridSample takes volumes from opset 20 on. ONNX Runtime's kernel for them has no cubic interpolation.
+// GridSample takes volumes from opset 20 on. ONNX does not define the cubic interpolation of volumes.
 Value grid_sampler(GraphBuilder& g, Value input, Value grid, int64_t interpolation, int64_t padding,
                    bool align_corners) {
   const bool old = g.opset() < 20;
-  // ONNX Runtime rounds before it reflects, which differs for coordinates midway between two pixels.
-  if (interpolation == nearest_mode && padding == reflection_padding && !align_corners) {
-    grid = g.cast(reflected(g, operand(g, grid, grid.element_type())), grid.element_type());
-  }
   if (input.rank() == 5 && (old || interpolation == cubic_mode)) {
     return floating_kernel(g, "opbridge::grid_sample", {input, grid},
                            {attr("interpolation_mode", interpolation), attr("padding_mode", padding),

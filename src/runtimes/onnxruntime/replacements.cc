@@ -27,6 +27,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"ConvTranspose", only<transposed_convolution>},
     {"Einsum", only<exact_einsum_of_integers>},
     {"GRU", recurrent_layer_of_any_batch},
+    {"GridSample", only<nearest_after_reflection>},
     {"LSTM", recurrent_layer_of_any_batch},
     {"LogSoftmax", only<log_softmax_of_float64>},
     {"MatMul", only<product_by_column>},
