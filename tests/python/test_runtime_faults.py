@@ -198,3 +198,11 @@ def test_coordinates_are_rounded_before_they_are_reflected() -> None:
     grid = np.array([[[[1.5, 0]]]], np.float32)  # index 4.5, which reflected is 2.5, rounded to even 2
     [actual] = _run([node], {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)}, {"g": grid})
     assert actual.item() == 3, "nearest_reflections.cc is obsolete"
+
+
+@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
+def test_maxima_of_zeros_have_no_indices() -> None:
+    """pooled_indices.cc"""
+    node = helper.make_node("MaxPool", ["x"], ["y", "z"], kernel_shape=[2])
+    [_, indices] = _run([node], {"x": np.zeros((1, 1, 4), np.uint8)}, {}, outputs=2)
+    assert indices.tolist() == [[[-1, -1, -1]]]

@@ -169,8 +169,8 @@ struct EndOfPool {
   std::vector<int64_t> beyond;  // padding for a separate Pad: MaxPool's must be less than the kernel
 };
 
-// Whether some window along an axis reads only padding. PyTorch's maximum is -inf then, ONNX Runtime's the
-// least finite number. Among the windows that start inside the image, it is enough to check the last one.
+// Whether some window along an axis reads only padding. PyTorch's maximum is -inf then; ONNX does not define
+// MaxPool's. Among the windows that start inside the image, it is enough to check the last one.
 bool has_empty_window(const Window& window, size_t axis, int64_t size, int64_t count) {
   const int64_t stride = window.stride[axis], padding = window.padding[axis], step = window.dilation[axis];
   const auto is_empty = [&](int64_t index) {
@@ -331,11 +331,9 @@ std::array<Value, 2> max_pool_with_indices(GraphBuilder& g, Value self, const Wi
       if (may_have_empty_window(g, self, window, i))
         g.refuse("a window may contain only padding, which has no index; use less padding or dilation");
     }
-    // ONNX Runtime 1.20 returns no index for uint8 windows that are all 0.
-    Value numbers = is_integral(x.element_type()) ? g.cast(x, ElementType::float32) : x;
     const std::vector<Value> made =
-        max_pool_of_numbers(g, numbers, window, end_of_pool(g, self, window, ceil_mode));
-    results = {g.cast(made[0], self.element_type()), made[1]};
+        max_pool_of_numbers(g, x, window, end_of_pool(g, self, window, ceil_mode));
+    results = {made[0], made[1]};
   }
   if (batched) return results;
   for (Value& result : results) result = without_batch(g, result);

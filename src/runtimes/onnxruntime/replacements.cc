@@ -31,6 +31,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"LSTM", recurrent_layer_of_any_batch},
     {"LogSoftmax", only<log_softmax_of_float64>},
     {"MatMul", only<product_by_column>},
+    {"MaxPool", pool_with_indices_in_float32},
     {"ReduceL1", only<long_reduction_in_float64>},
     {"ReduceL2", only<long_reduction_in_float64>},
     {"ReduceLogSumExp", only<log_of_sum_in_parts>},
