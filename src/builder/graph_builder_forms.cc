@@ -27,7 +27,7 @@ std::optional<Dim> sliced_size(const Dim& size, Value start, Value end, int64_t 
 
 // A tensor without elements: one of `dims` is 0.
 Value without_elements(GraphBuilder& g, std::span<const Dim> dims, ElementType type) {
-  // ONNX Runtime's ConstantOfShape does not support bfloat16.
+  // ConstantOfShape makes bfloat16 from opset 20 on.
   const ElementType made = type == ElementType::bfloat16 ? ElementType::float32 : type;
   ir::Weight zero = tensor::scalar_weight(false, made);
   zero.dims = {1};
@@ -101,10 +101,7 @@ Value GraphBuilder::squeeze(Value value, std::vector<int64_t> axes) {
 
 Value GraphBuilder::expand(Value value, std::span<const Dim> dims) {
   if (value.ranked() && std::ranges::equal(value.dims(), dims)) return value;
-  // ONNX Runtime removes an Expand from 1 to 0 when it loads the model.
-  const bool is_empty = std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); });
-  Value result =
-      is_empty ? without_elements(*this, dims, value.element_type()) : op("Expand", value, sizes(dims));
+  Value result = op("Expand", value, sizes(dims));
   set_type(result, value.element_type(), {dims.begin(), dims.end()});
   return result;
 }

@@ -200,6 +200,17 @@ def test_coordinates_are_rounded_before_they_are_reflected() -> None:
     assert actual.item() == 3, "nearest_reflections.cc is obsolete"
 
 
+def test_an_expansion_to_nothing_is_removed() -> None:
+    """empty_expansions.cc"""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["a"]),
+        helper.make_node("Expand", ["a", "shape"], ["b"]),
+        helper.make_node("Sigmoid", ["b"], ["y"]),
+    ]
+    [actual] = _run(nodes, {"x": np.ones((1, 3), np.float32)}, {"shape": np.array([0, 3])})
+    assert actual.shape == (1, 3), "empty_expansions.cc is obsolete"
+
+
 @pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
 def test_maxima_of_zeros_have_no_indices() -> None:
     """pooled_indices.cc"""

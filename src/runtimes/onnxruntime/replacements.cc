@@ -26,6 +26,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Clip", only<one_bound>},
     {"ConvTranspose", only<transposed_convolution>},
     {"Einsum", only<exact_einsum_of_integers>},
+    {"Expand", only<expansion_to_nothing>},
     {"GRU", recurrent_layer_of_any_batch},
     {"GridSample", only<nearest_after_reflection>},
     {"LSTM", recurrent_layer_of_any_batch},

@@ -15,6 +15,7 @@ std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node&
 
 // For nodes with one result. An empty Value if the runtime computes the node rightly.
 
+Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution);
