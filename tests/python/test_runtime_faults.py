@@ -211,6 +211,14 @@ def test_an_expansion_to_nothing_is_removed() -> None:
     assert actual.shape == (1, 3), "empty_expansions.cc is obsolete"
 
 
+def test_a_gather_by_a_range_below_0_becomes_a_slice() -> None:
+    """descending_ranges.cc"""
+    nodes = [helper.make_node("Range", ["a", "b", "c"], ["i"]), helper.make_node("Gather", ["x", "i"], ["y"])]
+    bounds = {"a": np.array(3), "b": np.array(-1), "c": np.array(-1)}
+    [actual] = _run(nodes, {"x": np.arange(4, dtype=np.float32)} | bounds, {})
+    assert actual.tolist() == [], "descending_ranges.cc is obsolete"
+
+
 @pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
 def test_maxima_of_zeros_have_no_indices() -> None:
     """pooled_indices.cc"""

@@ -37,11 +37,8 @@ Value counted_from(GraphBuilder& g, const Scalar& start, const Scalar& step) {
 
 Value arange(GraphBuilder& g, const Scalar& start, const Scalar& end, const Scalar& step) {
   const ElementType type = g.result().element_type;
-  // ONNX Runtime fuses Gather(Range) to a Slice, which is wrong if the range begins or ends below 0.
-  const bool is_ascending =
-      start.is_static() && step.is_static() && start.to_double() >= 0 && step.to_double() > 0;
   const bool all_integral = start.is_integral() && end.is_integral() && step.is_integral();
-  if (is_integral(type) && all_integral && is_ascending) {
+  if (is_integral(type) && all_integral) {
     const ElementType wide = integral_promotion(type);  // the end may lie beyond the type
     return g.cast(g.op("Range", g.scalar(start, wide), g.scalar(end, wide), g.scalar(step, wide)), type);
   }
