@@ -225,3 +225,20 @@ def test_maxima_of_zeros_have_no_indices() -> None:
     node = helper.make_node("MaxPool", ["x"], ["y", "z"], kernel_shape=[2])
     [_, indices] = _run([node], {"x": np.zeros((1, 1, 4), np.uint8)}, {}, outputs=2)
     assert indices.tolist() == [[[-1, -1, -1]]]
+
+
+@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
+def test_a_normalization_of_float64_computes_in_float32() -> None:
+    """float64_squares.cc"""
+    nodes = [
+        helper.make_node("Pow", ["x", "two"], ["square"]),
+        helper.make_node("ReduceMean", ["square", "last"], ["mean"]),
+        helper.make_node("Add", ["mean", "epsilon"], ["positive"]),
+        helper.make_node("Sqrt", ["positive"], ["root"]),
+        helper.make_node("Div", ["x", "root"], ["normal"]),
+        helper.make_node("Mul", ["normal", "w"], ["y"]),
+    ]
+    x = np.random.default_rng(0).standard_normal((2, 8))
+    numbers = {"two": np.array(2.0), "last": np.array([-1]), "epsilon": np.array(1e-6), "w": np.ones(8)}
+    [actual] = _run(nodes, {"x": x}, numbers)
+    assert np.abs(actual - x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)).max() > 1e-8

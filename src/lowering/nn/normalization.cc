@@ -248,7 +248,7 @@ double epsilon_of(ElementType type) {
                                       : std::numeric_limits<float>::epsilon();
 }
 
-// RMS normalization (Zhang and Sennrich 2019, arXiv:1910.07467), in the form that ONNX Runtime fuses.
+// RMS normalization (Zhang and Sennrich 2019, arXiv:1910.07467), in the form that runtimes fuse.
 Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
                std::optional<double> eps) {
   const ElementType type = input.element_type();
@@ -256,10 +256,7 @@ Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, 
   Value x = half ? g.cast(input, ElementType::float32) : input;
   std::vector<int64_t> axes(normalized_shape.size());
   std::iota(axes.begin(), axes.end(), -static_cast<int64_t>(axes.size()));
-  // ONNX Runtime's fusion is wrong for float64, so float64 takes a form that it does not recognize.
-  const bool fused = x.element_type() != ElementType::float64;
-  Value square = fused ? g.op("Pow", x, g.scalar_like(x, 2)) : g.op("Mul", x, x);
-  Value mean = g.reduce("ReduceMean", square, axes, true);
+  Value mean = g.reduce("ReduceMean", g.op("Pow", x, g.scalar_like(x, 2)), axes, true);
   Value root = g.op("Sqrt", g.op("Add", mean, g.scalar_like(x, eps.value_or(epsilon_of(x.element_type())))));
   Value result = g.op("Div", x, root);
   if (!weight) return g.cast(result, type);

@@ -33,6 +33,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"LogSoftmax", only<log_softmax_of_float64>},
     {"MatMul", only<product_by_column>},
     {"MaxPool", pool_with_indices_in_float32},
+    {"Pow", only<square_of_float64>},
     {"Range", only<range_from_zero>},
     {"ReduceL1", only<long_reduction_in_float64>},
     {"ReduceL2", only<long_reduction_in_float64>},

@@ -19,6 +19,7 @@ Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
 Value range_from_zero(GraphBuilder& g, const ir::Node& range);
+Value square_of_float64(GraphBuilder& g, const ir::Node& power);
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
 Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
