@@ -180,6 +180,20 @@ def test_recurrent_layers_without_sequences_crash(op: str, gates: int) -> None:
     run_layer_without_sequences("RNN", 1)
 
 
+def run_scan_of_nothing() -> None:
+    vector = helper.make_tensor_value_info("v", TensorProto.FLOAT, [0])
+    result = helper.make_tensor_value_info("o", TensorProto.FLOAT, [0])
+    body = helper.make_graph([helper.make_node("Neg", ["v"], ["o"])], "step", [vector], [result])
+    axes = {"scan_input_axes": [1], "scan_output_axes": [1]}
+    node = helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1, **axes)
+    _run([node], {"x": np.zeros((0, 3), np.float32)}, {})
+
+
+def test_a_scan_of_nothing_along_the_last_axis_crashes() -> None:
+    """scans.cc"""
+    assert _crashes("run_scan_of_nothing()"), "scans.cc is obsolete"
+
+
 def test_transposed_convolutions_fail() -> None:
     """conv_transposes.cc"""
     weight = {"w": np.ones((1, 1, 2), np.float32)}

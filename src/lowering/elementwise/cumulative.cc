@@ -13,12 +13,8 @@
 namespace opbridge::lowering {
 namespace {
 
-// Whether there are no slices to scan. Scan needs at least one.
+// Whether there are no slices to scan. ONNX does not define a Scan of none.
 bool is_trivial(Value x, int64_t dim) { return x.rank() == 0 || x.dim(dim).is(0); }
-
-bool can_be_empty(Value x) {
-  return std::ranges::any_of(x.dims(), [](const Dim& dim) { return !dim.is_static() || dim.is(0); });
-}
 
 // Scans `source` along `dim`: `step` computes the next states from the states and a slice. The first `kept`
 // states of all steps are the outputs. `start` is the initial value of a state.
@@ -31,14 +27,11 @@ struct State {
 std::vector<Value> scan(
     GraphBuilder& g, Value source, int64_t dim, const std::vector<State>& states, size_t kept,
     const std::function<std::vector<Value>(GraphBuilder&, std::span<const Value>)>& step) {
-  const int64_t source_axis = wrap_axis(dim, source.rank());
+  const int64_t axis = wrap_axis(dim, source.rank());
   std::vector<Dim> slice = source.dims();
-  slice.erase(slice.begin() + source_axis);
-  // ONNX Runtime's Scan divides by 0 if it scans an empty tensor along any axis but the first.
-  const bool in_front = can_be_empty(source);
-  const int64_t axis = in_front ? 0 : source_axis;
-  Value x = in_front ? move_axis(g, source, source_axis, 0) : source;
-  // Scan needs at least one slice: if there may be none, append one.
+  slice.erase(slice.begin() + axis);
+  Value x = source;
+  // If there may be no slices, append one.
   const bool extended = tensor::may_be_zero(x.dim(axis));
   if (extended) {
     std::vector<Dim> one = x.dims();
@@ -69,7 +62,6 @@ std::vector<Value> scan(
   for (size_t i = 0; i < kept; ++i) {
     g.typed(results[i], {states[i].type, x.dims()});
     if (extended) results[i] = g.slice(results[i], axis, 0, -1);
-    if (in_front) results[i] = move_axis(g, results[i], 0, source_axis);
   }
   return results;
 }

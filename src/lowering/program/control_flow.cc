@@ -107,7 +107,7 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
     for (const ir::TensorType& type : stacked) results.push_back(filled(g, *type.dims, 0, type.element_type));
     return results;
   };
-  // ONNX Runtime's Scan fails if there are no slices.
+  // ONNX does not define a Scan of no slices.
   GraphBuilder& g = call.g;
   if (slices.empty()) call.g.refuse("it has nothing to scan");
   const Dim length = slices[0].dim(0);

@@ -43,6 +43,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"ReduceSum", only<exact_sum_of_integers>},
     {"ReduceSum", only<long_reduction_in_float64>},
     {"ReduceSumSquare", only<long_reduction_in_float64>},
+    {"Scan", scan_along_first_axis},
     {"ScatterND", only<scattered_by_one_thread>},
 };
 

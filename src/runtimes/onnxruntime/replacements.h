@@ -12,6 +12,7 @@ using Replacement = std::vector<Value> (*)(GraphBuilder& g, const ir::Node& node
 
 std::vector<Value> pool_with_indices_in_float32(GraphBuilder& g, const ir::Node& pool);
 std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node& layer);
+std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 
 // For nodes with one result. An empty Value if the runtime computes the node rightly.
 
