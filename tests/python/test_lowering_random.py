@@ -101,6 +101,8 @@ def test_opsets_without_kernels_in_the_runtime_are_refused(tmp_path: pathlib.Pat
 
     with pytest.raises(opbridge.UnsupportedError, match="opset_version=21"):
         opbridge.export(Noise(), (torch.rand(3),), tmp_path / "model.onnx", opset_version=22)
+    program = opbridge.export(Noise(), (torch.rand(3),), tmp_path / "model.onnx", opset_version=22, target="onnx")
+    assert "RandomUniform" in {node.op_type for node in program.model_proto.graph.node}
 
 
 def test_randperm_without_a_type_is_refused(tmp_path: pathlib.Path) -> None:

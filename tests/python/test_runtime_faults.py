@@ -256,3 +256,23 @@ def test_a_normalization_of_float64_computes_in_float32() -> None:
     numbers = {"two": np.array(2.0), "last": np.array([-1]), "epsilon": np.array(1e-6), "w": np.ones(8)}
     [actual] = _run(nodes, {"x": x}, numbers)
     assert np.abs(actual - x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)).max() > 1e-8
+
+
+@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 has opset 21 at most")
+@pytest.mark.parametrize("op", ["RandomUniform", "RandomNormal", "RoiAlign"])
+def test_operators_of_opset_22_without_kernels(op: str) -> None:
+    """random_numbers.cc and regions.cc"""
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4, 4]),
+        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 4]),
+        helper.make_tensor_value_info("images", TensorProto.INT64, [1]),
+    ]
+    given = {"inputs": [value.name for value in inputs]} if op == "RoiAlign" else {"inputs": [], "shape": [2]}
+    node = helper.make_node(op, outputs=["y"], **given)
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "fault", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    with pytest.raises(NoKernel):
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -31,10 +31,9 @@ Value roi_align_of_onnx(GraphBuilder& g, Value input, Value rois, double spatial
 
 namespace {
 
-// ONNX Runtime 1.20 has no kernel of opset 22's.
 Value roi_align(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,
                 int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
-  if (g.opset() < first_opset_of_roi_align(aligned) || g.opset() >= 22) {
+  if (g.opset() < first_opset_of_roi_align(aligned)) {
     return g.op("opbridge::roi_align", input, rois, attr("spatial_scale", spatial_scale),
                 attr("pooled_height", pooled_height), attr("pooled_width", pooled_width),
                 attr("sampling_ratio", sampling_ratio), attr("aligned", static_cast<int64_t>(aligned)));

@@ -19,9 +19,6 @@ Value draw(GraphBuilder& g, const std::string& op, const std::vector<Dim>& dims,
   for (const Dim& dim : dims) {
     if (dim.is_static()) shape.push_back(dim.value());
   }
-  if (g.opset() >= 22)
-    g.refuse(
-        "random numbers: ONNX Runtime has no kernel for them from opset 22 on; export with opset_version=21");
   const Attr of_type = attr("dtype", type);
   return g.typed(shape.size() == dims.size() ? g.op(op, attr("shape", shape), of_type)
                                              : g.op(op + "Like", filled(g, dims, 0, type), of_type),
@@ -76,8 +73,6 @@ Value bernoulli(GraphBuilder& g, Value p) {
 
 // The elements that are kept, divided by the share of these, and the mask.
 std::vector<Value> dropout(GraphBuilder& g, Value input, double p, Ignored) {
-  if (g.opset() >= 22)
-    g.refuse("ONNX Runtime has no kernel for Dropout from opset 22 on; export with opset_version=21");
   std::vector<Value> results;
   if (p == 1) {  // a ratio that ONNX does not have
     results = {g.op("Mul", input, g.scalar_like(input, 0)), filled(g, input.dims(), 0, ElementType::boolean)};

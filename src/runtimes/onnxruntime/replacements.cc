@@ -25,6 +25,7 @@ std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Clip", only<one_bound>},
     {"ConvTranspose", only<transposed_convolution>},
+    {"Dropout", random_numbers},
     {"Einsum", only<exact_einsum_of_integers>},
     {"Expand", only<expansion_to_nothing>},
     {"GRU", recurrent_layer_of_any_batch},
@@ -34,6 +35,10 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"MatMul", only<product_by_column>},
     {"MaxPool", pool_with_indices_in_float32},
     {"Pow", only<square_of_float64>},
+    {"RandomNormal", random_numbers},
+    {"RandomNormalLike", random_numbers},
+    {"RandomUniform", random_numbers},
+    {"RandomUniformLike", random_numbers},
     {"Range", only<range_from_zero>},
     {"ReduceL1", only<long_reduction_in_float64>},
     {"ReduceL2", only<long_reduction_in_float64>},
@@ -43,6 +48,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"ReduceSum", only<exact_sum_of_integers>},
     {"ReduceSum", only<long_reduction_in_float64>},
     {"ReduceSumSquare", only<long_reduction_in_float64>},
+    {"RoiAlign", only<own_roi_align>},
     {"Scan", scan_along_first_axis},
     {"ScatterND", only<scattered_by_one_thread>},
 };

@@ -11,6 +11,7 @@ namespace opbridge::onnxruntime {
 using Replacement = std::vector<Value> (*)(GraphBuilder& g, const ir::Node& node);
 
 std::vector<Value> pool_with_indices_in_float32(GraphBuilder& g, const ir::Node& pool);
+std::vector<Value> random_numbers(GraphBuilder& g, const ir::Node& node);
 std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node& layer);
 std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 
@@ -19,6 +20,7 @@ std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
+Value own_roi_align(GraphBuilder& g, const ir::Node& align);
 Value range_from_zero(GraphBuilder& g, const ir::Node& range);
 Value square_of_float64(GraphBuilder& g, const ir::Node& power);
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution);
