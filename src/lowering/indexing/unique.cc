@@ -37,10 +37,8 @@ std::vector<Value> unique(GraphBuilder& g, Value self, std::optional<int64_t> di
   if (is_floating_point(type) && !dim) {
     found = unique_with_nan(g, x);
   } else {
-    // ONNX Runtime has no int32 here, and takes NaN for equal to all numbers: slices are compared by the
-    // indices of their numbers.
-    Value compared = is_floating_point(type) ? g.reshape(unique_with_nan(g, flat(g, x))[1], x.dims())
-                                             : g.cast(x, ElementType::int64);
+    // ONNX does not define how NaN compares: slices are compared by the indices of their numbers.
+    Value compared = is_floating_point(type) ? g.reshape(unique_with_nan(g, flat(g, x))[1], x.dims()) : x;
     std::vector<Operand> operands{compared};
     const int64_t axis = dim ? wrap_axis(*dim, x.rank()) : 0;
     if (dim) operands.push_back(attr("axis", axis));

@@ -77,7 +77,7 @@ Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t g
 bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
 
 // Whether QuantizeLinear and DequantizeLinear support the type and the zero points, which must be of that
-// type; PyTorch's may be any integers. Those of opset 28 have no kernels in ONNX Runtime.
+// type; PyTorch's may be any integers. Runtimes do not have those of opset 28 yet.
 bool is_linear(GraphBuilder& g, ElementType type, const Scheme& scheme) {
   if (g.opset() >= 28) return false;
   if (!scheme.known || !tensor::converts_exactly(*scheme.known, type)) return false;
@@ -167,9 +167,7 @@ Value quantize(GraphBuilder& g, Value input, const Scheme& scheme, ElementType t
   const auto* range = std::ranges::find(integer_ranges, type, &Range::type);
   const bool whole =
       range != integer_ranges.end() && scheme.least <= range->least && scheme.greatest >= range->greatest;
-  // ONNX Runtime's Clip supports only the 8-bit quantized types.
-  if (!is_linear(g, type, scheme) || !(whole || is_byte(type)))
-    return g.cast(in_range(g, levels(g, x, scheme), scheme), type);
+  if (!is_linear(g, type, scheme)) return g.cast(in_range(g, levels(g, x, scheme), scheme), type);
   Value made = linear(g, "QuantizeLinear", x, type, scheme, type);
   return whole ? made : in_range(g, made, scheme);
 }

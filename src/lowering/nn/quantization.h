@@ -21,7 +21,7 @@ struct Levels {
   double least, greatest;
 };
 
-// 1 / scale, in a form that ONNX Runtime does not join with a Mul to a division, which is rounded otherwise.
+// 1 / scale, by which PyTorch multiplies; a division would be rounded otherwise.
 Value inverse(GraphBuilder& g, Value scale);
 
 // DequantizeLinear of the constant `q`, in float32: a tensor of int4 or uint4 if the levels have 4 bits and

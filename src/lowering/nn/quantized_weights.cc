@@ -8,7 +8,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// Those of opset 28 have no kernels in ONNX Runtime.
+// Runtimes do not have those of opset 28 yet.
 bool has_linear(const GraphBuilder& g, int since) { return g.opset() >= since && g.opset() < 28; }
 
 std::optional<ElementType> stored_type(const GraphBuilder& g, const ir::Weight& q, const Levels& levels) {
@@ -84,7 +84,7 @@ Blocks blocks_of(GraphBuilder& g, Value x, const std::vector<Dim>& size) {
 Value inverse(GraphBuilder& g, Value scale) {
   const ElementType type = scale.element_type();
   Value real = operand(g, scale, type);
-  return g.cast(g.op("Neg", g.op("Div", g.scalar_like(real, -1.0), real)), type);
+  return g.cast(g.op("Div", g.scalar_like(real, 1.0), real), type);
 }
 
 std::optional<Value> dequantize_linear(GraphBuilder& g, Value q, const Blocks& blocks, Value scale,
@@ -120,7 +120,7 @@ std::optional<Value> gather_quantized_rows(GraphBuilder& g, Value table, Value i
                 block = ir::attribute_or<int64_t>(*made, "block_size", 0);
   const bool has_one_scale = scale.rank() == 0, has_blocks = block > 0 && axis == 1;
   if (!has_one_scale && !has_blocks && !(block == 0 && axis == 0)) return std::nullopt;
-  // ONNX's Gather of 4-bit integers has no kernel in ONNX Runtime.
+  // As bytes, since few runtimes gather integers of 4 bits.
   const ElementType byte = lowering::is_unsigned(q.element_type()) ? ElementType::uint8 : ElementType::int8;
   Value bytes = BuilderStage(g).converted(q, byte, q.weight()->dims);
   Value rows = g.cast(g.gather(bytes, indices, 0), ElementType::float32);
