@@ -21,7 +21,7 @@ bool merge_common_subexpressions(ir::Graph& graph);
 // Shortens chains of Reshape, Squeeze, Unsqueeze and Transpose, and removes those that change nothing.
 bool canonicalize_transposes(ir::Graph& graph);
 
-// Replaces x * (1 / y) by x / y, the form in which ONNX Runtime fuses an RMS normalization, unless the result
+// Replaces x * (1 / y) by x / y, the form in which runtimes fuse an RMS normalization, unless the result
 // is rounded to integers.
 bool divide_by_reciprocals(ir::Graph& graph);
 

@@ -8,7 +8,7 @@
 namespace opbridge {
 namespace {
 
-// The fusion of ONNX Runtime 1.31 is wrong for float64, and half types would be rounded at another step.
+// Half types would be rounded at another step, and runtimes fuse few nodes of float64.
 bool is_float32(const ir::Value& value) {
   const auto* type = std::get_if<ir::TensorType>(&value.type);
   return type && type->element_type == ElementType::float32;

@@ -114,9 +114,8 @@ bool store_element(ElementType type, const Element& element, std::byte* start, s
       break;
     }
     case ElementType::float16:
-      store(
-          bytes,
-          op::Half(static_cast<float>(element.floating)));  // through float32, as PyTorch and ONNX Runtime do
+      store(bytes,
+            op::Half(static_cast<float>(element.floating)));  // through float32, as PyTorch does
       break;
     case ElementType::bfloat16:
       store(bytes, op::BFloat16(static_cast<float>(element.floating)));

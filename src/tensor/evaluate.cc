@@ -42,7 +42,7 @@ template <class T>
 std::optional<ir::Weight> arithmetic(const std::string& op, const ir::Weight& a, const ir::Weight& b) {
   using Result = std::optional<T>;
   auto with = [&](auto apply) { return elementwise<T, T>(a, b, a.element_type, apply); };
-  // Integers wrap around, as in ONNX Runtime.
+  // Integers wrap around, as in PyTorch.
   using Wide = std::conditional_t<std::is_integral_v<T>,
                                   std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, T>;
   if (op == "Add") return with([](T x, T y) -> Result { return static_cast<T>(Wide(x) + Wide(y)); });

@@ -1,5 +1,5 @@
-// Complex tensors. ONNX Runtime has no complex kernels, so a complex tensor becomes two real tensors. At the
-// inputs and outputs of the model it is one real tensor of pairs with a last dim of size 2, as in
+// Complex tensors. ONNX's arithmetic takes no complex numbers, so a complex tensor becomes two real ones. At
+// the inputs and outputs of the model it is one real tensor of pairs with a last dim of size 2, as in
 // torch.view_as_real.
 #pragma once
 

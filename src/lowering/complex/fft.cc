@@ -1,6 +1,6 @@
-// Fourier transforms. Complex tensors are pairs in a last dim (see complex.h), as in ONNX's DFT. ONNX Runtime
-// computes DFT in the type of its input, with an error that grows with the length and exceeds 0.1 for a
-// thousand elements of float32; so the input is cast to float64.
+// Fourier transforms. Complex tensors are pairs in a last dim (see complex.h), as in ONNX's DFT. A DFT in
+// float32 may have errors that grow with the length, beyond 0.1 for a thousand elements; so the input is cast
+// to float64.
 #include <cmath>
 
 #include "lowering/add.h"
@@ -49,7 +49,7 @@ Value resize(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
 }
 
 Value dft(GraphBuilder& g, Value x, int64_t axis, bool inverse, bool onesided) {
-  // Before 1.24, ONNX Runtime takes the signal dim for the batch dim if there is no batch dim.
+  // Before opset 20, ONNX requires a batch dim.
   if (x.rank() == 2) return g.squeeze(dft(g, g.unsqueeze(x, {0}), axis + 1, inverse, onesided), {0});
   std::vector<Dim> dims = x.dims();
   dims.back() = Dim(2);

@@ -89,7 +89,7 @@ Value gelu(GraphBuilder& g, Value self, const std::string& approximate) {
     if (g.opset() >= 20 && x.element_type() != ElementType::float64)
       return g.op("Gelu", x, attr("approximate", approximate));
     auto constant = [&](double value) { return g.scalar_like(x, value); };
-    // ONNX Runtime recognizes and fuses these forms.
+    // The forms that runtimes recognize and fuse.
     if (approximate == "tanh") {
       Value cubed = g.op("Mul", g.op("Pow", x, constant(3)), constant(0.044715));
       Value inner = g.op("Mul", g.op("Add", x, cubed), constant(std::sqrt(2 / std::numbers::pi)));

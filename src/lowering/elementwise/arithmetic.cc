@@ -44,7 +44,7 @@ Pair rounded_operands(GraphBuilder& g, Value a, Value b) {
   return operands(g, g.cast(a, type), g.cast(b, type));
 }
 
-// Whether the result has no elements. ONNX Runtime fails on a scalar integer divisor 0 even then.
+// Whether the result has no elements. ONNX does not define a division by an integer 0, not even then.
 bool is_empty(GraphBuilder& g) { return element_count(*g.result().dims).is(0); }
 
 Value empty_result(GraphBuilder& g) { return filled(g, *g.result().dims, 0, g.result().element_type); }
@@ -75,7 +75,7 @@ Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>
   return g.cast(truncate(g, g.cast(g.cast(quotient, type), p.a.element_type())), type);
 }
 
-// Repeated squaring, since ONNX Runtime's Pow of integers computes in float64.
+// Repeated squaring, which wraps around as PyTorch's power does; ONNX does not define that of Pow.
 Value integer_power(GraphBuilder& g, Value base, int64_t exponent) {
   Value result;
   for (;; base = g.op("Mul", base, base)) {

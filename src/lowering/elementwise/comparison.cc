@@ -115,7 +115,7 @@ Value heaviside(GraphBuilder& g, Value self, Value values) {
 Value copysign(GraphBuilder& g, Value self, Value other) {
   const ElementType type = g.result().element_type;
   Value size = g.op("Abs", operand(g, self, type));
-  // A Where would lose the sign of -0 in ONNX Runtime.
+  // A product keeps the sign of -0; in a Where some runtimes add the two branches and lose it.
   Value factor = g.cast(sign_bit(g, operand(g, other, type)), size.element_type());
   factor = g.op("Sub", g.scalar_like(size, 1), g.op("Mul", factor, g.scalar_like(size, 2)));
   return g.cast(g.op("Mul", size, factor), type);

@@ -182,11 +182,11 @@ Value mvlgamma(GraphBuilder& g, Value self, int64_t p) {
 
 }  // namespace
 
-// Repeated squaring in a loop until all exponents are 0, since ONNX Runtime's Pow of integers computes in
-// float64.
+// Repeated squaring in a loop until all exponents are 0. The result wraps around, as PyTorch's does; ONNX
+// does not define Pow of integers beyond the type, or with a negative exponent.
 Value power_of_integers(GraphBuilder& g, Value base, Value exponent, const std::vector<Dim>& dims) {
   const auto number = [](GraphBuilder& on, Value like, int64_t value) { return on.scalar_like(like, value); };
-  // ONNX Runtime confuses the buffers of tensors without elements in a loop.
+  // A result without elements needs no loop.
   if (std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0); }))
     return filled(g, dims, 0, base.element_type());
   base = g.expand(base, dims);

@@ -60,15 +60,14 @@ void drop_ignored_scales(Image& image) {
   }
 }
 
-// ONNX Runtime's Resize computes sizes and coordinates in float32, and divides by the scale where ATen
-// multiplies by its reciprocal. For dynamic sizes, all sizes below this one are checked for agreement at
-// export.
+// Resize has scales of float32, in which runtimes compute sizes and coordinates, and it divides by the scale
+// where ATen multiplies by its reciprocal. For dynamic sizes, all sizes below this one are checked for
+// agreement at export.
 constexpr int64_t most_tried = 1 << 14;
 
 double resized(int64_t from, float factor) { return std::floor(factor * static_cast<float>(from)); }
 
-// The size that ONNX Runtime infers when it loads the model: unlike the kernel, it does not round the
-// product.
+// The size that a runtime may infer when it loads the model: without rounding the product to float32.
 double inferred_size(int64_t from, float factor) {
   return std::floor(static_cast<double>(factor) * static_cast<double>(from));
 }
@@ -376,7 +375,7 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
     g.refuse(
         "PyTorch rounds integers in another way than ONNX; interpolate floating-point numbers and round");
   if (how.antialias) {
-    // Cases that ONNX's Resize cannot express, or that ONNX Runtime computes in another way.
+    // Cases that Resize cannot express, or for which ONNX leaves the rounding open.
     const bool has_scale =
         std::ranges::any_of(image.axes, [](const Axis& axis) { return axis.scale || axis.factor; });
     if (wide || has_scale || how.mode == Mode::lanczos || how.align_corners || g.opset() < 18)

@@ -96,7 +96,7 @@ std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
 namespace {
 
 Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
-  // For an empty result PyTorch does not check the indices; ONNX Runtime does.
+  // For an empty result PyTorch does not check the indices; ONNX requires valid ones.
   const auto& dims = g.result().dims;
   if (element_count(self).is(0) && dims && element_count(*dims).is(0))
     return filled(g, *dims, 0, self.element_type());

@@ -115,7 +115,7 @@ Value shortened(GraphBuilder& g, Value self, const Padding& amounts) {
   return g.typed(g.slice(self, amounts.axis, g.sizes({start}), g.sizes({end})), std::move(dims));
 }
 
-// Circular padding. ONNX Runtime's Pad has this mode only from opset 19 on, and not for every size.
+// Circular padding. Pad has this mode from opset 19 on; slices express it at any opset.
 Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
   const int64_t axis = amounts.axis;
   const Dim size = self.dim(axis);

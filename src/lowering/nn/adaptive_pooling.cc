@@ -54,7 +54,7 @@ std::vector<Dim> result_dims(Value self, const std::vector<Dim>& output) {
   return dims;
 }
 
-// ONNX Runtime's pools refuse images without channels; PyTorch's adaptive pools accept them.
+// ONNX does not define pools of images without channels; PyTorch's adaptive pools accept them.
 bool has_channels(Value self, size_t axes) {
   const Dim& channels = self.dim(self.rank() - static_cast<int64_t>(axes) - 1);
   return channels.is_static() && channels.value() > 0;

@@ -102,12 +102,12 @@ Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
     Value greatest = g.reduce("ReduceMax", mask, {-1}, true);
     shown = g.op("Not", g.op("Equal", greatest, g.scalar(-INFINITY, mask.element_type())));
   }
-  // ONNX Runtime broadcasts the condition slowly; layers with the same mask share the expanded one.
+  // Layers with the same mask share the expanded condition.
   return g.op("Where", g.expand(shown, result.dims()), result, g.scalar(0.0, result.element_type()));
 }
 
-// Whether ONNX's Attention (opset 23) applies. ONNX Runtime's kernel supports neither bfloat16 nor empty
-// dims, does not broadcast, and multiplies query and key by the square root of the scale in float32.
+// Whether ONNX's Attention (opset 23) applies. It does not broadcast, is not defined for empty dims, and
+// multiplies query and key by the square root of the scale. Its kernels are common for float32 and float16.
 bool has_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<double> scale) {
   const ElementType type = query.element_type();
   if (g.opset() < 23 || (scale && !(*scale > 0)) ||

@@ -164,7 +164,8 @@ Value scaled_and_shifted(GraphBuilder& g, Value x, std::optional<Value> weight, 
   return x;
 }
 
-// Whether ONNX Runtime's InstanceNormalization, which is float32 only, does not apply.
+// Whether InstanceNormalization does not apply: its epsilon is a float32, and ONNX does not define the
+// moments of no elements.
 bool needs_parts(Value x) { return x.element_type() == ElementType::float64 || may_be_empty(x.dims()); }
 
 // The mean and the inverse standard deviation over the last `axes` dims of `x`.
