@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
 
 import opbridge
 from opbridge import InvalidArgumentError, UnsupportedError
@@ -440,3 +441,48 @@ def test_a_search_for_an_element_is_a_branch(dynamic):
 
     with pytest.warns(TraceWarning, match=r"read as"):
         capture(Model(), (torch.ones(2),), how="trace", dynamic_axes=dynamic)
+
+
+def written_through_data(x):
+    new = torch.zeros(2)
+    new.data[0] = 5
+    return x + new
+
+
+def data_of_a_written_tensor(x):
+    new = torch.zeros(2)
+    new[:1] = x[0]
+    return x + new.data
+
+
+@pytest.mark.parametrize("function", [written_through_data, data_of_a_written_tensor])
+def test_data_of_a_new_tensor_is_the_same_memory(tmp_path, function):
+    path, x = tmp_path / "model.onnx", torch.tensor([1.0, 2.0])
+    program = opbridge.export(function, (x,), path, capture="trace", mutations_as_outputs=True)
+    other = torch.tensor([3.0, 4.0])
+    (result,) = program(other)
+    torch.testing.assert_close(result, function(other))
+
+
+def doubled_up_to_nine(x):
+    step = torch.tensor(0)
+    return while_loop(lambda i, a: (i < 3) & (a.sum() < 9), lambda i, a: (i + 1, a * 2), (step, x * 1))[1]
+
+
+def test_a_branch_by_a_sum_along_an_axis_of_size_1_in_the_example_is_refused(tmp_path):
+    path = tmp_path / "model.onnx"
+    with pytest.warns(TraceWarning), pytest.raises(UnsupportedError, match=r"is 1 in the example.*True, True, False"):
+        opbridge.export(doubled_up_to_nine, (torch.tensor([3.0]),), path, capture="trace", dynamic_axes={"x": {0: "n"}})
+
+
+def test_a_branch_by_a_maximum_along_an_axis_of_size_1_is_that_of_the_example(tmp_path):
+    def function(x):
+        return x * 2 if x.max() > 2 else x
+
+    for value in (1.0, 3.0):
+        with pytest.warns(TraceWarning):
+            program = opbridge.export(
+                function, (torch.tensor([value]),), tmp_path / "m.onnx", capture="trace", dynamic_axes={"x": {0: "n"}}
+            )
+        x = torch.full((3,), value)
+        torch.testing.assert_close(program(x)[0], function(x))

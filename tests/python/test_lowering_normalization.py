@@ -166,6 +166,15 @@ def test_weight_norm_of_dims_counted_from_the_last(dim: int) -> None:
     check(lambda v, g: torch.ops.aten._weight_norm(v, g, dim), torch.randn(2, 3, 4), lengths)
 
 
+def test_group_norm_of_integers_without_elements_is_refused(tmp_path):
+    def function(x, w):
+        return torch.ops.aten.native_group_norm(x, w, w, 0, 2, 1, 1, 1e-05)
+
+    inputs = (torch.zeros(0, 2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+    with pytest.raises(opbridge.UnsupportedError, match="floating-point"):
+        opbridge.export(function, inputs, tmp_path / "model.onnx", capture="trace")
+
+
 def test_integers_without_elements():
     norm = torch.ops.aten.instance_norm
     check(lambda x: norm(x, None, None, None, None, True, 0.1, 1e-05, True), torch.zeros(4, 1, 0, dtype=torch.int64))

@@ -145,6 +145,11 @@ def version_of(tensor: torch.Tensor) -> int:
     return tensor._version
 
 
+def has_memory(tensor: torch.Tensor) -> bool:
+    """Whether the tensor has memory: not if it is sparse, of a transform of torch.func, or a derivative of 0."""
+    return tensor.layout is torch.strided and not is_transformed(tensor) and not tensor._is_zerotensor()
+
+
 def storage_id(tensor: torch.Tensor) -> int:
     """An id that is equal for tensors of the same storage while one of them lives."""
     while is_transformed(tensor):
@@ -224,6 +229,7 @@ __all__ = [
     "find_schema",
     "flex_attention_if_loaded",
     "forget_dispatched",
+    "has_memory",
     "is_fake",
     "is_traceable_wrapper_subclass",
     "is_transformed",

@@ -18,10 +18,16 @@ def value_of(tensor: torch.Tensor) -> torch.Tensor | None:
     return value
 
 
+def data_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The real tensor that a fake one carries, if fake tensors carry real ones; ``tensor`` itself if it is real."""
+    real = getattr(tensor, "real_tensor", None) if isinstance(tensor, FakeTensor) else tensor
+    return real if real is not None else value_of(tensor)
+
+
 def is_fake_of(tensor: torch.Tensor, real: torch.Tensor) -> bool:
     """Whether ``tensor`` is the fake tensor that stands for ``real`` in its mode."""
     mode: Any = tensor.fake_mode if isinstance(tensor, FakeTensor) else None
     return mode is not None and mode.from_tensor(real) is tensor
 
 
-__all__ = ["MAY_TURN_CONST", "is_fake_of", "value_of"]
+__all__ = ["MAY_TURN_CONST", "data_of", "is_fake_of", "value_of"]

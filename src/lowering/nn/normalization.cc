@@ -197,6 +197,8 @@ Value group_norm_by_scales(GraphBuilder& g, Value x, Value rows, Value weight, s
 
 Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight,
                  std::optional<Value> bias, double eps) {
+  if (!is_floating_point(input.element_type()))
+    g.refuse("PyTorch normalizes floating-point numbers alone; convert the input");
   const ElementType type = input.element_type();
   const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
   Value x = half ? g.cast(input, ElementType::float32) : input;

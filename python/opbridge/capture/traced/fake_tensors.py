@@ -15,6 +15,7 @@ from opbridge.capture.program import Sizes
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
+from opbridge.capture.traced.numbers_read import NumbersRead
 from opbridge.capture.traced.tracer import follow
 from opbridge.errors import Error, UnsupportedError
 from opbridge.torch_compat import (
@@ -40,17 +41,17 @@ from opbridge.torch_compat.symbols import (
 
 
 def capture_fake(
-    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], follow_data: bool
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
-    """Captures on fake tensors. With ``follow_data``, a model that branches on data runs again, with the data computed
-    beside them."""
+    """Captures on fake tensors. If a model branches on data, it runs again with the data computed beside them, and
+    ``numbers`` is filled; without ``numbers`` it is refused."""
     try:
         try:
-            return _capture(model, inputs, sizes, changed, with_data=False)
+            return _capture(model, inputs, sizes, changed, None)
         except (GuardOnDataDependentSymNode, RuntimeError) as error:
-            if not follow_data or not is_branch_on_data(error):
+            if numbers is None or not is_branch_on_data(error):
                 raise
-            return _capture(model, inputs, sizes, changed, with_data=True)
+            return _capture(model, inputs, sizes, changed, numbers)
     except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException) as error:
         raise UnsupportedError(
             f"torch cannot determine what {error.func} returns for dynamic sizes without running it; make them constant"
@@ -68,12 +69,12 @@ def capture_fake(
 
 
 def _capture(
-    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], with_data: bool
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
     with (
         # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
         size_obliviously(True),
-        data_propagated(with_data),
+        data_propagated(numbers is not None),
         _leave_offsets_symbolic(),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
     ):
@@ -85,11 +86,12 @@ def _capture(
         names = sizes.name_symbols(_shapes(leaves))
         lines: dict[str, str] = {}
         caught = Caught()
+        note = numbers.restart() if numbers is not None else None
         with ExportFunctionHandler(), watch_sizes(sizes, lines, caught, of_data=True):
-            graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False)
+            graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False, note=note)
         names = sizes.name_symbols(_shapes(leaves), lines)
         remaining = sizes.without_fixed(_shapes(leaves)) or sizes.with_equal(names, _shapes(leaves))
-    return graph if remaining is None else _capture(model, inputs, remaining, changed, with_data)
+    return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers)
 
 
 def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:

@@ -39,6 +39,7 @@ from opbridge.torch_compat import (
     DisableTorchFunction,
     OpOverload,
     buffers_of,
+    has_memory,
     is_fake,
     is_traceable_wrapper_subclass,
     is_transformed,
@@ -138,7 +139,7 @@ class Recorder:
             raise UnsupportedError(error.message, error.where or line_of_frame(sys._getframe(1))) from error
         if varies:
             for tensor in written_tensors(operator, args, kwargs):
-                if _has_memory(tensor):
+                if has_memory(tensor):
                     self._written[storage_id(tensor)] = _StorageWeakRef(tensor.untyped_storage())
         self._bind_all(value, iter(outputs), varies)
         return value
@@ -251,7 +252,7 @@ class Recorder:
     def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
         _check_untransformed(tensor)
         self._known[id(tensor)] = (weakref.ref(tensor), value, varies)
-        if (varies or is_fake(tensor)) and tensor.layout is torch.strided:
+        if has_memory(tensor):
             entries = self._by_memory.setdefault(_memory_of(tensor), [])
             if entries and entries[-1][0].expired():
                 entries.clear()
@@ -281,7 +282,7 @@ class Recorder:
 
     def _is_written(self, tensor: torch.Tensor) -> bool:
         """Whether an operator has written what depends on the inputs to the tensor's memory."""
-        if not self._written or not _has_memory(tensor):
+        if not self._written or not has_memory(tensor):
             return False
         storage = self._written.get(storage_id(tensor))
         return storage is not None and not storage.expired()
@@ -296,13 +297,13 @@ class Recorder:
     def _hidden_alias(self, tensor: torch.Tensor) -> tuple[_core.ProgramValue, bool] | None:
         """The value of the live or dead tensor whose memory this one shares through ``.data``, autograd or numpy, and
         whether that depends on the inputs."""
-        if id(tensor) in self._module_names or tensor.layout is not torch.strided:
+        if id(tensor) in self._module_names or not has_memory(tensor):
             return None
         entries = [entry for entry in self._by_memory.get(_memory_of(tensor), []) if not entry[0].expired()]
         for _, layout, value, varies in reversed(entries):
             if layout == _layout_of(tensor):
                 return value, varies
-        if entries:
+        if entries and (is_fake(tensor) or any(varies for *_, varies in entries)):
             raise UnsupportedError(
                 "a tensor of the model shares the memory of another one without an operator that says so, as with "
                 "torch.from_numpy(x.numpy()); use operators of torch instead",
@@ -351,11 +352,6 @@ def _check_untransformed(tensor: torch.Tensor) -> None:
             "transformed function",
             line_of_frame(sys._getframe(1)),
         )
-
-
-def _has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the tensor has memory of its own: not if it is sparse, or of a transform of torch.func."""
-    return tensor.layout is torch.strided and not is_transformed(tensor)
 
 
 def _memory_of(tensor: torch.Tensor) -> int:

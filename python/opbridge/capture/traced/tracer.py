@@ -11,7 +11,7 @@ torch.jit does not trace. TorchScript runs like any other code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +19,8 @@ import torch
 from opbridge import _core
 from opbridge.capture.dispatch_mode import intercept_operators
 from opbridge.capture.inputs import Inputs
-from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
+from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.rewrites.transformers import KERNELS
@@ -31,40 +31,45 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.traced.derivatives import have_derivatives, record_below
 from opbridge.capture.traced.function_mode import WaysSeenBy
+from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
 from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
-from opbridge.torch_compat import dynamo_if_loaded, is_fake
-from opbridge.torch_compat.patch_points import COMPILE
+from opbridge.torch_compat import OpOverload, is_fake
 
 
 def capture_trace(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
     """``changed`` is filled with the paths of the attributes that the run changes."""
-    return retry_with_substitutes(lambda: _capture(model, inputs, sizes, changed))
+    numbers = NumbersRead()
+    graph = retry_with_substitutes(lambda: _capture(model, inputs, sizes, changed, numbers))
+    check_against_example(model, inputs, numbers)
+    return graph
 
 
-def _capture(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
+def _capture(
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead
+) -> _core.Graph:
     if sizes.shapes is None:
         try:
             return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), for_real=True)
         except SizesDependOnData:
             pass  # only symbols can stand for them
-    return _capture_on_fakes(model, inputs, sizes, changed, follow_data=True)
+    return _capture_on_fakes(model, inputs, sizes, changed, numbers)
 
 
 def capture_symbolically(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]
 ) -> _core.Graph:
     """Like ``capture_trace``, but refuses branches on data."""
-    return retry_with_substitutes(lambda: _capture_on_fakes(model, inputs, sizes, changed, follow_data=False))
+    return retry_with_substitutes(lambda: _capture_on_fakes(model, inputs, sizes, changed, None))
 
 
 def _capture_on_fakes(
-    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], follow_data: bool
+    model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
     from opbridge.capture.symbolic_sizes.guards import retry_with_builtins
     from opbridge.capture.traced.fake_tensors import capture_fake
 
-    return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed, follow_data))
+    return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed, numbers))
 
 
 def follow(
@@ -75,8 +80,10 @@ def follow(
     changed: list[str],
     caught: Caught,
     for_real: bool,
+    note: Callable[[OpOverload, Any], None] | None = None,
 ) -> _core.Graph:
-    """Calls the model with ``leaves``, real or fake tensors, as its inputs."""
+    """Calls the model with ``leaves``, real or fake tensors, as its inputs. ``note`` sees each operator and its
+    arguments."""
     recorder = Recorder(model, sizes, for_real)
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
@@ -87,9 +94,9 @@ def follow(
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 patch_control_flow(),
                 refuse_other_threads(),
-                _record_operators(recorder),
+                _record_operators(recorder, note),
                 _leave_torchscript_unfused(),
-                _run_uncompiled(),
+                run_uncompiled(),
             ):
                 registered = Registered(model)
                 args, kwargs = inputs.with_leaves(leaves)  # may compute, as for a cache of transformers
@@ -101,10 +108,14 @@ def follow(
         recorder.originals.restore()
 
 
-def _record_operators(recorder: Recorder) -> contextlib.AbstractContextManager[None]:
+def _record_operators(
+    recorder: Recorder, note: Callable[[OpOverload, Any], None] | None
+) -> contextlib.AbstractContextManager[None]:
     """Records operators, also for the kernels of transformer layers, which TorchScript calls directly."""
 
     def call(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        if note is not None:
+            note(function, args)
         written = KERNELS.get(function)
         if written is not None:
             with intercept_operators(call):
@@ -121,19 +132,3 @@ def _leave_torchscript_unfused() -> contextlib.AbstractContextManager[None]:
     jit: Any = torch.jit
     unoptimized: contextlib.AbstractContextManager[None] = jit.optimized_execution(False)
     return unoptimized
-
-
-@contextlib.contextmanager
-def _run_uncompiled() -> Iterator[None]:
-    """Runs functions of torch.compile uncompiled, so that their operators are recorded: those compiled before, if
-    torch._dynamo is loaded, and those compiled meanwhile, as torch.cond and similar operators do."""
-
-    def as_written(model: Any = None, **_: Any) -> Any:
-        return as_written if model is None else model
-
-    with contextlib.ExitStack() as until_the_end:
-        until_the_end.enter_context(patch(COMPILE, as_written))
-        dynamo = dynamo_if_loaded()
-        if dynamo is not None:  # torch.compiler.set_stance("force_eager") would hold in all threads
-            until_the_end.enter_context(patch(dynamo.STANCE, dynamo.EAGER_STANCE))
-        yield

@@ -9,7 +9,7 @@ import torch
 
 from opbridge.capture.operators import Operator
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import is_fake, version_of
+from opbridge.torch_compat import is_fake, storage_id, version_of
 
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _FACTORIES = _EMPTY | {
@@ -29,12 +29,12 @@ class FreshTensors:
         if not self._known:
             return None
         for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
-            if name in operator.written:
-                continue
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
                 if not isinstance(tensor, torch.Tensor):
                     continue
-                if not is_view:
+                if name in operator.written:
+                    self._forget_memory_of(tensor)
+                elif not is_view:
                     self.check(tensor)
                 elif (entry := self._entry(tensor)) is not None:
                     return entry
@@ -47,6 +47,15 @@ class FreshTensors:
         elif operator.stem in _FACTORIES and not is_fake(value) and value.numel() and not value.is_inference():
             content = None if operator.stem in _EMPTY else value.flatten()[0].clone()
             self._known[id(value)] = (weakref.ref(value), version_of(value), content)
+
+    def _forget_memory_of(self, tensor: torch.Tensor) -> None:
+        """Forgets the tensors to whose memory an operator writes by way of x.data, which has a version of its own."""
+        if tensor.layout is not torch.strided:
+            return
+        storage = storage_id(tensor)
+        shared = [key for key, (ref, *_) in self._known.items() if (t := ref()) is None or storage_id(t) == storage]
+        for key in shared:
+            del self._known[key]
 
     def _entry(self, tensor: torch.Tensor) -> Any:
         entry = self._known.get(id(tensor))

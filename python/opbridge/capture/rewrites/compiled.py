@@ -1,0 +1,27 @@
+"""torch.compile, which a capture leaves out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from opbridge.capture.patching import patch
+from opbridge.torch_compat import dynamo_if_loaded
+from opbridge.torch_compat.patch_points import COMPILE
+
+
+@contextlib.contextmanager
+def run_uncompiled() -> Iterator[None]:
+    """Runs functions of torch.compile uncompiled, so that their operators are recorded: those compiled before, if
+    torch._dynamo is loaded, and those compiled meanwhile, as torch.cond and similar operators do."""
+
+    def as_written(model: Any = None, **_: Any) -> Any:
+        return as_written if model is None else model
+
+    with contextlib.ExitStack() as until_the_end:
+        until_the_end.enter_context(patch(COMPILE, as_written))
+        dynamo = dynamo_if_loaded()
+        if dynamo is not None:  # torch.compiler.set_stance("force_eager") would hold in all threads
+            until_the_end.enter_context(patch(dynamo.STANCE, dynamo.EAGER_STANCE))
+        yield
