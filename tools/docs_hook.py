@@ -13,11 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import event_priority
 
 sys.path.insert(0, str(Path(__file__).parent))
 from docs_reference import ReferenceError, expand, search_entries
+from notebooks import CHAPTERS, notebook
 
 _SUFFIX = ".zh.md"
 # Whatever a browser loads by itself; links that a reader follows are not meant.
@@ -46,6 +48,11 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    chapter = Path(page.file.src_uri).name.partition(".")[0]
+    if chapter in CHAPTERS:
+        words = "下载本章的 Jupyter 笔记本" if page.file.src_uri.endswith(_SUFFIX) else "This chapter as a notebook"
+        link = f'<a class="notebook" href="{chapter}.ipynb" download>{words}</a>'
+        markdown = re.sub(r"\A(# .*\n)", rf"\1\n{link}\n", markdown)
     markdown = _SNIPPET.sub(r"\1\2", markdown)
     markdown = _LINK.sub(lambda link: _within_site(link, page, files), markdown)
     if not page.file.src_uri.endswith(_SUFFIX):
@@ -86,7 +93,7 @@ def _chinese_base(setting: str) -> str:
 
 @event_priority(-200)  # after the plugin `offline`, which writes the index a second time as a script
 def on_post_build(config: Any) -> None:
-    """Splits the index, which has the pages of all languages."""
+    """Splits the index, which has the pages of all languages, and writes the notebooks."""
     site = Path(config.site_dir)
     path = site / "search" / "search_index.json"
     index = json.loads(path.read_text()) if path.exists() else {"docs": []}
@@ -102,3 +109,7 @@ def on_post_build(config: Any) -> None:
         (folder / "search").mkdir(exist_ok=True)
         (folder / "search" / "search_index.json").write_text(text)
         (folder / "search" / "search_index.js").write_text(f"var __index = {text}")
+        (folder / "tutorial").mkdir(exist_ok=True)
+        for chapter in CHAPTERS:
+            page = Path(config.docs_dir) / "tutorial" / f"{chapter}{_SUFFIX if language == 'zh' else '.md'}"
+            nbformat.write(notebook(page), folder / "tutorial" / f"{chapter}.ipynb")

@@ -203,6 +203,10 @@ def _run_python(block: Block, script: Path, namespace: dict[str, Any], page: Pat
     return output.getvalue()
 
 
+def is_not_run(command: str) -> bool:
+    return shlex.split(command, comments=True)[0] in NOT_RUN
+
+
 def _run_console(block: Block, folder: Path, page: Path) -> list[Printed]:
     lines = block.written.splitlines(keepends=True)
     starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
@@ -214,7 +218,7 @@ def _run_console(block: Block, folder: Path, page: Path) -> list[Printed]:
         while end > start + 1 and not lines[end - 1].strip():
             end -= 1
         expected = "".join(lines[start + 1 : end])
-        if shlex.split(command, comments=True)[0] in NOT_RUN:
+        if is_not_run(command):
             if expected:
                 raise PageError(f"{where}: output of a command that is not run: {command}")
             continue

@@ -18,7 +18,11 @@ from typing import Any
 import pages
 import pytest
 from command import BUILD, OPBRIDGE
+from nbclient import NotebookClient
 from pages import DOCS, ROOT, Block, Printed
+
+sys.path.insert(0, str(ROOT / "tools"))
+import notebooks
 
 UPDATE = os.environ.get("OPBRIDGE_UPDATE_DOCS") == "1"
 
@@ -115,6 +119,23 @@ def _copy_blocks(page: Path, translation: Path) -> None:
 
 def _code(page: Path) -> list[Block]:
     return [block for block in pages.blocks(page) if block.language]
+
+
+@pytest.mark.skipif(not OPBRIDGE.exists(), reason="the command is not built")
+@pytest.mark.parametrize("chapter", notebooks.CHAPTERS)
+@pytest.mark.usefixtures("server")  # for its environment
+def test_notebook_runs_from_top_to_bottom(chapter: str) -> None:
+    book = notebooks.notebook(DOCS / "tutorial" / f"{chapter}.md")
+    shown = [bool(cell.outputs) for cell in book.cells if cell.cell_type == "code"]
+    folder = FOLDER / f"tutorial-{chapter}"  # that of the page, so that an extension is compiled once
+    folder.mkdir(parents=True, exist_ok=True)
+    NotebookClient(book, timeout=300, resources={"metadata": {"path": folder}}).execute()
+    cells = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert len(cells) > 3
+    for cell, prints in zip(cells, shown, strict=True):
+        printed = [output for output in cell.outputs if output.output_type == "stream" and output.name == "stdout"]
+        writes = cell.source.startswith("%%writefile")
+        assert bool(printed) == (prints or writes), cell.source
 
 
 @pytest.mark.parametrize("page", RUN, ids=_id)
