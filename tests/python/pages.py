@@ -227,7 +227,8 @@ def _run_console(block: Block, folder: Path, page: Path) -> list[Printed]:
         )
         if done.returncode and not expected:
             raise PageError(f"{where}: {command} fails:\n{done.stdout}")
-        result.append(Printed(block.line + start + 1, block.line + end, expected, done.stdout.rstrip() + "\n"))
+        printed = done.stdout.rstrip()
+        result.append(Printed(block.line + start + 1, block.line + end, expected, printed and printed + "\n"))
     return result
 
 
