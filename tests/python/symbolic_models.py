@@ -6,9 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
-import onnxruntime
 import torch
 from torch import nn
 
@@ -35,8 +33,3 @@ def export(
     opbridge.export(Model(), inputs, path, input_names=names, **options)
     onnx.checker.check_model(path, full_check=True)
     return onnx.load(path)
-
-
-def run(path: Path, *inputs: torch.Tensor) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(None, {f"x{i}": each.numpy() for i, each in enumerate(inputs)})

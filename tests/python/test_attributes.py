@@ -10,9 +10,10 @@ import onnx
 import pytest
 import torch
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
-from symbolic_models import export, run
+from symbolic_models import export
 
 import opbridge
+from checking.runtime import run_plain
 from opbridge.symbolics import SequenceType, ValueType
 
 X = torch.arange(6, dtype=torch.float32).reshape(2, 3)
@@ -158,7 +159,7 @@ def test_every_form_of_constant_runs(tmp_path: Path, name: str) -> None:
         return g.op("Add", x, constant)
 
     export(symbolic, tmp_path / "m.onnx", lambda x: x + torch.as_tensor(expected), X)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", X)[0], X.numpy() + expected)
+    np.testing.assert_array_equal(run_plain(tmp_path / "m.onnx", X)[0], X.numpy() + expected)
 
 
 def test_types_and_text_run(tmp_path: Path) -> None:
@@ -172,7 +173,7 @@ def test_types_and_text_run(tmp_path: Path) -> None:
         return g.op("Add", g.op("Add", g.op("Add", x, has), numbers), more)
 
     export(symbolic, tmp_path / "m.onnx", lambda x: x + 1, X)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", X)[0], X.numpy() + np.array([2.5, 3, -2], np.float32))
+    np.testing.assert_array_equal(run_plain(tmp_path / "m.onnx", X)[0], X.numpy() + np.array([2.5, 3, -2], np.float32))
 
 
 def test_nodes_with_several_outputs(tmp_path: Path) -> None:
@@ -181,6 +182,6 @@ def test_nodes_with_several_outputs(tmp_path: Path) -> None:
         return values, indices
 
     export(symbolic, tmp_path / "m.onnx", lambda x: tuple(torch.topk(x, 2, dim=1)), X)
-    values, indices = run(tmp_path / "m.onnx", X)
+    values, indices = run_plain(tmp_path / "m.onnx", X)
     np.testing.assert_array_equal(values, torch.topk(X, 2, dim=1).values.numpy())
     np.testing.assert_array_equal(indices, torch.topk(X, 2, dim=1).indices.numpy())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import pytest
 import torch
 from torch import nn
 
 import opbridge
+from checking.runtime import run_plain
 
 BATCH, LENGTH, WIDTH = 3, 4, 8
 
@@ -85,7 +85,7 @@ def agrees(model: Called, mask: torch.Tensor, capture: Any, shapes: Any, path: P
     with torch.no_grad():
         returned = model(x, mask)
     expected = [each for each in (returned if isinstance(returned, tuple) else [returned]) if each is not None]
-    actual = onnxruntime.InferenceSession(path).run(None, {"x": x.numpy(), "mask": mask.numpy()})
+    actual = run_plain(path, x, mask)
     for a, e in zip(actual, expected, strict=True):
         torch.testing.assert_close(torch.from_numpy(a), e, equal_nan=True, rtol=1e-4, atol=1e-5)
     assert opbridge.verify(path, model, (x, mask)).ok
@@ -110,10 +110,9 @@ def test_padded_rows_are_zeros_at_other_sizes(tmp_path: Path) -> None:
     model = encoder(layer()).eval()
     shapes = [{0: "n", 1: "length"}, {0: "n", 1: "length"}]
     opbridge.export(model, (torch.rand(3, 4, WIDTH), PADDING["none"]), tmp_path / "m.onnx", dynamic_shapes=shapes)
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     for mask in (boolean([[0, 0, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1]]), boolean([[0, 1, 0]])):
         x = torch.rand(*mask.shape, WIDTH)
-        (actual,) = session.run(None, {"x": x.numpy(), "mask": mask.numpy()})
+        (actual,) = run_plain(tmp_path / "m.onnx", x, mask)
         with torch.no_grad():
             torch.testing.assert_close(torch.from_numpy(actual), model(x, mask), rtol=1e-4, atol=1e-5)
 

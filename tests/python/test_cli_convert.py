@@ -8,22 +8,17 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from command import OPBRIDGE, opbridge
 from torch import nn
 from torch.export import Dim
 
+from checking.runtime import run_plain
+
 
 def convert(*arguments: Any) -> subprocess.CompletedProcess[str]:
     return opbridge("convert", *arguments)
-
-
-def onnx_outputs(path: Path, *inputs: torch.Tensor) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
-    return session.run(None, dict(zip(names, (each.numpy() for each in inputs), strict=True)))
 
 
 class Net(nn.Module):
@@ -65,7 +60,7 @@ def test_onnx_runtime_computes_the_same(
     x = torch.randn(batch, 3, 8, 8)
     with torch.no_grad():
         expected = net(x)
-    for actual, wanted in zip(onnx_outputs(target, x), expected, strict=True):
+    for actual, wanted in zip(run_plain(target, x), expected, strict=True):
         np.testing.assert_allclose(actual, wanted.numpy(), rtol=1e-5, atol=1e-6)
 
 

@@ -7,13 +7,13 @@ import pathlib
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
 from torch import nn
 
 import opbridge
+from checking.runtime import run_plain
 
 with contextlib.suppress(ImportError):
     import torchao.quantization.quant_primitives  # noqa: F401
@@ -248,7 +248,5 @@ def test_products_with_packed_bytes() -> None:
     model = Calling(lambda x: torch.ops.aten._weight_int8pack_mm(x, weight, scale))
     x = torch.randn(3, 16)
     opbridge.export(model, (x,), path)
-    [actual] = onnxruntime.InferenceSession(path).run(
-        None, {opbridge.runtime.session(path).get_inputs()[0].name: x.numpy()}
-    )
+    [actual] = run_plain(path, x)
     np.testing.assert_allclose(actual, model(x).numpy(), rtol=1e-5, atol=1e-4)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from not_compiling import compile_errors
 
 import opbridge
+from checking.runtime import run_plain
 from opbridge import operators
 from opbridge.operator_build import build
 
@@ -50,12 +50,11 @@ def check(
     """Exports the call; plain ONNX Runtime must compute the same as PyTorch. Returns the nodes' types."""
     model = Call(function)
     opbridge.export(model, inputs, path, **options)
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [given.name for given in session.get_inputs()]
     for values in filter(None, (inputs, others)):
         expected = model(*values)
-        results = session.run(None, {n: v.numpy() for n, v in zip(names, values, strict=True)})
-        for result, tensor in zip(results, [expected] if torch.is_tensor(expected) else expected, strict=True):
+        for result, tensor in zip(
+            run_plain(path, *values), [expected] if torch.is_tensor(expected) else expected, strict=True
+        ):
             np.testing.assert_allclose(result, tensor.numpy(), rtol=1e-5, atol=1e-6)
             assert result.dtype == tensor.numpy().dtype
     return node_types(path)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from onnx import TensorProto
-from symbolic_models import export, run
+from symbolic_models import export
 
 import opbridge
+from checking.runtime import run_plain
 from opbridge.symbolics import ValueType
 
 X = torch.arange(1, 7, dtype=torch.float32).reshape(2, 3)
@@ -34,8 +35,8 @@ def test_if_uses_values_from_outside(tmp_path: Path) -> None:
         return result
 
     export(symbolic, tmp_path / "m.onnx", lambda x: x * 2 + 1 if x.sum() > 0 else x.clone(), X)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", X)[0], X.numpy() * 2 + 1)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", -X)[0], -X.numpy())
+    np.testing.assert_array_equal(run_plain(tmp_path / "m.onnx", X)[0], X.numpy() * 2 + 1)
+    np.testing.assert_array_equal(run_plain(tmp_path / "m.onnx", -X)[0], -X.numpy())
 
 
 def test_bodies_in_bodies_and_constants_that_fold(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_bodies_in_bodies_and_constants_that_fold(tmp_path: Path) -> None:
 
     export(symbolic, tmp_path / "m.onnx", lambda x: x * 3, X)
     for x, expected in [(X, X * 3), (X - 1, X + 2), (-X, X)]:
-        np.testing.assert_array_equal(run(tmp_path / "m.onnx", x)[0], expected.numpy())
+        np.testing.assert_array_equal(run_plain(tmp_path / "m.onnx", x)[0], expected.numpy())
 
 
 def test_loop(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def test_loop(tmp_path: Path) -> None:
         return 1 + powers.sum(0), powers
 
     export(symbolic, tmp_path / "m.onnx", forward, X)
-    for actual, expected in zip(run(tmp_path / "m.onnx", X), forward(X), strict=True):
+    for actual, expected in zip(run_plain(tmp_path / "m.onnx", X), forward(X), strict=True):
         np.testing.assert_allclose(actual, expected.numpy())
 
 
@@ -98,7 +99,7 @@ def test_scan(tmp_path: Path) -> None:
         return sums
 
     export(symbolic, tmp_path / "m.onnx", lambda x: x.cumsum(0), X)
-    np.testing.assert_array_equal(run(tmp_path / "m.onnx", X)[0], X.cumsum(0).numpy())
+    np.testing.assert_array_equal(run_plain(tmp_path / "m.onnx", X)[0], X.cumsum(0).numpy())
 
 
 def one_body_twice(g: Any, x: Any) -> Any:

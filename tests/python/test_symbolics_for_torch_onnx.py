@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from torch import nn
@@ -21,6 +20,7 @@ from torch.onnx import symbolic_helper
 
 import opbridge
 import opbridge.torch_onnx as torch_onnx
+from checking.runtime import run_plain
 from opbridge.symbolics.torchscript import uses_torch_onnx
 
 X = torch.linspace(-2, 3, 24).reshape(2, 3, 4)
@@ -58,9 +58,7 @@ def export_by_torch(call: Callable[..., Any], *inputs: torch.Tensor) -> onnx.Mod
 
 
 def run(model: onnx.ModelProto, *inputs: torch.Tensor) -> list[np.ndarray]:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    names = [each.name for each in session.get_inputs()]
-    return session.run(None, {name: each.numpy() for name, each in zip(names, inputs or (X,), strict=True)})
+    return run_plain(model, *(inputs or (X,)))
 
 
 def description(argument: Any) -> Any:

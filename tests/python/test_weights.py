@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from command import opbridge as command
 from torch import nn
 
 import opbridge
+from checking.runtime import run_plain
 from opbridge import _core
 from opbridge.weights import WeightFiles
 
@@ -76,8 +76,7 @@ def shard(folder: Path, tensors: dict[str, torch.Tensor]) -> None:
 
 
 def run(path: Path, x: torch.Tensor = X) -> np.ndarray:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(None, {session.get_inputs()[0].name: x.numpy()})[0]
+    return run_plain(path, x)[0]
 
 
 def locations(path: Path) -> dict[str, str]:

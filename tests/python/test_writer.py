@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import torch
 from torch import nn
 
 import opbridge
+from checking.runtime import run_plain
 
 OPSETS = [9, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21]
 
@@ -38,18 +38,13 @@ def export(model: nn.Module, path: Path, **options: object) -> opbridge.ONNXProg
     return opbridge.export(model, (torch.zeros(3, 20),), path, input_names=["x"], output_names=["y"], **options)
 
 
-def run(path: Path, x: torch.Tensor) -> np.ndarray:
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": x.numpy()})[0]
-
-
 @pytest.mark.parametrize("opset", OPSETS)
 def test_the_checker_and_the_runtime_accept_it(model: nn.Module, opset: int, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     export(model, path, opset_version=opset)
     onnx.checker.check_model(path, full_check=True)
     x = torch.randn(3, 20)
-    np.testing.assert_allclose(run(path, x), model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(run_plain(path, x)[0], model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_the_bytes_are_those_that_protobuf_itself_writes(model: nn.Module, tmp_path: Path) -> None:
@@ -71,7 +66,7 @@ def test_external_data(model: nn.Module, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
     onnx.checker.check_model(path, full_check=True)
     x = torch.randn(3, 20)
-    np.testing.assert_allclose(run(path, x), model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(run_plain(path, x)[0], model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
 
     raw = onnx.load(path, load_external_data=False)
     external = {t.name: {e.key: e.value for e in t.external_data} for t in raw.graph.initializer if t.external_data}
@@ -112,7 +107,7 @@ def test_external_data_is_written_where_no_weight_is_large(tmp_path: Path) -> No
     assert report.external_file == str(tmp_path / "m.onnx.data")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m.onnx", "m.onnx.data"]
     x = torch.randn(3, 20)
-    np.testing.assert_array_equal(run(path, x), (x * 2).numpy())
+    np.testing.assert_array_equal(run_plain(path, x)[0], (x * 2).numpy())
 
 
 def test_links_are_written_through(model: nn.Module, tmp_path: Path) -> None:
@@ -124,7 +119,9 @@ def test_links_are_written_through(model: nn.Module, tmp_path: Path) -> None:
         assert all((tmp_path / name).is_symlink() for name in ("m.onnx", "m.onnx.data"))
         assert sorted(p.name for p in (tmp_path / "real").iterdir()) == ["m.onnx", "m.onnx.data"]
     x = torch.randn(3, 20)
-    np.testing.assert_allclose(run(tmp_path / "real/m.onnx", x), model(x).detach().numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        run_plain(tmp_path / "real/m.onnx", x)[0], model(x).detach().numpy(), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_links_that_lead_nowhere(model: nn.Module, tmp_path: Path) -> None:
