@@ -159,20 +159,15 @@ Value is_negative(GraphBuilder& g, Value value) {
   return g.op("Or", below, g.op("Less", g.op("Reciprocal", value), zero));
 }
 
-bool is_unsigned(ElementType type) {
-  using enum ElementType;
-  return type == uint4 || type == uint8 || type == uint16 || type == uint32 || type == uint64;
-}
-
 Scalar lowest_value(ElementType type) {
   if (is_floating_point(type)) return -INFINITY;
-  if (is_unsigned(type)) return int64_t{0};
+  if (tensor::is_unsigned(type)) return int64_t{0};
   return std::numeric_limits<int64_t>::min() >> (64 - bits_of(type));
 }
 
 Scalar highest_value(ElementType type) {
   if (is_floating_point(type)) return INFINITY;
-  if (is_unsigned(type))
+  if (tensor::is_unsigned(type))
     return static_cast<int64_t>(std::numeric_limits<uint64_t>::max() >> (64 - bits_of(type)));
   return std::numeric_limits<int64_t>::max() >> (64 - bits_of(type));
 }
@@ -257,6 +252,11 @@ std::vector<Value> split_as_results(GraphBuilder& g, Value self, int64_t dim) {
   std::vector<Dim> parts;
   for (size_t i = 0; i < g.result_count(); ++i) parts.push_back(g.result(i).dims->at(dim));
   return g.split(self, dim, parts);
+}
+
+Value reversed(GraphBuilder& g, Value value, int64_t axis) {
+  const ir::TensorType type = value.type();
+  return g.typed(g.slice(value, axis, -1, std::numeric_limits<int64_t>::min(), -1), type);
 }
 
 Value filled(GraphBuilder& g, std::span<const Dim> dims, const Scalar& value, ElementType type) {

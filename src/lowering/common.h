@@ -57,8 +57,6 @@ Value softplus(GraphBuilder& g, Value x);
 // The sign bit of every value but NaN, -0.0 included. `value` has an opmath type.
 Value is_negative(GraphBuilder& g, Value value);
 
-bool is_unsigned(ElementType type);
-
 // The lowest and the highest value of a floating-point or integer type: infinities for floating point.
 Scalar lowest_value(ElementType type);
 Scalar highest_value(ElementType type);
@@ -75,6 +73,9 @@ Value logaddexp(GraphBuilder& g, Value a, Value b);
 std::vector<int64_t> axes_except(int64_t axis, int64_t rank);
 
 inline constexpr int64_t end_of_axis = std::numeric_limits<int64_t>::max();  // as the end of a slice
+
+// `value` with the elements along an axis in the opposite order.
+Value reversed(GraphBuilder& g, Value value, int64_t axis);
 
 // Throw std::out_of_range if there are fewer than `count` dims. The first returns a copy to append to.
 std::vector<Dim> first_dims(std::span<const Dim> dims, int64_t count);

@@ -10,7 +10,6 @@ namespace {
 
 // Whether `wide` can represent every value of `narrow`, so that a conversion to it and back changes nothing.
 bool has_every_value_of(ElementType wide, ElementType narrow) {
-  const auto is_signed = [](ElementType type) { return !name(type).starts_with("uint"); };
   const auto exact_bits = [](ElementType type) {  // integers with this many bits and a sign are exact
     switch (type) {
       case ElementType::float64:
@@ -27,6 +26,7 @@ bool has_every_value_of(ElementType wide, ElementType narrow) {
   };
   if (narrow == ElementType::boolean) return is_integral(wide) || exact_bits(wide) > 0;
   if (is_integral(narrow)) {
+    const auto is_signed = [](ElementType type) { return !tensor::is_unsigned(type); };
     const unsigned bits = bits_of(narrow) - (is_signed(narrow) ? 1 : 0);
     if (!is_integral(wide)) return bits <= exact_bits(wide);
     return bits <= bits_of(wide) - (is_signed(wide) ? 1 : 0) && (is_signed(wide) || !is_signed(narrow));

@@ -135,12 +135,9 @@ bool store_element(ElementType type, const Element& element, std::byte* start, s
 // Whether truncation gives an integer of the type. Otherwise C++ and ONNX leave the result of a cast
 // undefined.
 bool is_in_range(ElementType type, double value) {
-  const bool is_unsigned = type == ElementType::uint4 || type == ElementType::uint8 ||
-                           type == ElementType::uint16 || type == ElementType::uint32 ||
-                           type == ElementType::uint64;
   const auto bits = static_cast<int>(bits_of(type));
-  const double end = std::ldexp(1, is_unsigned ? bits : bits - 1);
-  return std::trunc(value) >= (is_unsigned ? 0 : -end) && value < end;
+  const double end = std::ldexp(1, is_unsigned(type) ? bits : bits - 1);
+  return std::trunc(value) >= (is_unsigned(type) ? 0 : -end) && value < end;
 }
 
 }  // namespace
@@ -194,6 +191,8 @@ bool converts_exactly(const ir::Weight& weight, ElementType type) {
   const std::optional<ir::Weight> back = convert_weight(*there, weight.element_type);
   return back && std::equal(back->bytes.begin(), back->bytes.end(), weight.bytes.begin(), weight.bytes.end());
 }
+
+bool is_unsigned(ElementType type) { return name(type).starts_with("uint"); }
 
 std::optional<double> number_of(const ir::Weight& weight) {
   if (weight.element_count() != 1) return std::nullopt;

@@ -16,6 +16,8 @@ ir::Weight scalar_weight(const Scalar& value, ElementType type);
 // true. Missing if opbridge does not convert between these types, or if a float is out of the integer range.
 std::optional<ir::Weight> convert_weight(const ir::Weight& weight, ElementType type);
 
+bool is_unsigned(ElementType type);
+
 // Whether converting to `type` keeps every element's value.
 bool converts_exactly(const ir::Weight& weight, ElementType type);
 

@@ -2,6 +2,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -78,11 +79,11 @@ Value shift(GraphBuilder& g, bool left, Value self, Value other) {
   if (other.weight() && other.type().dims->empty()) {
     count = g.cast(g.cast(other, type), ElementType::int64).weight()->as<int64_t>()[0];
     if (*count < 0 || *count >= bits(type)) {
-      if (left || is_unsigned(type)) return filled(g, *g.result().dims, 0, type);
+      if (left || tensor::is_unsigned(type)) return filled(g, *g.result().dims, 0, type);
       count = bits(type) - 1;
     }
   }
-  if (is_unsigned(type)) return shift_unsigned(g, left ? "LEFT" : "RIGHT", self, other, count);
+  if (tensor::is_unsigned(type)) return shift_unsigned(g, left ? "LEFT" : "RIGHT", self, other, count);
   if (!count) return shift_signed_by(g, left, self, other);
   if (self.type().dims != g.result().dims) self = g.expand(self, *g.result().dims);
   return shift_signed(g, left, self, *count);

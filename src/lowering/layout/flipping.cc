@@ -1,18 +1,15 @@
 // Reversal of axes, and rotations by quarter turns.
-#include <limits>
 #include <numeric>
 
 #include "lowering/add.h"
+#include "lowering/common.h"
 
 namespace opbridge::lowering {
 namespace {
 
 Value flip(GraphBuilder& g, Value self, std::vector<int64_t> dims) {
   if (self.rank() == 0) return self;
-  for (int64_t axis : wrap_axes(dims, self.rank())) {
-    const ir::TensorType type = self.type();
-    self = g.typed(g.slice(self, axis, -1, std::numeric_limits<int64_t>::min(), -1), type);
-  }
+  for (int64_t axis : wrap_axes(dims, self.rank())) self = reversed(g, self, axis);
   return self;
 }
 

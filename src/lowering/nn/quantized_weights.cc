@@ -121,7 +121,7 @@ std::optional<Value> gather_quantized_rows(GraphBuilder& g, Value table, Value i
   const bool has_one_scale = scale.rank() == 0, has_blocks = block > 0 && axis == 1;
   if (!has_one_scale && !has_blocks && !(block == 0 && axis == 0)) return std::nullopt;
   // As bytes, since few runtimes gather integers of 4 bits.
-  const ElementType byte = lowering::is_unsigned(q.element_type()) ? ElementType::uint8 : ElementType::int8;
+  const ElementType byte = tensor::is_unsigned(q.element_type()) ? ElementType::uint8 : ElementType::int8;
   Value bytes = BuilderStage(g).converted(q, byte, q.weight()->dims);
   Value rows = g.cast(g.gather(bytes, indices, 0), ElementType::float32);
   const std::vector<Dim> dims = rows.dims();
