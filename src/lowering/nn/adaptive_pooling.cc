@@ -98,7 +98,7 @@ Value adaptive_avg_pool(GraphBuilder& g, Value self, const std::vector<Dim>& out
   const size_t axes = output.size();
   const std::vector<Dim> result = result_dims(self, output);
   if (is_empty(result)) return filled(g, result, 0, self.element_type());
-  const bool is_pool = has_channels(self, axes) && !needs_gathered_windows(self.element_type());
+  const bool is_pool = has_channels(self, axes) && !is_integral(self.element_type());
   if (is_to_one(output)) {
     const bool has_batch = self.rank() == static_cast<int64_t>(axes) + 2;
     if (has_batch && is_pool) return g.op("GlobalAveragePool", self);

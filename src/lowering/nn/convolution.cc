@@ -30,7 +30,8 @@ Value per_channel(GraphBuilder& g, Value bias, size_t axes) {
   return g.reshape(bias, dims);
 }
 
-// The convolution as a matrix product, for integers and float64.
+}  // namespace
+
 Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                               const Convolution& c, std::vector<int64_t> pads) {
   const size_t axes = weight.rank() - 2;
@@ -57,8 +58,7 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
     dims[1] = per_group;
     weight = g.reshape(weight, dims);
     for (size_t i = 0; i < axes; ++i) {
-      const auto axis = static_cast<int64_t>(i) + 2;
-      weight = g.typed(g.slice(weight, axis, -1, std::numeric_limits<int64_t>::min(), -1), weight.type());
+      weight = reversed(g, weight, static_cast<int64_t>(i) + 2);
       const int64_t reach = window.dilation[i] * (window.kernel[i] - 1);
       pads[i] = reach - pads[i];
       pads[axes + i] = reach - pads[axes + i] + c.output_padding[i];
@@ -71,11 +71,9 @@ Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optio
   return g.cast(result, type);
 }
 
-}  // namespace
-
 Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                            const Convolution& c, std::vector<int64_t> pads) {
-  if (needs_gathered_windows(x.element_type()))
+  if (is_integral(x.element_type()))  // Conv takes floating point alone
     return convolution_by_products(g, x, weight, bias, c, std::move(pads));
   const size_t axes = weight.rank() - 2;
   std::vector<int64_t> output_padding;

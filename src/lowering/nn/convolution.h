@@ -22,4 +22,9 @@ struct Convolution {
 Value convolution_of_batch(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
                            const Convolution& c, std::vector<int64_t> pads);
 
+// The same as a matrix product of gathered windows, for types that Conv or a runtime does not take. The image
+// must have a constant size.
+Value convolution_by_products(GraphBuilder& g, Value x, Value weight, std::optional<Value> bias,
+                              const Convolution& c, std::vector<int64_t> pads);
+
 }  // namespace opbridge::lowering

@@ -1,5 +1,5 @@
-// Windows of images, gathered axis by axis, for im2col and for pooling and convolution of integers, which
-// ONNX lacks, and of float64, for which ONNX Runtime has no kernels. Values have an opmath type.
+// Windows of images, gathered axis by axis, for im2col and for pooling and convolution of types that ONNX's
+// operators or a runtime's kernels do not take. Values have an opmath type.
 #include <fmt/format.h>
 
 #include <algorithm>

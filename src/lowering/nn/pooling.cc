@@ -10,28 +10,10 @@
 #include "lowering/common.h"
 
 namespace opbridge::lowering {
-namespace {
 
-// Whether the windows fit exactly, so that rounding the window count up or down makes no difference.
-bool fits_exactly(Value self, const Window& window, size_t axes) {
-  for (size_t i = 0; i < axes; ++i) {
-    const Dim& size = last_dims(self.dims(), axes)[i];
-    if (!size.is_static()) return false;
-    const int64_t reach =
-        size.value() + 2 * window.padding[i] - window.dilation[i] * (window.kernel[i] - 1) - 1;
-    if (reach % window.stride[i] != 0) return false;
-  }
-  return true;
-}
-
-int64_t product(std::span<const int64_t> values) {
-  return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
-}
-
-// The divisor of each window, row by row: its number of elements in the padded input, or in the input alone.
-// `sizes` are those of the input and `counts` the window counts, along each axis.
-std::vector<int64_t> counted(const GraphBuilder& g, const Window& window, const std::vector<int64_t>& sizes,
-                             const std::vector<int64_t>& counts, bool count_include_pad) {
+std::vector<int64_t> pool_divisors(const GraphBuilder& g, const Window& window,
+                                   const std::vector<int64_t>& sizes, const std::vector<int64_t>& counts,
+                                   bool count_include_pad) {
   std::vector<int64_t> result{1};
   for (size_t i = 0; i < counts.size(); ++i) {
     check_constant(g, (Dim(static_cast<int64_t>(result.size())) * Dim(counts[i])).value());
@@ -52,6 +34,24 @@ std::vector<int64_t> counted(const GraphBuilder& g, const Window& window, const 
   return result;
 }
 
+namespace {
+
+// Whether the windows fit exactly, so that rounding the window count up or down makes no difference.
+bool fits_exactly(Value self, const Window& window, size_t axes) {
+  for (size_t i = 0; i < axes; ++i) {
+    const Dim& size = last_dims(self.dims(), axes)[i];
+    if (!size.is_static()) return false;
+    const int64_t reach =
+        size.value() + 2 * window.padding[i] - window.dilation[i] * (window.kernel[i] - 1) - 1;
+    if (reach % window.stride[i] != 0) return false;
+  }
+  return true;
+}
+
+int64_t product(std::span<const int64_t> values) {
+  return std::accumulate(values.begin(), values.end(), int64_t{1}, std::multiplies<>());
+}
+
 struct Sizes {
   std::vector<int64_t> input, result;  // along each spatial axis
 };
@@ -68,8 +68,7 @@ std::optional<Sizes> constant_sizes(GraphBuilder& g, Value self, size_t axes) {
 
 Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
   std::optional<Sizes> sizes = constant_sizes(g, self, axes);
-  if (!sizes)
-    g.refuse("pooling of integers and of float64 needs an image of constant size; convert it to float32");
+  if (!sizes) g.refuse("pooling of integers needs an image of constant size; convert it to float32");
   return *std::move(sizes);
 }
 
@@ -127,7 +126,7 @@ Value avg_pool_over_end(GraphBuilder& g, Value self, const Window& window, bool 
     const std::optional<Sizes> sizes = constant_sizes(g, self, axes);
     if (!sizes) return g.op("Div", mean, counted_part(g, x, window, pads, count_include_pad));
     std::vector<double> factors;
-    for (int64_t count : counted(g, window, sizes->input, sizes->result, count_include_pad))
+    for (int64_t count : pool_divisors(g, window, sizes->input, sizes->result, count_include_pad))
       factors.push_back(whole / static_cast<double>(count));
     Value scale = g.constant(ir::Weight::of(std::span<const double>(factors), sizes->result));
     return g.op("Mul", mean, g.cast(scale, x.element_type()));
@@ -140,9 +139,9 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   if (divisor && *divisor == 0) g.refuse("divisor_override is 0");
   const Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, {1});
   check_pool(g, window, self, ceil_mode);
-  if (needs_gathered_windows(self.element_type())) {
+  if (is_integral(self.element_type())) {  // AveragePool takes floating point alone
     const Sizes sizes = sizes_of_gathered(g, self, axes);
-    std::vector<int64_t> divisors = counted(g, window, sizes.input, sizes.result, count_include_pad);
+    std::vector<int64_t> divisors = pool_divisors(g, window, sizes.input, sizes.result, count_include_pad);
     if (divisor) std::ranges::fill(divisors, *divisor);
     Value x = operand(g, self, self.element_type());
     Value mean = on_batch(g, x, axes,

@@ -16,18 +16,17 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const S
 // windows must lie inside.
 Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride);
 
-// Whether ONNX or ONNX Runtime lacks AveragePool and Conv for the type, so that the functions below are
-// needed.
-inline bool needs_gathered_windows(ElementType type) {
-  return is_integral(type) || type == ElementType::float64;
-}
-
 // Pooling of gathered windows; the spatial sizes must be constant. `counts` are the window counts along each
 // axis. The mean of integers is rounded towards zero, as in PyTorch.
 Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts);
 // Returns the maxima and their indices in the flattened channel.
 std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
                                                     const std::vector<int64_t>& counts);
+// The divisor of each window, row by row: its number of elements in the padded input, or in the input alone.
+// `sizes` are those of the input and `counts` the window counts, along each axis.
+std::vector<int64_t> pool_divisors(const GraphBuilder& g, const Window& window,
+                                   const std::vector<int64_t>& sizes, const std::vector<int64_t>& counts,
+                                   bool count_include_pad);
 // `divisors` has one divisor for each window, row by row.
 Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
                         const std::vector<int64_t>& divisors);

@@ -23,12 +23,16 @@ std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
 }
 
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
+    {"AveragePool", only<float64_mean_of_windows>},
     {"Clip", only<one_bound>},
+    {"Conv", only<float64_convolution>},
     {"ConvTranspose", only<transposed_convolution>},
+    {"ConvTranspose", only<float64_convolution>},
     {"Dropout", random_numbers},
     {"Einsum", only<exact_einsum_of_integers>},
     {"Expand", only<expansion_to_nothing>},
     {"GRU", recurrent_layer_of_any_batch},
+    {"GlobalAveragePool", only<float64_mean_of_image>},
     {"GridSample", only<nearest_after_reflection>},
     {"LSTM", recurrent_layer_of_any_batch},
     {"LogSoftmax", only<log_softmax_of_float64>},

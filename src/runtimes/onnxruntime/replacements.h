@@ -18,6 +18,9 @@ std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 // For nodes with one result. An empty Value if the runtime computes the node rightly.
 
 Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
+Value float64_convolution(GraphBuilder& g, const ir::Node& convolution);
+Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool);
+Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool);
 Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
 Value own_roi_align(GraphBuilder& g, const ir::Node& align);
