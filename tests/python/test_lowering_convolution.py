@@ -37,6 +37,18 @@ def test_float64():
     check(CONVOLUTIONS, x, weight, bias)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_float64_of_a_dynamic_size_needs_another_runtime(transposed, tmp_path):
+    layer = (torch.nn.ConvTranspose2d if transposed else torch.nn.Conv2d)(2, 3, 2).double()
+    given = (torch.rand(1, 2, 4, 4, dtype=torch.float64),), tmp_path / "model.onnx"
+    dynamic = ({2: torch.export.Dim.DYNAMIC},)
+    with pytest.raises(opbridge.UnsupportedError, match="float64 need an image of constant size") as refused:
+        opbridge.export(layer, *given, dynamic_shapes=dynamic)
+    assert str(refused.value).count("float64") == 1
+    program = opbridge.export(layer, *given, dynamic_shapes=dynamic, target="onnx")
+    assert [node.op_type for node in program.model_proto.graph.node] == ["ConvTranspose" if transposed else "Conv"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("stride", "added", "dilation", "padding"), [(1, 2, 4, 0), (1, 3, 4, 1), (3, 4, 5, 0)])
 def test_output_padding_beyond_the_stride(stride, added, dilation, padding, dtype):

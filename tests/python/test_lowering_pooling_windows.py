@@ -143,7 +143,10 @@ def test_integers(dtype):
 
 
 def test_float64():
-    check(AVERAGES | ADAPTIVE, image(torch.float64))
+    x = image(torch.float64)
+    check(AVERAGES | ADAPTIVE, x)
+    rows = torch.cat([x, x], 2)
+    check(ADAPTIVE["mean of equal windows"], x, dynamic=({2: torch.export.Dim.DYNAMIC},), also=[(rows,)])
 
 
 def test_windows_of_padding_alone():

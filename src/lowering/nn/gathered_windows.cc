@@ -93,14 +93,19 @@ std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, co
 Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
                         const std::vector<int64_t>& divisors) {
   const size_t axes = counts.size();
-  std::vector<int64_t> pads(2 * axes);
+  const auto stays = [&](size_t i) {
+    return window.kernel[i] == 1 && window.stride[i] == 1 && window.padding[i] == 0;
+  };
+  std::vector<int64_t> pads(2 * axes, 0);
   for (size_t i = 0; i < axes; ++i) {
+    if (stays(i)) continue;
     const int64_t end = (counts[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
     pads[i] = window.padding[i];
     pads[axes + i] = end - constant_size(g, x, static_cast<int64_t>(i) + 2);
   }
   x = padded(g, x, pads, 0);
   for (size_t i = axes; i-- > 0;) {
+    if (stays(i)) continue;
     const auto axis = static_cast<int64_t>(i) + 2;
     Value indices = window_indices(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
     x = sum_of(g, g.gather(x, indices, axis), std::vector{axis}, false);

@@ -27,7 +27,8 @@ std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, co
 std::vector<int64_t> pool_divisors(const GraphBuilder& g, const Window& window,
                                    const std::vector<int64_t>& sizes, const std::vector<int64_t>& counts,
                                    bool count_include_pad);
-// `divisors` has one divisor for each window, row by row.
+// `divisors` has one divisor for each window, row by row. An axis with windows of one element may have any
+// size; its count may be 1.
 Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
                         const std::vector<int64_t>& divisors);
 

@@ -53,6 +53,12 @@ Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool) {
   Ints sizes, counts;
   for (size_t i = 0; i < axes; ++i) {
     const Dim& size = x.dim(static_cast<int64_t>(i) + 2);
+    const bool stays = kernel[i] == 1 && window.stride[i] == 1 && pads[i] == 0 && pads[axes + i] == 0;
+    if (stays) {
+      sizes.push_back(1);
+      counts.push_back(1);
+      continue;
+    }
     if (!size.is_static())
       g.refuse("pooling of float64 needs an image of constant size; convert it to float32");
     sizes.push_back(size.value());

@@ -1,11 +1,17 @@
 #include "runtimes/onnxruntime/legalize.h"
 
+#include <unordered_set>
+
 #include "ir/rewrite_log.h"
 #include "runtimes/onnxruntime/faults.h"
 
 namespace opbridge::onnxruntime {
 
-void legalize(ir::Graph& graph, int opset, const Refuse& refuse) {
+void legalize(ir::Graph& graph, int opset, const Refuse& report) {
+  std::unordered_set<const ir::Node*> refused;
+  const Refuse refuse = [&](const ir::Node& node, const Error& error) {
+    if (refused.insert(&node).second) report(node, error);
+  };
   ir::RewriteLog log(graph);
   replace_nodes(graph, opset, refuse);
   ir::Names names(graph);
