@@ -48,6 +48,8 @@ def test_of_activations(dtype):
         "log_sigmoid_forward": lambda g, x: aten.log_sigmoid_forward(x),
         "prelu forward": lambda g, x: aten._prelu_kernel(x, g),
     }
+    # PyTorch rounds each step of glu_backward_jvp to bfloat16, with a greater error where terms cancel.
+    torch.manual_seed(0)
     x = torch.cat([torch.randn(4, 4, dtype=dtype) * 2, torch.rand(4, 2, dtype=dtype)], 1)
     check(functions, torch.randn(4, 6, dtype=dtype), x, **tolerance(dtype))
 
