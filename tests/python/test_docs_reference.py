@@ -160,6 +160,9 @@ def test_every_operator_that_ships_is_described() -> None:
     described = docs_reference._pages_of_operators()
     shipped = {operator.name for operator in read_operators() if operator.backward_of is None}
     assert shipped <= set(described)
+    folders = {path.parent.name for path in (ROOT / "operators").glob("*/README.md")}
+    for page in ("operators.md", "operators.zh.md"):
+        assert set(re.findall(r"\]\(#(\w+)\)", (DOCS / "reference" / page).read_text())) == folders
 
 
 def test_forms_of_an_operator_by_opset() -> None:
