@@ -125,6 +125,11 @@ Value log1p(GraphBuilder& g, Value x) {
   return g.op("Where", small, g.op("Sub", log, lost), log);
 }
 
+Value expm1(GraphBuilder& g, Value x) {
+  Value sum = g.op("Add", g.op("Exp", x), g.scalar_like(x, 1));
+  return g.op("Mul", sum, g.op("Tanh", g.op("Mul", x, g.scalar_like(x, 0.5))));
+}
+
 Value softplus(GraphBuilder& g, Value x) {
   if (x.element_type() != ElementType::float64) return g.op("Softplus", x);
   Value small = log1p(g, g.op("Exp", g.op("Neg", g.op("Abs", x))));

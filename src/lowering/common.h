@@ -54,6 +54,9 @@ Value truncate(GraphBuilder& g, Value value);
 Value log1p(GraphBuilder& g, Value x);
 Value softplus(GraphBuilder& g, Value x);
 
+// exp(x) - 1, as (exp(x) + 1) * tanh(x / 2), which does not cancel. `x` has an opmath type.
+Value expm1(GraphBuilder& g, Value x);
+
 // The sign bit of every value but NaN, -0.0 included. `value` has an opmath type.
 Value is_negative(GraphBuilder& g, Value value);
 

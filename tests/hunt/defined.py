@@ -173,6 +173,8 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     variance = arguments.get("running_var")
     if "batch_norm" in base and arguments.get("eps") == 0 and isinstance(variance, TensorSpec) and 0 in variance.values:
         return "a variance of 0, for which infinity or NaN results, by the layout of the tensors"
+    if base == "_fft_c2r" and arguments["self"].size[arguments["dim"][-1]] != arguments["last_dim_size"] // 2 + 1:
+        return "a spectrum that is not that of so many numbers"
     if base == "_weight_norm":
         v, g = arguments["v"], arguments["g"]
         dim = arguments.get("dim", 0)

@@ -166,3 +166,9 @@ def test_dropout_of_nothing_has_a_mask_of_its_type(tmp_path):
     with pytest.raises(opbridge.UnsupportedError, match="a mask of no elements"):
         opbridge.export(Dropout(), (nothing,), path)
     check(lambda x: torch.ops.aten.native_dropout(x, 0.5, False), torch.ones(2))
+
+
+def test_elu_near_zero_is_accurate_where_factors_show_it():
+    elu = torch.ops.aten.elu
+    functions = {"scale": lambda x: elu(x, 1, 2**31, 1), "scales": lambda x: elu(x, 1, 2**31, 1e-5)}
+    check(functions, torch.tensor([-0.02, -1e-6, -0.0, 0.5, -3, -torch.inf, torch.nan]))

@@ -22,12 +22,6 @@ Value logarithm(GraphBuilder& g, Value x, double factor) {
   return g.cast(scaled(g, g.op("Log", g.cast(x, ElementType::float64)), factor), x.element_type());
 }
 
-// exp(x) - 1, as (exp(x) + 1) * tanh(x / 2), which does not cancel.
-Value expm1(GraphBuilder& g, Value x) {
-  Value sum = g.op("Add", g.op("Exp", x), constant(g, x, 1));
-  return g.op("Mul", sum, g.op("Tanh", scaled(g, x, 0.5)));
-}
-
 // sin(pi x) / (pi x), and 1 at 0.
 Value sinc(GraphBuilder& g, Value x) {
   Value angle = scaled(g, x, std::numbers::pi);
