@@ -16,7 +16,10 @@
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"
 #include "runtimes/onnxruntime/faults.h"
+#include "runtimes/standard/legalize.h"
+#include "runtimes/standard/transposed_weights.h"
 #include "simplify/passes.h"
+#include "torch/prims.h"
 
 namespace opbridge {
 namespace {
@@ -35,6 +38,15 @@ Pass with_names(const Rewrite& rewrite) {
 }
 
 void throw_refusal(const ir::Node&, const Error& error) { throw error; }
+
+void legalize_for_standard(ir::Graph& graph) {
+  OnnxModel model;
+  model.graph = std::move(graph);
+  model.opset = default_opset;
+  model.opset_imports = {{"", default_opset}, {"opbridge", 1}};
+  standard::legalize(model, throw_refusal);
+  graph = std::move(model.graph);
+}
 
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
@@ -56,14 +68,17 @@ const std::map<std::string, Pass>& passes() {
          onnxruntime::mend_empty_products(graph, names, default_opset);
        })},
       {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
+      {"legalize_for_standard", legalize_for_standard},
       {"multiply_four_bits", with_names(onnxruntime::multiply_four_bits)},
       {"remove_dead_code", [](ir::Graph& graph) { ir::remove_dead_code(graph); }},
       {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
       {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},
+      {"replace_prims", torch::replace_prims},
       {"replace_nodes",
        [](ir::Graph& graph) { onnxruntime::replace_nodes(graph, default_opset, throw_refusal); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
       {"spread_float64_scales", with_names(onnxruntime::spread_float64_scales)},
+      {"transpose_quantized_weights", standard::transpose_quantized_weights},
   };
   return table;
 }
