@@ -30,6 +30,34 @@ def _save(nodes: list[onnx.NodeProto], path: pathlib.Path) -> pathlib.Path:
     return path
 
 
+def _run(
+    nodes: list[onnx.NodeProto], feeds: dict[str, np.ndarray], constants: dict[str, np.ndarray], outputs: int = 1
+) -> list[np.ndarray]:
+    """The first ``outputs`` of ``y`` and ``z``."""
+
+    def described(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+    graph = helper.make_graph(
+        nodes,
+        "fault",
+        [described(name, array) for name, array in feeds.items()],
+        [onnx.ValueInfoProto(name=name) for name in "yz"[:outputs]],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
+def _crashes(call: str) -> bool:
+    """Whether an expression that uses this module kills the process."""
+    code = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r}); from {__name__} import *; {call}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode < 0
+
+
 def test_a_cast_of_a_transpose_crashes_in_front_of_a_product(tmp_path: pathlib.Path) -> None:
     """rotations.cc"""
     faulty = _save(
@@ -137,34 +165,6 @@ def test_products_by_quantized_weights_round_the_other_factor(tmp_path: pathlib.
     [actual] = session.run(None, {"x": x})
     difference = np.abs(actual - x @ dequantized).max() / np.abs(actual).max()
     assert 1e-4 < difference < 0.05, "four_bit_products.cc and dequantized_weights.cc are obsolete"
-
-
-def _run(
-    nodes: list[onnx.NodeProto], feeds: dict[str, np.ndarray], constants: dict[str, np.ndarray], outputs: int = 1
-) -> list[np.ndarray]:
-    """The first ``outputs`` of ``y`` and ``z``."""
-
-    def described(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-
-    graph = helper.make_graph(
-        nodes,
-        "fault",
-        [described(name, array) for name, array in feeds.items()],
-        [onnx.ValueInfoProto(name=name) for name in "yz"[:outputs]],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, feeds)
-
-
-def _crashes(call: str) -> bool:
-    """Whether an expression that uses this module kills the process."""
-    code = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r}); from {__name__} import *; {call}"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode < 0
 
 
 def run_layer_without_sequences(op: str, gates: int) -> None:
