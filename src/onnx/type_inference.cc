@@ -175,7 +175,7 @@ std::optional<ElementType> type_attribute(const OpSchema& schema, std::span<cons
   for (const ir::Attribute& attribute : attributes) {
     if (name.empty() || attribute.name != name) continue;
     if (const int64_t* number = std::get_if<int64_t>(&attribute.value)) {
-      // A number out of range is no type at all, and fits nothing.
+      // A number out of range is not a type, and fits nothing.
       return static_cast<ElementType>(*number >= 0 && *number < 256 ? *number : 255);
     }
     if (const auto* weight = std::get_if<std::shared_ptr<const ir::Weight>>(&attribute.value))

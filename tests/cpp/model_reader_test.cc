@@ -151,7 +151,7 @@ TEST(ModelReader, NamesTheOperatorsOfFunctions) {
 
 TEST(ModelReader, RefusesMissingAndForeignFiles) {
   const TemporaryFolder folder;
-  test::write_text(folder / "text.onnx", "this is no model at all");
+  test::write_text(folder / "text.onnx", "this is not a model");
   test::write_text(folder / "empty.onnx", "");
   for (const auto& path :
        {folder / "missing.onnx", folder / "text.onnx", folder / "empty.onnx", folder.path()}) {

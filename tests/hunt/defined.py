@@ -162,7 +162,7 @@ _VECTORS = ("weight", "bias", "running_mean", "running_var")
 
 
 def _misfit(base: str, arguments: dict[str, Any]) -> str:
-    """What a kernel reads without a bounds check; empty if there is nothing."""
+    """The values that a kernel reads without a bounds check; empty if there are none."""
     if base == "_local_scalar_dense" and math.prod(arguments["self"].size) != 1:
         return "one number of several"
     image = arguments.get("input")
@@ -228,10 +228,10 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
     if base.endswith("_backward_data") and arguments["grad_output"].size != arguments["output"].size:
         return "gradients of another size"
     if base == "_pdist_forward" and len(arguments["self"].size) != 2:
-        return "rows that are no vectors, of which PyTorch reads the first two sizes"
+        return "rows that are not vectors: PyTorch reads their first two sizes"
     pivots = arguments.get("pivots", arguments.get("LU_pivots"))
     if isinstance(pivots, TensorSpec) and pivots.values != tuple(sorted(pivots.values)):
-        return "pivots that are no rows"
+        return "pivots that are not rows"
     offsets = arguments.get("offsets")
     if base.startswith("_embedding_bag") and not arguments["indices"].make().is_contiguous():
         return "indices that are not contiguous, which PyTorch's kernel reads as if they were"
@@ -239,7 +239,7 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "bags that end before they begin"
     rows = arguments.get({"nonzero_static": "size", "eye": "n"}.get(base, ""), 0)
     if rows > _LARGEST_LENGTH:
-        return "more rows than memory holds, of which there are none where there is no column"
+        return "more rows than memory holds; without columns PyTorch allocates none"
     if base == "copy" and _overlaps(arguments["self"]):
         return "elements that share memory are written to"
     if base in ("median", "nanmedian", "kthvalue") and _overlaps(arguments["self"]):

@@ -37,7 +37,7 @@ class Form:
     parameters: str
     unpacking: tuple[str, ...]
     arguments: str
-    constants: str = ""  # the values that the call gives to parameters which are no tensors
+    constants: str = ""  # the values of parameters that are not tensors
 
     @property
     def changes(self) -> tuple[str, ...]:

@@ -147,7 +147,7 @@ def _samples_vary(place: int, e: torch.Tensor, referee: Referee) -> bool:
 def _outside_samples(
     place: int, a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor | None, referee: Referee
 ) -> torch.Tensor:
-    """Where the result lies outside the range of the runs with random rounding, widened by twice their spread."""
+    """Elements of the result outside the range of the runs with random rounding, widened by twice their spread."""
     if _samples_vary(place, e, referee):
         return torch.zeros_like(e, dtype=torch.bool)
     others = [leaves[place] for leaves in referee.samples()] + ([wide] if wide is not None else [])

@@ -109,7 +109,7 @@ def _expanded(line: str) -> str:
 
 @dataclasses.dataclass
 class Printed:
-    """What belongs into lines ``first`` to ``last`` (excluded) of a page, from 1."""
+    """The text for lines ``first`` to ``last`` (excluded) of a page, counted from 1."""
 
     first: int
     last: int

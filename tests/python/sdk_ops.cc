@@ -181,7 +181,8 @@ OPBRIDGE_OPERATOR("sdktest::affine(Tensor x, Tensor rows, Tensor? shift, float s
       }
     });
 
-// Allocates its output in the shape given, as often as the test says, and then throws what is no exception.
+// Allocates its output in the shape given, as often as the test says, and then throws a value that is not an
+// exception.
 OPBRIDGE_OPERATOR("sdktest::allocates(Tensor x, int[] dims, int times=1, bool fails=False) -> Tensor")
     .shape([](const Shape&, std::span<const std::int64_t>, std::int64_t, bool) {
       return Shape{Dim::from_data(), 3};
@@ -202,7 +203,7 @@ OPBRIDGE_OPERATOR("sdktest::negated_(Tensor x) -> Tensor")
       for (std::int64_t i = 0; i < x.size(); ++i) out[i] = -x[i];
     });
 
-// What PyTorch alone has tensors for.
+// Element types of which PyTorch alone has tensors.
 OPBRIDGE_OPERATOR("sdktest::conjugated(Tensor x) -> Tensor")
     .shape([](const Shape& x) { return x; })
     .cpu(types<std::complex<float>>, []<class T>(Context&, TensorView<const T> x, TensorView<T> out) {

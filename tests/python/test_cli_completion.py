@@ -17,7 +17,7 @@ def script(shell: str) -> str:
 
 
 def completed(*words: str) -> set[str]:
-    """What bash offers for the last word."""
+    """The words that bash offers for the last word."""
     quoted = " ".join(f"'{word}'" for word in words)
     program = f"""{script("bash")}
 COMP_WORDS=(opbridge {quoted}); COMP_CWORD={len(words)}

@@ -236,7 +236,7 @@ class ScanOfPairs(nn.Module):
 @since_torch_2_15("scan and associative_scan are stricter")
 @pytest.mark.parametrize("kind", [ScanOfRest, ScanOfPairs])
 def test_scans_of_one_row(kind, tmp_path):
-    """ONNX Runtime's Scan fails if there are no slices."""
+    """ONNX does not define a Scan of no slices; ONNX Runtime's fails."""
     opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
     compare(kind(), tmp_path / "model.onnx", [(torch.rand(1, 3), torch.rand(1, 3))])
 

@@ -14,8 +14,8 @@ from torch import nn
 import opbridge
 from opbridge.symbolics.registry import registry
 
-# Gradients are refused, and so is what changes the shape of a tensor that others look at; sizes are no operators in
-# ONNX but part of the tensors' types.
+# Gradients are refused, and operators that change the shape of a tensor with views; sizes are not operators in ONNX but
+# part of the types of tensors.
 LEFT_OUT = ("_backward", "::resize_", "::sym_")
 
 

@@ -461,7 +461,7 @@ CALLS: dict[str, Call] = {
     "a file-like object": Call(Tutorial, opened, (LUMA,)),
     "a list of arguments": Call(Encoder, lambda model, name: opbridge.export(model, [IDS, MASK], name), (IDS, MASK)),
     "a number among the arguments": Call(Loop, lambda model, name: opbridge.export(model, (LUMA, 3), name), (LUMA, 3)),
-    # What libraries add.
+    # Custom operators of libraries.
     "mmdeploy": Call(
         Detector,
         lambda model, name: torch_onnx.export(

@@ -52,7 +52,7 @@ def check(
 
 
 class Network(nn.Module):
-    """Of a physics-informed network: u(x), its gradient, and the second derivatives that an equation has."""
+    """A physics-informed network returns u(x), its gradient, and the second derivatives that an equation has."""
 
     def __init__(self, activation: nn.Module) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def test_a_physics_informed_network(capture, activation, tmp_path):
 
 
 class Potential(nn.Module):
-    """Energy and forces of atoms, of which only distances count."""
+    """Energy and forces of atoms, which depend on their distances alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,7 +132,7 @@ class Classifier(nn.Module):
 
 
 class Saliency(nn.Module):
-    """What each pixel contributes to the score of a class, and the guidance of a diffusion model by a classifier."""
+    """The share of each pixel in the score of a class, and the guidance of a diffusion model by a classifier."""
 
     def __init__(self) -> None:
         super().__init__()

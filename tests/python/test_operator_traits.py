@@ -180,7 +180,7 @@ def test_every_write_to_an_argument_is_known() -> None:
             else:
                 missing = [a for a in as_pure(schema, outs) if a not in as_pure(pure, set())]
                 if missing and schema.name.removeprefix("aten::") not in OTHER_ARGUMENTS:
-                    wrong.append(f"{key} has {missing}, and {pure} has not")
+                    wrong.append(f"{key} has {missing}, and {pure} lacks it")
     assert not wrong, "\n".join(wrong)
 
 

@@ -148,7 +148,7 @@ def test_an_opset_out_of_range_is_refused(opset: int, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# What models that scripts export for opset 11 contain, besides layers. NaN, infinities and -0 must come out right too.
+# Operators of models that scripts export for opset 11, besides layers. NaN, infinities and -0 must be right too.
 X = torch.tensor([[1.5, -0.0, 0.0, float("nan")], [float("inf"), -2.5, 0.25, 7.0], [3.0, 3.0, -float("inf"), 1.0]])
 Y = torch.tensor([[1.5, 1.0, -1.0, 2.0], [1.0, float("nan"), 0.25, 6.5], [4.0, 3.0, -float("inf"), -1.0]])
 OF_SCRIPTS = {

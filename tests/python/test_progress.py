@@ -1,4 +1,4 @@
-"""What an export shows while it runs: a line on a terminal, log records, and nothing anywhere else."""
+"""An export shows its progress in a line on a terminal and in log records, and nowhere else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ opbridge.export(Slow(), (torch.ones(3),), {path!r}, capture="trace", verbose={ve
 
 
 def on_terminal(program: str) -> str:
-    """What a Python program writes to standard error, if that is a terminal."""
+    """The text that a Python program writes to standard error, if that is a terminal."""
     terminal, end = pty.openpty()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     process = subprocess.Popen([sys.executable, "-c", program], stderr=end, stdout=subprocess.DEVNULL, env=environment)

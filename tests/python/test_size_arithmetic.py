@@ -1,4 +1,4 @@
-"""What models compute from dynamic sizes stays a function of them: rounding, functions of math, windows, transforms."""
+"""Numbers that models compute from dynamic sizes stay functions of these: rounding, math, windows, transforms."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def run(model: onnx.ModelProto, *inputs: torch.Tensor) -> list[np.ndarray]:
 
 
 def description(argument: Any) -> Any:
-    """What a function can find out about an argument."""
+    """The properties that a function can read of an argument."""
     if not isinstance(argument, torch._C.Value):
         return argument
     node = argument.node()

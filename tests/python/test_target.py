@@ -473,7 +473,7 @@ nn.functional.silu nn.functional.smooth_l1_loss permute pow prod remainder roll 
 sort split stack std sub sum tanh topk tril unfold var where
 """
 
-# What onnx 1.23's reference implementation cannot run: GatherElements of more than 64 elements along the axis, and
+# onnx 1.23's reference implementation cannot run GatherElements of more than 64 elements along the axis, or
 # ReduceLogSumExp of numbers.
 BEYOND_REFERENCE = {"logsumexp", "mode", "sort"}
 

@@ -133,7 +133,7 @@ def test_inputs_that_the_model_refuses_are_drawn_again(tmp_path: Path) -> None:
 
 
 class Fixed(nn.Module):
-    """A branch by a size, of which a trace keeps one side."""
+    """The model branches on a size; a trace keeps one side."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 3 else x

@@ -358,7 +358,7 @@ def test_the_weights_are_not_overwritten(model: Perceptron, tmp_path: Path) -> N
 
 ARGUMENTS: dict[str, tuple[dict[str, object], str]] = {
     "reference without weights": ({"external_data": "reference"}, "needs weights="),
-    "weights that are no path": ({"weights": {}}, "weights must be the path of a file or a folder, not a dict"),
+    "weights that are not a path": ({"weights": {}}, "weights must be the path of a file or a folder, not a dict"),
     "unknown": ({"external_data": "symlink"}, 'external_data must be True, False, None or "reference"'),
 }
 

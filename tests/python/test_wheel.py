@@ -53,7 +53,7 @@ def installed(wheel: Path, python: str, folder: Path) -> Path:
 
 
 def run(*command: object, folder: Path) -> str:
-    """What the command prints in the empty folder, where no variable of this checkout is set."""
+    """The output of the command in the empty folder, where no variable of this checkout is set."""
     variables = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
     variables["OPBRIDGE_CACHE"] = str(folder / "cache")
     done = subprocess.run(

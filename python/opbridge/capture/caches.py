@@ -73,7 +73,7 @@ class _DynamicCaches:
 
 
 class _StaticCaches:
-    """Caches of constant size. A model writes to their tensors, of which one counts the tokens."""
+    """Caches of constant size. A model writes to their tensors; one of these counts the tokens."""
 
     def __init__(self, module: Any) -> None:
         self._module = module

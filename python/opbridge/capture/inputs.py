@@ -66,7 +66,7 @@ def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | N
 def read_inputs_of(
     signature: inspect.Signature, model: str, args: Any, kwargs: Mapping[str, Any] | None = None
 ) -> Inputs:
-    """The inputs of a model, of which only its name and the signature of ``forward`` are known."""
+    """Like read_inputs, with the model's name and the signature of ``forward`` instead of the model."""
     register_caches()
     if not isinstance(args, (tuple, list)):
         args = (args,)

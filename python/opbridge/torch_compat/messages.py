@@ -45,5 +45,5 @@ def is_of_assigned_attributes(warning: str) -> bool:
 
 
 def is_of_sizes_as_texts(error: BaseException) -> bool:
-    """Whether a type of TorchScript was given sizes that are no numbers, as only opbridge's types take them."""
+    """Whether a type of TorchScript was given sizes that are not numbers, as only opbridge's types take them."""
     return str(error).startswith("with_sizes(): incompatible function arguments")

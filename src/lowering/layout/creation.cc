@@ -232,7 +232,7 @@ void register_creation(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Scalar start, Scalar end, Scalar step, Ignored, Ignored, Ignored, Ignored) {
        return arange(g, start, end, step);
      });
-  // The end is in the range, of which PyTorch gives the number of elements.
+  // The range contains the end; PyTorch gives its number of elements.
   on(fmt::format("aten::range(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
      [](GraphBuilder& g, Scalar start, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return counted_from(g, start, 1);

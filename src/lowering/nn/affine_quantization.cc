@@ -148,7 +148,7 @@ Value dequantize_float8(GraphBuilder& g, Value x, Value scale, ElementType type)
   return g.cast(in_own_type(g, "Mul", wide, spread(g, scale, x.dims())), type);
 }
 
-// self @ mat2^T, of which each column is scaled. The weight stays 8-bit integers in the model.
+// self @ mat2^T with scaled columns. The weight stays 8-bit integers in the model.
 Value int8pack_mm(GraphBuilder& g, Value self, Value mat2, Value scales) {
   const ElementType type = opmath_type(self.element_type());
   Value product =

@@ -29,7 +29,7 @@ std::optional<int64_t> block_size(const Dequantized& weight) {
   return power < least ? std::nullopt : std::optional(std::min(power, greatest));
 }
 
-// `values`, of which there is one for each scale of the weight, for each row and block of columns.
+// `values` has one value for each scale of the weight; the result has one for each row and block of columns.
 template <class T>
 std::vector<T> for_each_block(std::span<const T> values, const Dequantized& weight, int64_t block) {
   const int64_t rows = weight.integers.dims[0], columns = weight.integers.dims[1];

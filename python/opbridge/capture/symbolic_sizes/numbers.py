@@ -95,6 +95,6 @@ def integer_parts(expr: Any) -> list[Any]:
 
 
 def emit_integer(expr: Any, size: _core.Dim, dim: Callable[[Any], _core.Dim], emit: Emit) -> None:
-    """Adds the nodes that compute a part of an expression, of which the last one names it ``size``."""
+    """Adds the nodes that compute a part of an expression; the last node names it ``size``."""
     operands = tuple(number(operand, dim, emit, {}) for operand in expr.args)
     emit(_INTEGERS[type(expr).__name__], operands, torch.int64, size)

@@ -117,7 +117,7 @@ def _onnx_type(type: Any) -> ValueType | SequenceType:
             return SequenceType(element)
     dtype = type.dtype() if isinstance(type, TensorType) else None
     if dtype is None:
-        raise TypeError(f"the type {type} is no type of ONNX")
+        raise TypeError(f"the type {type} has no counterpart in ONNX")
     return ValueType(ELEMENT_TYPES[dtype], _static_sizes(type))
 
 
