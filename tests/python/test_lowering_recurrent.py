@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lowering_check import check
+from onnx.reference import ReferenceEvaluator
 from torch import nn
 from torch.export import Dim
 
@@ -75,6 +78,17 @@ def test_float64(layer: str, form: dict[str, Any]) -> None:
     check(module, x, dynamic=[dynamic], also=[(other,)])
     cell = CELLS[layer](4, 3).double().eval()
     check(lambda x: cell(x[0]), x)
+
+
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "tanh"])  # ONNX's reference implementation has no Relu here
+def test_float64_is_one_node_of_the_standard(layer: str, tmp_path: pathlib.Path) -> None:
+    model = LAYERS[layer](4, 3).double().eval()
+    x = torch.rand(5, 2, 4, dtype=torch.float64)
+    exported = opbridge.export(model, (x,), tmp_path / "model.onnx", target="onnx").model_proto
+    assert sum(node.op_type in ("LSTM", "GRU", "RNN") for node in exported.graph.node) == 1
+    expected = model(x)[0].detach().numpy()
+    actual = ReferenceEvaluator(exported).run(None, {exported.graph.input[0].name: x.numpy()})[0]
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_integers_are_refused_by_name() -> None:

@@ -167,6 +167,15 @@ def test_products_by_quantized_weights_round_the_other_factor(tmp_path: pathlib.
     assert 1e-4 < difference < 0.05, "four_bit_products.cc and dequantized_weights.cc are obsolete"
 
 
+@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
+def test_recurrent_layers_of_float64_fail(op: str, gates: int) -> None:
+    """float64_layers.cc"""
+    weights = {"w": np.ones((1, 2 * gates, 3)), "r": np.ones((1, 2 * gates, 2))}
+    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=2)
+    with pytest.raises((Fail, NoKernel, RuntimeException)):
+        _run([node], {"x": np.zeros((4, 1, 3))}, weights)
+
+
 def run_layer_without_sequences(op: str, gates: int) -> None:
     weights = {"w": np.ones((1, 2 * gates, 3), np.float32), "r": np.ones((1, 2 * gates, 2), np.float32)}
     node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=2)

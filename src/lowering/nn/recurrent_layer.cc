@@ -156,12 +156,18 @@ std::vector<Value> by_steps(GraphBuilder& g, Cell cell, Value input, const std::
 std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    const std::optional<Lengths>& lengths, const std::vector<Value>& states,
                                    std::span<const Direction> directions) {
-  // ONNX's operators have no projections, and ONNX Runtime's kernels no float64.
-  const ElementType type = input.element_type(), kernel = opmath_type(type);
-  if (!is_floating_point(type))
+  if (!is_floating_point(input.element_type()))
     g.refuse("recurrent layers of integers are not supported; cast the inputs and weights to float32");
-  if (!directions[0].projection && type != ElementType::float64)
-    return by_operator(g, cell, input, lengths, states, directions);
+  // ONNX's operators have no projections.
+  const bool is_operator = !directions[0].projection;
+  return (is_operator ? by_operator : recurrent_layer_by_steps)(g, cell, input, lengths, states, directions);
+}
+
+std::vector<Value> recurrent_layer_by_steps(GraphBuilder& g, Cell cell, Value input,
+                                            const std::optional<Lengths>& lengths,
+                                            const std::vector<Value>& states,
+                                            std::span<const Direction> directions) {
+  const ElementType type = input.element_type(), kernel = opmath_type(type);
   input = g.cast(input, kernel);
   std::vector<std::vector<Value>> parts(1 + states.size());
   for (size_t i = 0; i < directions.size(); ++i) {

@@ -31,4 +31,10 @@ std::vector<Value> recurrent_layer(GraphBuilder& g, Cell cell, Value input,
                                    const std::optional<Lengths>& lengths, const std::vector<Value>& states,
                                    std::span<const Direction> directions);
 
+// The same as a loop over the steps, with projections, and for types that a runtime's kernels do not take.
+std::vector<Value> recurrent_layer_by_steps(GraphBuilder& g, Cell cell, Value input,
+                                            const std::optional<Lengths>& lengths,
+                                            const std::vector<Value>& states,
+                                            std::span<const Direction> directions);
+
 }  // namespace opbridge::lowering

@@ -10,6 +10,7 @@ namespace opbridge::onnxruntime {
 // Makes nodes for the results of `node`. Nothing if the runtime computes the node rightly.
 using Replacement = std::vector<Value> (*)(GraphBuilder& g, const ir::Node& node);
 
+std::vector<Value> float64_recurrent_layer(GraphBuilder& g, const ir::Node& layer);
 std::vector<Value> pool_with_indices_in_float32(GraphBuilder& g, const ir::Node& pool);
 std::vector<Value> random_numbers(GraphBuilder& g, const ir::Node& node);
 std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node& layer);
