@@ -1,28 +1,33 @@
 """Writes what each PyTorch operator becomes at each opset, for the site, into a file that is the argument.
 
-Calls of torch.testing's operator database are captured once and lowered to every opset.
-The file is JSON: by the key of the mapping, the first opset at which it holds, and ``[opset, nodes]`` wherever its
-nodes change. It is written anew only if the core has changed.
+Calls of torch.testing's operator database, and calls drawn at random of operators that it does not call, are captured
+once and lowered to every opset. The file is JSON: by the key of the mapping, the first opset at which it holds, and
+``[opset, nodes]`` wherever its nodes change. It is written anew only if the core has changed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import logging
-import multiprocessing
 import os
 import sys
-import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import onnx
 import torch
+from torch.utils import _pytree as pytree
 
+from checking.pool import run_tasks
+from checking.worker import Answer, serve
 from conformance.operators import QUICK_DTYPES, database, dtypes_of, samples
+from hunt.calls import Call, draw_call, overloads
+from hunt.tensors import TensorSpec
 from opbridge import _core
 from opbridge.capture import capture
 from opbridge.symbolics.registry import registry, registry_for
@@ -30,6 +35,9 @@ from opbridge.symbolics.registry import registry, registry_for
 OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
 CALLS = 2  # the first and the last one of those that are drawn
 DRAWN = 24
+SEEDS = 5  # of random calls
+CHUNK = 8
+TIMEOUT = 60
 
 Forms = dict[str, dict[int, list[str]]]  # key: opset: nodes, in the order of appearance
 
@@ -56,6 +64,37 @@ def forms_of(name: str) -> Forms:
     return forms
 
 
+class _Drawn(torch.nn.Module):
+    """A call with its tensors as inputs."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self.op = call.op
+        self.leaves, self.spec = pytree.tree_flatten(call.arguments)
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        given = iter(tensors)
+        leaves = [next(given) if isinstance(leaf, TensorSpec) else leaf for leaf in self.leaves]
+        return self.op(**pytree.tree_unflatten(leaves, self.spec))
+
+
+def drawn_forms_of(name: str) -> Forms:
+    """Those of an operator in the first call drawn at random that is lowered, preferably of float32."""
+    overload = next(overload for overload in overloads() if overload.name == name)
+    calls = []
+    for seed in range(SEEDS):
+        with contextlib.suppress(Exception):  # some operators have no samples to draw from
+            calls += [call for call in [draw_call(seed, overload)] if call is not None]
+    for call in sorted(calls, key=lambda call: sum(spec.dtype != torch.float32 for spec in call.specs)):
+        forms: Forms = {}
+        with contextlib.suppress(Exception):  # a call that torch.export does not capture
+            args = tuple(spec.make() for spec in call.specs)
+            _add(forms, torch.export.export(_Drawn(call).eval(), args, strict=False))
+        if name in forms:
+            return {name: forms[name]}
+    return {}
+
+
 def _add(forms: Forms, exported: torch.export.ExportedProgram) -> None:
     mappings: Any = None
     for opset in OPSETS:
@@ -78,11 +117,27 @@ def _add(forms: Forms, exported: torch.export.ExportedProgram) -> None:
                 nodes += [node for node in each["becomes"] if node not in nodes]
 
 
-def _be_silent() -> None:
-    """torch prints the programs that it cannot capture."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+def _run(task: dict[str, Any], answer: Answer) -> None:
+    """In a worker: random calls may crash the kernels of PyTorch."""
+    for index, name in enumerate(task["names"]):
+        if index >= task["from"]:
+            answer({"start": index})
+            answer({"forms": (drawn_forms_of if task["drawn"] else forms_of)(name)})
+
+
+def _measured(names: Iterable[str], *, drawn: bool) -> Forms:
+    """The forms of all names, by workers; in an order that does not depend on these."""
+    ordered = sorted(names)
+    tasks = [{"names": ordered[i : i + CHUNK], "drawn": drawn, "from": 0} for i in range(0, len(ordered), CHUNK)]
+    parts: list[tuple[str, int, Forms]] = []
+
+    def keep(task: dict[str, Any], answer: dict[str, Any]) -> None:
+        if "forms" in answer:
+            found = {key: {int(at): nodes for at, nodes in each.items()} for key, each in answer["forms"].items()}
+            parts.append((task["names"][0], task["from"], found))
+
+    run_tasks("operator_forms", tasks, min(8, os.cpu_count() or 1), TIMEOUT, keep)
+    return merged([found for _, _, found in sorted(parts, key=lambda part: part[:2])])
 
 
 def merged(parts: list[Forms]) -> Forms:
@@ -119,17 +174,21 @@ def main() -> None:
     core = hashlib.sha256(Path(_core.__file__).read_bytes() + Path(__file__).read_bytes()).hexdigest()
     if file.exists() and json.loads(file.read_text())["core"] == core:
         return
-    print("opbridge: lowering the calls of torch's operator database to every opset, which takes a minute or two")
-    warnings.simplefilter("ignore")
-    logging.disable()
-    torch.set_num_threads(1)
-    names = list(database())
-    with multiprocessing.get_context("fork").Pool(min(8, os.cpu_count() or 1), _be_silent) as pool:
-        forms = merged(pool.map(forms_of, names, chunksize=4))
+    print("opbridge: lowering the calls of torch's operator database to every opset, which takes some minutes")
+    forms = _measured(database(), drawn=False)
+    drawn = {overload.name for overload in overloads()}
+    missing = [key for key, each in table(forms).items() if not each["becomes"] and key in drawn]
+    forms = merged([forms, _measured(missing, drawn=True)])
     file.parent.mkdir(parents=True, exist_ok=True)
     content = {"core": core, "opsets": list(OPSETS), "mappings": table(forms), "bodies": _core.standard_bodies()}
     file.write_text(json.dumps(content))
 
 
+with contextlib.suppress(ImportError):
+    importlib.import_module("torchvision")  # which registers its operators
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        main()
+    else:
+        logging.disable()
+        serve(_run)

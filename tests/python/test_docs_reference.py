@@ -168,6 +168,8 @@ def test_every_operator_that_ships_is_described() -> None:
 def test_forms_of_an_operator_by_opset() -> None:
     forms: Any = operator_forms.forms_of("nn.functional.gelu")
     assert "Erf" in forms["aten::gelu"][9]
+    drawn: Any = operator_forms.drawn_forms_of("aten::_softmax")  # no entry of the database
+    assert "Softmax" in drawn["aten::_softmax"][21]
     table = operator_forms.table(forms)
     assert table["aten::gelu"]["becomes"][-1] == (20, ["Gelu"])
     assert {*table} == {key for key, *_ in registry().entries()}
