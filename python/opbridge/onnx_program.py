@@ -118,15 +118,21 @@ class ONNXProgram:
     path: str
     """The model's file. If the export was given none, it is temporary and lives as long as this object."""
     node_count: int
+    """The number of nodes, without those in bodies and functions."""
     model_bytes: int
+    """The size of the model's file."""
     external_bytes: int
+    """The size of the file of weights beside the model; 0 if there is none."""
     external_file: str | None
+    """The path of that file."""
     referenced_bytes: int
-    """Of the weights that the model points to in the files of ``weights``."""
+    """The size of the weights that the model points to in the files of ``weights``."""
     referenced_files: list[str]
+    """The paths of these files."""
     write_seconds: float
     """The part of the export's time that was spent on writing."""
     verification: Verification | None
+    """The comparison with PyTorch, if the export was called with ``verify``."""
     _origin: Origin = dataclasses.field(repr=False)
     _folder: TemporaryFolder | None = dataclasses.field(default=None, repr=False)
     _model: Any = dataclasses.field(default=None, repr=False)  # the onnx_ir model; if there is one, it is the truth

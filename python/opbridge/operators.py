@@ -55,10 +55,12 @@ class Operator:
 
     @property
     def name(self) -> str:
+        """With its namespace: ``opbridge::nms``."""
         return self.schema.partition("(")[0]
 
     @property
     def domain(self) -> str:
+        """The namespace, which is the domain in ONNX."""
         return self.schema.partition("::")[0]
 
 
