@@ -188,6 +188,16 @@ def of_questions(model: Model, x: torch.Tensor) -> torch.Tensor:
     return x + sum(question() for question in questions)
 
 
+def of_sparse_tensors(model: Model, x: torch.Tensor) -> torch.Tensor:
+    indices = torch.tensor([0, 1])
+    made = [
+        torch.sparse_coo_tensor(torch.stack([indices, indices]), x[0], (2, 2)),
+        torch.sparse_csr_tensor(torch.tensor([0, 1, 2]), indices, x[0], (2, 2)),
+        *(x.to_sparse(), x.to_sparse_coo(), x.to_sparse_csr()),
+    ]
+    return torch.stack([each.to_dense() for each in made])
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -290,6 +300,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "packed": lambda: capture(recurrent(), (torch.rand(2, 4, 3), torch.tensor([4, 2])), how="trace"),
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
+    "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),
 }
 # The scenario in which torch or the model uses each replacement.
 USED = {
@@ -339,6 +350,11 @@ USED = {
     "patch_points.RECURRENT_CHECK": "packed",
     "patch_points.REVERSION_OF_FX": "branches",
     "patch_points.RNN": "packed",
+    "patch_points.SPARSE_COO": "sparse",
+    "patch_points.SPARSE_CSR": "sparse",
+    "patch_points.TO_SPARSE": "sparse",
+    "patch_points.TO_SPARSE_COO": "sparse",
+    "patch_points.TO_SPARSE_CSR": "sparse",
     "symbols.BOOL_OF_SYMBOL": "sizes",
     "symbols.BOOL_TEXT": "sizes",
     "symbols.EXPECTED_SYMBOL": "broadcast",

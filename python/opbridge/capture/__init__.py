@@ -131,6 +131,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     from opbridge.capture.rewrites.packed_sequences import patch_packing
     from opbridge.capture.rewrites.recurrent import patch_recurrent
     from opbridge.capture.rewrites.resized_images import patch_resizing
+    from opbridge.capture.rewrites.sparse import patch_sparse
     from opbridge.capture.rewrites.transformers import patch_fast_paths
 
     with (
@@ -141,5 +142,6 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
         patch_fast_paths(),
         patch_detection(),
         patch_resizing(),
+        patch_sparse(model),
     ):
         yield

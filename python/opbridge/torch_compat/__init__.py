@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -157,6 +157,11 @@ def storage_id(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+def wrapper_of_no_memory(kind: Any, size: Sequence[Any], like: torch.Tensor) -> Any:
+    """A tensor of a subclass that has a size, and the element type and device of ``like``, but no memory."""
+    return torch.Tensor._make_wrapper_subclass(kind, size, dtype=like.dtype, device=like.device)
+
+
 def parameters_of(module: torch.nn.Module) -> dict[str, torch.nn.Parameter | None]:
     """The dict in which the module itself holds its parameters."""
     return module._parameters
@@ -249,4 +254,5 @@ __all__ = [
     "transforms_are_active",
     "unset_fake_temporarily",
     "version_of",
+    "wrapper_of_no_memory",
 ]

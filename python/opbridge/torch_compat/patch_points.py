@@ -37,6 +37,13 @@ ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
 OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these let a class override torch's functions
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
 
+# The functions that make sparse tensors.
+SPARSE_COO = PatchPoint(torch, "sparse_coo_tensor")
+SPARSE_CSR = PatchPoint(torch, "sparse_csr_tensor")
+TO_SPARSE = PatchPoint(torch.Tensor, "to_sparse")
+TO_SPARSE_COO = PatchPoint(torch.Tensor, "to_sparse_coo")
+TO_SPARSE_CSR = PatchPoint(torch.Tensor, "to_sparse_csr")
+
 # Packed sequences, and the result sizes of recurrent layers.
 PACKING = PatchPoint(rnn, "_VF")
 RECURRENT_CHECK = PatchPoint(nn.RNNBase, "check_forward_args")
