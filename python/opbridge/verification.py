@@ -314,7 +314,7 @@ class Comparison:
         with (
             enter_inference(module, self.mode, with_gradients),
             restore_attributes(module),
-            restore_contents(module.buffers()),
+            restore_contents((*module.buffers(), *_tensors_in_attributes(module).values())),
         ):
             try:
                 returned = module(*inputs.args, **inputs.kwargs)
@@ -325,11 +325,22 @@ class Comparison:
             return outputs + self._written(self.names[len(outputs) :], inputs)
 
     def _written(self, names: Sequence[str], inputs: Inputs) -> list[torch.Tensor]:
-        """The inputs and buffers that the model has just written, for the outputs ``NAME_out``."""
+        """The inputs, buffers and attributes that the model has just written, for the outputs ``NAME_out``."""
         tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        tensors |= _tensors_in_attributes(self.module)
         tensors |= feeds_for(list(self.feeds), inputs)
         written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
         return [tensor.clone() for tensor in written if isinstance(tensor, torch.Tensor)]
+
+
+def _tensors_in_attributes(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors that modules hold without having registered them, by their paths."""
+    return {
+        f"{path}.{name}" if path else name: value
+        for path, each in module.named_modules()
+        for name, value in vars(each).items()
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided
+    }
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:

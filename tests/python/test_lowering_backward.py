@@ -555,8 +555,19 @@ def test_special_numbers_and_sizes():
     functions = {
         "the buffer of log_sigmoid": lambda x: aten.log_sigmoid_backward(x, x, torch.full_like(x, 0.3)),
         "multi_margin_loss": lambda x: aten.multi_margin_loss_backward(x[0, 0], infinite, torch.tensor([1, 2]), 1, 1.0),
+        "nll_loss of several targets": lambda x: aten.nll_loss_backward(
+            x[0, 0], x[0], torch.tensor([2, 0, 1, 1, 1]), None, 1, -100, x[0, 0] * 0 + 2
+        ),
         "cdist": lambda x: aten._cdist_backward(
             x.new_zeros(0, 2, 4), x, x.new_zeros(0, 4, 5), 1.0, x.new_zeros(0, 2, 4)
         ),
     }
     check(functions, torch.randn(2, 5))
+
+
+def test_of_tensors_of_several_types_is_refused_where_torch_declares_another_result():
+    def backward(x):
+        return aten.threshold_backward(torch.ones(3, dtype=torch.int64), x, 0.5)
+
+    with pytest.raises(opbridge.UnsupportedError, match="shape rule"):
+        check(backward, torch.randn(3))

@@ -12,6 +12,7 @@ import torch.ao.quantization.fx._decomposed
 from lowering_check import check, operators
 from torch import nn
 from torch.ao import quantization
+from torch.nn import functional as F
 
 import opbridge
 from checking.runtime import newest_opset
@@ -261,3 +262,23 @@ def test_fake_quantization_of_dynamic_sizes():
     check(
         functions, torch.randn(4, 3), dynamic=[{0: torch.export.Dim.AUTO}], also=[(torch.randn(n, 3),) for n in (1, 7)]
     )
+
+
+@pytest.mark.parametrize("opset", [18, 21, 23])
+def test_dequantized_tensors_may_be_moved(opset: int) -> None:
+    def dequantized(x: torch.Tensor) -> torch.Tensor:
+        return decomposed.dequantize_per_tensor(x, 0.25, 3, -128, 127, torch.int8)
+
+    def again(x: torch.Tensor) -> torch.Tensor:
+        return dequantized(decomposed.quantize_per_tensor(dequantized(x) * 2, 0.5, -1, -128, 127, torch.int8))
+
+    functions = {
+        "transpose": lambda x: dequantized(x).transpose(1, 2).exp(),
+        "reshape": lambda x: again(x).reshape(-1, 6).sum(0),
+        "unsqueeze, squeeze": lambda x: (dequantized(x)[:, None] * 2, dequantized(x[:1]).squeeze(0)),
+        "slice": lambda x: again(x)[:, 1:, ::2] + 1,
+        "max_pool2d": lambda x: F.max_pool2d(again(x)[None], 2, 1) / 3,
+        "vector": lambda x: dequantized(x)[0] @ again(x)[1, 0],
+        "both": lambda x: dequantized(x).permute(2, 0, 1).flatten(1) @ dequantized(x).reshape(6, 4),
+    }
+    check(functions, torch.randint(-128, 128, (2, 3, 4), dtype=torch.int8), opset=opset)

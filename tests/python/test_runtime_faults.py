@@ -242,6 +242,18 @@ def test_a_gather_by_a_range_below_0_becomes_a_slice() -> None:
     assert actual.tolist() == [], "descending_ranges.cc is obsolete"
 
 
+@pytest.mark.skipif(INSTALLED != (1, 32), reason="the fault is known of ONNX Runtime 1.32 alone")
+def test_a_dequantized_transpose_does_not_load() -> None:
+    """dequantized_movements.cc"""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["y"]),
+    ]
+    constants = {"scale": np.array(0.1, np.float32), "zero": np.array(0, np.int8)}
+    with pytest.raises(Fail, match="output_dtype INT8 does not match"):
+        _run(nodes, {"x": np.zeros((3, 4), np.int8)}, constants)
+
+
 @pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
 def test_maxima_of_zeros_have_no_indices() -> None:
     """pooled_indices.cc"""

@@ -159,3 +159,22 @@ def test_the_operator_at_fault_in_models_that_need_replacements(kind: Any, axes:
     opbridge.export(model, args, tmp_path / "m.onnx", dynamic_axes=axes)
     text = refusal(tmp_path / "m.onnx", model, args)
     assert "the first difference is the value of autograd_function::Wrong at test_verify.py:" in text
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_attributes_that_a_model_writes_are_compared(tmp_path, capture):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen = torch.zeros(3)
+
+        def forward(self, x):
+            self.seen.mul_(0).add_(x)
+            return x * 2
+
+    model = Model()
+    program = opbridge.export(
+        model, (torch.ones(3),), tmp_path / "model.onnx", capture=capture, mutations_as_outputs=True, verify=True
+    )
+    assert len(program(torch.ones(3))) == 2
+    assert torch.equal(model.seen, torch.zeros(3))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "lowering/formula.h"
@@ -17,6 +18,10 @@ inline Formula operand_of_result(GraphBuilder& g, Value value, size_t index = 0)
 // result's type.
 template <class F, class... Tensors>
 Value in_formula(GraphBuilder& g, F compute, Tensors... tensors) {
+  if (g.result().element_type != result_type(g, std::array<Value, sizeof...(Tensors)>{tensors...}))
+    g.refuse(
+        "PyTorch's kernel and its shape rule give different types for tensors of these types; convert them "
+        "to one");
   return g.cast(compute(operand_of_result(g, tensors)...), g.result().element_type);
 }
 

@@ -31,7 +31,6 @@ Value nll_gradient(GraphBuilder& g, Value grad, Value self, Value target, std::o
                    int64_t reduction, const Dim& ignore_index, Value total_weight) {
   const int64_t axis = class_axis(self);
   target = class_indices(g, target, self);
-  if (self.rank() == 1 && target.rank() == 1) target = g.squeeze(target, {0});
   Value kept = g.op("Not", g.op("Equal", target, g.size(ignore_index)));
   Formula dy = operand_of_result(g, grad);
   if (reduction == mean_reduction) dy = dy / operand_of_result(g, total_weight);

@@ -149,7 +149,7 @@ Value turn(GraphBuilder& g, Value self, bool all) {
 
 // All windows of `size` elements along `dim` at distances of `step`, as a new last axis.
 Value unfold(GraphBuilder& g, Value self, int64_t dim, int64_t size, int64_t step) {
-  if (self.rank() == 0) return g.reshape(self, *g.result().dims);
+  if (self.rank() == 0) return g.slice(g.reshape(self, {Dim(1)}), 0, 0, size);
   const int64_t axis = wrap_axis(dim, self.rank());
   const Dim count = floor_div(self.dim(axis) - Dim(size), Dim(step)) + Dim(1);
   Value starts = g.unsqueeze(arithmetic(g, 0, step, count), {1});

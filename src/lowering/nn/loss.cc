@@ -183,7 +183,8 @@ Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis) {
 
 Value class_indices(GraphBuilder& g, Value target, Value x) {
   target = g.cast(target, ElementType::int64);
-  return x.rank() == 1 && target.rank() == 1 ? g.squeeze(target, {0}) : target;
+  const bool is_vector = x.rank() == 1 && target.rank() == 1;
+  return is_vector ? g.gather(target, g.scalar(0, ElementType::int64), 0) : target;
 }
 
 namespace {

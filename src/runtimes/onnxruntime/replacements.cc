@@ -39,6 +39,7 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"LSTM", recurrent_layer_of_any_batch},
     {"LogSoftmax", only<log_softmax_of_float64>},
     {"MatMul", only<product_by_column>},
+    {"MaxPool", only<dequantized_after_movement>},
     {"MaxPool", pool_with_indices_in_float32},
     {"Pow", only<square_of_float64>},
     {"RNN", float64_recurrent_layer},
@@ -55,9 +56,14 @@ constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"ReduceSum", only<exact_sum_of_integers>},
     {"ReduceSum", only<long_reduction_in_float64>},
     {"ReduceSumSquare", only<long_reduction_in_float64>},
+    {"Reshape", only<dequantized_after_movement>},
     {"RoiAlign", only<own_roi_align>},
     {"Scan", scan_along_first_axis},
     {"ScatterND", only<scattered_by_one_thread>},
+    {"Slice", only<dequantized_after_movement>},
+    {"Squeeze", only<dequantized_after_movement>},
+    {"Transpose", only<dequantized_after_movement>},
+    {"Unsqueeze", only<dequantized_after_movement>},
 };
 
 bool has_replacement(const ir::Node& node) {

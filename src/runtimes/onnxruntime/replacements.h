@@ -18,6 +18,7 @@ std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 
 // For nodes with one result. An empty Value if the runtime computes the node rightly.
 
+Value dequantized_after_movement(GraphBuilder& g, const ir::Node& movement);
 Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value float64_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool);
