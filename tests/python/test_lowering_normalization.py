@@ -157,6 +157,7 @@ def test_group_norm_by_weights_that_are_not_finite(dtype):
     x = torch.tensor([0.0, 0, 0, 1, 0, 1, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1], dtype=dtype).reshape(1, 6, 3)
     weight = torch.tensor([-0.0, 0, -torch.inf, 0, 1, 2], dtype=dtype)
     check(lambda x, w, b: F.group_norm(x, 2, w, b), x, weight, torch.ones(6, dtype=dtype))
+    check(lambda x: F.group_norm(x, 2, weight, weight * 0), x)
 
 
 @pytest.mark.parametrize("dim", [-3, -2, -1])

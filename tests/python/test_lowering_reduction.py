@@ -167,6 +167,8 @@ def test_norm_except_dim(dtype):
 
 def test_variance_of_too_few():
     check({"one": lambda x: x.var(0), "less": lambda x: x.var(1, correction=4)}, torch.randn(1, 3))
+    check(lambda x: (x[:0].var(correction=-1), x[:, :0].var(1, correction=-2)), torch.randn(1, 3))
+    check(lambda x: x.var(1, correction=-2), torch.randn(1, 3), dynamic=[{1: "n"}], also=[(torch.randn(1, 0),)])
 
 
 def test_shortest_form():

@@ -173,6 +173,8 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
      });
   on("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", Since{13},
      [](GraphBuilder& g, Value direction, Value size, int64_t dim) {
+       if (size.rank() != direction.rank())
+         g.refuse("PyTorch's kernel and its shape rule disagree if g has not as many dims as v; reshape it");
        Formula v = operand_of_result(g, direction);
        Formula norm = length_along_others(v, dim);
        Value scaled = v * (operand_of_result(g, size) / norm);

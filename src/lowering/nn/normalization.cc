@@ -1,3 +1,4 @@
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -195,6 +196,31 @@ Value group_norm_by_scales(GraphBuilder& g, Value x, Value rows, Value weight, s
   return g.op("Add", g.op("Mul", x, g.reshape(scale, dims)), g.reshape(shift, dims));
 }
 
+template <class T>
+bool all_finite(const ir::Weight& weight) {
+  return std::ranges::all_of(weight.as<T>(), [](T value) { return std::isfinite(value); });
+}
+
+bool is_finite(const ir::Weight& weight) {
+  const auto has_finite_exponents = [&](uint16_t exponent) {
+    std::vector<uint16_t> halves(weight.bytes.size() / sizeof(uint16_t));
+    std::memcpy(halves.data(), weight.bytes.data(), halves.size() * sizeof(uint16_t));
+    return std::ranges::all_of(halves, [&](uint16_t bits) { return (bits & exponent) != exponent; });
+  };
+  switch (weight.element_type) {
+    case ElementType::float32:
+      return all_finite<float>(weight);
+    case ElementType::float64:
+      return all_finite<double>(weight);
+    case ElementType::float16:
+      return has_finite_exponents(0x7c00);
+    case ElementType::bfloat16:
+      return has_finite_exponents(0x7f80);
+    default:
+      return false;
+  }
+}
+
 Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight,
                  std::optional<Value> bias, double eps) {
   if (!is_floating_point(input.element_type()))
@@ -204,7 +230,7 @@ Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Val
   Value x = half ? g.cast(input, ElementType::float32) : input;
   const Dim rest = element_count(last_dims(x.dims(), x.rank() - 1));
   Value rows = g.reshape(x, {x.dim(0), Dim(groups), floor_div(rest, Dim(groups))});
-  if (weight && weight->weight() == nullptr)
+  if (weight && !(weight->weight() && is_finite(*weight->weight())))
     return g.cast(group_norm_by_scales(g, x, rows, *weight, bias, eps), type);
   if (needs_parts(x)) {
     rows = layer_norm_by_parts(g, rows, 1, eps);

@@ -44,10 +44,14 @@ Moments moments(GraphBuilder& g, Value self, const Axes& axes, const std::option
   } else {
     Value squares = g.reduce("ReduceSumSquare", centered, axes_of(axes, x), keepdim);
     Value zero = g.scalar_like(x, 0), divisor;
+    // The deviation of nothing is NaN, whatever the correction.
     if (count.is_static()) {
-      divisor = g.scalar_like(x, std::max(0.0, static_cast<double>(count.value()) - correct));
+      const auto number = static_cast<double>(count.value());
+      divisor = g.scalar_like(x, number == 0 ? 0 : std::max(0.0, number - correct));
     } else {
-      divisor = g.op("Max", g.op("Sub", count_value(g, x, axes), g.scalar_like(x, correct)), zero);
+      Value number = count_value(g, x, axes);
+      divisor = g.op("Max", g.op("Sub", number, g.scalar_like(x, correct)), zero);
+      if (correct < 0) divisor = g.op("Where", g.op("Equal", number, zero), zero, divisor);
     }
     variance = g.op("Div", squares, divisor);
   }
