@@ -4,6 +4,8 @@ import pytest
 import torch
 from lowering_check import check
 
+from opbridge import UnsupportedError
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16])
 def test_outer_products(dtype):
@@ -130,3 +132,26 @@ def test_einsum_of_integers_whose_sums_wrap_around():
         "diagonals of two": lambda a, b: torch.einsum("iji,kk->j", a[..., None].expand(3, 3, 3), b),
     }
     check(functions, x, x.flip(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_products_of_scaled_float8_matrices(dtype):
+    def scaled(x, w, a, b, bias=None, out=torch.float32):
+        return torch._scaled_mm(x.to(dtype), w.to(torch.float8_e4m3fn).t(), a, b, bias=bias, out_dtype=out)
+
+    bias = torch.randn(16)
+    functions = {
+        "by numbers": lambda x, w, a, b: scaled(x, w, a[0, 0], b[0, 0]),
+        "by rows and columns": scaled,
+        "with bias": lambda x, w, a, b: scaled(x, w, a, b, bias),
+        "in float16": lambda x, w, a, b: scaled(x, w, a, b, bias.half(), torch.float16),
+        "in float8": lambda x, w, a, b: scaled(x, w, a, b, None, None).float(),
+    }
+    check(
+        functions, torch.randn(16, 32), torch.randn(16, 32), torch.rand(16, 1), torch.rand(1, 16), rtol=2e-3, atol=2e-3
+    )
+    with pytest.raises(UnsupportedError, match="scale_result"):
+        check(
+            lambda x, a: torch._scaled_mm(x.to(dtype), x.to(torch.float8_e4m3fn).t(), a, a, scale_result=a).float(),
+            *(torch.randn(16, 32), torch.tensor(0.5)),
+        )

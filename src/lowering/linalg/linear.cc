@@ -191,6 +191,21 @@ void register_linear(SymbolicRegistry& registry) {
     });
   }
 
+  // Of float8 matrices. The scales are numbers, or one for each row of the first and each column of the
+  // second.
+  on("aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
+     "Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
+     Since{19},
+     [](GraphBuilder& g, Value self, Value mat2, Value scale_a, Value scale_b, std::optional<Value> bias,
+        std::optional<Value> scale_result, Ignored, Ignored) {
+       if (scale_result) g.refuse("scale_result is not supported; scale the result afterwards");
+       const auto wide = [&](Value value) { return g.cast(value, ElementType::float32); };
+       Value product = g.op("MatMul", wide(self), wide(mat2));
+       product = g.op("Mul", g.op("Mul", product, wide(scale_a)), wide(scale_b));
+       if (bias) product = g.op("Add", product, wide(*bias));
+       return g.cast(product, g.result().element_type);
+     });
+
   on("aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      Since{9}, [](GraphBuilder& g, Value self, Value mat1, Value mat2, Scalar beta, Scalar alpha) {
        const bool real = beta.is_static() && alpha.is_static() && !beta.is_complex() && !alpha.is_complex();
