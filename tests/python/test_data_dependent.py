@@ -50,6 +50,7 @@ def repeated(x):
     times = x[:, 0].long()
     return (
         torch.repeat_interleave(times),
+        torch.repeat_interleave(times.int()),
         torch.repeat_interleave(x, times, 0),
         x.repeat_interleave(2),
         x.repeat_interleave(3, 1),

@@ -53,7 +53,9 @@ void register_repetition(SymbolicRegistry& registry) {
   using Axis = std::optional<int64_t>;
 
   on("aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", Since{16},
-     [](GraphBuilder& g, Value repeats, Ignored) { return repeated_indices(g, repeats); });
+     [](GraphBuilder& g, Value repeats, Ignored) {
+       return g.cast(repeated_indices(g, repeats), g.result().element_type);
+     });
   on("aten::repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, "
      "SymInt? output_size=None) -> Tensor",
      Since{16}, [](GraphBuilder& g, Value self, Value repeats, Axis dim, Ignored) {
