@@ -141,3 +141,10 @@ def test_what_a_model_asks_of_a_sparse_tensor(tmp_path, capture):
 def test_other_uses_are_refused(tmp_path, capture, function, message):
     with pytest.raises(UnsupportedError, match=message):
         exported(function, (torch.randn(3, 3),), tmp_path, capture)
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_inputs_are_refused(tmp_path, capture, layout):
+    inputs = torch.eye(3).to_sparse(layout=layout), torch.rand(3, 2)
+    with pytest.raises(UnsupportedError, match=r"the input .* has the layout"):
+        exported(lambda a, x: torch.sparse.mm(a, x), inputs, tmp_path, capture)

@@ -188,6 +188,14 @@ def without_nested_lists(operator: str, named: dict[str, Any]) -> dict[str, Any]
     return {name: value for name, value in named.items() if name != "shapes"} | {"attr_pos": flat}
 
 
+def refuse_sparse_input(name: str, tensor: torch.Tensor) -> None:
+    if tensor.layout is not torch.strided:
+        raise UnsupportedError(
+            f"the input {name} has the layout {tensor.layout}; ONNX has only dense tensors: pass it as to_dense(), or "
+            "its indices and values"
+        )
+
+
 def note_layout(builder: _core.ProgramBuilder, value: Any, tensor: torch.Tensor, sizes: Sizes) -> None:
     """Notes the strides of an input or weight that is not contiguous: a reshape may copy it."""
     if not _is_contiguous(tensor):

@@ -18,10 +18,10 @@ inline Formula operand_of_result(GraphBuilder& g, Value value, size_t index = 0)
 // result's type.
 template <class F, class... Tensors>
 Value in_formula(GraphBuilder& g, F compute, Tensors... tensors) {
-  if (g.result().element_type != result_type(g, std::array<Value, sizeof...(Tensors)>{tensors...}))
+  const ElementType promoted = result_type(g, std::array<Value, sizeof...(Tensors)>{tensors...});
+  if (is_floating_point(promoted) && !is_floating_point(g.result().element_type))
     g.refuse(
-        "PyTorch's kernel and its shape rule give different types for tensors of these types; convert them "
-        "to one");
+        "PyTorch's kernel returns floating point, and its shape rule says integers; convert the tensors");
   return g.cast(compute(operand_of_result(g, tensors)...), g.result().element_type);
 }
 

@@ -27,6 +27,7 @@ from opbridge.capture.program import (
     describe,
     layout_of_strided,
     note_layout,
+    refuse_sparse_input,
     returned,
     weight_of,
     without_nested_lists,
@@ -97,6 +98,7 @@ class _Bridge:
     def _input(self, node: torch.fx.Node) -> Any:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
+            refuse_sparse_input(node.name, value)
             made = self._builder.input(node.name, value.dtype, self._sizes.shape(value.shape))
             note_layout(self._builder, made, value, self._sizes)
             return made

@@ -23,6 +23,7 @@ from opbridge.capture.program import (
     describe,
     layout_of_strided,
     note_layout,
+    refuse_sparse_input,
     returned,
     without_nested_lists,
     without_own_device,
@@ -94,10 +95,7 @@ class Recorder:
         self._module_names = _names_in(module)
 
     def add_input(self, name: str, tensor: torch.Tensor) -> None:
-        if tensor.layout is not torch.strided:
-            raise UnsupportedError(
-                f"the input {name} has the layout {tensor.layout}; ONNX has only dense tensors: call to_dense()"
-            )
+        refuse_sparse_input(name, tensor)
         value = self._builder.input(self._unique(name), tensor.dtype, self._sizes.shape(tensor.shape))
         note_layout(self._builder, value, tensor, self._sizes)
         self._bind(tensor, value, True)
