@@ -171,6 +171,11 @@ def test_variance_of_too_few():
     check(lambda x: x.var(1, correction=-2), torch.randn(1, 3), dynamic=[{1: "n"}], also=[(torch.randn(1, 0),)])
 
 
+def test_means_of_numbers_beyond_the_type_of_the_result():
+    x = torch.tensor([[70000.0, -69000.0, 0.1], [1.0, 2.0, 3.0]])
+    check(lambda x: (x.mean(dtype=torch.float16), x.mean(1, dtype=torch.float16), x.mean(0, dtype=torch.bfloat16)), x)
+
+
 def test_shortest_form():
     x = torch.randn(2, 3)
     assert operators(check(lambda x: x.mean(-1), x)) == ["ReduceMean"]

@@ -22,8 +22,10 @@ Value product(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
   return in_opmath_type(g, self, [&](Value x) { return product_of(g, x, axes, keepdim); });
 }
 
+// PyTorch does not round the numbers to a half type before it sums them, unlike those of sum().
 Value mean(GraphBuilder& g, Value self, const Axes& axes, bool keepdim) {
-  return in_opmath_type(g, self, [&](Value x) { return mean_of(g, x, axes, keepdim); });
+  const ElementType type = g.result().element_type;
+  return g.cast(mean_of(g, g.cast(self, opmath_type(type)), axes, keepdim), type);
 }
 
 struct Moments {
