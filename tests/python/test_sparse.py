@@ -23,6 +23,7 @@ class GraphConvolution(nn.Module):
     def __init__(self, layout):
         super().__init__()
         self.register_buffer("adjacency", adjacency(5).to_sparse(layout=layout))
+        self.register_buffer("counts", torch.ones(5))
         self.transposed = adjacency(5).to_sparse()  # an attribute
         self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 3)
 
@@ -59,8 +60,11 @@ def check(model, inputs, tmp_path, capture, dynamic=None, others=()):
 )
 def test_a_model_that_holds_sparse_matrices_is_left_as_it_was(tmp_path, capture, make):
     model = make()
+    before = [*model.state_dict()]
     check(model, (torch.randn(5, 4),), tmp_path, capture)
+    assert [*model.state_dict()] == before
     convolution = getattr(model, "a", model)
+    assert type(convolution) is GraphConvolution
     assert convolution.adjacency.layout in (torch.sparse_coo, torch.sparse_csr)
     assert "adjacency" in convolution._buffers
     assert "transposed" in vars(convolution)

@@ -34,43 +34,45 @@ def patch_sparse(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_sparse_tensors(module: torch.nn.Module) -> Iterator[None]:
-    """Hides the sparse tensors from torch.export, which cannot represent them, behind attributes of the class."""
+    """Hides the sparse tensors from torch.export, which cannot represent them: a subclass has their stand-ins, which
+    the module belongs to meanwhile."""
+    kind, parts = type(module), [buffers_of(module), module.__dict__]
     found = [
-        (holder, name, value)
-        for holder in (buffers_of(module), module.__dict__)
-        for name, value in holder.items()
-        if isinstance(value, torch.Tensor) and value.layout in _LAYOUTS
+        (part, list(part), {name: value for name, value in part.items() if _is_sparse(value)})
+        for part in parts
+        if any(map(_is_sparse, part.values()))
     ]
-    kind = type(module)
+    if not found:
+        yield
+        return
+    members: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    for part, _, tensors in found:
+        for name, tensor in tensors.items():
+            del part[name]
+            members[name] = _Attribute(_stand_in_of(tensor))
+    module.__class__ = type(kind.__name__, (kind,), members)
     try:
-        for holder, name, value in found:
-            del holder[name]
-            setattr(kind, name, _AttributeOfOne(module, _stand_in_of(value), vars(kind).get(name)))
         yield
     finally:
-        for holder, name, value in reversed(found):
-            vars(kind)[name].remove(kind, name)
-            holder[name] = value
+        module.__class__ = kind
+        for part, order, tensors in found:
+            part.update(tensors)
+            for name in filter(part.__contains__, order):
+                part[name] = part.pop(name)
 
 
-class _AttributeOfOne:
-    """An attribute of a class that ``module`` alone has; ``before`` is that of another instance, or None."""
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.layout in _LAYOUTS
 
-    def __init__(self, module: torch.nn.Module, value: Any, before: _AttributeOfOne | None) -> None:
-        self._module, self._value, self._before = module, value, before
 
-    def __get__(self, module: torch.nn.Module | None, kind: type) -> Any:
-        if module is self._module:
-            return self._value
-        if self._before is None:
-            raise AttributeError  # so that the module looks among its buffers
-        return self._before.__get__(module, kind)
+class _Attribute:
+    """A value that a class has for its instances alone."""
 
-    def remove(self, kind: type, name: str) -> None:
-        if self._before is None:
-            delattr(kind, name)
-        else:
-            setattr(kind, name, self._before)
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __get__(self, instance: Any, kind: type) -> Any:
+        return self._value
 
 
 @dataclasses.dataclass(frozen=True)
