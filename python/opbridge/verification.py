@@ -16,7 +16,7 @@ from opbridge import _core
 from opbridge.capture.environment import Mode, enter_inference, with_gradients_if_needed
 from opbridge.capture.failures import failure_of
 from opbridge.capture.inputs import Inputs, as_module, read_inputs
-from opbridge.capture.state.attributes import restore_attributes, restore_contents
+from opbridge.capture.state.attributes import named_tensors, restore_attributes, restore_contents
 from opbridge.capture.structures import leaves_of
 from opbridge.drawn_inputs import DrawnInputs
 from opbridge.errors import Error, InvalidArgumentError
@@ -314,7 +314,7 @@ class Comparison:
         with (
             enter_inference(module, self.mode, with_gradients),
             restore_attributes(module),
-            restore_contents((*module.buffers(), *_tensors_in_attributes(module).values())),
+            restore_contents(t for _, t in named_tensors(module) if not isinstance(t, torch.nn.Parameter)),
         ):
             try:
                 returned = module(*inputs.args, **inputs.kwargs)
@@ -326,21 +326,10 @@ class Comparison:
 
     def _written(self, names: Sequence[str], inputs: Inputs) -> list[torch.Tensor]:
         """The inputs, buffers and attributes that the model has just written, for the outputs ``NAME_out``."""
-        tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
-        tensors |= _tensors_in_attributes(self.module)
+        tensors = dict(named_tensors(self.module))
         tensors |= feeds_for(list(self.feeds), inputs)
         written = (tensors.get(name.removesuffix("_out")) for name in names if name.endswith("_out"))
         return [tensor.clone() for tensor in written if isinstance(tensor, torch.Tensor)]
-
-
-def _tensors_in_attributes(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The tensors that modules hold without having registered them, by their paths."""
-    return {
-        f"{path}.{name}" if path else name: value
-        for path, each in module.named_modules()
-        for name, value in vars(each).items()
-        if isinstance(value, torch.Tensor) and value.layout is torch.strided
-    }
 
 
 def feeds_for(names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:

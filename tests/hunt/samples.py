@@ -71,7 +71,6 @@ CALLERS: dict[str, tuple[str, ...]] = {
     "max_pool1d_with_indices": ("nn.functional.max_pool1d",),
     "max_pool2d_with_indices": ("nn.functional.max_pool2d",),
     "max_pool3d_with_indices": ("nn.functional.max_pool3d",),
-    "masked_scatter": ("masked_scatter",),
     "native_dropout": ("nn.functional.dropout",),
     "native_group_norm": ("nn.functional.group_norm",),
     "nll_loss2d": ("nn.functional.nll_loss",),
@@ -170,7 +169,7 @@ def _calls(entry: str, dtype: torch.dtype, level: Level) -> dict[str, list[Templ
 def _differentiate(function: Any, args: Any, kwargs: Any, recording: contextlib.AbstractContextManager[Any]) -> None:
     """Computes gradients, gradients of gradients, and derivatives of gradients along a direction."""
     with contextlib.suppress(Exception), torch.enable_grad(), recording:
-        gradients = _gradients(function(*args, **kwargs), (args, kwargs), create_graph=False)
+        _gradients(function(*args, **kwargs), (args, kwargs), create_graph=False)
         gradients = _gradients(function(*args, **kwargs), (args, kwargs), create_graph=True)
         _gradients(gradients, (args, kwargs), create_graph=False)
     with contextlib.suppress(Exception), torch.enable_grad(), recording, forward_ad.dual_level():

@@ -19,8 +19,10 @@ from opbridge.torch_compat import (
     MODULES,
     PARAMETERS,
     DisableTorchFunction,
+    buffers_of,
     is_fake,
     is_traceable_wrapper_subclass,
+    parameters_of,
     unset_fake_temporarily,
 )
 
@@ -114,6 +116,15 @@ def restore_attributes(*roots: Any) -> Iterator[Attributes]:
     finally:
         with unset_fake_temporarily(), DisableTorchFunction():
             attributes.put_back()
+
+
+def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors that modules hold as parameters, buffers or plain attributes, with their paths."""
+    for path, module in model.named_modules():
+        for part in (parameters_of(module), buffers_of(module), vars(module)):
+            for name, value in part.items():
+                if isinstance(value, torch.Tensor):
+                    yield f"{path}.{name}" if path else name, value
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from opbridge.capture.program import (
 )
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import Scopes, line_of_frame
+from opbridge.capture.state.attributes import named_tensors
 from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
@@ -39,12 +40,10 @@ from opbridge.torch_compat import (
     DisablePythonDispatcher,
     DisableTorchFunction,
     OpOverload,
-    buffers_of,
     has_memory,
     is_fake,
     is_traceable_wrapper_subclass,
     is_transformed,
-    parameters_of,
     storage_id,
     unset_fake_temporarily,
 )
@@ -321,11 +320,8 @@ class Recorder:
 def _names_in(model: torch.nn.Module) -> dict[int, str]:
     """Names of the parameters, buffers and other tensors of the modules; the first of several names."""
     names: dict[int, str] = {}
-    for path, module in model.named_modules():
-        for tensors in (parameters_of(module), buffers_of(module), module.__dict__):
-            for name, tensor in tensors.items():
-                if isinstance(tensor, torch.Tensor):
-                    _add_names(names, f"{path}.{name}" if path else name, tensor)
+    for name, tensor in named_tensors(model):
+        _add_names(names, name, tensor)
     return names
 
 
