@@ -1,10 +1,10 @@
-#include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "lowering/reduction/reduce.h"
+#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -196,29 +196,9 @@ Value group_norm_by_scales(GraphBuilder& g, Value x, Value rows, Value weight, s
   return g.op("Add", g.op("Mul", x, g.reshape(scale, dims)), g.reshape(shift, dims));
 }
 
-template <class T>
-bool all_finite(const ir::Weight& weight) {
-  return std::ranges::all_of(weight.as<T>(), [](T value) { return std::isfinite(value); });
-}
-
 bool is_finite(const ir::Weight& weight) {
-  const auto has_finite_exponents = [&](uint16_t exponent) {
-    std::vector<uint16_t> halves(weight.bytes.size() / sizeof(uint16_t));
-    std::memcpy(halves.data(), weight.bytes.data(), halves.size() * sizeof(uint16_t));
-    return std::ranges::all_of(halves, [&](uint16_t bits) { return (bits & exponent) != exponent; });
-  };
-  switch (weight.element_type) {
-    case ElementType::float32:
-      return all_finite<float>(weight);
-    case ElementType::float64:
-      return all_finite<double>(weight);
-    case ElementType::float16:
-      return has_finite_exponents(0x7c00);
-    case ElementType::bfloat16:
-      return has_finite_exponents(0x7f80);
-    default:
-      return false;
-  }
+  const std::optional<ir::Weight> wide = tensor::convert_weight(weight, ElementType::float64);
+  return wide && std::ranges::all_of(wide->as<double>(), [](double number) { return std::isfinite(number); });
 }
 
 Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Value> weight,

@@ -19,7 +19,7 @@ using Ints = std::vector<int64_t>;
 
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution) {
   const ir::TensorType& result = convolution.outputs[0]->tensor_type();
-  if (result.dims && std::ranges::any_of(*result.dims, [](const Dim& size) { return size.is(0); }))
+  if (result.dims && lowering::element_count(*result.dims).is(0))
     return lowering::filled(g, *result.dims, 0, result.element_type);
   if (result.element_type == ElementType::float64) return {};  // float64_windows.cc
 
@@ -37,10 +37,8 @@ Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution) {
   if (std::ranges::all_of(beyond, [](int64_t size) { return size == 0; })) return {};
 
   std::vector<Operand> operands{x, weight};
-  for (const ir::Attribute& attribute : convolution.attributes) {
-    const bool is_padding = attribute.name == "output_padding";
-    operands.push_back(is_padding ? attr("output_padding", padding) : Attr{attribute.name, attribute.value});
-  }
+  add_attributes(operands, convolution, {"output_padding"});
+  operands.push_back(attr("output_padding", padding));
   Value made = g.op_list("ConvTranspose", 1, std::move(operands)).front();
   made = g.op("Pad", made, g.ints(beyond), g.scalar_like(made, 0));
   if (!bias) return made;

@@ -27,8 +27,7 @@ Value dequantized_after_movement(GraphBuilder& g, const ir::Node& movement) {
   if (movement.op == "MaxPool" && !is_positive_number(scale)) return {};
   std::vector<Operand> operands{levels};
   for (size_t i = 1; i < movement.inputs.size(); ++i) operands.emplace_back(Value(movement.inputs[i]));
-  for (const ir::Attribute& attribute : movement.attributes)
-    operands.push_back(Attr{attribute.name, attribute.value});
+  add_attributes(operands, movement);
   Value moved =
       g.typed(g.op_list(movement.op, 1, std::move(operands))[0], *movement.outputs[0]->tensor_type().dims);
   if (dequantize->inputs.size() < 3) return g.op("DequantizeLinear", moved, scale);

@@ -10,8 +10,7 @@ std::vector<Value> pool_with_indices_in_float32(GraphBuilder& g, const ir::Node&
   const Value x(pool.inputs[0]);
   if (pool.outputs.size() < 2 || !pool.outputs[1] || !is_integral(x.element_type())) return {};
   std::vector<Operand> operands{g.cast(x, ElementType::float32)};
-  for (const ir::Attribute& attribute : pool.attributes)
-    operands.push_back(Attr{attribute.name, attribute.value});
+  add_attributes(operands, pool);
   std::vector<Value> made = g.op_list("MaxPool", 2, std::move(operands));
   return {g.cast(made[0], x.element_type()), made[1]};
 }

@@ -31,8 +31,7 @@ std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node&
     const bool has_batch = input && (i == 0 || i == lengths || i == hidden || i == memory);
     operands.emplace_back(has_batch ? with_one_more(g, input, i == lengths ? 0 : 1) : input);
   }
-  for (const ir::Attribute& attribute : layer.attributes)
-    operands.push_back(Attr{attribute.name, attribute.value});
+  add_attributes(operands, layer);
   std::vector<Value> made = g.op_list(layer.op, layer.outputs.size(), std::move(operands));
   for (size_t i = 0; i < made.size(); ++i) {
     ir::TensorType type = layer.outputs[i]->tensor_type();

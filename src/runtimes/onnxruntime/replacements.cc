@@ -204,6 +204,14 @@ class Replacing {
 
 }  // namespace
 
+void add_attributes(std::vector<Operand>& operands, const ir::Node& node,
+                    std::initializer_list<std::string_view> except) {
+  for (const ir::Attribute& attribute : node.attributes) {
+    if (std::ranges::find(except, attribute.name) == except.end())
+      operands.push_back(Attr{attribute.name, attribute.value});
+  }
+}
+
 bool replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse) {
   bool is_needed = false;
   for (const ir::Graph* each : ir::all_graphs(graph)) {

@@ -3,12 +3,20 @@
 // tests. Nodes of a user's own mappings stay as they are written.
 #pragma once
 
+#include <initializer_list>
+#include <string_view>
+#include <vector>
+
 #include "opbridge/symbolic.h"
 
 namespace opbridge::onnxruntime {
 
 // Makes nodes for the results of `node`. Nothing if the runtime computes the node rightly.
 using Replacement = std::vector<Value> (*)(GraphBuilder& g, const ir::Node& node);
+
+// Adds the attributes of `node`, except those with these names.
+void add_attributes(std::vector<Operand>& operands, const ir::Node& node,
+                    std::initializer_list<std::string_view> except = {});
 
 std::vector<Value> float64_recurrent_layer(GraphBuilder& g, const ir::Node& layer);
 std::vector<Value> pool_with_indices_in_float32(GraphBuilder& g, const ir::Node& pool);

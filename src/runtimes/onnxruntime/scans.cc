@@ -37,10 +37,7 @@ std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan) 
   for (size_t i = 0; i < stacked; ++i) {
     if (is_moved(scan.outputs[states + i], output_axes[i])) back[i] = std::exchange(output_axes[i], 0);
   }
-  for (const ir::Attribute& attribute : scan.attributes) {
-    if (attribute.name != "scan_input_axes" && attribute.name != "scan_output_axes")
-      operands.push_back(Attr{attribute.name, attribute.value});
-  }
+  add_attributes(operands, scan, {"scan_input_axes", "scan_output_axes"});
   operands.push_back(attr("scan_input_axes", input_axes));
   operands.push_back(attr("scan_output_axes", output_axes));
   std::vector<Value> made = g.op_list("Scan", scan.outputs.size(), std::move(operands));
