@@ -77,7 +77,6 @@ const std::map<std::string, Pass>& passes() {
       {"replace_nodes",
        [](ir::Graph& graph) { onnxruntime::replace_nodes(graph, default_opset, throw_refusal); }},
       {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
-      {"spread_float64_scales", with_names(onnxruntime::spread_float64_scales)},
       {"transpose_quantized_weights", standard::transpose_quantized_weights},
   };
   return table;

@@ -119,6 +119,10 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     if base in _GRADIENTS_FROM_SUMS and not all(map(math.isfinite, numbers)):
         return "a sum of infinite terms, which is infinite or NaN depending on the order of operations"
     degree = arguments.get("n", arguments.get("other"))
+    if base.endswith("matrix_power") and abs(arguments["n"]) > _LARGE:
+        return "powers beyond the range of the element type, for which rounding decides where infinity becomes NaN"
+    if "lanczos" in base and any(value is not None for name, value in arguments.items() if name.startswith("scale")):
+        return "pixels beyond the image, where the filter's weights are rounding errors of 0"
     if "polynomial" in base and any(abs(value) > _LARGE for value in _numbers({"n": degree})):
         return "a degree that keeps PyTorch busy for minutes"
     if base in _WAVES and any(abs(value) > _NO_PHASE for value in _numbers(arguments)):

@@ -276,3 +276,8 @@ def test_covariance_of_integers_whose_sums_wrap_around():
     }
     check(functions, x)
     check(torch.cov, torch.tensor([[200, 100], [3, 250]], dtype=torch.uint8))
+
+
+def test_a_norm_of_order_nan_is_refused():
+    with pytest.raises(opbridge.UnsupportedError, match="the order of the norm is NaN"):
+        check(lambda x: torch.norm(x, float("nan"), dim=0), torch.ones(3))

@@ -220,6 +220,12 @@ def test_hinge_embedding_loss_of_integers_that_wrap(margin: float) -> None:
     check(lambda x, t: (loss(x, t), loss(x, t / 2 + 0.75)), x, kinds)
 
 
+@pytest.mark.parametrize("reduction", ["none", "sum"])
+def test_hinge_embedding_loss_of_bytes(reduction: str) -> None:
+    x, kinds = torch.tensor([9, 1, 0, 255], dtype=torch.uint8), torch.tensor([0, 1, -1, 3])
+    check(functools.partial(F.hinge_embedding_loss, reduction=reduction), x, kinds)
+
+
 def test_soft_margin_loss_overflows_as_pytorch() -> None:
     x, kinds = torch.tensor([9826.5, -80.0, 80.0, 100.0, 0.0]), torch.tensor([-1.5, 1.0, 1.0, -1.0, -1.0])
     check(lambda x, t: F.soft_margin_loss(x, t, reduction="none"), x, kinds)

@@ -184,3 +184,15 @@ def test_integers_without_elements():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 def test_moments_of_rows_without_elements(dtype):
     check(lambda x: torch.native_layer_norm(x, (0,), None, None, 1e-5), torch.zeros(2, 3, 0, dtype=dtype))
+
+
+@pytest.mark.parametrize("opset", [21, 24])
+def test_rms_norm_of_one_number_broadcasts_to_its_weight(opset: int) -> None:
+    x, w = torch.tensor([[3.0], [-0.5]]), torch.arange(4.0)
+    functions = {
+        "matrix": lambda x, w: F.rms_norm(x, (1,)) * w,
+        "vector": lambda x, w: F.rms_norm(x[0], (1,)) * w,
+        "with an epsilon": lambda x, w: F.rms_norm(x, (1,), eps=0.1) * w,
+    }
+    check(functions, x, w, opset=opset)
+    check(lambda x, w: F.rms_norm(x, (1,)) * torch.arange(4.0), x, w, opset=opset)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pathlib
 
@@ -49,6 +50,20 @@ def test_fake_quantization(opset: int) -> None:
     )
     check(functions, X, opset=opset)
     check({"half": functions["tensors"]}, X.half(), opset=opset)
+
+
+def test_fake_quantization_of_float64() -> None:
+    """PyTorch multiplies by the inverse of the scale as float32: -1.25 is not halfway between two levels of 2.5."""
+    scales, zeros = torch.tensor([2.5, 0.1, 1 / 3]), torch.tensor([0, 3, 2], dtype=torch.int32)
+    x = torch.tensor([-1.25, 1.25, 0.05, 0.15, 1 / 6, 1e9 + 0.3, 0.7, -3.3], dtype=torch.float64)
+    functions = {
+        f"{operator.__name__} by {by}": functools.partial(lambda f, a, x: f(x, *a, 0, 127), operator, arguments)
+        for operator, by, arguments in [
+            (torch.ops.aten.fake_quantize_per_channel_affine_cachemask, "channel", (scales, zeros, 1)),
+            (torch.ops.aten.fake_quantize_per_tensor_affine_cachemask, "tensor", (2.5, 0)),
+        ]
+    }
+    check(functions, x[:, None].repeat(1, 3), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("enabled", [0, 1])

@@ -262,9 +262,7 @@ def test_maxima_of_zeros_have_no_indices() -> None:
     assert indices.tolist() == [[[-1, -1, -1]]]
 
 
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_a_normalization_of_float64_computes_in_float32() -> None:
-    """float64_squares.cc"""
+def _rms_norm(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     nodes = [
         helper.make_node("Pow", ["x", "two"], ["square"]),
         helper.make_node("ReduceMean", ["square", "last"], ["mean"]),
@@ -273,10 +271,30 @@ def test_a_normalization_of_float64_computes_in_float32() -> None:
         helper.make_node("Div", ["x", "root"], ["normal"]),
         helper.make_node("Mul", ["normal", "w"], ["y"]),
     ]
+    numbers = {"two": np.array(2, x.dtype), "last": np.array([-1]), "epsilon": np.array(1e-6, x.dtype), "w": w}
+    return _run(nodes, {"x": x}, numbers)[0]
+
+
+@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
+def test_a_normalization_of_float64_computes_in_float32() -> None:
+    """rms_norms.cc"""
     x = np.random.default_rng(0).standard_normal((2, 8))
-    numbers = {"two": np.array(2.0), "last": np.array([-1]), "epsilon": np.array(1e-6), "w": np.ones(8)}
-    [actual] = _run(nodes, {"x": x}, numbers)
+    actual = _rms_norm(x, np.ones(8))
     assert np.abs(actual - x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)).max() > 1e-8
+
+
+def test_a_normalization_of_rows_of_one_number_is_not_broadcast() -> None:
+    """rms_norms.cc"""
+    with pytest.raises(InvalidArgument, match="Scale"):
+        _rms_norm(np.ones((2, 1), np.float32), np.arange(4, dtype=np.float32))
+
+
+def test_an_infinite_scale_of_a_product_does_not_load() -> None:
+    """float64_scales.cc"""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Mul", ["a", "scale"], ["y"])]
+    constants = {"w": np.ones((3, 2)), "scale": np.array(np.inf)}
+    with pytest.raises(Fail):
+        _run(nodes, {"x": np.ones((2, 3))}, constants)
 
 
 @pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 has opset 21 at most")

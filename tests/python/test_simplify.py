@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import pathlib
 from collections.abc import Callable
 from random import Random
@@ -327,8 +328,13 @@ def test_scaled_products_of_float64_keep_their_precision(opset: int, simplify: b
         "operand": lambda x, y: (x * 0.1) @ y.mT,
         "transposed": lambda x, y: x @ (y / 3).mT,
         "result": lambda x, y: (x @ y.mT).mT * 0.7,
+        "row": lambda x, y: (x[:, :, :1].mT @ y[:, :, :1]) * 0.3,
+        "infinite": lambda x, y: torch.addmm(x[0, 0, :, :7], x[0, 0], y[0, 0].mT, alpha=math.inf),
     }
     model = check(products, x, y, opset=opset, simplify=simplify, rtol=0, atol=1e-13)
+    a, b = x[0, 0], y[0, 0].mT
+    sizes = [{0: "n"}, {1: "m"}]
+    check(lambda a, b: (a @ b) * 0.7, a, b, opset=opset, simplify=simplify, dynamic=sizes, rtol=0, atol=1e-13)
     used = {name for node in model.graph.node for name in node.input}
     assert {weight.name for weight in model.graph.initializer} <= used
 

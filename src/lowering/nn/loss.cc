@@ -111,14 +111,12 @@ Value soft_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduct
 }
 
 Value hinge_embedding_loss(GraphBuilder& g, Value self, Value target, double margin, int64_t reduction) {
-  const ElementType type = g.result().element_type;
-  Value x = operand(g, self, type), t = operand(g, target, target.element_type());
-  Value zero = constant(g, x, 0);
-  // Small integers wrap around.
-  Value difference = operand(g, g.cast(g.op("Sub", constant(g, x, margin), x), type), type);
+  Value t = operand(g, target, target.element_type()), zero = constant(g, self, 0);
+  // Integers wrap around.
+  Value difference = in_own_type(g, "Sub", constant(g, self, margin), self);
   Value unlike = g.op("Where", g.op("Equal", t, constant(g, t, 1)), zero, at_least(g, difference, 0));
-  Value like = g.op("Where", g.op("Equal", t, constant(g, t, -1)), zero, x);
-  return reduced(g, g.op("Add", unlike, like), reduction);
+  Value like = g.op("Where", g.op("Equal", t, constant(g, t, -1)), zero, self);
+  return reduced(g, operand(g, in_own_type(g, "Add", unlike, like), g.result().element_type), reduction);
 }
 
 Value margin_ranking_loss(GraphBuilder& g, Value a, Value b, Value target, double margin, int64_t reduction) {

@@ -100,19 +100,20 @@ Value linear(GraphBuilder& g, const char* op, Value x, ElementType type, const S
   return g.typed(g.op_list(op, 1, std::move(operands)).front(), {result, x.dims()});
 }
 
-// A parameter of the scheme as float32, shaped to broadcast with `x`.
+// A parameter of the scheme in the element type of `x`, shaped to broadcast with `x`.
 Value beside(GraphBuilder& g, Value x, Value parameter, const Scheme& scheme) {
-  Value real = g.cast(parameter, ElementType::float32);
+  Value real = g.cast(parameter, x.element_type());
   if (!scheme.axis) return real;
   std::vector<Dim> dims(static_cast<size_t>(x.rank()), Dim(1));
   dims[static_cast<size_t>(*scheme.axis)] = parameter.dim(0);
   return g.reshape(real, dims);
 }
 
-// The levels as float32 numbers, before clipping.
+// The levels of `x`, of float32 or float64, before clipping. The inverse of the scale is rounded to float32.
 Value levels(GraphBuilder& g, Value x, const Scheme& scheme) {
-  Value scale = beside(g, x, scheme.scale, scheme);
-  Value scaled = g.op("Mul", x, inverse(g, scale)), zero = beside(g, x, scheme.zero_point, scheme);
+  Value factor = inverse(g, g.cast(scheme.scale, ElementType::float32));
+  Value scaled = g.op("Mul", x, beside(g, x, factor, scheme));
+  Value zero = beside(g, x, scheme.zero_point, scheme);
   if (scheme.has_real_zeros) return g.op("Round", g.op("Add", scaled, zero));
   return g.op("Add", g.op("Round", scaled), zero);
 }
@@ -128,7 +129,7 @@ Value in_range_or_least(GraphBuilder& g, Value levels, const Scheme& scheme) {
               in_range(g, levels, scheme));
 }
 
-// The values of levels that are float32 numbers.
+// The values of levels, which are of float32 or float64.
 Value values_at(GraphBuilder& g, Value levels, const Scheme& scheme) {
   Value centered = g.op("Sub", levels, beside(g, levels, scheme.zero_point, scheme));
   return g.op("Mul", centered, beside(g, levels, scheme.scale, scheme));
@@ -192,18 +193,19 @@ Value dequantize(GraphBuilder& g, Value input, const Scheme& scheme) {
 Value fake_quantize(GraphBuilder& g, Value self, const Scheme& scheme) {
   const ElementType result = self.element_type();
   for (const Range& range : integer_ranges) {
+    if (result == ElementType::float64) break;  // QuantizeLinear computes in float32
     const bool holds = range.least <= scheme.least && scheme.greatest <= range.greatest;
     if (!holds || !is_linear(g, range.type, scheme)) continue;
     Value made = quantize(g, self, scheme, range.type);
     return g.cast(dequantize(g, made, scheme), result);
   }
-  Value x = g.cast(self, ElementType::float32);
+  Value x = g.cast(self, opmath_type(result));
   return g.cast(values_at(g, in_range_or_least(g, levels(g, x, scheme), scheme), scheme), result);
 }
 
 // The result, and a mask of the elements that were not clipped, through which the gradient passes.
 std::array<Value, 2> fake_quantize_and_mask(GraphBuilder& g, Value self, const Scheme& scheme) {
-  Value all = levels(g, g.cast(self, ElementType::float32), scheme);
+  Value all = levels(g, g.cast(self, opmath_type(self.element_type())), scheme);
   Value mask = g.op("And", g.op("GreaterOrEqual", all, g.scalar_like(all, scheme.least)),
                     g.op("LessOrEqual", all, g.scalar_like(all, scheme.greatest)));
   return {fake_quantize(g, self, scheme), mask};

@@ -47,6 +47,7 @@ Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
 }
 
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
+  if (std::isnan(order)) g.refuse("the order of the norm is NaN");
   auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
   // PyTorch takes no power of one number, which may overflow, but of a 0-d tensor along a dim.
   if (order != 0 && x.rank() == 0 && (!axes || axes->empty())) return g.op("Abs", x);

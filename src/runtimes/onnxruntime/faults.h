@@ -25,9 +25,6 @@ bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refu
 // of batches by a constant.
 bool mend_empty_products(ir::Graph& graph, ir::Names& names, int opset);
 
-// Expands float64 scalars that scale a MatMul to vectors.
-bool spread_float64_scales(ir::Graph& graph, ir::Names& names);
-
 // Replaces Cast(Transpose(x)) by Transpose(Cast(x)) before a MatMul.
 bool cast_before_rotations(ir::Graph& graph, ir::Names& names);
 

@@ -21,7 +21,6 @@ void legalize(ir::Graph& graph, int opset, const Refuse& report) {
   fit_element_types(graph, names, opset, refuse);
   log.note("element types");
   mend_empty_products(graph, names, opset);
-  spread_float64_scales(graph, names);
   cast_before_rotations(graph, names);
   keep_pads_before_pools(graph, names, opset);
   keep_rounded_products(graph, names);

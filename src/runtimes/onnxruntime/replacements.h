@@ -35,7 +35,7 @@ Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
 Value one_bound(GraphBuilder& g, const ir::Node& clip);
 Value own_roi_align(GraphBuilder& g, const ir::Node& align);
 Value range_from_zero(GraphBuilder& g, const ir::Node& range);
-Value square_of_float64(GraphBuilder& g, const ir::Node& power);
+Value square_not_to_fuse(GraphBuilder& g, const ir::Node& power);
 Value transposed_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
 Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
@@ -44,6 +44,8 @@ Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value long_reduction_in_float64(GraphBuilder& g, const ir::Node& reduction);
 Value product_by_column(GraphBuilder& g, const ir::Node& product);
+Value product_of_scaled_float64(GraphBuilder& g, const ir::Node& product);
+Value scaled_product_of_float64(GraphBuilder& g, const ir::Node& scaling);
 Value scattered_by_one_thread(GraphBuilder& g, const ir::Node& scatter);
 
 }  // namespace opbridge::onnxruntime
