@@ -198,6 +198,16 @@ def of_sparse_tensors(model: Model, x: torch.Tensor) -> torch.Tensor:
     return torch.stack([each.to_dense() for each in made])
 
 
+def of_quantized_tensors(model: Model, x: torch.Tensor) -> torch.Tensor:
+    scales, zero_points = torch.tensor([0.1, 0.2]), torch.tensor([0, 1])
+    made = [
+        torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+        torch.quantize_per_channel(x, scales, zero_points, 0, torch.quint8),
+        torch._make_per_tensor_quantized_tensor(x.to(torch.uint8), 0.1, 0),
+    ]
+    return torch.stack([each.dequantize() for each in made])
+
+
 class Doubled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
@@ -300,6 +310,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "packed": lambda: capture(recurrent(), (torch.rand(2, 4, 3), torch.tensor([4, 2])), how="trace"),
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
+    "quantized": lambda: capture(Model(of_quantized_tensors), (torch.rand(2, 2),)),
     "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),
 }
 # The scenario in which torch or the model uses each replacement.
@@ -347,6 +358,9 @@ USED = {
     "patch_points.OVERRIDES": "attention",
     "patch_points.PACKING": "packed",
     "patch_points.PREDISPATCH_MODES": "questions",
+    "patch_points.QUANTIZED_OF_INTEGERS": "quantized",
+    "patch_points.QUANTIZE_PER_CHANNEL": "quantized",
+    "patch_points.QUANTIZE_PER_TENSOR": "quantized",
     "patch_points.RECURRENT_CHECK": "packed",
     "patch_points.REVERSION_OF_FX": "branches",
     "patch_points.RNN": "packed",

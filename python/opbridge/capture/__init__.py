@@ -129,6 +129,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     from opbridge.capture.rewrites.detection import patch_detection
     from opbridge.capture.rewrites.flex_attention import patch_flex_attention
     from opbridge.capture.rewrites.packed_sequences import patch_packing
+    from opbridge.capture.rewrites.quantized import patch_quantized
     from opbridge.capture.rewrites.recurrent import patch_recurrent
     from opbridge.capture.rewrites.resized_images import patch_resizing
     from opbridge.capture.rewrites.sparse import patch_sparse
@@ -143,5 +144,6 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
         patch_detection(),
         patch_resizing(),
         patch_sparse(model),
+        patch_quantized(model),
     ):
         yield

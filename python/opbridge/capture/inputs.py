@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.caches import check_caches, register_caches
-from opbridge.errors import InvalidArgumentError
+from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import pytree
 
 
@@ -102,6 +102,11 @@ def _check_leaf(name: str, leaf: Any) -> None:
     """Refuses leaves that hold tensors, which would become constants instead of inputs."""
     if type(leaf).__module__ == "numpy" and hasattr(leaf, "__array__"):
         raise InvalidArgumentError(f"the input '{name}' is a NumPy array, which would be a constant; pass a tensor")
+    if isinstance(leaf, torch.Tensor) and leaf.is_quantized:
+        raise UnsupportedError(
+            f"the input '{name}' is a quantized tensor, which ONNX does not have; pass its dequantize(), and "
+            "quantize it in the model"
+        )
     if isinstance(leaf, (torch.Tensor, torch.nn.Module, type)):
         return
     if _holds_tensors(leaf, set()):

@@ -28,7 +28,7 @@ with looked_up():
     from torch._C import FunctionSchema
     from torch._decomp import decomposition_table
     from torch._dispatch.python import enable_python_dispatcher
-    from torch._ops import HigherOrderOperator, OpOverload
+    from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,
@@ -162,6 +162,19 @@ def wrapper_of_no_memory(kind: Any, size: Sequence[Any], like: torch.Tensor) -> 
     return torch.Tensor._make_wrapper_subclass(kind, size, dtype=like.dtype, device=like.device)
 
 
+def quantized_decomposed() -> Any:
+    """The operators that quantize tensors of integers and floating-point numbers alone."""
+    with looked_up():
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+    return torch.ops.quantized_decomposed
+
+
+def packed_weights_of(module: Any) -> Any:
+    """Those of a quantized linear layer or embedding."""
+    holder = module._packed_params
+    return holder._packed_params if hasattr(holder, "_packed_params") else holder._packed_weight
+
+
 def parameters_of(module: torch.nn.Module) -> dict[str, torch.nn.Parameter | None]:
     """The dict in which the module itself holds its parameters."""
     return module._parameters
@@ -218,6 +231,7 @@ __all__ = [
     "FunctionSchema",
     "HigherOrderOperator",
     "OpOverload",
+    "OpOverloadPacket",
     "PredispatchModes",
     "SchemaCheckMode",
     "TorchDispatchMode",
@@ -242,10 +256,12 @@ __all__ = [
     "leave_transforms",
     "length_of",
     "name_of",
+    "packed_weights_of",
     "parameters_of",
     "pop_predispatch_mode",
     "push_predispatch_mode",
     "pytree",
+    "quantized_decomposed",
     "safe_softmax",
     "schema_of",
     "storage_id",

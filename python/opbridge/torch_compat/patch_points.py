@@ -44,6 +44,11 @@ TO_SPARSE = PatchPoint(torch.Tensor, "to_sparse")
 TO_SPARSE_COO = PatchPoint(torch.Tensor, "to_sparse_coo")
 TO_SPARSE_CSR = PatchPoint(torch.Tensor, "to_sparse_csr")
 
+# The functions that make quantized tensors.
+QUANTIZE_PER_TENSOR = PatchPoint(torch, "quantize_per_tensor")
+QUANTIZE_PER_CHANNEL = PatchPoint(torch, "quantize_per_channel")
+QUANTIZED_OF_INTEGERS = PatchPoint(torch, "_make_per_tensor_quantized_tensor")
+
 # Packed sequences, and the result sizes of recurrent layers.
 PACKING = PatchPoint(rnn, "_VF")
 RECURRENT_CHECK = PatchPoint(nn.RNNBase, "check_forward_args")
