@@ -56,6 +56,7 @@ bool concerns_one_tensor(Effect effect) {
     case Effect::copy:
     case Effect::view:
     case Effect::view_or_copy:
+    case Effect::flatten:
     case Effect::contiguous:
     case Effect::convert:
     case Effect::dropout:
@@ -140,6 +141,8 @@ class Functionalizer {
         return traits.view == ViewKind::strided ? view_strided(node, self) : view(node, traits.view, self);
       case Effect::view_or_copy:
         return view_or_copy(node, traits.view, self);
+      case Effect::flatten:
+        return joins_no_dims(node, self) ? bind_same(node, self) : view_or_copy(node, traits.view, self);
       case Effect::contiguous:
         return make_contiguous(node, self);
       case Effect::convert:
@@ -249,6 +252,12 @@ class Functionalizer {
       if (expands && !is_number(*output)) memory_.view_of(output).may_overlap = true;
     }
     for (Storage* storage : storages) link(*storages.front(), *storage);
+  }
+
+  // PyTorch makes a vector of a number.
+  static bool joins_no_dims(const ir::Node& node, const ir::Value* self) {
+    const size_t rank = self->tensor_type().rank();
+    return rank > 0 && node.outputs[0]->tensor_type().rank() == rank;
   }
 
   void bind_same(const ir::Node& node, const ir::Value* self) {

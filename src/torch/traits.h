@@ -16,6 +16,7 @@ enum class Effect : uint8_t {
   copy,           // the same elements in new memory
   view,           // some or all elements of the same memory in another arrangement
   view_or_copy,   // a view if the strides allow one, otherwise new memory
+  flatten,        // the tensor itself if no dims are joined, otherwise as `view_or_copy`
   contiguous,     // the tensor itself if it is contiguous, otherwise a copy
   convert,        // the tensor or an alias if the element type stays, otherwise new memory
   dropout,        // the tensor itself if nothing is dropped, otherwise as its name tells

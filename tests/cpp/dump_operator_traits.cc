@@ -26,9 +26,9 @@ using namespace opbridge;
     return #enumerator;
 
 NAMES(torch::Effect,
-      NAME(pure) NAME(same) NAME(alias) NAME(copy) NAME(view) NAME(view_or_copy) NAME(contiguous)
-          NAME(convert) NAME(dropout) NAME(complex_view) NAME(unclear) NAME(unclear_alone) NAME(reads_sizes)
-              NAME(rearrange) NAME(reassign) NAME(observes) NAME(refused))
+      NAME(pure) NAME(same) NAME(alias) NAME(copy) NAME(view) NAME(view_or_copy) NAME(flatten)
+          NAME(contiguous) NAME(convert) NAME(dropout) NAME(complex_view) NAME(unclear) NAME(unclear_alone)
+              NAME(reads_sizes) NAME(rearrange) NAME(reassign) NAME(observes) NAME(refused))
 NAMES(torch::Kind, NAME(other) NAME(elementwise) NAME(factory) NAME(contiguous))
 NAMES(torch::Result, NAME(other) NAME(same) NAME(promoted) NAME(promoted_float) NAME(boolean))
 NAMES(torch::ComplexRule, NAME(none) NAME(parts) NAME(conjugated_parts) NAME(pairs) NAME(truth)

@@ -365,6 +365,23 @@ def test_writes_to_expanded_results_are_refused(capture, tmp_path):
         opbridge.export(function, (torch.rand(3),), tmp_path / "model.onnx", capture=capture)
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_flatten_that_joins_no_dims_is_the_tensor_itself(capture, tmp_path):
+    def turned(x):
+        x.flatten(1, -1).t_()
+        return x + 1
+
+    with pytest.raises(UnsupportedError, match="changes the shape"):
+        opbridge.export(turned, (torch.rand(2, 3),), tmp_path / "model.onnx", capture=capture)
+
+    def joined(x):
+        flat = (x * 2).flatten()
+        flat.unsqueeze_(0)
+        return flat + 1, x.sum().flatten()
+
+    opbridge.export(joined, (torch.rand(2, 3),), tmp_path / "model.onnx", capture=capture, verify=True)
+
+
 class WritesToReshape(nn.Module):
     def forward(self, x):
         flat = x.flatten()

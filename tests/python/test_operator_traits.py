@@ -86,7 +86,7 @@ def concerns_mapped(key: str) -> bool:
     return name in MAPPED_NAMES or name.removesuffix("_") in MAPPED_NAMES
 
 
-SHARING = {"same", "alias", "view", "view_or_copy", "contiguous", "convert", "dropout", "complex_view"}
+SHARING = {"same", "alias", "view", "view_or_copy", "flatten", "contiguous", "convert", "dropout", "complex_view"}
 SHARING |= {"unclear", "unclear_alone", "rearrange", "reassign"}
 
 CASTS = ("Byte", "Char", "Double", "Float", "Half", "Int", "Long", "Short")
@@ -127,7 +127,7 @@ def test_views_have_the_effect_of_sharing_memory() -> None:
             wrong.append(f"{key} shares memory, and is {row['effect']}: {schema}")
         if not shares and row["effect"] in SHARING and name not in UNDECLARED:
             wrong.append(f"{key} is {row['effect']}, and declares no alias: {schema}")
-        if row["effect"] in ("view", "view_or_copy", "rearrange") and not row["view"]:
+        if row["effect"] in ("view", "view_or_copy", "flatten", "rearrange") and not row["view"]:
             wrong.append(f"{key} is a view of no kind")
     assert not wrong, "\n".join(wrong)
 
