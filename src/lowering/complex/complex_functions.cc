@@ -168,7 +168,10 @@ const Table& table() {
 }  // namespace
 
 Complex add(GraphBuilder& g, Complex a, Complex b) {
-  return {g.op("Add", a.re, b.re), !a.im ? b.im : !b.im ? a.im : g.op("Add", a.im, b.im)};
+  Value re = g.op("Add", a.re, b.re);
+  if (a.im && b.im) return {re, g.op("Add", a.im, b.im)};
+  Value im = a.im ? a.im : b.im;  // of one term alone, which may have fewer elements than the sum
+  return {re, im ? g.expand(im, re.dims()) : im};
 }
 
 Complex negative(GraphBuilder& g, Complex z) {
