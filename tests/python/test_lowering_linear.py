@@ -23,6 +23,14 @@ def test_outer_products(dtype):
     check(functions, torch.randint(0, 5, (6,)).to(dtype), torch.randint(0, 5, (3,)).to(dtype))
 
 
+def test_trilinear_beside_infinities():
+    def product(a, b, c):
+        return torch.ops.aten._trilinear(a, b, c, [1, 3], [0], [1, 2], [2, 3])
+
+    check(product, torch.tensor([[0.0, 1.0]]), torch.ones(1, 1, 1), torch.tensor([[float("inf")]]))
+    check(product, torch.rand(2, 3), torch.rand(1, 3, 4), torch.rand(2, 4))
+
+
 @pytest.mark.parametrize("opset", [13, 21])
 def test_einsum(opset):
     functions = {

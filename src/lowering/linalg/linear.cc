@@ -62,17 +62,31 @@ Value bilinear(GraphBuilder& g, Value a, Value b, Value weight, std::optional<Va
 }
 
 // The product of three tensors, each unsqueezed in the dims that it lacks, summed over `summed`.
+// The first two factors are multiplied and summed over the dims that the third one lacks before that is
+// multiplied, as PyTorch does: the order matters beside infinities.
 Value trilinear(GraphBuilder& g, Value a, Value b, Value c, std::vector<int64_t> lacks_a,
                 std::vector<int64_t> lacks_b, std::vector<int64_t> lacks_c, std::vector<int64_t> summed,
-                Ignored) {
+                int64_t unrolled) {
   const ElementType type = g.result().element_type;
   // PyTorch does not compare the sizes of the factors if the result is empty.
   if (element_count(*g.result().dims).is(0)) return filled(g, *g.result().dims, 0, type);
   const auto factor = [&](Value value, const std::vector<int64_t>& lacks) {
     return lacks.empty() ? operand(g, value, type) : g.unsqueeze(operand(g, value, type), lacks);
   };
-  Value product = g.op("Mul", g.op("Mul", factor(a, lacks_a), factor(b, lacks_b)), factor(c, lacks_c));
-  return g.cast(summed.empty() ? product : sum_of(g, product, summed, false), type);
+  const auto total = [&](Value value, auto condition, bool keepdim) {
+    std::vector<int64_t> axes;
+    std::ranges::copy_if(summed, std::back_inserter(axes), condition);
+    return axes.empty() ? value : sum_of(g, value, axes, keepdim);
+  };
+  Value product = g.op("Mul", factor(a, lacks_a), factor(b, lacks_b));
+  product = total(
+      product,
+      [&](int64_t axis) { return axis != unrolled && std::ranges::find(lacks_c, axis) != lacks_c.end(); },
+      true);
+  product = g.op("Mul", product, factor(c, lacks_c));
+  return g.cast(total(
+                    product, [](int64_t) { return true; }, false),
+                type);
 }
 
 // The sum over the pairs of dims (of_self[i], of_other[i]). One dim of a pair may have size 1.
