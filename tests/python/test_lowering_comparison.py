@@ -5,6 +5,9 @@ import torch
 from lowering_check import check, operators
 from torch_versions import since_torch_2_15
 
+import opbridge
+from opbridge import UnsupportedError
+
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
@@ -136,3 +139,15 @@ def test_bounds_beyond_the_type_are_none(dtype):
         "one": {"max": 128},
     }
     check({name: lambda x, kw=kw: x.clamp(**kw) for name, kw in bounds.items()}, x)
+
+
+@pytest.mark.parametrize("bound", [-1, -255])
+def test_negative_bounds_of_unsigned_types_are_refused(bound, tmp_path):
+    with pytest.raises(UnsupportedError, match="a bound below 0"):
+        opbridge.export(lambda x: x.clamp(min=bound), (torch.ones(3, dtype=torch.uint8),), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_bounds_that_are_tensors_wrap_around(dtype):
+    x = torch.tensor([5, 60, 100], dtype=dtype)
+    check(lambda x: (x.clamp(min=torch.tensor(-300)), x.clamp(max=torch.tensor(300)), x.clamp_min(torch.tensor(-2))), x)

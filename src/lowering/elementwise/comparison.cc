@@ -54,15 +54,24 @@ bool is_nan(Value constant) {
   return number && number->element_count() == 1 && std::isnan(number->as<double>()[0]);
 }
 
+// Such a number wraps around in torch 2.14, where numbers below it are errors. Since 2.15 these are no bound.
+void check_negative(GraphBuilder& g, const ir::Weight& bound, ElementType type) {
+  const double number = tensor::number_of(bound).value_or(0);
+  if (tensor::is_unsigned(type) && number < 0 && number > -std::exp2(bits_of(type)))
+    g.refuse("versions of torch differ about a bound below 0 of an unsigned type; use one of at least 0");
+}
+
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
   check_integers(g, type);
   const auto is_tensor = [](const std::optional<Value>& bound) { return bound && bound->rank() > 0; };
   return in_opmath_type(g, self, [&](Value x) {
-    // A bound that the integer type cannot represent has no effect.
+    // A number that the integer type cannot represent is no bound, since torch 2.15; a tensor wraps around.
     for (std::optional<Value>* bound : {&min, &max}) {
-      const bool is_number = *bound && is_integral(type) && (*bound)->weight();
-      if (is_number && !tensor::converts_exactly(*(*bound)->weight(), type)) bound->reset();
+      const bool is_number = *bound && is_integral(type) && g.is_number(**bound);
+      if (!is_number) continue;
+      check_negative(g, *(*bound)->weight(), type);
+      if (!tensor::converts_exactly(*(*bound)->weight(), type)) bound->reset();
     }
     if (min) min = operand(g, *min, type);
     if (max) max = operand(g, *max, type);
