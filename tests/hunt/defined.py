@@ -45,6 +45,8 @@ _NO_REPEATED_PLACES = (
     "index_copy",
     "put",
 )
+# Written in training mode, which schemas do not say.
+_WRITTEN = ("running_mean", "running_var")
 # Boundaries must ascend.
 _ASCENDING = {"searchsorted": "sorted_sequence", "bucketize": "boundaries", "histogram": "bins"}
 # They convert numbers to integers before they bring them into range.
@@ -88,7 +90,7 @@ def may_overlap(op: Any) -> bool:
 def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
     """Why the call has no unique result; empty if it has. ``name`` is without namespace."""
     for argument in op._schema.arguments:
-        written = argument.alias_info is not None and argument.alias_info.is_write
+        written = argument.name in _WRITTEN or (argument.alias_info is not None and argument.alias_info.is_write)
         value = arguments.get(argument.name)
         if written and isinstance(value, TensorSpec) and _overlaps(value):
             return "elements that share memory are written to"
