@@ -4,6 +4,7 @@ import pytest
 import torch
 from lowering_check import check
 from torch.nn import functional as F
+from torch_versions import since_torch_2_15
 
 import opbridge
 
@@ -68,6 +69,7 @@ def test_output_padding_beyond_the_stride(stride, added, dilation, padding, dtyp
     )
 
 
+@since_torch_2_15("PyTorch refuses an output without elements")
 def test_transposed_to_nothing(tmp_path):
     class Transposed(torch.nn.Module):
         def forward(self, x, weight):
