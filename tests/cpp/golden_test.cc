@@ -63,6 +63,7 @@ const std::map<std::string, Pass>& passes() {
       {"keep_pads_before_pools", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::keep_pads_before_pools(graph, names, default_opset);
        })},
+      {"keep_float_weights", with_names(onnxruntime::keep_float_weights)},
       {"keep_rounded_products", with_names(onnxruntime::keep_rounded_products)},
       {"mend_empty_products", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::mend_empty_products(graph, names, default_opset);

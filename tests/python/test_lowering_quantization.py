@@ -52,6 +52,25 @@ def test_fake_quantization(opset: int) -> None:
     check({"half": functions["tensors"]}, X.half(), opset=opset)
 
 
+@pytest.mark.parametrize("activation", [torch.nn.Identity(), torch.nn.ReLU(), torch.nn.ReLU6()])
+def test_float_weights_between_quantized_tensors(activation: torch.nn.Module) -> None:
+    """ONNX Runtime would round them to 8 bits."""
+    generator = torch.Generator().manual_seed(0)
+    kernel = torch.randn(6, 8, 3, 3, generator=generator)
+    kernel[0, 0, 0, 0] = 9
+    matrix = kernel[:, :, 0, 0]
+
+    def quantized(x: torch.Tensor) -> torch.Tensor:
+        return torch.fake_quantize_per_tensor_affine(x, 0.25, 128, 0, 255)
+
+    functions = {
+        "convolution": lambda x: quantized(activation(F.conv2d(quantized(x), kernel))),
+        "transposed": lambda x: quantized(activation(F.conv_transpose2d(quantized(x), kernel.transpose(0, 1)))),
+        "linear": lambda x: quantized(activation(F.linear(quantized(x[:, :, 0, 0]), matrix, matrix[:, 0]))),
+    }
+    check(functions, torch.randn(2, 8, 5, 5, generator=generator))
+
+
 def test_fake_quantization_of_float64() -> None:
     """PyTorch multiplies by the inverse of the scale as float32: -1.25 is not halfway between two levels of 2.5."""
     scales, zeros = torch.tensor([2.5, 0.1, 1 / 3]), torch.tensor([0, 3, 2], dtype=torch.int32)

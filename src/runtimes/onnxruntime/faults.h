@@ -35,4 +35,8 @@ void keep_pads_before_pools(ir::Graph& graph, ir::Names& names, int opset);
 // x / y.
 bool keep_rounded_products(ir::Graph& graph, ir::Names& names);
 
+// Separates products by float weights from the quantization of their results, for which ONNX Runtime rounds
+// the weights to 8 bits.
+bool keep_float_weights(ir::Graph& graph, ir::Names& names);
+
 }  // namespace opbridge::onnxruntime

@@ -24,6 +24,7 @@ void legalize(ir::Graph& graph, int opset, const Refuse& report) {
   cast_before_rotations(graph, names);
   keep_pads_before_pools(graph, names, opset);
   keep_rounded_products(graph, names);
+  keep_float_weights(graph, names);
   log.note("faults of ONNX Runtime");
 }
 
