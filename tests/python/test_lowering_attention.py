@@ -2,9 +2,12 @@
 
 import math
 
+import onnx
 import pytest
 import torch
 from lowering_check import check, operators
+
+import opbridge
 
 attention = torch.nn.functional.scaled_dot_product_attention
 flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
@@ -58,13 +61,13 @@ def test_rows_that_a_mask_hides_are_zeros(opset):
 
 @pytest.mark.parametrize("opset", OPSETS)
 def test_tables_of_positions_are_asked_whether_they_hide_rows_when_exported(opset):
-    places = torch.arange(5)[:, None] - torch.arange(7) + 6
+    indices = torch.arange(5)[:, None] - torch.arange(7) + 6
     finite = heads(11, 4)
     hiding = finite.masked_fill(torch.arange(11)[:, None] < 8, -math.inf)
 
     def biased(table):
         shift = torch.zeros(5, 7).masked_fill(torch.arange(7) > 5, -100.0)
-        return lambda q, k, v: attention(q, k, v, attn_mask=table[places].permute(2, 0, 1) + shift)
+        return lambda q, k, v: attention(q, k, v, attn_mask=table[indices].permute(2, 0, 1) + shift)
 
     assert "Where" not in operators(check({"finite": biased(finite)}, QUERY, KEY, VALUE, opset=opset))
     assert "Where" in operators(check({"hiding": biased(hiding)}, QUERY, KEY, VALUE, opset=opset))
@@ -140,3 +143,11 @@ def test_attention_and_its_sums(opset):
 @pytest.mark.parametrize("scale", [-0.5, 0.0, 0.25])
 def test_any_scale(scale):
     check(lambda q: attention(q, q, q, scale=scale), heads(1, 2, 3, 4), opset=23)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_the_standard_has_attention_of_half_types(dtype, tmp_path):
+    # The standard rounds the scale to float32, too much for float64.
+    inputs = tuple(tensor.to(dtype) for tensor in (QUERY, KEY, VALUE))
+    opbridge.export(attention, inputs, tmp_path / "model.onnx", target="onnx", opset_version=23)
+    assert ("Attention" in operators(onnx.load(tmp_path / "model.onnx"))) == (dtype != torch.float64)

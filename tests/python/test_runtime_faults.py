@@ -333,3 +333,16 @@ def test_operators_of_opset_22_without_kernels(op: str) -> None:
     options.log_severity_level = 4
     with pytest.raises(NoKernel):
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 has opset 21 at most")
+def test_attention_of_bfloat16_does_not_load() -> None:
+    """attention.cc"""
+    inputs = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [1, 1, 2, 2]) for name in "qkv"]
+    output = helper.make_tensor_value_info("y", TensorProto.BFLOAT16, None)
+    graph = helper.make_graph([helper.make_node("Attention", ["q", "k", "v"], ["y"])], "fault", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    with pytest.raises(NoKernel):
+        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -75,7 +75,8 @@ Value divide(GraphBuilder& g, Value a, Value b, const std::optional<std::string>
   return g.cast(truncate(g, g.cast(g.cast(quotient, type), p.a.element_type())), type);
 }
 
-// Repeated squaring, which wraps around as PyTorch's power does; ONNX does not define that of Pow.
+// Repeated squaring. The result wraps around, as PyTorch's does; ONNX does not define Pow of integers beyond
+// the type.
 Value integer_power(GraphBuilder& g, Value base, int64_t exponent) {
   Value result;
   for (;; base = g.op("Mul", base, base)) {

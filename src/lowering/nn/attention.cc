@@ -1,3 +1,5 @@
+#include "lowering/nn/attention.h"
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -8,10 +10,7 @@
 #include "lowering/reduction/reduce.h"
 
 namespace opbridge::lowering {
-namespace {
 
-// Grouped-query attention: repeats each key or value head (…, heads, length, width) for consecutive query
-// heads.
 Value repeat_heads(GraphBuilder& g, Value value, const Dim& query_heads) {
   const Dim& heads = value.dim(-3);
   if (heads == query_heads) return value;
@@ -21,6 +20,8 @@ Value repeat_heads(GraphBuilder& g, Value value, const Dim& query_heads) {
   merged[axis - 1] = query_heads;
   return g.reshape(g.expand(g.unsqueeze(value, {axis}), repeated), merged);
 }
+
+namespace {
 
 // query @ key^T * scale + mask.
 Value masked_scores(GraphBuilder& g, Value query, Value key, std::optional<Value> mask, bool is_causal,
@@ -106,12 +107,10 @@ Value without_hidden_rows(GraphBuilder& g, Value result, Value mask) {
   return g.op("Where", g.expand(shown, result.dims()), result, g.scalar(0.0, result.element_type()));
 }
 
-// Whether ONNX's Attention (opset 23) applies. It does not broadcast, is not defined for empty dims, and
-// multiplies query and key by the square root of the scale. Its kernels are common for float32 and float16.
+// Whether ONNX's Attention (opset 23) applies. It does not broadcast, is not defined for empty dims, rounds
+// the scale to float32, and multiplies query and key by the square root of the scale.
 bool has_operator(GraphBuilder& g, Value query, Value key, Value value, std::optional<double> scale) {
-  const ElementType type = query.element_type();
-  if (g.opset() < 23 || (scale && !(*scale > 0)) ||
-      (type != ElementType::float32 && type != ElementType::float16))
+  if (g.opset() < 23 || (scale && !(*scale > 0)) || query.element_type() == ElementType::float64)
     return false;
   for (Value tensor : {query, key, value}) {
     if (tensor.rank() != 4 || tensor.dim(0) != query.dim(0)) return false;
@@ -139,7 +138,16 @@ Value attention_operator(GraphBuilder& g, Value query, Value key, Value value, s
   return g.typed(g.op_list("Attention", 1, std::move(operands)).front(), std::move(dims));
 }
 
-// softmax(scores) @ value.
+}  // namespace
+
+Value attention_by_products(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
+                            bool is_causal, std::optional<double> scale) {
+  Value scores = masked_scores(g, query, key, mask, is_causal, scale);
+  return g.op("MatMul", g.op("Softmax", scores, attr("axis", -1)), value);
+}
+
+namespace {
+
 Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optional<Value> mask,
                 double dropout, bool is_causal, std::optional<double> scale, bool enable_gqa) {
   if (dropout != 0) g.refuse("dropout is random; call model.eval() before the export");
@@ -151,8 +159,7 @@ Value attention(GraphBuilder& g, Value query, Value key, Value value, std::optio
     key = repeat_heads(g, key, query.dim(-3));
     value = repeat_heads(g, value, query.dim(-3));
   }
-  Value scores = masked_scores(g, query, key, mask, is_causal, scale);
-  Value result = g.op("MatMul", g.op("Softmax", scores, attr("axis", -1)), value);
+  Value result = attention_by_products(g, query, key, value, mask, is_causal, scale);
   return mask ? without_hidden_rows(g, result, *mask) : result;
 }
 

@@ -23,7 +23,7 @@ std::optional<ElementType> stored_type(const GraphBuilder& g, const ir::Weight& 
   return q.element_type;
 }
 
-// Which elements share a scale, in the operator's terms.
+// The elements that share a scale, as the operator's attributes describe them.
 struct Form {
   std::vector<Dim> scale_dims;
   std::optional<int64_t> axis;        // missing for one scale
@@ -120,7 +120,7 @@ std::optional<Value> gather_quantized_rows(GraphBuilder& g, Value table, Value i
                 block = ir::attribute_or<int64_t>(*made, "block_size", 0);
   const bool has_one_scale = scale.rank() == 0, has_blocks = block > 0 && axis == 1;
   if (!has_one_scale && !has_blocks && !(block == 0 && axis == 0)) return std::nullopt;
-  // As bytes, since few runtimes gather integers of 4 bits.
+  // As bytes: ONNX's Gather does not take integers of 4 bits.
   const ElementType byte = tensor::is_unsigned(q.element_type()) ? ElementType::uint8 : ElementType::int8;
   Value bytes = BuilderStage(g).converted(q, byte, q.weight()->dims);
   Value rows = g.cast(g.gather(bytes, indices, 0), ElementType::float32);

@@ -23,6 +23,7 @@ std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
 }
 
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
+    {"Attention", only<attention_of_bfloat16>},
     {"AveragePool", only<float64_mean_of_windows>},
     {"Clip", only<one_bound>},
     {"Conv", only<float64_convolution>},

@@ -11,7 +11,7 @@
 
 namespace opbridge::onnxruntime {
 
-// Makes nodes for the results of `node`. Nothing if the runtime computes the node rightly.
+// Makes nodes for the results of `node`. Nothing if the runtime computes the node correctly.
 using Replacement = std::vector<Value> (*)(GraphBuilder& g, const ir::Node& node);
 
 // Adds the attributes of `node`, except those with these names.
@@ -24,8 +24,9 @@ std::vector<Value> random_numbers(GraphBuilder& g, const ir::Node& node);
 std::vector<Value> recurrent_layer_of_any_batch(GraphBuilder& g, const ir::Node& layer);
 std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 
-// For nodes with one result. An empty Value if the runtime computes the node rightly.
+// For nodes with one result. An empty Value if the runtime computes the node correctly.
 
+Value attention_of_bfloat16(GraphBuilder& g, const ir::Node& attention);
 Value dequantized_after_movement(GraphBuilder& g, const ir::Node& movement);
 Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value float64_convolution(GraphBuilder& g, const ir::Node& convolution);
