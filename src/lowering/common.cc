@@ -29,12 +29,25 @@ ElementType integral_promotion(ElementType type) {
   return is_integral(type) && bits_of(type) < 32 ? ElementType::int32 : type;
 }
 
-Value operand(GraphBuilder& g, Value value, ElementType type) {
+namespace {
+
+void check_real(const GraphBuilder& g, Value value, ElementType type) {
   if (is_complex(type) || is_complex(value.element_type()))
     g.refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
+}
+
+}  // namespace
+
+Value operand(GraphBuilder& g, Value value, ElementType type) {
+  check_real(g, value, type);
   // PyTorch does not round a Python number to float16 or bfloat16 before it computes.
   const bool as_it_is = g.is_number(value) && is_floating_point(type);
   return g.cast(as_it_is ? value : g.cast(value, type), opmath_type(type));
+}
+
+Value exact_operand(GraphBuilder& g, Value value, ElementType type) {
+  check_real(g, value, type);
+  return g.cast(value, type);
 }
 
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,

@@ -19,6 +19,10 @@ ElementType integral_promotion(ElementType type);
 // numbers.
 Value operand(GraphBuilder& g, Value value, ElementType type);
 
+// `value` as an operand, in `type` itself, of an operator that rounds nothing in any type: it compares,
+// selects, changes signs or rounds to integers. Refuses complex numbers.
+Value exact_operand(GraphBuilder& g, Value value, ElementType type);
+
 // One node `op` of the operands, in the element type that PyTorch computes in: that of the call's result.
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes = {});
@@ -29,6 +33,12 @@ template <class F>
 Value in_opmath_type(GraphBuilder& g, Value self, F compute) {
   const ElementType type = g.result().element_type;
   return g.cast(compute(operand(g, self, type)), type);
+}
+
+// The same for a function of exact operators, which computes in the type of the call's result itself.
+template <class F>
+Value in_result_type(GraphBuilder& g, Value self, F compute) {
+  return compute(exact_operand(g, self, g.result().element_type));
 }
 
 // torch.result_type of tensors and Python numbers.
@@ -46,7 +56,7 @@ Value floor_quotient(GraphBuilder& g, Value a, Value b, std::optional<double> di
 // opmath type; `known` is the value of `weight`, if it is known.
 Value lerp(GraphBuilder& g, Value start, Value end, Value weight, std::optional<double> known = std::nullopt);
 
-// Rounds towards zero. `value` has a floating-point opmath type.
+// Rounds towards zero. `value` is floating point.
 Value truncate(GraphBuilder& g, Value value);
 
 // log(1 + x) and log(1 + exp(x)), accurate where the sum would lose digits. `x` has a floating-point kernel

@@ -12,14 +12,15 @@ namespace opbridge::lowering {
 namespace {
 
 Value clip(GraphBuilder& g, Value self, const Scalar& least, const Scalar& most) {
-  return in_opmath_type(g, self, [&](Value x) {
+  return in_result_type(g, self, [&](Value x) {
     x = g.cast(x, integral_promotion(x.element_type()));  // the bounds may lie beyond the type
-    return g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most));
+    Value clipped = g.op("Clip", x, g.scalar_like(x, least), g.scalar_like(x, most));
+    return g.cast(clipped, g.result().element_type);
   });
 }
 
 Value relu(GraphBuilder& g, Value self) {
-  return in_opmath_type(g, self, [&](Value x) {
+  return in_result_type(g, self, [&](Value x) {
     return is_floating_point(x.element_type()) ? g.op("Relu", x) : g.op("Max", x, g.scalar_like(x, 0));
   });
 }
@@ -243,9 +244,8 @@ void register_activation(SymbolicRegistry& registry) {
      });
   on("aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
      [](GraphBuilder& g, Value self, Scalar lambd) {
-       return in_opmath_type(g, self, [&](Value x) {
-         Value bound = g.cast(g.scalar(lambd, self.element_type()), x.element_type());
-         Value small = g.op("LessOrEqual", g.op("Abs", x), bound);
+       return in_result_type(g, self, [&](Value x) {
+         Value small = g.op("LessOrEqual", g.op("Abs", x), g.scalar_like(x, lambd));
          return g.op("Where", small, g.scalar_like(x, 0), x);
        });
      });

@@ -15,12 +15,8 @@ using Binary = Value (*)(GraphBuilder& g, Value a, Value b);
 Value compare(GraphBuilder& g, std::string_view op, Value a, Value b) {
   const Value both[] = {a, b};
   const ElementType type = result_type(g, both);
-  if (op == "Equal" && type == ElementType::boolean) return g.op(op, g.cast(a, type), g.cast(b, type));
-  // Comparisons round a Python number to the tensors' type first; arithmetic does not.
-  const auto side = [&](Value value) {
-    return is_floating_point(type) ? g.cast(g.cast(value, type), opmath_type(type)) : operand(g, value, type);
-  };
-  Value x = side(a), y = side(b);
+  // Comparisons round a Python number to the tensors' type first, as PyTorch does.
+  Value x = exact_operand(g, a, type), y = exact_operand(g, b, type);
   if (g.opset() >= 12 || !op.ends_with("OrEqual")) return g.op(op, x, y);
   return g.op("Or", g.op(op.substr(0, op.find("Or")), x, y), g.op("Equal", x, y));
 }
@@ -42,10 +38,10 @@ Value extremum(GraphBuilder& g, bool greatest, Value a, Value b) {
 Value extremum_of_numbers(GraphBuilder& g, bool greatest, Value a, Value b) {
   const ElementType type = g.result().element_type;
   if (!is_floating_point(type)) return extremum(g, greatest, a, b);
-  Value x = operand(g, a, type), y = operand(g, b, type);
+  Value x = exact_operand(g, a, type), y = exact_operand(g, b, type);
   Value both = g.op(greatest ? "Max" : "Min", x, y);
   Value without_y = g.op("Where", g.op("IsNaN", y), x, both);
-  return g.cast(g.op("Where", g.op("IsNaN", x), y, without_y), type);
+  return g.op("Where", g.op("IsNaN", x), y, without_y);
 }
 
 bool is_nan(Value constant) {
@@ -54,7 +50,8 @@ bool is_nan(Value constant) {
   return number && number->element_count() == 1 && std::isnan(number->as<double>()[0]);
 }
 
-// Such a number wraps around in torch 2.14, where numbers below it are errors. Since 2.15 these are no bound.
+// A negative bound of an unsigned type wraps around in torch 2.14, where still lower ones are errors; since
+// 2.15 neither bounds anything.
 void check_negative(GraphBuilder& g, const ir::Weight& bound, ElementType type) {
   const double number = tensor::number_of(bound).value_or(0);
   if (tensor::is_unsigned(type) && number < 0 && number > -std::exp2(bits_of(type)))
@@ -65,30 +62,35 @@ Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional
   const ElementType type = g.result().element_type;
   check_integers(g, type);
   const auto is_tensor = [](const std::optional<Value>& bound) { return bound && bound->rank() > 0; };
-  return in_opmath_type(g, self, [&](Value x) {
-    // A number that the integer type cannot represent is no bound, since torch 2.15; a tensor wraps around.
+  // Which of two zeros is the greater one is not defined; in float32, runtimes choose as PyTorch does.
+  const bool is_wide = is_tensor(min) || is_tensor(max);
+  const auto bounded = [&](Value x) {
+    // Since torch 2.15, a number that the integer type cannot represent bounds nothing; a tensor wraps
+    // around.
     for (std::optional<Value>* bound : {&min, &max}) {
       const bool is_number = *bound && is_integral(type) && g.is_number(**bound);
       if (!is_number) continue;
       check_negative(g, *(*bound)->weight(), type);
       if (!tensor::converts_exactly(*(*bound)->weight(), type)) bound->reset();
     }
-    if (min) min = operand(g, *min, type);
-    if (max) max = operand(g, *max, type);
+    const auto operand_of = is_wide ? operand : exact_operand;
+    if (min) min = operand_of(g, *min, type);
+    if (max) max = operand_of(g, *max, type);
     for (const std::optional<Value>& bound : {min, max}) {
       if (bound && is_nan(*bound)) return filled(g, x.dims(), NAN, type);
     }
     if (!min && !max) return x;
-    if (!is_tensor(min) && !is_tensor(max)) return g.op("Clip", x, min, max);
+    if (!is_wide) return g.op("Clip", x, min, max);
     if (min) x = g.op("Max", x, *min);
     return max ? g.op("Min", x, *max) : x;
-  });
+  };
+  return is_wide ? in_opmath_type(g, self, bounded) : in_result_type(g, self, bounded);
 }
 
 Value choose(GraphBuilder& g, Value condition, Value self, Value other) {
   const ElementType type = g.result().element_type;
   condition = g.cast(condition, ElementType::boolean);
-  return g.cast(g.op("Where", condition, operand(g, self, type), operand(g, other, type)), type);
+  return g.op("Where", condition, exact_operand(g, self, type), exact_operand(g, other, type));
 }
 
 Value isclose(GraphBuilder& g, Value self, Value other, double rtol, double atol, bool equal_nan) {
@@ -114,10 +116,10 @@ Value isclose(GraphBuilder& g, Value self, Value other, double rtol, double atol
 
 Value heaviside(GraphBuilder& g, Value self, Value values) {
   const ElementType type = g.result().element_type;
-  return in_opmath_type(g, self, [&](Value x) {
+  return in_result_type(g, self, [&](Value x) {
     Value zero = g.scalar_like(x, 0);
     Value step = g.cast(g.op("Greater", x, zero), x.element_type());
-    return g.op("Where", g.op("Equal", x, zero), operand(g, values, type), step);
+    return g.op("Where", g.op("Equal", x, zero), exact_operand(g, values, type), step);
   });
 }
 

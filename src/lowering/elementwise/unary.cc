@@ -61,7 +61,7 @@ Value angle(GraphBuilder& g, Value self) {
 // Floor, Ceil, …; integers are returned unchanged.
 Value rounded(GraphBuilder& g, Value self, Compute compute) {
   if (!is_floating_point(self.element_type())) return self;
-  return in_opmath_type(g, self, [&](Value x) { return compute(g, x); });
+  return in_result_type(g, self, [&](Value x) { return compute(g, x); });
 }
 
 Value round(GraphBuilder& g, Value x) { return g.op("Round", x); }
@@ -82,7 +82,7 @@ Value round_decimals(GraphBuilder& g, Value self, int64_t decimals) {
 // The sign of NaN is 0 in PyTorch and unspecified in ONNX.
 Value sign(GraphBuilder& g, Value self) {
   if (self.element_type() == ElementType::boolean) return self;
-  return in_opmath_type(g, self, [&](Value x) {
+  return in_result_type(g, self, [&](Value x) {
     Value result = g.op("Sign", x);
     if (!is_floating_point(x.element_type())) return result;
     return g.op("Where", g.op("IsNaN", x), constant(g, x, 0), result);
@@ -98,14 +98,14 @@ Value isinf(GraphBuilder& g, Value x) { return g.op("Equal", g.op("Abs", x), con
 Value classify(GraphBuilder& g, Value self, bool of_integers, Compute compute) {
   if (!is_floating_point(self.element_type()))
     return filled(g, self.dims(), of_integers, ElementType::boolean);
-  return compute(g, operand(g, self, self.element_type()));
+  return compute(g, exact_operand(g, self, self.element_type()));
 }
 
 Value nan_to_num(GraphBuilder& g, Value self, std::optional<double> nan, std::optional<double> posinf,
                  std::optional<double> neginf) {
   const ElementType type = self.element_type();
   if (!is_floating_point(type)) return self;
-  return in_opmath_type(g, self, [&](Value x) {
+  return in_result_type(g, self, [&](Value x) {
     const double greatest = greatest_finite(type);
     Value result = g.op("Where", g.op("IsNaN", x), constant(g, x, nan.value_or(0)), x);
     auto replace = [&](double from, double to) {

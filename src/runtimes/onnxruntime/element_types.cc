@@ -29,7 +29,7 @@ namespace {
 
 constexpr size_t most_folded_bytes = 256;
 
-// Operators whose results are elements of their inputs. What they computed in a wider type is exact in the
+// Operators whose results are elements of their inputs, so that results in a wider type are exact in the
 // narrow one.
 constexpr std::string_view selections[] = {
     "Clip",      "Compress",  "Concat",  "Expand",    "Flatten", "Gather",  "GatherElements",
@@ -38,6 +38,15 @@ constexpr std::string_view selections[] = {
     "TopK",      "Transpose", "Trilu",   "Unsqueeze", "Where",
 };
 static_assert(std::ranges::is_sorted(selections));
+
+// Operators whose results are exact in the narrow type if that is floating point.
+constexpr std::string_view exact_for_floats[] = {"Abs", "Ceil", "Floor", "Neg", "Round", "Sign"};
+static_assert(std::ranges::is_sorted(exact_for_floats));
+
+bool is_exact(const ir::Node& node, ElementType type) {
+  return std::ranges::binary_search(selections, node.op) ||
+         (is_floating_point(type) && std::ranges::binary_search(exact_for_floats, node.op));
+}
 
 // Operators that the runtime computes in float32 at most. opbridge has them, in lower case, for float64.
 constexpr std::string_view own_in_float64[] = {
@@ -137,7 +146,7 @@ class Fitting {
       ir::Node* cast = add_cast(output, change.from, node, graph);
       cast->outputs = {narrow};
       narrow->producer = cast;
-      if (std::ranges::binary_search(selections, node.op)) exact_[narrow] = output;
+      if (is_exact(node, change.from)) exact_[narrow] = output;
       changed_ = true;
     }
   }
