@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "onnx/external_layout.h"
+#include "onnx/external_locations.h"
 #include "onnx/model_serializer.h"
 #include "onnx/weight_references.h"
 #include "support/mapped_file.h"
@@ -105,6 +106,18 @@ void refuse_to_replace_weights(const support::OutputFile& file, const std::vecto
   }
 }
 
+// Whether the model at `path` keeps weights in the regular file `data`, and the new one does not need it.
+// Other files of that name are left alone.
+bool leaves_data(const std::filesystem::path& path, const std::filesystem::path& data,
+                 const std::vector<WeightFile>& weight_files) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;  // a file that does not exist has no type, and is not the same file
+  if (!fs::is_regular_file(fs::symlink_status(data, unknown)) || fs::equivalent(data, path, unknown))
+    return false;
+  const auto is_data = [&](const WeightFile& weights) { return fs::equivalent(weights.path, data, unknown); };
+  return std::ranges::none_of(weight_files, is_data) && refers_to(path, data.filename().string());
+}
+
 }  // namespace
 
 WriteReport write_model(const OnnxModel& model, const std::filesystem::path& path,
@@ -144,7 +157,10 @@ WriteReport write_model(const OnnxModel& model, const std::filesystem::path& pat
   // With ExternalData::always, the data file is written even if it is empty.
   if (options.external_data != ExternalData::always && layout.size() == 0) {
     writing.write(model_file, rope.pieces());
+    const bool is_left = leaves_data(path, data_path, options.weight_files);
     support::publish(model_file);
+    std::error_code stays;  // the model does not need the file, and may stay beside it
+    if (is_left) std::filesystem::remove(data_path, stays);
   } else {
     support::OutputFile data_file(data_path);
     refuse_to_replace_weights(data_file, options.weight_files);

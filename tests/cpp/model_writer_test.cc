@@ -249,6 +249,44 @@ TEST(ModelWriter, RefusesWhatOnnxCannotHold) {
             std::string::npos);
 }
 
+TEST(ModelWriter, DataOfAModelThatIsReplacedIsRemoved) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* name, ExternalData external) {
+    write_onnx(linear_model(), folder / name, {.external_data = external});
+  };
+  write("m.onnx", ExternalData::always);
+  write("m.onnx", ExternalData::automatic);
+  EXPECT_EQ(folder.list(), "m.onnx");
+
+  // Without a model that refers to it, the file may be anybody's; so it may behind a link.
+  write_text(folder / "m.onnx.data", "not of m.onnx");
+  write("m.onnx", ExternalData::automatic);
+  write_text(folder / "other.onnx", "not a model");
+  write_text(folder / "other.onnx.data", "of no model");
+  write("other.onnx", ExternalData::never);
+  EXPECT_EQ(folder.list(), "m.onnx m.onnx.data other.onnx other.onnx.data");
+  std::filesystem::create_symlink("elsewhere", folder / "linked.onnx.data");
+  write("linked.onnx", ExternalData::always);
+  write("linked.onnx", ExternalData::automatic);
+  EXPECT_EQ(folder.list(),
+            "elsewhere linked.onnx linked.onnx.data m.onnx m.onnx.data other.onnx other.onnx.data");
+}
+
+TEST(ModelWriter, DataToWhichTheNewModelRefersStays) {
+  const TemporaryFolder folder;
+  write_onnx(linear_model(), folder / "m.onnx", {.external_data = ExternalData::always});
+  const WeightFile data = map_weight_file(folder / "m.onnx.data");
+  OnnxModel model = linear_model();
+  const ir::Weight& weight = *model.graph.initializers[0]->weight;
+  ir::Weight borrowed{weight.element_type, weight.dims, data.bytes.first(weight.bytes.size()), data.owner};
+  model.graph.initializers[0]->weight = model.graph.add_initializer("borrowed", borrowed)->weight;
+  model.graph.initializers.pop_back();
+  write_onnx(model, folder / "m.onnx", {.external_data = ExternalData::reference, .weight_files = {data}});
+  EXPECT_EQ(folder.list(), "m.onnx m.onnx.data");
+  EXPECT_TRUE(std::ranges::equal(
+      onnx::read_onnx(folder / "m.onnx").model.graph.initializers[0]->weight->bytes, weight.bytes));
+}
+
 TEST(ModelWriter, AFailedWriteLeavesTheTargetAsItWas) {
   const TemporaryFolder folder;
   write_text(folder / "m.onnx", "old model");

@@ -1,0 +1,13 @@
+// Which files a model in a file refers to.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace opbridge::onnx {
+
+// Whether an initializer of the model has its bytes in the file `location`, a path relative to the model's
+// folder. False if the file is missing or is not a model.
+bool refers_to(const std::filesystem::path& model, std::string_view location);
+
+}  // namespace opbridge::onnx
