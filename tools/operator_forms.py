@@ -52,7 +52,7 @@ class _Call(torch.nn.Module):
 
 
 def forms_of(name: str) -> Forms:
-    """Those of the operators that the calls of one entry of the database consist of."""
+    """The forms of the operators that the calls of one entry of the database consist of."""
     forms: Forms = {}
     dtype = next((dtype for dtype in QUICK_DTYPES if dtype in dtypes_of(name)), None)
     with contextlib.suppress(Exception):  # the database has calls that PyTorch itself refuses
@@ -79,7 +79,7 @@ class _Drawn(torch.nn.Module):
 
 
 def drawn_forms_of(name: str) -> Forms:
-    """Those of an operator in the first call drawn at random that is lowered, preferably of float32."""
+    """The forms of an operator in the first random call that can be lowered, preferably of float32."""
     overload = next(overload for overload in overloads() if overload.name == name)
     calls = []
     for seed in range(SEEDS):
@@ -151,7 +151,7 @@ def merged(parts: list[Forms]) -> Forms:
 
 
 def table(forms: Forms) -> dict[str, dict[str, Any]]:
-    """Of all mappings, also those that no call of the database has."""
+    """The table of all mappings, also those that no call of the database has."""
     first: dict[str, int] = {}
     for key, opset, *_ in registry().entries():
         first[key] = min(opset, first.get(key, opset))

@@ -1,4 +1,4 @@
-"""What an export prints, logs, and writes besides the model: a report, a profile, torch.export's program."""
+"""The output of an export besides the model: text, logs, a report, a profile, torch.export's program."""
 
 from __future__ import annotations
 

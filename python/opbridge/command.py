@@ -70,17 +70,17 @@ def _doctor(options: argparse.Namespace) -> int:
 def _made_by(text: str) -> tuple[Any, Any, Any]:
     """The model, the arguments and the keyword arguments that a function returns: ``script.py:make_model``, or
     ``package.module:make_model``."""
-    place, _, name = text.rpartition(":")
+    source, _, name = text.rpartition(":")
     try:
-        module = _imported(place)
+        module = _imported(source)
         factory = getattr(module, name, None)
         if not callable(factory):
-            raise InvalidArgumentError(f"{place} has no function {name!r}")
+            raise InvalidArgumentError(f"{source} has no function {name!r}")
         made = factory()
     except Error:
         raise
     except Exception as error:
-        raise InvalidArgumentError(f"{text} fails with {_described(error)}", _line_of(error, place)) from error
+        raise InvalidArgumentError(f"{text} fails with {_described(error)}", _line_of(error, source)) from error
     if not isinstance(made, tuple):
         return made, (), None
     if not 1 <= len(made) <= 3:
@@ -88,14 +88,14 @@ def _made_by(text: str) -> tuple[Any, Any, Any]:
     return (*made, *((), None)[len(made) - 1 :])
 
 
-def _imported(place: str) -> types.ModuleType:
+def _imported(source: str) -> types.ModuleType:
     """The module, with its folder in sys.path, as when Python runs it."""
-    if not place.endswith(".py"):
+    if not source.endswith(".py"):
         sys.path.insert(0, "")
-        return importlib.import_module(place)
-    path = Path(place)
+        return importlib.import_module(source)
+    path = Path(source)
     if not path.is_file():
-        raise InvalidArgumentError(f"no such file: {place}")
+        raise InvalidArgumentError(f"no such file: {source}")
     sys.path.insert(0, str(path.resolve().parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
@@ -110,11 +110,11 @@ def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _line_of(error: Exception, place: str) -> str:
+def _line_of(error: Exception, source: str) -> str:
     """The last line of the user's file that the error passed."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == Path(place).name
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == Path(source).name
     ]
     return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}: {frames[-1].line}" if frames else ""

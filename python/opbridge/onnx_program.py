@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _LARGEST_FILE = 2**31 - 1
 _ROOM_FOR_NODES = 2**28
 
-# What torch's ONNXProgram has besides, and what to do instead.
+# Names that only torch's ONNXProgram has, and what to do instead.
 _ELSEWHERE = {
     "exported_program": "it is not kept; call torch.export.export, and export what it returns",
     "call_reference": "run onnx.reference.ReferenceEvaluator(program.model_proto), with an export for target='onnx'",
@@ -45,7 +45,7 @@ _ELSEWHERE = {
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """What a program needs to know of its export."""
+    """Facts about its export that a program needs."""
 
     target: str
     parameters_as: ParametersAs

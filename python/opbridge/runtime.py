@@ -72,7 +72,7 @@ def session(
 
 
 def _may_share_names(library: str) -> bool:
-    """Whether a library may have operators of the names in COMPAT. Only one made with opbridge tells its names."""
+    """Whether a library may have operators of the names in COMPAT. Only one made with opbridge lists its names."""
     try:
         names = {operator.name for operator in read_operators(library)}
     except (OSError, ValueError):

@@ -46,7 +46,7 @@ class TorchArguments(TypedDict, total=False):
     """A path: the HTML page of the model, with the time of each step and, after ``verify``, the error of each node.
     True: a report of the export, or of its failure, as Markdown in ``artifacts_dir``, as torch.onnx writes it."""
     profile: bool | None
-    """Measures where the time goes. The result is printed, or part of the report."""
+    """Profiles the export. The result is printed, or part of the report."""
     dump_exported_program: bool | None
     """Writes torch.export's program as a ``.pt2`` file into ``artifacts_dir``."""
     artifacts_dir: str | os.PathLike[str] | None
@@ -89,7 +89,7 @@ def with_torch_arguments(function: Callable[..., Any]) -> inspect.Signature:
 
 @dataclasses.dataclass(frozen=True)
 class ArtifactOptions:
-    """What an export prints, and writes besides the model."""
+    """The output of an export besides the model."""
 
     verbose: bool
     quiet: bool  # no line on the terminal that says what an export does

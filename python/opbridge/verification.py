@@ -32,13 +32,13 @@ class OutputDifference:
     """The difference of one output of ONNX Runtime from PyTorch's."""
 
     name: str
-    """Of the output in the file."""
+    """The name of the output in the file."""
     max_absolute: float
     """The largest difference of two elements; NaN if shapes or element types differ."""
     max_relative: float
     """The largest difference of two elements, divided by the magnitude of PyTorch's."""
     cosine: float = math.nan
-    """Of the angle between both tensors, as vectors of their finite elements."""
+    """The cosine of the angle between both tensors, as vectors of their finite elements."""
     mismatches: int = 0
     """The elements that differ by more than the tolerance."""
     mismatch: str = ""

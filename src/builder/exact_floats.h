@@ -15,7 +15,7 @@ bool is_float32(double value);
 // not hold, as opbridge/operator_abi.h describes.
 void add_exact_floats(std::vector<ir::Attribute>& attributes);
 
-// The value of the attribute `name`, exact if the node has it so. Null if it has no such attribute.
+// The value of the attribute `name`, the exact one if the node has it. Null if it has no such attribute.
 std::optional<ir::AttributeValue> exact_attribute(const ir::Node& node, const std::string& name);
 
 }  // namespace opbridge

@@ -48,8 +48,7 @@ void add_compare(CLI::App& app) {
   command->add_option("b", options->b, "Another one; what it alone has is marked +")->required();
   command->add_option("--html", options->html, "Write the comparison as one HTML page into this file");
   command->footer(
-      "Nodes are compared by what they compute, not by name. Whether results differ, `opbridge verify` "
-      "tells.\n"
+      "Nodes are compared by what they compute, not by name. `opbridge verify` compares results.\n"
       "Exit status: 0 if the models are the same up to names, 1 if they differ, 2 if one cannot be read.");
   command->callback([options] {
     if (!run(*options)) throw CLI::RuntimeError(1);

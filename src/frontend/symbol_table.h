@@ -19,7 +19,7 @@ class SymbolTable {
     std::optional<int64_t> least;
     std::optional<int64_t> most;
   };
-  // From the program's range constraints.
+  // By the name of a symbol, as the program's range constraints state them.
   using Ranges = std::unordered_map<std::string, Range>;
   explicit SymbolTable(Ranges ranges) : ranges_(std::move(ranges)) {}
 

@@ -43,7 +43,7 @@ struct View {
   uint64_t version = 0;
   bool contiguous = false;   // true if this is certain
   bool may_overlap = false;  // whether several elements of the whole storage may share memory
-  // Of the views with equal `owner`, a write to one would change the others if all inputs were contiguous.
+  // A write to one of the views with equal `owner` would change the others if all inputs were contiguous.
   const View* owner = nullptr;
   size_t first_write = 0;  // in Memory's list of writes: those before are in its elements
   // Computed on first use; missing if they are unknown.

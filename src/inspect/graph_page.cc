@@ -147,7 +147,7 @@ bool is_known(const ir::Type& type) {
 
 std::string type_text(const ir::Value& value) { return is_known(value.type) ? ir::str(value.type) : ""; }
 
-// What the page shows of a box. Everything but `title` and `lines` is shown when the box is selected.
+// The contents of a box on the page. Everything but `title` and `lines` is shown when the box is selected.
 struct Drawn {
   std::string_view kind;  // "node", "input", "output", "captured"
   std::string title;
@@ -246,7 +246,7 @@ class PageWriter {
     std::vector<std::string> result;
     for (const ModuleView& view : views) {
       Layout layout;
-      std::vector<std::string> texts;  // of the boxes, without their places
+      std::vector<std::string> texts;  // of the boxes, without their positions
       for (const ModuleView::Item& item : view.items) {
         if (item.box) {
           const Drawn& box = drawing.boxes[*item.box];

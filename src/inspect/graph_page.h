@@ -19,7 +19,7 @@ struct CallError {
   std::string mismatch;  // empty if it agrees
 };
 
-// What only the export of the model knows.
+// Facts that only the export of the model knows.
 struct ExportFacts {
   std::vector<std::pair<std::string, double>> steps = {};  // and their seconds
   std::vector<CallError> errors = {};                      // in the order of the program

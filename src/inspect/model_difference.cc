@@ -37,7 +37,7 @@ std::string attribute_key(const ir::AttributeValue& value) {
   return ir::str(value);
 }
 
-// What two nodes must have in common to be the same. Their inputs are compared afterwards.
+// The properties in which two nodes must agree to be the same. Their inputs are compared afterwards.
 std::string signature_of(const ir::Node& node) {
   std::string text = node.op;
   std::map<std::string_view, std::string> attributes;

@@ -1,4 +1,4 @@
-// What differs between two ONNX models.
+// The differences between two ONNX models.
 #pragma once
 
 #include <cstddef>

@@ -13,8 +13,8 @@ class RewriteLog {
  public:
   explicit RewriteLog(Graph& graph);
 
-  // `rewrite` has run since the last call. A node whose inputs are others only because nodes before it are
-  // gone is not changed.
+  // States that `rewrite` has run since the last call. A node does not count as changed if its inputs are
+  // others only because nodes before it are gone.
   void note(std::string_view rewrite);
 
  private:

@@ -7,8 +7,8 @@
 
 namespace opbridge::ir {
 
-// Which values of a graph of ONNX's operators are rounded to integers: there, the last bit of a value may
-// decide about the result.
+// Finds the values of a graph of ONNX's operators that are rounded to integers: the last bit of such a value
+// may decide about the result.
 class Rounding {
  public:
   explicit Rounding(const Graph& graph);  // without the bodies of its nodes

@@ -19,7 +19,7 @@ class DiagnosisLog {
            std::span<ir::Node* const> made);
   // The target refuses `made`, a node of a call that was added, or of a body in one.
   void refuse(const ir::Node& made);
-  // With the names that the nodes have now.
+  // The diagnoses, with the names that the nodes have now.
   std::vector<OperatorDiagnosis> operators() const;
 
  private:
@@ -36,7 +36,7 @@ class DiagnosisLog {
   std::unordered_map<const ir::Node*, size_t> call_of_;  // index into calls_
 };
 
-// What could be lowered, and what could not.
+// The operators that could be lowered, and those that could not.
 struct LoweringDiagnosis {
   DiagnosisLog log;
   OnnxModel model;  // without outputs

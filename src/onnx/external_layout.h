@@ -13,7 +13,7 @@ namespace opbridge::onnx {
 
 inline constexpr uint64_t external_alignment = 64;
 
-// Where a weight is, outside of the model's own file.
+// The position of a weight that is not in the model's own file.
 struct ExternalPlace {
   std::string location;  // the file's path relative to the model
   uint64_t offset;
@@ -28,7 +28,7 @@ class ExternalLayout {
   std::span<const std::span<const std::byte>> pieces() const { return pieces_; }
   uint64_t size() const { return size_; }
 
-  // Where the bytes will be. They must stay valid until the file is written.
+  // The position that the bytes will have. They must stay valid until the file is written.
   ExternalPlace add(std::span<const std::byte> bytes) {
     const auto [known, is_new] = offsets_.try_emplace({bytes.data(), bytes.size()}, 0);
     if (!is_new) return {location_, known->second};

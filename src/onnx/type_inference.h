@@ -54,7 +54,7 @@ class TypeResolution {
 TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
                        std::optional<ElementType> type_attribute = std::nullopt);
 
-// The type to compute `type` in where only the types in `has` are at hand: `type` itself, or the narrowest of
+// The type to compute `type` in where only the types in `has` are available: `type` itself, or the narrowest of
 // the wider ones whose results, cast back, are those of `type`. Missing if there is none.
 std::optional<ElementType> wider_type(TypeSet has, ElementType type);
 

@@ -24,11 +24,11 @@ class WeightReferences {
   WeightReferences(const std::vector<WeightFile>& files, const std::filesystem::path& model)
       : files_(files), model_(model) {}
 
-  // Where the bytes are, if they are borrowed from one of the files. Throws Error(invalid_argument) if that
-  // file is not in or below the model's folder.
+  // The position of the bytes, if they are borrowed from one of the files. Throws Error(invalid_argument) if
+  // that file is not in or below the model's folder.
   std::optional<ExternalPlace> find(std::span<const std::byte> bytes);
 
-  // Of all weights that were found; weights with the same bytes count once.
+  // The size and the files of all weights that were found; weights with the same bytes count once.
   uint64_t bytes() const;
   std::vector<std::filesystem::path> files() const;
 

@@ -164,7 +164,7 @@ class Replacing {
     node.attributes = std::move(arguments);
   }
 
-  // Of integers, the quotient is truncated.
+  // The quotient of integers is truncated.
   static void divide(ir::Node& node) {
     node.op = "aten::div.Tensor";
     if (!is_integral(type_of(node).element_type)) return;
@@ -172,7 +172,7 @@ class Replacing {
     node.set("rounding_mode", std::string("trunc"));
   }
 
-  // Each dim of the result that is none of the input's has size 1 before it is expanded.
+  // A dim of the result that the input lacks is inserted with size 1, and then expanded.
   void broadcast(ir::Node& node) {
     ir::Value* value = tensor(node, "a");
     const auto& kept = std::get<std::vector<int64_t>>(*node.find("broadcast_dimensions"));

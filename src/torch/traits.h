@@ -10,7 +10,7 @@ namespace opbridge::torch {
 
 // The effect of an operator on memory.
 enum class Effect : uint8_t {
-  pure,           // new memory, or in-place or `out=` as its name tells (mutations.h)
+  pure,           // new memory, or in-place or `out=` as its name says (mutations.h)
   same,           // the tensor itself
   alias,          // another tensor over the same elements
   copy,           // the same elements in new memory
@@ -19,7 +19,7 @@ enum class Effect : uint8_t {
   flatten,        // the tensor itself if no dims are joined, otherwise as `view_or_copy`
   contiguous,     // the tensor itself if it is contiguous, otherwise a copy
   convert,        // the tensor or an alias if the element type stays, otherwise new memory
-  dropout,        // the tensor itself if nothing is dropped, otherwise as its name tells
+  dropout,        // the tensor itself if nothing is dropped, otherwise as its name says
   complex_view,   // the tensor itself if it is real, otherwise a view
   unclear,        // results may share memory with any tensor argument
   unclear_alone,  // as `unclear` for one tensor argument; new memory for several

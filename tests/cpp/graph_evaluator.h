@@ -123,10 +123,10 @@ class GraphEvaluator {
     std::vector<float> values;
     for (size_t image = 0; image < static_cast<size_t>(x.dims[0]); ++image) {
       for (size_t channel = 0; channel < out; ++channel) {
-        for (size_t place = 0; place < run; ++place) {
+        for (size_t position = 0; position < run; ++position) {
           float sum = bias ? bias->as<float>()[channel] : 0;
           for (size_t k = 0; k < in; ++k)
-            sum += x.as<float>()[(image * in + k) * run + place] * w.as<float>()[channel * in + k];
+            sum += x.as<float>()[(image * in + k) * run + position] * w.as<float>()[channel * in + k];
           values.push_back(sum);
         }
       }

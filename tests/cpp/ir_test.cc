@@ -211,8 +211,8 @@ TEST(Ir, WeightsWhoseBytesAreNotThoseOfTheirDims) {
     linear.node->set("value", std::vector{std::make_shared<const Weight>(broken)});
     EXPECT_THROW(verify(linear.graph), Error);
   }
-  const std::vector<int64_t> places = {0, 1};
-  const Weight at = Weight::of<int64_t>(places, {2});
+  const std::vector<int64_t> indices = {0, 1};
+  const Weight at = Weight::of<int64_t>(indices, {2});
   EXPECT_NO_THROW((SparseTensor{two, at, {4}}).check());
   EXPECT_THROW((SparseTensor{{ElementType::float32, {2}, two.bytes.first(4), two.owner}, at, {4}}).check(),
                Error);

@@ -185,14 +185,14 @@ class Call:
                 yield dataclasses.replace(self, arguments=left)
         if self.resized:
             return
-        for place, spec in enumerate(self.specs):
+        for index, spec in enumerate(self.specs):
             for simpler in simpler_specs(spec):
                 if not self._must_fit or (simpler.size, simpler.dtype) == (spec.size, spec.dtype):
-                    yield self._with_spec(place, simpler)
+                    yield self._with_spec(index, simpler)
 
-    def _with_spec(self, place: int, spec: TensorSpec) -> Call:
+    def _with_spec(self, index: int, spec: TensorSpec) -> Call:
         count = itertools.count()
-        changed = pytree.tree_map_only(TensorSpec, lambda s: spec if next(count) == place else s, self.arguments)
+        changed = pytree.tree_map_only(TensorSpec, lambda s: spec if next(count) == index else s, self.arguments)
         return dataclasses.replace(self, arguments=changed)
 
 
@@ -317,7 +317,7 @@ def _size_map(rng: random.Random, gentle: bool) -> Callable[[int], int]:
 
 
 def _in_place(op: Any, arguments: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The in-place form of the operator, if it has one that takes the arguments."""
+    """The in-index form of the operator, if it has one that takes the arguments."""
     namespace, _, short = op._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), f"{short}_", None)
     form = getattr(packet, op._overloadname, None) if packet is not None else None

@@ -181,8 +181,8 @@ def _compare(
 
 def _admits(case: Case, value: Any, tensor: torch.Tensor, sizes: dict[str, int]) -> bool:
     """Whether the model declares an input of these sizes; fills ``sizes`` with its names for sizes."""
-    place = int(value.name[1:])
-    dynamic = (case.settings.dynamic[place] if case.settings.dynamic else None) or {}
+    index = int(value.name[1:])
+    dynamic = (case.settings.dynamic[index] if case.settings.dynamic else None) or {}
     shape = list(tensor.shape)
     declared = list(value.shape)
     if tensor.is_complex():

@@ -36,7 +36,7 @@ _TAME_ATTENTION = re.compile("_?scaled_dot_product")
 # It is not defined which of equal elements they return.
 _NO_TIES = ("sort", "argsort", "topk", "kthvalue", "median.dim", "nanmedian.dim", "mode", "nms", "NMS", "batched_nms")
 # If an index is written to twice, it is not defined which write is the last.
-_NO_REPEATED_PLACES = (
+_NO_REPEATED_INDICES = (
     "scatter.src",
     "scatter.reduce",
     "index_put",
@@ -150,8 +150,8 @@ def undefined(op: Any, name: str, arguments: dict[str, Any]) -> str:
         data = next(iter(specs), None)
         if data is not None and _has_ties(data.make().reshape(-1).tolist()):
             return "equal elements"
-    writes_to_places = base in _NO_REPEATED_PLACES or name in _NO_REPEATED_PLACES
-    if writes_to_places and not arguments.get("accumulate") and _repeats_places(arguments):
+    writes_by_index = base in _NO_REPEATED_INDICES or name in _NO_REPEATED_INDICES
+    if writes_by_index and not arguments.get("accumulate") and _repeats_indices(arguments):
         return "an index that is written to twice"
     if base in _ASCENDING and _descends(arguments):
         return "boundaries that do not ascend"
@@ -217,7 +217,7 @@ def _misfit(base: str, arguments: dict[str, Any]) -> str:
         return "rows indexed twice, from both ends, which PyTorch scales twice"
     if base == "max_pool2d_with_indices_backward":
         count = math.prod(arguments["self"].size[-2:])
-        if any(not 0 <= place < count for place in arguments["indices"].values):
+        if any(not 0 <= index < count for index in arguments["indices"].values):
             return "indices out of the image, to which PyTorch writes"
     if base in _KEEPING_STRIDES and _overlaps(arguments["self"]) and 0 not in arguments["self"].stride:
         return "elements that share memory are written to"
@@ -322,8 +322,8 @@ def _floats(spec: TensorSpec) -> list[float]:
 
 def _overlaps(spec: TensorSpec) -> bool:
     """Whether two elements share memory."""
-    places = torch.arange(len(spec.values)).as_strided(spec.size, spec.stride, spec.offset).reshape(-1)
-    return len(places.unique()) < len(places)
+    indices = torch.arange(len(spec.values)).as_strided(spec.size, spec.stride, spec.offset).reshape(-1)
+    return len(indices.unique()) < len(indices)
 
 
 def _is_integer(dtype: torch.dtype) -> bool:
@@ -343,15 +343,17 @@ def _has_ties(values: list[Any]) -> bool:
     return len(set(map(str, known))) < len(known)
 
 
-def _repeats_places(arguments: dict[str, Any]) -> bool:
+def _repeats_indices(arguments: dict[str, Any]) -> bool:
     index = arguments.get("index", arguments.get("indices"))
     if isinstance(index, TensorSpec) and "dim" in arguments and len(index.size) > 1:
-        places = index.make()
+        indices = index.make()
         dim = arguments["dim"]
-        if not -places.dim() <= dim < places.dim() or not places.numel():
+        if not -indices.dim() <= dim < indices.dim() or not indices.numel():
             return False
-        lines = places.movedim(dim, -1).reshape(-1, places.shape[dim]).tolist()
-        return any(len({value % (1 << 20) for value in line}) < len(line) for line in lines) or bool((places < 0).any())
+        lines = indices.movedim(dim, -1).reshape(-1, indices.shape[dim]).tolist()
+        return any(len({value % (1 << 20) for value in line}) < len(line) for line in lines) or bool(
+            (indices < 0).any()
+        )
     specs = [leaf for leaf in pytree.tree_leaves(index) if isinstance(leaf, TensorSpec)]
     if any(spec.dtype == torch.bool for spec in specs):
         return False
@@ -359,10 +361,10 @@ def _repeats_places(arguments: dict[str, Any]) -> bool:
     if any(bool((v < 0).any()) for v in values):
         return True
     try:
-        places = list(zip(*(v.tolist() for v in torch.broadcast_tensors(*values)), strict=True)) if values else []
+        indices = list(zip(*(v.tolist() for v in torch.broadcast_tensors(*values)), strict=True)) if values else []
     except RuntimeError:
         return True
-    return len(set(places)) < len(places)
+    return len(set(indices)) < len(indices)
 
 
 def _descends(arguments: dict[str, Any]) -> bool:

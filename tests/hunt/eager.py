@@ -163,7 +163,7 @@ def _overlap_in_part(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if (one.shape, one.stride(), one.storage_offset()) == (other.shape, other.stride(), other.storage_offset()):
         return False
-    return not _places(one).isdisjoint(_places(other))
+    return not _addresses(one).isdisjoint(_addresses(other))
 
 
 def _out_of_range(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> bool:
@@ -176,12 +176,12 @@ def _out_of_range(tensor: torch.Tensor, indices: Sequence[torch.Tensor | None]) 
     )
 
 
-def _places(tensor: torch.Tensor) -> set[int]:
+def _addresses(tensor: torch.Tensor) -> set[int]:
     """The address of the first byte of each element."""
     size = tensor.element_size()
-    places = torch.arange(tensor.untyped_storage().nbytes() // size)
-    places = places.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-    return {place * size for place in places.reshape(-1).tolist()}
+    addresses = torch.arange(tensor.untyped_storage().nbytes() // size)
+    addresses = addresses.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+    return {place * size for place in addresses.reshape(-1).tolist()}
 
 
 def _converted(func: Any, args: Sequence[Any]) -> torch.Tensor | None:

@@ -59,31 +59,31 @@ def judge(
     expected: list[torch.Tensor],
     referee: Referee,
     random: bool,
-    complex_places: Collection[int] = (),
+    complex_outputs: Collection[int] = (),
 ) -> Verdict:
     """If the numbers are ``random``, only element types and shapes are compared.
 
-    ``complex_places`` are the indices of the outputs that hold complex numbers as pairs.
+    ``complex_outputs`` are the indices of the outputs that hold complex numbers as pairs.
     """
     if len(actual) != len(expected):
         return Verdict("count of outputs", f"{len(actual)} outputs, PyTorch returns {len(expected)}")
     verdict = Verdict()
-    for place, (a, e) in enumerate(zip(actual, expected, strict=True)):
+    for index, (a, e) in enumerate(zip(actual, expected, strict=True)):
         if random and a.dtype == e.dtype and a.shape == e.shape:
             continue
-        one = _judge_output(place, a, e, referee, place in complex_places)
+        one = _judge_output(index, a, e, referee, index in complex_outputs)
         if one.kind:
-            return dataclasses.replace(one, detail=f"output {place}: {one.detail}")
+            return dataclasses.replace(one, detail=f"output {index}: {one.detail}")
         verdict.undetermined |= one.undetermined
         verdict.by_largest |= one.by_largest
     return verdict
 
 
-def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee, is_complex: bool) -> Verdict:
+def _judge_output(index: int, a: torch.Tensor, e: torch.Tensor, referee: Referee, is_complex: bool) -> Verdict:
     if a.dtype != e.dtype:
         return Verdict("element type", f"{a.dtype}, PyTorch gives {e.dtype}")
     if a.shape != e.shape:
-        kind = _samples_vary(place, e, referee)
+        kind = _samples_vary(index, e, referee)
         return (
             Verdict(undetermined=True)
             if kind
@@ -95,7 +95,7 @@ def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee
     if bool(near.all()):
         return Verdict()
     exact = referee.exact()
-    wide = exact[place] if exact is not None and place < len(exact) and exact[place].shape == e.shape else None
+    wide = exact[index] if exact is not None and index < len(exact) and exact[index].shape == e.shape else None
     if wide is not None:
         if not e.is_floating_point():
             near |= a == wide
@@ -106,7 +106,7 @@ def _judge_output(place: int, a: torch.Tensor, e: torch.Tensor, referee: Referee
                 return Verdict(by_largest=True)
     if bool(near.all()):
         return Verdict()
-    determined = _outside_samples(place, a, e, wide, referee) & ~near
+    determined = _outside_samples(index, a, e, wide, referee) & ~near
     if wide is not None and e.dtype in ROUNDED:
         # PyTorch is infinitely far from the exact number if an intermediate result overflows.
         determined &= e.isfinite() | ~wide.to(e.dtype).isfinite()
@@ -140,17 +140,17 @@ def _no_farther_at_worst(a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor) -
     return bool(ours.isfinite().all() and eager.isfinite().all() and ours.max() <= 4 * eager.max())
 
 
-def _samples_vary(place: int, e: torch.Tensor, referee: Referee) -> bool:
-    return any(place >= len(leaves) or leaves[place].shape != e.shape for leaves in referee.samples())
+def _samples_vary(index: int, e: torch.Tensor, referee: Referee) -> bool:
+    return any(index >= len(leaves) or leaves[index].shape != e.shape for leaves in referee.samples())
 
 
 def _outside_samples(
-    place: int, a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor | None, referee: Referee
+    index: int, a: torch.Tensor, e: torch.Tensor, wide: torch.Tensor | None, referee: Referee
 ) -> torch.Tensor:
     """Elements of the result outside the range of the runs with random rounding, widened by twice their spread."""
-    if _samples_vary(place, e, referee):
+    if _samples_vary(index, e, referee):
         return torch.zeros_like(e, dtype=torch.bool)
-    others = [leaves[place] for leaves in referee.samples()] + ([wide] if wide is not None else [])
+    others = [leaves[index] for leaves in referee.samples()] + ([wide] if wide is not None else [])
     stack = torch.stack([t.double() if e.is_floating_point() else t.to(e.dtype) for t in [e, *others]])
     if not e.is_floating_point():
         return (stack == stack[:1]).all(0)

@@ -59,38 +59,38 @@ class Program:
         for length in (count // 2, count // 4):
             for start in range(0, count, length) if length > 1 else ():
                 yield self._without(range(start, start + length))
-        for place in reversed(range(count)):
-            yield self._without(range(place, place + 1))
-            yield from self._with_simpler_statement(place)
+        for index in reversed(range(count)):
+            yield self._without(range(index, index + 1))
+            yield from self._with_simpler_statement(index)
         if self.form is not None or self.returning:
             yield dataclasses.replace(self, form=None, returning="")
             yield dataclasses.replace(self, returning="")
         elif len(self.returned) > 1:
             for name in self.returned:
                 yield dataclasses.replace(self, returned=(name,))
-        for place in range(len(self.init)):
-            yield dataclasses.replace(self, init=(*self.init[:place], *self.init[place + 1 :]))
+        for index in range(len(self.init)):
+            yield dataclasses.replace(self, init=(*self.init[:index], *self.init[index + 1 :]))
         yield from self._simpler_settings()
         if len(self.runs) == 1:
-            for place, spec in enumerate(self.runs[0]):
+            for index, spec in enumerate(self.runs[0]):
                 for simpler in simpler_specs(spec):
                     yield dataclasses.replace(
-                        self, runs=((*self.runs[0][:place], simpler, *self.runs[0][place + 1 :]),)
+                        self, runs=((*self.runs[0][:index], simpler, *self.runs[0][index + 1 :]),)
                     )
 
-    def _without(self, places: range) -> Program:
-        kept = tuple(statement for i, statement in enumerate(self.statements) if i not in places)
+    def _without(self, removed: range) -> Program:
+        kept = tuple(statement for i, statement in enumerate(self.statements) if i not in removed)
         return dataclasses.replace(self, statements=kept)
 
-    def _with_simpler_statement(self, place: int) -> Iterator[Program]:
+    def _with_simpler_statement(self, index: int) -> Iterator[Program]:
         """The body of a branch or a loop instead of the statement, and the statement without each of its lines."""
-        lines = self.statements[place].split("\n")
+        lines = self.statements[index].split("\n")
         proposals = []
         if lines[0].endswith(":"):
             proposals.append([line.removeprefix("    ") for line in lines[1:] if not line.endswith("else:")])
         proposals += [lines[:i] + lines[i + 1 :] for i in range(len(lines))] if len(lines) > 1 else []
         for proposal in proposals:
-            statements = (*self.statements[:place], "\n".join(proposal), *self.statements[place + 1 :])
+            statements = (*self.statements[:index], "\n".join(proposal), *self.statements[index + 1 :])
             yield dataclasses.replace(self, statements=statements)
 
     def _simpler_settings(self) -> Iterator[Program]:

@@ -198,7 +198,7 @@ def write(s: Scope) -> str:
     x = s.any() if rng.random() < 0.3 else s.with_dims(1)
     shape, a = s.shape(x), s.axis(x)
     first = rng.sample(range(max(shape[a], 1)), min(2, max(shape[a], 1))) if shape else [0]
-    places = f"torch.tensor({first})"
+    indices = f"torch.tensor({first})"
     choices: list[Callable[[], str]] = [
         lambda: f"{x}[{s.index(x)}] = {s.other_like(x)}",
         lambda: f"{x}[{s.index(x)}] = {s.any()}",
@@ -214,10 +214,10 @@ def write(s: Scope) -> str:
         lambda: f"{x}.clamp_(-1, {s.number()})",
         lambda: f"{x}.masked_fill_({x} {rng.choice(('>', '==', '<='))} {s.number()}, {s.number()})",
         lambda: f"{x} {rng.choice(('+=', '*=', '-=', '//=', '%='))} {s.other_like(x)}",
-        lambda: f"{x}.index_fill_({a}, {places}, {s.number()})",
-        lambda: f"{x}.index_add_({a}, {places}, {x}.index_select({a}, {places}) * 2)",
-        lambda: f"{x}.index_copy_({a}, {places}, {x}.index_select({a}, {places}).flip({a}))",
-        lambda: f"{x}.index_put_(({places},), {s.any()}, accumulate={rng.choice(('True', 'False'))})",
+        lambda: f"{x}.index_fill_({a}, {indices}, {s.number()})",
+        lambda: f"{x}.index_add_({a}, {indices}, {x}.index_select({a}, {indices}) * 2)",
+        lambda: f"{x}.index_copy_({a}, {indices}, {x}.index_select({a}, {indices}).flip({a}))",
+        lambda: f"{x}.index_put_(({indices},), {s.any()}, accumulate={rng.choice(('True', 'False'))})",
         lambda: f"{x}.transpose_({a}, {s.axis(x)})",
         lambda: f"{x}.unsqueeze_({a})",
         lambda: f"{x}.lerp_({s.any()}, 0.5)",

@@ -25,7 +25,7 @@ class Tensor:
 
     dims: str
     kind: str = "values"
-    below: str = ""  # of kind "places": the size that they index
+    below: str = ""  # of kind "indices": the size that they index
     optional: bool = False
 
 
@@ -117,7 +117,7 @@ _OBSERVED = {
 }
 _EMBEDDING_BAG = {
     "weight": Tensor("K+1,C"),
-    "indices": Tensor("N+2", "places", "K+1"),
+    "indices": Tensor("N+2", "indices", "K+1"),
     "offsets": Tensor("2", "offsets", "N+2"),
     "scale_grad_by_freq": False,
     "mode": _one_of(0, 1, 2),
@@ -146,7 +146,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "opbridge::batched_nms": {
         "boxes": _BOXES,
         "scores": Tensor("N", "distinct"),
-        "idxs": Tensor("N", "places", "2"),
+        "idxs": Tensor("N", "indices", "2"),
         "iou_threshold": _one_of(0.1, 0.5),
     },
     "opbridge::box_iou_rotated": {
@@ -182,8 +182,8 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "mmdeploy::MMCVModulatedDeformConv2d": _DEFORM,
     "mmdeploy::MMCVDeformConv2d": _DEFORM,
     "opbridge::furthest_point_sample": {"points_xyz": Tensor("B,N+1,3", "distinct"), "num_points": _one_of(1, 2, 3)},
-    "opbridge::gather_points": {"features": Tensor("B,C,N+1"), "indices": Tensor("B,M", "places32", "N+1")},
-    "opbridge::group_points": {"features": Tensor("B,C,N+1"), "indices": Tensor("B,M,P", "places32", "N+1")},
+    "opbridge::gather_points": {"features": Tensor("B,C,N+1"), "indices": Tensor("B,M", "indices32", "N+1")},
+    "opbridge::group_points": {"features": Tensor("B,C,N+1"), "indices": Tensor("B,M,P", "indices32", "N+1")},
     "opbridge::grid_sample": _GRID,
     "mmdeploy::grid_sampler": _GRID,
     "opbridge::heatmaps_to_keypoints": {"maps": Tensor("N,C,H+1,W+1"), "rois": _BOXES},
@@ -213,7 +213,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
         "dets": _ROTATED,
         "scores": Tensor("N", "distinct"),
         "iou_threshold": _one_of(0.1, 0.5),
-        "labels": Tensor("N", "places", "2", optional=True),
+        "labels": Tensor("N", "indices", "2", optional=True),
     },
     "mmdeploy::NMSRotated": {
         "boxes": Tensor("B,N,5", "rotated"),
@@ -238,7 +238,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     },
     "opbridge::three_interpolate": {
         "features": Tensor("B,C,N+1"),
-        "indices": Tensor("B,M,3", "places32", "N+1"),
+        "indices": Tensor("B,M,3", "indices32", "N+1"),
         "weight": Tensor("B,M,3"),
     },
     "opbridge::three_nn": {"target": Tensor("B,N,3"), "source": Tensor("B,M+3,3", "distinct")},
@@ -294,12 +294,12 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "aten::lstm_cell": _CELL | {"hx": [Tensor("B,S"), Tensor("B,S")], "G": 4},
     "aten::nll_loss2d": {
         "self": Tensor("B,K+1,H,W"),
-        "target": Tensor("B,H,W", "places", "K+1"),
+        "target": Tensor("B,H,W", "indices", "K+1"),
         "weight": Tensor("K+1", "positive", optional=True),
     },
     "aten::nll_loss": {
         "self": Tensor("B,K+1"),
-        "target": Tensor("B", "places", "K+1"),
+        "target": Tensor("B", "indices", "K+1"),
         "weight": Tensor("K+1", "positive", optional=True),
     },
     "aten::quantile": {"q": Tensor("2", "unit")},
@@ -413,8 +413,8 @@ def _tensor(rng: random.Random, wanted: Tensor, sizes: Sizes, dtype: torch.dtype
 
 
 _INTEGERS: dict[str, tuple[torch.dtype, Callable[[random.Random, int], int]]] = {
-    "places": (torch.int64, lambda rng, below: rng.randrange(below)),
-    "places32": (torch.int32, lambda rng, below: rng.randrange(below)),
+    "indices": (torch.int64, lambda rng, below: rng.randrange(below)),
+    "indices32": (torch.int32, lambda rng, below: rng.randrange(below)),
     "labels": (torch.int64, lambda rng, below: rng.randint(1, below)),
     "full": (torch.int64, lambda rng, below: below),
     "offsets": (torch.int64, lambda rng, below: rng.randrange(below)),

@@ -185,7 +185,7 @@ def draw_values(rng: random.Random, dtype: torch.dtype, count: int, kind: str) -
         kind = "normal" if kind in ("special", "wide", "extreme") else kind
         return draw_values(rng, _part(dtype), 2 * count, kind)
     if dtype.is_floating_point:
-        return tuple(_narrowed([_float(rng, dtype, kind, i) for i in _places(rng, count)], dtype))
+        return tuple(_narrowed([_float(rng, dtype, kind, i) for i in _positions(rng, count)], dtype))
     info = torch.iinfo(dtype)
     low = 0 if info.min == 0 else -9
     if kind in ("special", "wide", "extreme"):
@@ -197,17 +197,17 @@ def draw_values(rng: random.Random, dtype: torch.dtype, count: int, kind: str) -
         return (0,) * count
     if kind == "distinct":
         start = 0 if low == 0 else -(count // 2)
-        return tuple(start + i for i in _places(rng, count))
+        return tuple(start + i for i in _positions(rng, count))
     if kind == "normal":
         return tuple(rng.randint(max(low * 10, info.min), 100) for _ in range(count))
     return tuple(rng.randint(low, 9) for _ in range(count))
 
 
-def _places(rng: random.Random, count: int) -> list[int]:
+def _positions(rng: random.Random, count: int) -> list[int]:
     return rng.sample(range(count), count)
 
 
-def _float(rng: random.Random, dtype: torch.dtype, kind: str, place: int) -> float:
+def _float(rng: random.Random, dtype: torch.dtype, kind: str, index: int) -> float:
     if kind == "normal":
         return rng.gauss(0, 1)
     if kind == "wide":
@@ -223,7 +223,7 @@ def _float(rng: random.Random, dtype: torch.dtype, kind: str, place: int) -> flo
     if kind == "zeros":
         return rng.choice((0.0, -0.0))
     if kind == "distinct":
-        return place / 4 - 2
+        return index / 4 - 2
     return rng.randint(-16, 16) / 4
 
 
@@ -263,7 +263,7 @@ def simpler_specs(spec: TensorSpec) -> Iterator[TensorSpec]:
         yield spec_of(made.float().contiguous())
     if not spec.is_plain or spec.dtype == torch.bool or len(spec.values) > 64:
         return
-    for place, value in enumerate(spec.values):
+    for index, value in enumerate(spec.values):
         for simple in (type(value)(0), type(value)(1)):
             if value not in (0, 1) and value != simple:
-                yield dataclasses.replace(spec, values=(*spec.values[:place], simple, *spec.values[place + 1 :]))
+                yield dataclasses.replace(spec, values=(*spec.values[:index], simple, *spec.values[index + 1 :]))

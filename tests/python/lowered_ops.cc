@@ -96,23 +96,23 @@ OPBRIDGE_OPERATOR("lowered::centered(Tensor x, int block, SymInt[] repeats) -> T
       return g.expand(flat, {repeats[0], rows, blocks * block});
     });
 
-OPBRIDGE_OPERATOR("lowered::two_largest(Tensor x) -> (Tensor values, Tensor places)")
+OPBRIDGE_OPERATOR("lowered::two_largest(Tensor x) -> (Tensor values, Tensor indices)")
     .shape([](const Shape& x) {
       return std::tuple{Shape{2}, Shape{x.size(), 2}};
     })
     .cpu(types<float>,
-         []<class T>(Context&, TensorView<const T> x, TensorView<T> values, TensorView<std::int64_t> places) {
+         []<class T>(Context&, TensorView<const T> x, TensorView<T> values, TensorView<std::int64_t> indices) {
            std::vector<std::int64_t> order(static_cast<std::size_t>(x.size()));
            std::iota(order.begin(), order.end(), 0);
            std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return x[a] > x[b]; });
            for (std::int64_t i = 0; i < 2; ++i) {
              values[i] = x[order[static_cast<std::size_t>(i)]];
-             places[i] = order[static_cast<std::size_t>(i)];
+             indices[i] = order[static_cast<std::size_t>(i)];
            }
          })
     .onnx(Since{11}, [](GraphBuilder& g, Value x) {
-      const auto [values, places] = g.ops<2>("TopK", x, g.ints({2}), attr("axis", 0));
-      return std::tuple{values, g.unsqueeze(g.set_dims(places, {2}), {0})};
+      const auto [values, indices] = g.ops<2>("TopK", x, g.ints({2}), attr("axis", 0));
+      return std::tuple{values, g.unsqueeze(g.set_dims(indices, {2}), {0})};
     });
 
 OPBRIDGE_OPERATOR("lowered::halves(Tensor x) -> Tensor[]")

@@ -95,19 +95,19 @@ OPBRIDGE_OPERATOR("sdktest::positive(Tensor x) -> (Tensor, Tensor)")
       return std::tuple{Shape{Dim::from_data()}, Shape{Dim::from_data(), x.size()}};
     })
     .cpu(types<float>,
-         []<class T>(Context& context, TensorView<const T> x, Output<T> values, Output<std::int64_t> places) {
+         []<class T>(Context& context, TensorView<const T> x, Output<T> values, Output<std::int64_t> indices) {
            const std::span<std::int64_t> found = context.scratch<std::int64_t>(x.size());
            std::int64_t count = 0;
            for (std::int64_t i = 0; i < x.size(); ++i) {
              if (x[i] > 0) found[static_cast<std::size_t>(count++)] = i;
            }
            const TensorView<T> value = values.allocate({count});
-           const TensorView<std::int64_t> place = places.allocate({count, x.rank()});
+           const TensorView<std::int64_t> index = indices.allocate({count, x.rank()});
            for (std::int64_t k = 0; k < count; ++k) {
              std::int64_t rest = found[static_cast<std::size_t>(k)];
              value[k] = x[rest];
              for (int d = x.rank() - 1; d >= 0; --d) {
-               place(k, d) = rest % x.dim(d);
+               index(k, d) = rest % x.dim(d);
                rest /= x.dim(d);
              }
            }

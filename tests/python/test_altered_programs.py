@@ -19,14 +19,14 @@ Graph = dict[str, Any]
 
 class Net(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        pooled, places = F.max_pool2d(x, 2, return_indices=True)
+        pooled, indices = F.max_pool2d(x, 2, return_indices=True)
         columns = F.unfold(F.adaptive_avg_pool2d(x, 4), 2, dilation=(1, 1))
         square = x @ x.mT
         halves = x.split([1, 2], dim=1)
         x = x.clone()
         x[:, 0] = 1
         return (
-            F.max_unpool2d(pooled, places, 2),
+            F.max_unpool2d(pooled, indices, 2),
             columns,
             F.pixel_unshuffle(pooled, 2),
             torch.linalg.inv(square + torch.eye(8)),
@@ -35,7 +35,7 @@ class Net(torch.nn.Module):
             torch.cat(halves, 1).movedim(1, -1),
             x.diagonal(0, 2, 3),
             torch.tensordot(x, x, dims=([0, 1], [0, 1])),
-            torch.take_along_dim(pooled, places % 4, 2),
+            torch.take_along_dim(pooled, indices % 4, 2),
         )
 
 

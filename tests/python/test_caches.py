@@ -244,7 +244,7 @@ class Held:
 
 
 class Holder:
-    """As caches that torch does not know: the tensors are in objects of its own."""
+    """A cache that torch does not know: its tensors are in other objects that it holds."""
 
     def __init__(self) -> None:
         self.layers = [Held(), Held()]

@@ -49,7 +49,7 @@ MODELS: dict[str, Callable[[], Attention]] = {
     "documents": lambda: Attention(block_mask=mask(lambda b, h, q, k: DOCUMENTS[q] == DOCUMENTS[k])),
     "some keys": lambda: Attention(block_mask=mask(lambda b, h, q, k: k < 100)),
     "every key": lambda: Attention(block_mask=mask(lambda b, h, q, k: b >= 0)),
-    "by places alone": lambda: Attention(lambda score, b, h, q, k: -(q - k).abs()),
+    "by indices alone": lambda: Attention(lambda score, b, h, q, k: -(q - k).abs()),
     "by queries alone": lambda: Attention(lambda score, b, h, q, k: q * 0.1),
     "nothing seen": lambda: Attention(block_mask=mask(lambda b, h, q, k: (q > k) & (h > 0))),
     "mask and score": lambda: Attention(lambda score, b, h, q, k: score * 2 - h, mask(lambda b, h, q, k: q >= k)),

@@ -40,7 +40,7 @@ def test_bash() -> None:
 
 
 def commands_and_options() -> dict[str, set[str]]:
-    """From the command's own help."""
+    """The subcommands and their options in the command's own help."""
     listed = opbridge("--help").stdout.upper().partition("SUBCOMMANDS:")[2].splitlines()
     names = [line.split()[0].lower() for line in listed if re.match(r"  \S", line)]
     assert "convert" in names

@@ -178,8 +178,8 @@ def test_headers_that_lie(folder: Path, tmp_path: Path) -> None:
     ]
     lies += [content[:size] for size in (0, 5, 9, 11, 40, 127, len(content) - 1)]
     for _ in range(20):
-        place = random.randrange(6, good + 10)
-        lies.append(content[:place] + bytes([random.randrange(256)]) + content[place + 1 :])
+        index = random.randrange(6, good + 10)
+        lies.append(content[:index] + bytes([random.randrange(256)]) + content[index + 1 :])
     for lie in lies:
         with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
             archive.writestr("x.npy", lie)

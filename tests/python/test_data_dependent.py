@@ -20,8 +20,8 @@ def items(x):
 
 def sizes_of_found(x):
     found = x[x > 0.5]
-    places = (x > 0.5).nonzero()
-    return found.sum(), found.shape[0], torch.cat([found, found * 2]), places.t(), found.new_ones(found.shape[0], 2)
+    indices = (x > 0.5).nonzero()
+    return found.sum(), found.shape[0], torch.cat([found, found * 2]), indices.t(), found.new_ones(found.shape[0], 2)
 
 
 def assigned(x):

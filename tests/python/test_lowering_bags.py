@@ -122,7 +122,7 @@ def test_one_hot_of_a_number():
 @pytest.mark.parametrize("order", [1.0, 2.0, 3.5])
 def test_rows_of_bounded_length(order):
     check(
-        lambda table, places: torch.ops.aten.embedding_renorm(table, places, 1.5, order),
+        lambda table, indices: torch.ops.aten.embedding_renorm(table, indices, 1.5, order),
         torch.randn(6, 4),
         torch.tensor([[0, 5], [2, 5]]),
     )
@@ -130,7 +130,7 @@ def test_rows_of_bounded_length(order):
 
 @pytest.mark.parametrize("capture", ["trace", "export"])
 def test_shape_of_different_slices_along_the_last_dim(capture, tmp_path):
-    """For which torch's own shape has too many dims."""
+    """torch's own shape of the result has too many dims."""
 
     class Different(torch.nn.Module):
         def forward(self, x):

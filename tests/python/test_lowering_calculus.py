@@ -16,10 +16,10 @@ INTEGRALS = {
     "trapezoid": torch.trapezoid,
     "trapezoid of dim 0": lambda x: torch.trapezoid(x, dim=0),
     "trapezoid of steps": lambda x: torch.trapezoid(x, dx=0.25),
-    "trapezoid at places": lambda x: torch.trapezoid(x, x[0] * x[0], dim=-1),
-    "trapezoid at places of each row": lambda x: torch.trapezoid(x, x.cumsum(-1)),
+    "trapezoid at coordinates": lambda x: torch.trapezoid(x, x[0] * x[0], dim=-1),
+    "trapezoid at coordinates of each row": lambda x: torch.trapezoid(x, x.cumsum(-1)),
     "cumulative_trapezoid": torch.cumulative_trapezoid,
-    "cumulative_trapezoid at places": lambda x: torch.cumulative_trapezoid(x, x[:, 0], dim=0),
+    "cumulative_trapezoid at coordinates": lambda x: torch.cumulative_trapezoid(x, x[:, 0], dim=0),
 }
 X = [[1.0, 3.0, -2.0, 5.0, 4.0], [0.5, 0.25, 7.0, -1.0, 2.0]]
 
@@ -44,16 +44,16 @@ def test_one_element():
 @pytest.mark.parametrize("edge_order", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.bfloat16])
 def test_gradient(dtype, edge_order):
-    places = [torch.tensor([0.0, 1, 3, 4.5]), torch.tensor([2.0, 3, 3.5, 5, 8])]
+    coordinates = [torch.tensor([0.0, 1, 3, 4.5]), torch.tensor([2.0, 3, 3.5, 5, 8])]
     if dtype == torch.float64:
-        places = [of_axis.double() for of_axis in places]
+        coordinates = [of_axis.double() for of_axis in coordinates]
     functions = {
         "plain": lambda x: torch.gradient(x, edge_order=edge_order),
         "spacing": lambda x: torch.gradient(x, spacing=2.5, edge_order=edge_order),
         "one dim": lambda x: torch.gradient(x, spacing=2.0, dim=-1, edge_order=edge_order),
         "spacings": lambda x: torch.gradient(x, spacing=[0.5, 2.0], dim=[1, 0], edge_order=edge_order),
-        "places": lambda x: torch.gradient(x, spacing=places, edge_order=edge_order),
-        "places of one": lambda x: torch.gradient(x, spacing=places[1:], dim=1, edge_order=edge_order),
+        "coordinates": lambda x: torch.gradient(x, spacing=coordinates, edge_order=edge_order),
+        "coordinates of one": lambda x: torch.gradient(x, spacing=coordinates[1:], dim=1, edge_order=edge_order),
     }
     # PyTorch computes bfloat16 step by step.
     tolerance = {"rtol": 0.1, "atol": 0.1} if dtype == torch.bfloat16 else {}
@@ -76,32 +76,32 @@ def test_trapezoid_between_infinite_ends():
     check(torch.trapezoid, torch.tensor([[-0.75, 1.0, torch.inf], [torch.inf, 2.0, 1.0], [1.0, torch.inf, 2.0]]))
 
 
-def test_gradient_between_equal_places():
+def test_gradient_between_equal_coordinates():
     same = torch.zeros(2, dtype=torch.int64)
     check(lambda x: torch.gradient(x, spacing=(same,), dim=1), torch.tensor([[0, 0], [0, 1], [1, 0]]))
 
 
 def test_trapezoid_at_places_of_more_or_fewer_dims():
-    """PyTorch counts the dim of the samples among those of the places, from the first."""
+    """PyTorch counts the dim of the samples among those of the coordinates, from the first."""
     more = {"more": lambda y, x: (torch.trapezoid(y, x), torch.cumulative_trapezoid(y, x, dim=0))}
     check(more, torch.randn(2, 3), torch.randn(2, 3, 1))
     fewer = {
         "fewer": lambda y, x: (torch.trapezoid(y, x), torch.trapezoid(y, x, dim=1)),
-        "along a dim that the places lack": lambda y, x: torch.trapezoid(y, x, dim=0),
+        "along a dim that the coordinates lack": lambda y, x: torch.trapezoid(y, x, dim=0),
     }
     check(fewer, torch.randn(2, 2, 3), torch.randn(2, 3))
 
 
 def test_gradient_and_integral_of_integers_that_wrap():
     x = torch.tensor([[0, 2147483647, 0, 5], [-2147483647, 1, 7, 1]], dtype=torch.int32)
-    places = torch.tensor([0, 9223372036854775806, 1, 3])
+    coordinates = torch.tensor([0, 9223372036854775806, 1, 3])
     functions = {
         "ends": lambda x, at: torch.gradient(x, edge_order=2, dim=1),
-        "places": lambda x, at: torch.gradient(x, spacing=[at], dim=1),
-        "ends at places": lambda x, at: torch.gradient(x, spacing=[at], dim=1, edge_order=2),
+        "coordinates": lambda x, at: torch.gradient(x, spacing=[at], dim=1),
+        "ends at coordinates": lambda x, at: torch.gradient(x, spacing=[at], dim=1, edge_order=2),
         "integral": lambda x, at: (torch.cumulative_trapezoid(x, at), torch.trapezoid(x, at)),
     }
-    check(functions, x, places)
+    check(functions, x, coordinates)
 
 
 def test_infinite_steps_times_nothing():

@@ -124,9 +124,9 @@ def test_distances_and_logarithms_of_sums(pair):
 
 
 def test_places_are_no_numbers():
-    places = torch.tensor([1, 3])
+    indices = torch.tensor([1, 3])
     functions = {
-        "tensor_split": lambda z: torch.tensor_split(z, places),
+        "tensor_split": lambda z: torch.tensor_split(z, indices),
         "repeat_interleave": lambda z: torch.repeat_interleave(z, torch.tensor([0, 2, 1, 1, 3]), 0, output_size=7),
     }
     checked(functions, torch.randn(5, dtype=torch.complex64))

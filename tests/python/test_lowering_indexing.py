@@ -111,7 +111,7 @@ def test_assignments_through_masks():
     )
 
 
-def test_a_mask_of_one_value_needs_no_places():
+def test_a_mask_of_one_value_needs_no_indices():
     model = check(lambda x: x.masked_fill(x > 3, 0.0) + x.index_put((x > 3,), torch.tensor(2.0)), X)
     assert "NonZero" not in operators(model)
 
@@ -218,7 +218,7 @@ def test_older_opsets():
 @pytest.mark.parametrize("size", [0, 2, 9])
 def test_nonzero_static(size):
     functions = {
-        "places": lambda x: torch.nonzero_static(x, size=size),
+        "indices": lambda x: torch.nonzero_static(x, size=size),
         "filled": lambda x: torch.nonzero_static(x[0] > 1, size=size, fill_value=7),
         "of a number": lambda x: torch.nonzero_static(x[0, 0], size=size),
     }
@@ -226,14 +226,14 @@ def test_nonzero_static(size):
 
 
 def test_indices_under_a_mask():
-    places = torch.tensor([0, 3, -9, 1])
+    indices = torch.tensor([0, 3, -9, 1])
     functions = {
-        "read": lambda x, places: torch.ops.aten._unsafe_masked_index(x, places.abs() < 3, [places, None], 5.0),
-        "add": lambda x, places: torch.ops.aten._unsafe_masked_index_put_accumulate(
-            x, (places.abs() < 3)[:, None], [places, None], x[places.clamp(-3, 2)]
+        "read": lambda x, indices: torch.ops.aten._unsafe_masked_index(x, indices.abs() < 3, [indices, None], 5.0),
+        "add": lambda x, indices: torch.ops.aten._unsafe_masked_index_put_accumulate(
+            x, (indices.abs() < 3)[:, None], [indices, None], x[indices.clamp(-3, 2)]
         ),
     }
-    check(functions, torch.randn(3, 4), places)
+    check(functions, torch.randn(3, 4), indices)
 
 
 def test_writing_to_nothing():

@@ -123,7 +123,7 @@ def test_statistics_of_more_dims_than_one():
 @pytest.mark.parametrize("opset", [13, 21])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_inputs_with_float32_weights(dtype, opset):
-    # As under autocast.
+    # Autocast makes such calls.
     torch.manual_seed(0)
     x, w = torch.randn(2, 6, 5, 6).to(dtype), torch.rand(6) + 0.501
     functions = {

@@ -76,7 +76,7 @@ def test_volumes():
 
 def test_unpool():
     torch.manual_seed(0)
-    pooled, places = F.max_pool2d(torch.randn(2, 3, 6, 8), 2, return_indices=True)
+    pooled, indices = F.max_pool2d(torch.randn(2, 3, 6, 8), 2, return_indices=True)
     check(
         {
             "unpool": lambda x, i: F.max_unpool2d(x, i, 2),
@@ -84,13 +84,13 @@ def test_unpool():
             "without batch": lambda x, i: F.max_unpool2d(x[0], i[0], 2),
         },
         pooled,
-        places,
+        indices,
         dynamic=[{0: torch.export.Dim.AUTO}, {0: torch.export.Dim.AUTO}],
-        also=[(pooled[:1].repeat(3, 1, 1, 1), places[:1].repeat(3, 1, 1, 1))],
+        also=[(pooled[:1].repeat(3, 1, 1, 1), indices[:1].repeat(3, 1, 1, 1))],
     )
-    check(lambda x, i: torch.ops.aten.max_unpool2d(x, i, [4, 0]), pooled, places)  # whose indices are out of range
-    pooled, places = F.max_pool3d(torch.randn(1, 2, 4, 4, 6), 2, return_indices=True)
-    check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, places)
+    check(lambda x, i: torch.ops.aten.max_unpool2d(x, i, [4, 0]), pooled, indices)  # whose indices are out of range
+    pooled, indices = F.max_pool3d(torch.randn(1, 2, 4, 4, 6), 2, return_indices=True)
+    check(lambda x, i: F.max_unpool3d(x, i, 2), pooled, indices)
 
 
 @pytest.mark.parametrize("opset", [11, 17])
@@ -118,7 +118,7 @@ def test_zeros_before_a_pool_are_not_its_padding(opset):
 
     functions = {
         "greatest": lambda x: F.max_pool2d(padded(x), 2),
-        "greatest, with places": lambda x: F.max_pool2d(padded(x), 3, 2, return_indices=True),
+        "greatest, with indices": lambda x: F.max_pool2d(padded(x), 3, 2, return_indices=True),
         "greatest, twice": lambda x: (F.max_pool2d(padded(x), 2), F.max_pool2d(padded(x), 3)),
         "mean": lambda x: F.avg_pool2d(padded(x), 2, count_include_pad=False),
         "mean of equal windows": lambda x: F.adaptive_avg_pool2d(padded(x), (3, 11)),

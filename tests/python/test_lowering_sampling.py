@@ -197,6 +197,6 @@ def test_nearest_of_any_sizes(mode):
 @pytest.mark.parametrize("align", [True, False])
 def test_nearest_after_reflection_midway_between_two_pixels(align: bool, opset: int) -> None:
     x = torch.arange(16.0).reshape(1, 1, 1, 16)
-    places = torch.linspace(-8, 8, 257)
-    grid = torch.stack([places, torch.zeros(257)], -1)[None, None]
+    coordinates = torch.linspace(-8, 8, 257)
+    grid = torch.stack([coordinates, torch.zeros(257)], -1)[None, None]
     check(lambda x, g: torch.grid_sampler_2d(x, g, 1, 2, align), x, grid, opset=opset)

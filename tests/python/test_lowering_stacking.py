@@ -116,8 +116,8 @@ def test_chunk_cat(dtype):
 
 
 def test_split_at_places_in_a_tensor():
-    places = torch.tensor([1, -1])
-    check(lambda x, places: torch.tensor_split(x, places, 1), torch.randn(2, 5), places, also=[
+    indices = torch.tensor([1, -1])
+    check(lambda x, indices: torch.tensor_split(x, indices, 1), torch.randn(2, 5), indices, also=[
         (torch.randn(2, 5), torch.tensor([4, 2]))
     ])  # fmt: skip
 

@@ -92,6 +92,6 @@ def test_bincount_of_nothing_takes_any_weights():
 
 
 def test_weights_that_fit_no_elements_are_refused():
-    places, weights = torch.empty(0, dtype=torch.int64), torch.ones(2, 1, 5)
+    indices, weights = torch.empty(0, dtype=torch.int64), torch.ones(2, 1, 5)
     with pytest.raises(opbridge.UnsupportedError, match="weights of other dims"):
-        check(lambda x, w: torch.bincount(x, w, 2), places, weights, dynamic=[{0: "n"}, {}])
+        check(lambda x, w: torch.bincount(x, w, 2), indices, weights, dynamic=[{0: "n"}, {}])

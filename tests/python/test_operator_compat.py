@@ -112,7 +112,7 @@ def test_a_session_has_these_names(tmp_path: Path) -> None:
 
 
 def test_a_library_with_the_same_name_takes_precedence(tmp_path: Path) -> None:
-    """As somebody builds it who follows the tutorial."""
+    """The library as a reader of the tutorial builds it."""
     source = tmp_path / "mine.cc"
     source.write_text(
         '#include "opbridge/operator.h"\n'

@@ -22,11 +22,11 @@ def _loaded() -> None:
     opbridge.load_operators(COMPAT)
 
 
-def sample(dtype: type, rank: int = 2, places: tuple[int, ...] = (9, 11)) -> dict[str, np.ndarray]:
+def sample(dtype: type, rank: int = 2, points: tuple[int, ...] = (9, 11)) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     return {
         "input": rng.standard_normal((2, 3, *(6, 7, 5)[:rank])).astype(dtype),
-        "grid": rng.uniform(-2.5, 2.5, (2, *places, rank)).astype(dtype),
+        "grid": rng.uniform(-2.5, 2.5, (2, *points, rank)).astype(dtype),
     }
 
 
@@ -81,8 +81,8 @@ def test_places_at_nan_or_far_away(rank: int, mode: str, padding: str) -> None:
     far = [np.nan, np.inf, -np.inf]
     if padding != "reflection":  # where PyTorch's arithmetic rounds them to any pixel
         far += [1e30, -1e30, 3e9]
-    for place, coordinate in itertools.product(range(len(far)), range(rank)):
-        inputs["grid"][0].reshape(-1, rank)[place * rank + coordinate, coordinate] = far[place]
+    for index, coordinate in itertools.product(range(len(far)), range(rank)):
+        inputs["grid"][0].reshape(-1, rank)[index * rank + coordinate, coordinate] = far[index]
     out = in_both_hosts("grid_sample", inputs, **attributes(mode, padding, False))[0]
     np.testing.assert_allclose(out, reference(inputs, mode, padding, False), rtol=3e-5, atol=3e-5)
 

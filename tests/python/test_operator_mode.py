@@ -45,9 +45,9 @@ def test_of_an_open_number_of_rows() -> None:
 
 def test_the_last_of_the_smallest_of_the_most_frequent() -> None:
     rows = np.array([[3, 1, 3, 1, 2], [5, 4, 3, 2, 1]], np.float32)
-    values, places = in_both_hosts("mode", {"self": rows}, outputs=(np.float32, np.int64))
+    values, indices = in_both_hosts("mode", {"self": rows}, outputs=(np.float32, np.int64))
     np.testing.assert_array_equal(values, [1, 1])
-    np.testing.assert_array_equal(places, [3, 4])
+    np.testing.assert_array_equal(indices, [3, 4])
 
 
 def test_nan_comes_last_and_equals_nothing() -> None:

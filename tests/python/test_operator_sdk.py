@@ -198,9 +198,9 @@ def test_outputs_whose_size_the_data_decides(ops, library: str, shape: tuple[int
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     in_torch = [t.numpy() for t in ops.positive(torch.from_numpy(x))]
     in_ort = run_node("positive", {"x": x}, library=library, domain="sdktest", outputs=(np.float32, np.int64))
-    for values, places in (in_torch, in_ort):
+    for values, indices in (in_torch, in_ort):
         np.testing.assert_array_equal(values, x[x > 0])
-        np.testing.assert_array_equal(places, np.argwhere(x > 0))
+        np.testing.assert_array_equal(indices, np.argwhere(x > 0))
 
 
 def test_sizes_from_data_are_symbols_in_an_export(ops) -> None:

@@ -320,7 +320,7 @@ def test_element_types(result: str) -> None:
     assert not wrong, "\n".join(wrong[:20])
 
 
-# By other arguments the result is multiplied or divided; the mapping refuses complex numbers there.
+# Other arguments multiply or divide the result; the mapping refuses complex numbers there.
 FACTORS = {"alpha", "spacing"}
 
 # The rules that say what the result is; the others leave more to the code in lowering/complex.

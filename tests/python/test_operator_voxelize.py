@@ -25,7 +25,7 @@ def cloud(count: int, dtype: type = np.float32, features: int = 4) -> np.ndarray
     return points
 
 
-def places(points: np.ndarray) -> np.ndarray:
+def indices_of(points: np.ndarray) -> np.ndarray:
     low, high = np.split(np.array(GRID["coors_range"]), 2)
     counts = np.round((high - low) / GRID["voxel_size"])
     found = np.floor((points[:, :3] - low.astype(points.dtype)) / np.array(GRID["voxel_size"], points.dtype))
@@ -35,9 +35,9 @@ def places(points: np.ndarray) -> np.ndarray:
 
 def voxels_of(points: np.ndarray, max_points: int, max_voxels: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     groups: dict[tuple[int, ...], list[np.ndarray]] = {}
-    for point, place in zip(points, places(points).tolist(), strict=True):
-        if place[0] >= 0 and (tuple(place) in groups or len(groups) < max_voxels):
-            groups.setdefault(tuple(place), []).append(point)
+    for point, index in zip(points, indices_of(points).tolist(), strict=True):
+        if index[0] >= 0 and (tuple(index) in groups or len(groups) < max_voxels):
+            groups.setdefault(tuple(index), []).append(point)
     voxels = np.zeros((len(groups), max_points, points.shape[1]), points.dtype)
     for voxel, members in zip(voxels, groups.values(), strict=True):
         voxel[: len(members)] = members[:max_points]
@@ -49,7 +49,7 @@ def voxels_of(points: np.ndarray, max_points: int, max_voxels: int) -> tuple[np.
 def test_dynamic(dtype: type) -> None:
     points = cloud(500, dtype)
     out = in_both_hosts("dynamic_voxelize", {"points": points}, outputs=(np.int32,), **GRID)[0]
-    np.testing.assert_array_equal(out, places(points))
+    np.testing.assert_array_equal(out, indices_of(points))
     assert (out == -1).any()
     assert (out >= 0).any()
 

@@ -166,7 +166,7 @@ def of_channels(x):
     return q.int_repr(), q.dequantize(), q.q_per_channel_scales() * x[:, 0], x + q.q_per_channel_axis()
 
 
-def of_places(x):
+def of_indices(x):
     q = quantize(x)
     torch.nn.functional.relu(q, inplace=True)
     clipped = q.clone()
@@ -174,7 +174,7 @@ def of_places(x):
     return q.dequantize(), clipped.dequantize()
 
 
-@pytest.mark.parametrize("function", [of_tensors, of_channels, of_places])
+@pytest.mark.parametrize("function", [of_tensors, of_channels, of_indices])
 def test_quantized_tensors(tmp_path, capture, function):
     torch.manual_seed(0)
     check(function, (torch.randn(3, 4),), tmp_path, capture)

@@ -73,7 +73,7 @@ def test_the_libraries_run_where_the_wheel_says(wheel: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("wheel", FOR_ARM, ids=lambda wheel: wheel.name)
 def test_the_libraries_are_for_the_other_machine(wheel: Path, tmp_path: Path) -> None:
-    """As far as can be seen without running them. auditwheel refuses a wheel that needs a newer glibc."""
+    """Checks what is visible without running them. auditwheel refuses a wheel that needs a newer glibc."""
     assert "manylinux_2_28_aarch64" in wheel.name
     check_torch_abi(wheel, tmp_path)
     libraries = sorted(tmp_path.rglob("*.so"))

@@ -27,7 +27,7 @@ def register_caches() -> None:
 
 
 def check_caches(inputs: Any) -> None:
-    """Refuses caches that have dropped tokens, or will: how many is a number in Python, which would be a constant."""
+    """Refuses caches that have dropped tokens, or will: their count is a Python number, which would be a constant."""
     caches = _module()
     if caches is None:
         return

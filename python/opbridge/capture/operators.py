@@ -1,4 +1,4 @@
-"""What a capture needs to know of PyTorch's operators, read once for each operator from its schema."""
+"""Facts about PyTorch's operators that a capture needs, read once for each operator from its schema."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from opbridge.symbolics.builder import GraphContext, Value
 from opbridge.symbolics.onnx_functions import attribute_kinds
 from opbridge.torch_compat import OpOverload, schema_of
 
-# From this opset on, an operator that is called in the same way at a later opset means the same.
+# The opset from which on an operator that is called in the same way at a later opset means the same.
 _STABLE_SINCE = 13
 
 _KINDS = {"INT": "i", "INTS": "i", "FLOAT": "f", "FLOATS": "f", "STRING": "s", "STRINGS": "s", "TENSOR": "t"}

@@ -50,7 +50,7 @@ class ComplexLowering {
   struct Special;
   static const std::unordered_map<std::string_view, Special>& specials();
 
-  // What replaces a complex argument in a call of the mapping for real tensors.
+  // The value that replaces a complex argument in a call of the mapping for real tensors.
   enum class Part : uint8_t { real, imaginary, size, is_nonzero, none };
   using Selector =
       std::function<Part(std::string_view argument, size_t index)>;  // index in a list of tensors

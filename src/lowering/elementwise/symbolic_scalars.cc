@@ -30,7 +30,7 @@ bool is_floating(const SymbolicCall& call) {
 
 using Binary = Value (*)(GraphBuilder&, Value, Value);
 
-// Of booleans or of the bits of integers.
+// "And", "Or" or "Xor" of booleans, or of the bits of integers.
 Value bits(GraphBuilder& g, const char* op, Value a, Value b) {
   const bool whole = a.element_type() != ElementType::boolean;
   if (whole && g.opset() < 18)

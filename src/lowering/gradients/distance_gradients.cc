@@ -19,7 +19,7 @@ Formula norm_gradient(const Formula& difference, const Formula& distance, double
   return where(p < 1 ? none || size == 0 : none, 0, slope);
 }
 
-// The gradient of the vectors `a` (…, n, width), of whose distances to `b` (…, m, width) `grad` is that.
+// The gradient of the vectors `a` (…, n, width); `grad` is that of their distances to `b` (…, m, width).
 Value cdist_gradient(GraphBuilder& g, Value grad, Value a, Value b, double p, Value distance) {
   if (p == 0 || element_count(grad.dims()).is(0))
     return filled(g, *g.result().dims, 0, g.result().element_type);

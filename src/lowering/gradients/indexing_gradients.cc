@@ -50,8 +50,8 @@ Value bag_gradient(GraphBuilder& g, Value grad, Value indices, Value bag, Value 
   return g.cast(embedding_gradient(g, of_each, indices, rows, Dim(padding_idx), by_frequency), type);
 }
 
-// What the forward kernel leaves out in some cases: the bag of each of `count` indices, from the first index
-// of each bag: the number of offsets up to it, minus 1.
+// The bag of each of `count` indices, which the forward kernel does not always return: the number of offsets
+// up to the index, minus 1. An offset is the first index of a bag.
 Value bag_of_each(GraphBuilder& g, Value offsets, const Dim& count) {
   Value begun = g.op("GreaterOrEqual", g.unsqueeze(arithmetic(g, 0, 1, count), {1}),
                      g.unsqueeze(g.cast(offsets, ElementType::int64), {0}));

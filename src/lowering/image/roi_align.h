@@ -5,8 +5,8 @@
 
 namespace opbridge::lowering {
 
-// The first opset whose RoiAlign says it: those before 16 do not shift regions by half a pixel, as `aligned`
-// asks.
+// The first opset with such a RoiAlign. Before opset 16, it does not shift regions by half a pixel, which
+// `aligned` requires.
 inline int first_opset_of_roi_align(bool aligned) { return aligned ? 16 : 10; }
 
 Value roi_align_of_onnx(GraphBuilder& g, Value input, Value rois, double spatial_scale, int64_t pooled_height,

@@ -101,7 +101,7 @@ void register_distance(SymbolicRegistry& registry) {
   on("aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", Since{13}, cdist);
   on("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", Since{13},
      [](GraphBuilder& g, Value a, Value b) {
-       // From a vector too, which PyTorch multiplies by a matrix.
+       // `a` may be a vector, since PyTorch computes a matrix product.
        if (a.rank() > 1) return cdist(g, a, b, 2, {});
        std::vector<Dim> dims = *g.result().dims;
        return g.reshape(distances(g, g.unsqueeze(a, {0}), b, 2), dims);

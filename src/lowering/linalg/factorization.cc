@@ -34,7 +34,7 @@ bool is_vector(const GraphBuilder& g, const Matrices& a, const Matrices& b) {
   if (b.rank() == 1) return true;
   if (b.rank() + 1 != a.rank()) return false;
   bool may_differ = false;
-  std::map<std::string, int64_t> values;  // of the sizes for which all are equal
+  std::map<std::string, int64_t> values;  // symbol → the value for which the sizes are equal
   for (int64_t axis = 0; axis < b.rank(); ++axis) {
     const Dim &x = a.dim(axis), &y = b.dim(axis);
     if (x == y) continue;

@@ -205,8 +205,8 @@ void register_linear(SymbolicRegistry& registry) {
     });
   }
 
-  // Of float8 matrices. The scales are numbers, or one for each row of the first and each column of the
-  // second.
+  // The product of float8 matrices. The scales are numbers, or there is one for each row of the first matrix
+  // and each column of the second.
   on("aten::_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
      "Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
      Since{19},

@@ -189,7 +189,7 @@ void register_convolution(SymbolicRegistry& registry) {
        return convolution(g, input, weight, bias,
                           {stride, padding, dilation, groups, transposed, output_padding});
      });
-  // What torch.jit.trace records: these, and the older form in files of older versions.
+  // torch.jit.trace records these operators; files of older versions have the older form.
   on("aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, "
      "SymInt[] dilation, SymInt groups) -> Tensor",
      Since{9},

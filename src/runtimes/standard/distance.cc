@@ -13,7 +13,7 @@ Value distances(GraphBuilder& g, Value a, Value b, double p) {
   return lowering::vector_norm(g, difference, p, std::vector<int64_t>{-1}, false);
 }
 
-// Of each two rows, the first before the second: the elements above the diagonal, row by row.
+// The distances of all pairs of rows i < j: the elements above the diagonal, row by row.
 Value pdist(GraphBuilder& g, Value self, double p) {
   Value all = distances(g, self, self, p);
   Value ones = lowering::filled(g, all.dims(), 1, ElementType::int64);

@@ -30,8 +30,8 @@ struct Batch {
     matrices = g.reshape(float64(g, value), {lowering::element_count(dims), rows, columns});
   }
   Dim count() const { return matrices.dim(0); }
-  // Of `value`, with one dim for the batch, the same with the batch's own dims, in the element type that the
-  // batch had.
+  // `value`, which has one dim for the batch, with the batch's own dims and in the element type that the batch
+  // had.
   Value back(GraphBuilder& g, Value value) const { return back(g, value, type); }
   Value back(GraphBuilder& g, Value value, ElementType to) const {
     std::vector<Dim> all = dims;
@@ -45,7 +45,7 @@ struct Batch {
   Value matrices;
 };
 
-// (rows, columns), whether the index of the column less that of the row is at least `offset`.
+// (rows, columns): whether the column's index minus the row's is at least `offset`.
 Value above(GraphBuilder& g, const Dim& rows, const Dim& columns, int64_t offset) {
   Value row = g.op("Add", g.unsqueeze(arithmetic(g, 0, 1, rows), {1}), g.scalar(offset, ElementType::int64));
   return g.op("GreaterOrEqual", arithmetic(g, 0, 1, columns), row);
@@ -57,7 +57,7 @@ Value identity(GraphBuilder& g, const Dim& count, const Dim& size) {
   return g.expand(g.unsqueeze(one, {0}), std::vector{count, size, size});
 }
 
-// (batch, rows, columns) to (batch, columns), of `index`, 0-d.
+// The row (column) at `index`, which is 0-d, of each matrix: (batch, rows, columns) to (batch, columns).
 Value row_at(GraphBuilder& g, Value a, Value index) { return g.gather(a, index, 1); }
 Value column_at(GraphBuilder& g, Value a, Value index) { return g.gather(a, index, 2); }
 
@@ -82,7 +82,7 @@ Value swapped(GraphBuilder& g, Value order, Value k, Value p) {
   return g.op("GatherElements", order, index, attr("axis", 1));
 }
 
-// Whether one of (batch, n) is not as it has to be: its index from 1 on, or 0.
+// The index, from 1 on, of the first true element in each row of `fails` (batch, n); 0 if there is none.
 Value first_failure(GraphBuilder& g, Value fails) {
   Value numbers = g.op("Add", arithmetic(g, 0, 1, fails.dim(1)), g.scalar(1, ElementType::int64));
   Value none = g.op("Add", g.size(fails.dim(1)), g.scalar(1, ElementType::int64));
@@ -97,7 +97,7 @@ Value first_failure(GraphBuilder& g, Value fails) {
 struct Lu {
   Value factors;  // L below the diagonal of U
   Value order;    // (batch, rows): the row of A in each row of P A
-  Value pivots;   // (batch, min(rows, columns)): which row each was exchanged with
+  Value pivots;   // (batch, min(rows, columns)): the row with which each was exchanged
 };
 
 Lu factor_lu(GraphBuilder& g, Value a) {
@@ -177,7 +177,7 @@ Value solve_lu(GraphBuilder& g, Value factors, Value order, Value b, bool transp
   Value turned = transposed(g, factors);
   Value y = solve_triangle(g, turned, b, false, false);
   Value z = solve_triangle(g, turned, y, true, true);
-  // The inverse of the permutation: where each row stands in the order.
+  // The inverse of the permutation: the position of each row in the order.
   Value rows = arithmetic(g, 0, 1, factors.dim(1));
   Value stands = g.op("Equal", g.unsqueeze(order, {1}), g.unsqueeze(rows, {1}));
   return g.op("MatMul", float64(g, stands), z);

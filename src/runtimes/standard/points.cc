@@ -65,7 +65,7 @@ Value ball_query(GraphBuilder& g, double min_radius, double max_radius, int64_t 
   Value inside = g.op("Or", g.op("Equal", distance, g.scalar_like(distance, 0)), in_shell);
   Value none = g.size(points);
   Value order = g.op("Where", inside, lowering::arithmetic(g, 0, 1, points), none);
-  // As many columns as there are samples, in case there are fewer points.
+  // Append as many columns as there are samples, in case there are fewer points.
   std::vector<Dim> missing = order.dims();
   missing.back() = sample_num;
   order = g.concat({order, g.expand(none, missing)}, -1);

@@ -20,7 +20,7 @@ double threshold_of(ElementType type, double threshold) {
   return rounded > threshold ? std::nextafter(rounded, -INFINITY) : rounded;
 }
 
-// Which of the boxes, (n, 4), overlap: (n, n).
+// Whether each two of the boxes, (n, 4), overlap: (n, n).
 Value overlaps(GraphBuilder& g, Value boxes, double threshold) {
   const auto coordinate = [&](int64_t i) { return g.slice(boxes, 1, i, i + 1); };
   const auto across = [&](Value value) { return g.transpose(value, {1, 0}); };

@@ -19,7 +19,7 @@ Point = dict[Any, int]  # a value for each symbol
 
 
 def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
-    """What ``run`` returns for fake ``tensors`` and ``sizes``, as fake tensors.
+    """The results of ``run`` for fake ``tensors`` and ``sizes``, as fake tensors.
 
     Runs it on random data of the example's sizes and, if some are dynamic, of other sizes: at all of these points each
     size of the outputs must equal an integer plus integer multiples of the symbols.

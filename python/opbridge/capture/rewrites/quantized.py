@@ -241,7 +241,7 @@ def _levels_of(tensor: torch.Tensor) -> _Levels:
 
 
 def _stand_in_of(value: Any, kind: type[torch.nn.Module]) -> Any:
-    """What stands for a quantized tensor, or the packed weights of a ``kind`` of modules; None for anything else."""
+    """The stand-in for a quantized tensor, or for packed weights of a ``kind`` of modules; None for anything else."""
     if isinstance(value, torch.Tensor):
         return _wrapped(_levels_of(value)) if value.is_quantized and value.dtype in _INTEGERS else None
     if not isinstance(value, torch.ScriptObject) or not issubclass(kind, _HOLDERS) or issubclass(kind, _OTHER_HOLDERS):
@@ -355,7 +355,7 @@ def _concatenation(relu: bool) -> Callable[..., _Levels]:
 
 
 def _moving(name: str) -> Callable[..., Any]:
-    """What moves elements alone moves the levels."""
+    """Functions that only move elements: they move the levels."""
 
     def call(x: _Levels, *args: Any, **kwargs: Any) -> Any:
         moved = getattr(x.per_tensor(name).integers, name)(*args, **kwargs)
@@ -365,7 +365,7 @@ def _moving(name: str) -> Callable[..., Any]:
 
 
 def _keeping_scheme(function: Callable[..., torch.Tensor], name: str) -> Callable[..., _Levels]:
-    """What computes with the values, and has a result with the scheme of the input."""
+    """Functions that compute with the values, and whose result has the scheme of the input."""
 
     def call(x: _Levels, *args: Any, **kwargs: Any) -> _Levels:
         return x.quantized_alike(function(x.per_tensor(name).dequantize(), *args, **kwargs))
@@ -385,7 +385,7 @@ def _parameter(what: str, per_channel: bool) -> Callable[[_Levels], Any]:
     return read
 
 
-# By the name of an operator of torch.ops.quantized; these have a form with a ReLU.
+# The keys are names of operators of torch.ops.quantized; these have a form with a ReLU.
 _WITH_RELU: dict[str, Callable[..., torch.Tensor]] = {
     "linear": _linear,
     **{f"conv{rank}d": _convolution(rank) for rank in (1, 2, 3)},
@@ -404,7 +404,7 @@ _VIEWS = {
     *("chunk", "contiguous", "detach", "flatten", "getitem", "narrow", "permute", "reshape", "select", "split"),
     *("squeeze", "t", "transpose", "unbind", "unsqueeze", "view"),
 }
-# By the name of a function, a method or an attribute, without the underscores around it.
+# The keys are names of functions, methods or attributes, without the underscores around them.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _moving(name) for name in _VIEWS - {"getitem", "detach"}},
     "clone": _moving("clone"),
@@ -426,7 +426,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "q_per_channel_zero_points": _parameter("zero_point", True),
     "qscheme": lambda x: torch.per_tensor_affine if x.axis is None else torch.per_channel_affine,
 }
-# What a tensor without memory knows itself.
+# Attributes that a tensor without memory has itself.
 _OF_NO_DATA = {
     *(torch.Tensor.dim, torch.Tensor.size, torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.numel),
     *(

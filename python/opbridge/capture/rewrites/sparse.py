@@ -244,7 +244,7 @@ def _same(a: _Entries, *_: Any, **__: Any) -> _Entries:
     return a
 
 
-# By the name of a function, a method or an attribute, without the underscores around it.
+# The keys are names of functions, methods or attributes, without the underscores around them.
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("matmul", "mm", "mv", "spmm", "smm", "sparse_mm", "rmatmul"), _product),
     **dict.fromkeys(("addmm", "sparse_addmm", "addmv"), _added_product),
@@ -272,7 +272,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "transpose": _Entries.transpose,
     "values": lambda a: a.only_if_coalesced("values").values,
 }
-# What a tensor without memory knows itself.
+# Attributes that a tensor without memory has itself.
 _OF_NO_DATA = {
     *(torch.Tensor.dim, torch.Tensor.size, torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.numel),
     *(

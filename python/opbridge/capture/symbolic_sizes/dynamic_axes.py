@@ -56,10 +56,10 @@ class DynamicSizes:
     ) -> list[dict[int, Any]]:
         positions: dict[str, int] = {}
         tensors = (i for i, leaf in enumerate(self._inputs.leaves) if isinstance(leaf, torch.Tensor))
-        for place, position in enumerate(tensors):
+        for index, position in enumerate(tensors):
             positions[self._inputs.names[position]] = position
-            if place < len(input_names):
-                positions[input_names[place]] = position
+            if index < len(input_names):
+                positions[input_names[index]] = position
         leaves: list[dict[int, Any]] = [{} for _ in self._inputs.leaves]
         for name, of_input in axes.items():
             if name in positions:

@@ -1,4 +1,4 @@
-"""Which symbolic functions are written for torch.onnx."""
+"""Recognizes symbolic functions that are written for torch.onnx."""
 
 from __future__ import annotations
 

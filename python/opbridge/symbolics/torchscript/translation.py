@@ -53,7 +53,7 @@ class Translation:
         if node.mustBeNone():
             return [None]
         if kind.startswith(("prim::", "aten::")):
-            g.refuse(f"the symbolic function makes a node {kind}, which is no ONNX operator: {_line_of(node)}")
+            g.refuse(f"the symbolic function makes a node {kind}, which is not an ONNX operator: {_line_of(node)}")
         inputs = [self.value(value) for value in node.inputs()]
         if kind == "onnx::Constant" and node.attributeNames() == ["value"]:
             return [g.op("Constant", value_t=_kind_and_value(node, "value")[1])]
