@@ -182,6 +182,7 @@ bool stays_contiguous(const View& view) {
   const size_t rank = view.base->type().ranked() ? view.base->type().rank() : 0;
   switch (view.kind) {
     case ViewKind::reshape:
+    case ViewKind::bits:
     case ViewKind::conjugate:
     case ViewKind::negative:
       return true;
@@ -201,7 +202,6 @@ bool stays_contiguous(const View& view) {
     case ViewKind::expand:
     case ViewKind::overlapping:
     case ViewKind::strided:
-    case ViewKind::bits:
     case ViewKind::real_pairs:
     case ViewKind::complex_numbers:
     case ViewKind::real_part:

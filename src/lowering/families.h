@@ -11,6 +11,7 @@ void register_adaptive_pooling(SymbolicRegistry& registry);
 void register_affine_quantization(SymbolicRegistry& registry);
 void register_arithmetic(SymbolicRegistry& registry);
 void register_attention(SymbolicRegistry& registry);
+void register_bit_views(SymbolicRegistry& registry);
 void register_bitwise(SymbolicRegistry& registry);
 void register_calculus(SymbolicRegistry& registry);
 void register_cast(SymbolicRegistry& registry);

@@ -216,6 +216,20 @@ def test_elementary_functions_of_float64(name: str, tmp_path: pathlib.Path) -> N
     check(getattr(torch, name), torch.rand(4, 5, dtype=F64), path=tmp_path)
 
 
+def test_the_bits_of_numbers(tmp_path: pathlib.Path) -> None:
+    opbridge.load_operators()
+    integers, floats = torch.arange(-6, 6), torch.randn(2, 4)
+    functions = {
+        "same": lambda x, y: (x.view(torch.float64), y.view(torch.int32)),
+        "own": lambda x, y: torch.ops.opbridge.bit_cast(y, torch.ones(1, dtype=torch.int32)),
+        "narrow": lambda x, y: (x.view(torch.uint8), y.view(torch.int16)),
+    }
+    check(functions, integers, floats, path=tmp_path, opset=26, rtol=0, atol=0)
+    check(lambda x: x.view(torch.int32), integers, path=tmp_path, rtol=0, atol=0)
+    with pytest.raises(opbridge.UnsupportedError, match="from opset 26 on"):
+        opbridge.export(lambda x: x.view(torch.int32), (floats,), tmp_path / "model.onnx", target="onnx")
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 2.5, float("inf")])
 def test_distances(p: float, tmp_path: pathlib.Path) -> None:
     functions = {

@@ -29,9 +29,10 @@ bool contains(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
 
-// The name without overload and without the suffix of copying view operators: "aten::view_copy.dtype" becomes
-// "aten::view".
+// The name without overload and without the suffix of copying view operators: "aten::unfold_copy.out" becomes
+// "aten::unfold". A view of another element type is not one of another shape.
 std::string_view base_name(std::string_view op) {
+  if (op == "aten::view.dtype" || op == "aten::view_copy.dtype") return "aten::view.dtype";
   op = torch::without_overload(op);
   return op.ends_with("_copy") && op != "aten::_to_copy" && op != "aten::index_copy"
              ? op.substr(0, op.size() - 5)

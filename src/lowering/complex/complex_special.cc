@@ -1,4 +1,6 @@
 // Operators on complex tensors that are neither linear nor elementwise functions of one tensor.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
@@ -227,6 +229,30 @@ Complex logspace(const Call& call) {
   return {g.cast(result.re, call.type), g.cast(result.im, call.type)};
 }
 
+// Complex numbers as twice as many real ones, or the reverse.
+template <class Call>
+Complex viewed_as_type(const Call& call) {
+  GraphBuilder& g = call.g;
+  const auto& [to, dims] = g.result();
+  ir::Value* const* self = std::get_if<ir::Value*>(g.call()->find("self"));
+  const ElementType from = (*self)->tensor_type().element_type;
+  if (part_type(from) != part_type(to)) {
+    const ElementType part = part_type(is_complex(from) ? from : to);
+    g.refuse(fmt::format("a view of {} as {}; make it in two steps, through {}", name(from), name(to),
+                         name(part)));
+  }
+  if (from == to) return call.full("self");
+  if (!is_complex(to)) {
+    const Complex z = call.full("self");
+    return {g.reshape(g.concat({g.unsqueeze(z.re, {-1}), g.unsqueeze(z.im, {-1})}, -1), *dims), {}};
+  }
+  std::vector<Dim> pairs = *dims;
+  pairs.emplace_back(2);
+  Value value = g.reshape(call["self"].re, pairs);
+  const auto part = [&](int64_t i) { return g.gather(value, g.scalar(i, ElementType::int64), -1); };
+  return {part(0), part(1)};
+}
+
 }  // namespace
 
 const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLowering::specials() {
@@ -347,6 +373,7 @@ const std::unordered_map<std::string_view, ComplexLowering::Special>& ComplexLow
          return Complex{call.g.op("Mul", size, call.g.op("Cos", angle)),
                         call.g.op("Mul", size, call.g.op("Sin", angle))};
        }}},
+      {"aten::view.dtype", {viewed_as_type}},
       {"aten::view_as_complex", {[](C call) {
          Value pairs = call["self"].re;
          auto part = [&](int64_t i) {

@@ -10,6 +10,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_affine_quantization(registry);
   lowering::register_arithmetic(registry);
   lowering::register_attention(registry);
+  lowering::register_bit_views(registry);
   lowering::register_bitwise(registry);
   lowering::register_calculus(registry);
   lowering::register_cast(registry);

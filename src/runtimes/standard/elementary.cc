@@ -1,4 +1,4 @@
-// Elementary functions.
+// Elementary functions, and the bits of numbers.
 #include <fmt/format.h>
 
 #include "lowering/add.h"
@@ -27,6 +27,10 @@ void register_elementary(SymbolicRegistry& registry) {
        [op = std::string(op)](GraphBuilder& g, Value self) { return g.op(op, self); });
   }
 
+  on("opbridge::bit_cast(Tensor self, Tensor like) -> Tensor", Since{26},
+     [](GraphBuilder& g, Value self, Value like) {
+       return g.op("BitCast", self, attr("to", like.element_type()));
+     });
   on("custom::my_add(Tensor a, Tensor b) -> Tensor", Since{9},
      [](GraphBuilder& g, Value a, Value b) { return g.op("Add", g.op("Mul", g.scalar_like(a, 2), a), b); });
 }
