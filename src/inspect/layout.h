@@ -14,8 +14,8 @@ struct Point {
 struct Box {
   double width = 0;
   double height = 0;
-  // Whether the box depends on nothing that has a fixed position. It is then drawn right above its first user,
-  // not at the top.
+  // Whether the box depends on nothing that has a fixed position. It is then drawn right above its first
+  // user, not at the top.
   bool floats = false;
   Point top_left = {};
 };

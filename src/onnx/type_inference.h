@@ -54,8 +54,8 @@ class TypeResolution {
 TypeResolution resolve(const OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
                        std::optional<ElementType> type_attribute = std::nullopt);
 
-// The type to compute `type` in where only the types in `has` are available: `type` itself, or the narrowest of
-// the wider ones whose results, cast back, are those of `type`. Missing if there is none.
+// The type to compute `type` in where only the types in `has` are available: `type` itself, or the narrowest
+// of the wider ones whose results, cast back, are those of `type`. Missing if there is none.
 std::optional<ElementType> wider_type(TypeSet has, ElementType type);
 
 // The element type that the type attribute among `attributes` gives; see type_attribute_of.

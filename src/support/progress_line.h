@@ -13,8 +13,8 @@
 
 namespace opbridge::support {
 
-// One line on standard error with the present step, its time, and a bar if it reports bytes. It appears if the
-// whole has taken a second, and disappears at the end. Without a terminal, nothing is shown.
+// One line on standard error with the present step, its time, and a bar if it reports bytes. It appears if
+// the whole has taken a second, and disappears at the end. Without a terminal, nothing is shown.
 class ProgressLine : public Progress {
  public:
   struct Options {

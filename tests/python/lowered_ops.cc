@@ -101,7 +101,8 @@ OPBRIDGE_OPERATOR("lowered::two_largest(Tensor x) -> (Tensor values, Tensor indi
       return std::tuple{Shape{2}, Shape{x.size(), 2}};
     })
     .cpu(types<float>,
-         []<class T>(Context&, TensorView<const T> x, TensorView<T> values, TensorView<std::int64_t> indices) {
+         []<class T>(Context&, TensorView<const T> x, TensorView<T> values,
+                     TensorView<std::int64_t> indices) {
            std::vector<std::int64_t> order(static_cast<std::size_t>(x.size()));
            std::iota(order.begin(), order.end(), 0);
            std::sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return x[a] > x[b]; });

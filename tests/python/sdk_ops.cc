@@ -94,24 +94,24 @@ OPBRIDGE_OPERATOR("sdktest::positive(Tensor x) -> (Tensor, Tensor)")
     .shape([](const Shape& x) {
       return std::tuple{Shape{Dim::from_data()}, Shape{Dim::from_data(), x.size()}};
     })
-    .cpu(types<float>,
-         []<class T>(Context& context, TensorView<const T> x, Output<T> values, Output<std::int64_t> indices) {
-           const std::span<std::int64_t> found = context.scratch<std::int64_t>(x.size());
-           std::int64_t count = 0;
-           for (std::int64_t i = 0; i < x.size(); ++i) {
-             if (x[i] > 0) found[static_cast<std::size_t>(count++)] = i;
-           }
-           const TensorView<T> value = values.allocate({count});
-           const TensorView<std::int64_t> index = indices.allocate({count, x.rank()});
-           for (std::int64_t k = 0; k < count; ++k) {
-             std::int64_t rest = found[static_cast<std::size_t>(k)];
-             value[k] = x[rest];
-             for (int d = x.rank() - 1; d >= 0; --d) {
-               index(k, d) = rest % x.dim(d);
-               rest /= x.dim(d);
-             }
-           }
-         });
+    .cpu(types<float>, []<class T>(Context& context, TensorView<const T> x, Output<T> values,
+                                   Output<std::int64_t> indices) {
+      const std::span<std::int64_t> found = context.scratch<std::int64_t>(x.size());
+      std::int64_t count = 0;
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        if (x[i] > 0) found[static_cast<std::size_t>(count++)] = i;
+      }
+      const TensorView<T> value = values.allocate({count});
+      const TensorView<std::int64_t> index = indices.allocate({count, x.rank()});
+      for (std::int64_t k = 0; k < count; ++k) {
+        std::int64_t rest = found[static_cast<std::size_t>(k)];
+        value[k] = x[rest];
+        for (int d = x.rank() - 1; d >= 0; --d) {
+          index(k, d) = rest % x.dim(d);
+          rest /= x.dim(d);
+        }
+      }
+    });
 
 // Sizes computed from sizes: arithmetic, branches, demands; SymInt.
 OPBRIDGE_OPERATOR("sdktest::windows(Tensor x, SymInt size, SymInt[] extra, int step=1) -> Tensor")

@@ -30,8 +30,8 @@ struct Batch {
     matrices = g.reshape(float64(g, value), {lowering::element_count(dims), rows, columns});
   }
   Dim count() const { return matrices.dim(0); }
-  // `value`, which has one dim for the batch, with the batch's own dims and in the element type that the batch
-  // had.
+  // `value`, which has one dim for the batch, with the batch's own dims and in the element type that the
+  // batch had.
   Value back(GraphBuilder& g, Value value) const { return back(g, value, type); }
   Value back(GraphBuilder& g, Value value, ElementType to) const {
     std::vector<Dim> all = dims;
