@@ -138,6 +138,7 @@ class Functionalizer {
       case Effect::copy:
         return copy(node, self);
       case Effect::view:
+        if (without_overload(node.op) == "aten::_reshape_alias") check_reshapes(node, self);
         return traits.view == ViewKind::strided ? view_strided(node, self) : view(node, traits.view, self);
       case Effect::view_or_copy:
         return view_or_copy(node, traits.view, self);
@@ -303,6 +304,13 @@ class Functionalizer {
     view_of(node, kind, memory_.view_of(self));
   }
 
+  // With the strides that a reshape passes, _reshape_alias is `view`; with others it reads other elements.
+  void check_reshapes(const ir::Node& node, const ir::Value* self) {
+    const std::optional<Strides> strides = strides_given(node, "stride");
+    if (!strides || !views_with(memory_.view_of(self), node.outputs[0]->tensor_type(), *strides))
+      refuse(node, node.op + " with strides that may not be those of a view of that size; use reshape");
+  }
+
   void view_of(ir::Node& node, ViewKind kind, View& base) {
     memory_.read_arguments(node);
     *subject(node.attributes) = memory_.read(base);
@@ -373,11 +381,15 @@ class Functionalizer {
   }
 
   static std::optional<Strides> recorded_strides(const ir::Node& node) {
-    const ir::AttributeValue* recorded = given(node, "self_stride");
-    if (recorded == nullptr) return std::nullopt;
-    if (const auto* numbers = std::get_if<std::vector<int64_t>>(recorded))
+    return strides_given(node, "self_stride");
+  }
+
+  static std::optional<Strides> strides_given(const ir::Node& node, std::string_view argument) {
+    const ir::AttributeValue* strides = given(node, argument);
+    if (strides == nullptr) return std::nullopt;
+    if (const auto* numbers = std::get_if<std::vector<int64_t>>(strides))
       return Strides(numbers->begin(), numbers->end());
-    if (const auto* dims = std::get_if<std::vector<Dim>>(recorded)) return *dims;
+    if (const auto* dims = std::get_if<std::vector<Dim>>(strides)) return *dims;
     return std::nullopt;
   }
 

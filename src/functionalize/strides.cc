@@ -258,6 +258,19 @@ Certainty can_view(View& view, const ir::TensorType& as) {
   return view.contiguous ? Certainty::yes : can_view(view, strides_of(view), as);
 }
 
+bool views_with(View& view, const ir::TensorType& as, const Strides& strides) {
+  const std::optional<Strides>& own = strides_of(view);
+  if (!own || !as.ranked()) return false;
+  const std::vector<Dim>&from = *view.type().dims, &to = *as.dims;
+  if (is_empty(from)) return is_empty(to);
+  const std::optional<Strides> expected = regroup(from, &*own, to);
+  if (!expected || strides.size() != to.size()) return false;
+  for (size_t i = 0; i < to.size(); ++i) {
+    if (!to[i].is(1) && !(strides[i] == (*expected)[i])) return false;
+  }
+  return true;
+}
+
 Certainty would_be_contiguous(const View& view) {
   return is_contiguous(view, strides_in_contiguous_storage(view));
 }

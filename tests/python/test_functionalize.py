@@ -271,6 +271,36 @@ def test_as_strided_of_repeated_or_missing_memory_is_refused(capture, tmp_path):
             opbridge.export(function, (torch.rand(1),), tmp_path / "model.onnx", capture=capture)
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_reshape_alias(capture, tmp_path):
+    alias = torch.ops.aten._reshape_alias
+
+    def views(x):
+        ours = x * 1
+        rows = alias(ours, [x.shape[0] * 2, 6], [6, 1])
+        rows[:, 0] = 5
+        alias(ours.t(), [2, 6, x.shape[0], 1], [6, 1, 12, 7])[1].add_(1)
+        alias(ours[1:], [x.shape[0] - 1, 12], [12, 1]).mul_(2)
+        return ours, rows, alias(x[:, :0], [0, 3], [3, 1])
+
+    path = tmp_path / "model.onnx"
+    x = torch.rand(3, 12)
+    sizes = ({0: torch.export.Dim("n", min=2)},)
+    opbridge.export(views, (x,), path, capture=capture, dynamic_shapes=sizes, verify=True)
+    opbridge.verify(path, views, (torch.rand(5, 12),))
+    opbridge.export(lambda x: alias(x, [2, 18], [18, 1]), (x,), path, capture=capture, verify=True)
+    assert [node.op_type for node in onnx.load(path).graph.node] == ["Reshape"]
+
+    for function in (
+        lambda x: alias(x, [12, 3], [1, 12]) + 1,
+        lambda x: alias(x.t(), [12, 3], [3, 1]) + 1,
+        lambda x: alias(x, [3, 12], [0, 1]) + 1,
+        lambda x: alias(x.t() * torch.rand(12, 3), [12, 3], [1, 12]) + 1,  # of an unknown layout
+    ):
+        with pytest.raises(UnsupportedError, match=r"_reshape_alias with strides that may not be"):
+            opbridge.export(function, (x,), path, capture=capture)
+
+
 @pytest.mark.parametrize("pool", [torch.nn.functional.adaptive_avg_pool2d, torch.nn.functional.adaptive_avg_pool3d])
 def test_decomposed_pools_of_channels_last_images(pool, tmp_path):
     def function(x):

@@ -168,6 +168,8 @@ void register_shape(SymbolicRegistry& registry) {
                            "aten::_unsafe_view(Tensor self, SymInt[] size) -> Tensor"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
   }
+  on("aten::_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)", Since{9},
+     [](GraphBuilder& g, Value self, Ignored, Ignored) { return to_result_shape(g, self); });
   for (const char* line : {"aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
                            "aten::reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)"}) {
     on(line, Since{9}, [](GraphBuilder& g, Value self, Ignored) { return to_result_shape(g, self); });
