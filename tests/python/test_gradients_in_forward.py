@@ -169,6 +169,11 @@ def nested(x: torch.Tensor) -> torch.Tensor:
     return grad(lambda x: grad(lambda x: (x.sin() * x).sum())(x).square().sum())(x)
 
 
+def wave(row: torch.Tensor) -> torch.Tensor:
+    """A layer of a SIREN: its frequency is a Python number."""
+    return (MLP[2](torch.sin(3 * MLP[0](row)) / 3 - 0.5) + 1).sum()
+
+
 TRANSFORMS: dict[str, Function] = {
     "grad": grad(lambda x: (x.sin() * x).sum()),
     "grad_and_value": grad_and_value(lambda x: F.softmax(x, -1).square().sum()),
@@ -184,12 +189,18 @@ TRANSFORMS: dict[str, Function] = {
     "vmap of vmap": vmap(vmap(lambda number: number.exp() * number)),
     "vmap over another dim": vmap(lambda column: column / column.norm(), in_dims=1, out_dims=1),
     "vmap of linear layers": vmap(lambda row: MLP(row)),
+    "numbers: grad": grad(lambda x: wave(x).sum()),
+    "numbers: vmap of grad": vmap(grad(wave)),
+    "numbers: vmap of jacrev of grad": vmap(jacrev(grad(wave))),
+    "numbers: grad of autograd": lambda x: grad(lambda y: (nested(y * 2) * 3 / 7).sum())(x),
+    "numbers: hessian of a row": lambda x: hessian(wave)(x[0]),
 }
 OF_CONSTANT_SIZES: dict[str, Function] = {
     "hessian": hessian(lambda x: torch.tanh(x @ W).sum()),
     "vmap of grad": vmap(grad(lambda row: MLP(row).sum())),
     "vmap of hessian": vmap(hessian(lambda row: MLP(row).sum())),
     "vmap of jacrev": vmap(jacrev(lambda row: torch.cumsum(row, 0).exp())),
+    "numbers: jvp": lambda x: jvp(wave, (x,), (x.exp(),)),
     "jacfwd of jacrev": jacfwd(jacrev(lambda x: (x @ W).sigmoid().sum())),
     "autograd.functional": lambda x: torch.autograd.functional.hessian(lambda x: MLP(x).sum(), x),
 }
@@ -285,6 +296,16 @@ def test_a_branch_on_a_gradient_is_refused_by_export():
 
     with pytest.raises(UnsupportedError, match="branches on a number"):
         opbridge.capture.capture(model, (torch.ones(3),), how="export")
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("function", [vmap(hessian(wave)), vmap(jacfwd(grad(wave)))])
+def test_forward_derivatives_inside_vmap_that_need_values(function, capture, tmp_path):
+    x = torch.randn(3, 4)
+    check(function, tmp_path, x, capture="trace", rtol=1e-3, atol=1e-3)
+    dynamic = ({0: "n"},)
+    with pytest.raises(UnsupportedError, match=r"use jacrev\(grad"):
+        opbridge.export(function, (x,), tmp_path / "dynamic.onnx", capture=capture, dynamic_shapes=dynamic)
 
 
 def test_the_example_and_the_model_are_as_before(tmp_path):

@@ -14,16 +14,20 @@ from typing import Any
 import torch
 
 from opbridge.capture.operators import operator_of
-from opbridge.errors import Error
+from opbridge.errors import Error, UnsupportedError
 from opbridge.torch_compat import (
     DETACH,
     OpOverload,
     TorchDispatchMode,
     backward_is_running,
     dual_numbers_exist,
+    has_memory,
     transforms_are_active,
 )
 
+_META = torch.device("meta")
+_ATEN: Any = torch.ops.aten
+_OF_NUMBERS = {form.Tensor: form.Scalar for form in (_ATEN.add, _ATEN.sub, _ATEN.mul, _ATEN.div)}
 Call = Callable[[OpOverload, Any, dict[str, Any]], Any]
 
 
@@ -37,6 +41,15 @@ def record_below(record: Call, call: Callable[[], Any]) -> Any:
     return result
 
 
+def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
+    """The overload for a Python number as second argument, where that has derivatives of first order: for the number
+    as a tensor, torch would make a derivative of 0, whose sizes are constants."""
+    if len(args) > 1 and type(args[1]) in (bool, int, float, complex) and dual_numbers_exist():
+        form: OpOverload = _OF_NUMBERS.get(function, function)
+        return form
+    return function
+
+
 class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, record: Call) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -46,6 +59,14 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if operator_of(func).is_property:
             return func(*args, **(kwargs or {}))
+        if _computes_sizes(args, kwargs or {}):
+            if not all(has_memory(argument) for argument in args if _is_on_meta(argument)):
+                raise UnsupportedError(
+                    "torch mistakes the device of a derivative of 0 when it differentiates forward (jvp, jacfwd, "
+                    "hessian) inside vmap on tensors without values: use jacrev(grad(…)) for hessian and jacrev for "
+                    'jacfwd, or capture="trace" with constant sizes'
+                )
+            return func(*args, **(kwargs or {}))
         if func is not DETACH:
             return self._record(func, args, kwargs or {})
         try:
@@ -53,6 +74,15 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except Error as error:  # autograd detaches what it saves in code that must not throw
             self.refusal = error
             return func(*args)
+
+
+def _computes_sizes(args: Any, kwargs: dict[str, Any]) -> bool:
+    """Whether the operator serves to find the sizes of a derivative of 0, for which torch uses the meta device."""
+    return kwargs.get("device") == _META or any(map(_is_on_meta, args))
+
+
+def _is_on_meta(argument: Any) -> bool:
+    return isinstance(argument, torch.Tensor) and argument.device == _META
 
 
 def have_derivatives(args: Any, kwargs: dict[str, Any]) -> bool:

@@ -29,7 +29,7 @@ from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
-from opbridge.capture.traced.derivatives import have_derivatives, record_below
+from opbridge.capture.traced.derivatives import form_of_numbers, have_derivatives, record_below
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
@@ -122,9 +122,10 @@ def _record_operators(
                 return written(*args, **kwargs)
         if not have_derivatives(args, kwargs):
             return recorder.call(function, args, kwargs)
-        return record_below(recorder.call, lambda: recorder.run(function, args, kwargs))
+        form = form_of_numbers(function, args)
+        return record_below(recorder.call, lambda: recorder.run(form, args, kwargs))
 
-    return intercept_operators(call)
+    return intercept_operators(call, derivative=lambda compute: record_below(recorder.call, compute))
 
 
 def _leave_torchscript_unfused() -> contextlib.AbstractContextManager[None]:
