@@ -44,6 +44,21 @@ def test_products(dtype):
     check(functions, torch.randint(0, 9, (4,)).to(dtype), torch.randint(0, 9, (3,)).to(dtype))
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("opset", [11, 21])
+def test_combinations_of_a_dynamic_size(opset, capture, tmp_path):
+    counts = range(3 if capture == "export" else 5)  # torch.export fails on more
+
+    def model(x):
+        return [torch.combinations(x, count, again) for count in counts for again in (False, True)]
+
+    path = tmp_path / "model.onnx"
+    sizes = ({0: torch.export.Dim("n", min=0)},)
+    opbridge.export(model, (torch.randn(5),), path, opset_version=opset, capture=capture, dynamic_shapes=sizes)
+    for size in (5, 0, 1, 2, 7):
+        opbridge.verify(path, model, (torch.randn(size),))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
 def test_flips_and_strides(dtype):
     functions = {

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/indexing/indexing.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -134,10 +136,29 @@ std::vector<int64_t> choices(int64_t size, int64_t count, bool repeated) {
   return all;
 }
 
+// The same for a size that is known only when the model runs: as in PyTorch, those of all tuples of indices
+// that ascend.
+Value choices_of_dynamic(GraphBuilder& g, const Dim& size, int64_t count, bool repeated) {
+  Value all = arithmetic(g, 0, 1, size);
+  if (count == 1) return g.unsqueeze(all, {1});
+  const auto along = [&](int64_t axis) {
+    std::vector<int64_t> behind(count - 1 - axis);
+    std::iota(behind.begin(), behind.end(), 1);
+    return behind.empty() ? all : g.unsqueeze(all, behind);
+  };
+  Value ascend;
+  for (int64_t i = 1; i < count; ++i) {
+    Value before = along(i - 1), next = along(i);
+    Value follows = repeated ? g.op("Not", g.op("Less", next, before)) : g.op("Less", before, next);
+    ascend = ascend ? g.op("And", ascend, follows) : follows;
+  }
+  return nonzero_indices(g, ascend);
+}
+
 Value combinations(GraphBuilder& g, Value self, int64_t count, bool with_replacement) {
-  if (!self.dim(0).is_static())
-    g.refuse("combinations need a constant number of elements; make that size constant");
   if (count == 0) return filled(g, *g.result().dims, 0, self.element_type());
+  if (!self.dim(0).is_static())
+    return g.gather(self, choices_of_dynamic(g, self.dim(0), count, with_replacement), 0);
   const int64_t size = self.dim(0).value();
   check_constant(g, count);
   const double elements = choice_count(size, count, with_replacement) * static_cast<double>(count);
