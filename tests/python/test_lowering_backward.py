@@ -431,6 +431,35 @@ def test_of_multi_margin_loss(shape, reduction):
     check(functions, gradient, torch.randn(shape))
 
 
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_of_multilabel_margin_loss(dtype, reduction):
+    def backward(g, x, t):
+        loss, is_target = aten.multilabel_margin_loss_forward(x, t, reduction)
+        given = x > 0  # that of another call
+        return (
+            loss,
+            is_target,
+            aten.multilabel_margin_loss_backward(g, x, t, reduction, is_target),
+            aten.multilabel_margin_loss_backward(g, x, t, reduction, given.to(dtype)),
+        )
+
+    target = torch.tensor([[1, 0, -1, 2], [3, 3, 1, -1], [-1, 0, 0, 0], [0, 1, 2, 3]])
+    x, gradient = torch.randn(4, 4, dtype=dtype), torch.randn(() if reduction else 4, dtype=dtype)
+    x[0, 0], x[1, 2] = x[0, 1], torch.nan
+    check(backward, gradient, x, target)
+    check(backward, gradient.sum(), x[0].clone(), target[0].clone())
+    check(backward, torch.randn((), dtype=dtype), torch.randn((), dtype=dtype), torch.tensor(0))
+    batch, classes = torch.export.Dim("batch"), torch.export.Dim("classes")
+    sizes = {0: batch, 1: classes}
+    other = (
+        torch.randn(() if reduction else 2, dtype=dtype),
+        torch.randn(2, 7, dtype=dtype),
+        torch.randint(-1, 7, (2, 7)),
+    )
+    check(backward, gradient, x, target, dynamic=(None if reduction else {0: batch}, sizes, sizes), also=[other])
+
+
 @pytest.mark.parametrize("padding", [0, 1, 2])
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("mode", [0, 1])
@@ -518,7 +547,6 @@ UNMAPPED = {
     "aten::_slow_conv2d_backward.output_mask": "convolution_backward takes its place",
     "aten::convolution_backward_overrideable": "it raises an error in torch",
     "aten::mkldnn_rnn_layer_backward": "of a fused layer with a workspace",
-    "aten::multilabel_margin_loss_backward": "not yet mapped",
 }
 
 

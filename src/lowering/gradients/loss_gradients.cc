@@ -71,6 +71,22 @@ Value multi_margin_gradient(GraphBuilder& g, Value grad, Value self, Value targe
   return g.cast(g.reshape(made * dy, dims), type);
 }
 
+// As `multi_margin_gradient`, for each target of a sample against each class that is none.
+Value multilabel_margin_gradient(GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction,
+                                 Value is_target) {
+  const ElementType type = g.result().element_type;
+  const Multilabel read = read_multilabel(g, operand(g, self, type), target);
+  const Dim samples = read.x.dim(0), classes = read.x.dim(1);
+  Formula gap(g, read.gaps), is_listed(g, read.is_listed), listed(g, g.unsqueeze(read.listed, {2}));
+  Formula given(g, g.cast(g.reshape(is_target, {samples, Dim(1), classes}), ElementType::boolean));
+  Formula active = where(listed && !given && gap > 0, Formula::number(1, gap), 0);
+  Formula made = sum(active, {1}) - sum(where(is_listed, sum(active, {2}), 0), {1});
+  Formula dy = operand_of_result(g, grad);
+  if (reduction == no_reduction) dy = {g, g.reshape(dy, {samples, Dim(1), Dim(1)})};
+  if (reduction == mean_reduction) dy = dy / Formula::size(samples, gap);
+  return g.cast(g.reshape(made / Formula::size(classes, gap) * dy, self.dims()), type);
+}
+
 }  // namespace
 
 void register_loss_gradients(SymbolicRegistry& registry) {
@@ -118,6 +134,9 @@ void register_loss_gradients(SymbolicRegistry& registry) {
   on("aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar p, "
      "Scalar margin, Tensor? weight=None, int reduction=1) -> Tensor",
      Since{13}, multi_margin_gradient);
+  on("aten::multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, "
+     "Tensor is_target) -> Tensor",
+     Since{13}, multilabel_margin_gradient);
   for (const char* name : {"nll_loss", "nll_loss2d"}) {
     on(fmt::format("aten::{}_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, "
                    "int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",

@@ -185,6 +185,24 @@ Value class_indices(GraphBuilder& g, Value target, Value x) {
   return is_vector ? g.gather(target, g.scalar(0, ElementType::int64), 0) : target;
 }
 
+Multilabel read_multilabel(GraphBuilder& g, Value self, Value target) {
+  Value x = self;
+  target = g.cast(target, ElementType::int64);
+  if (x.rank() < 2) {
+    x = g.reshape(x, std::vector{Dim(1), element_count(x)});
+    target = g.reshape(target, std::vector{Dim(1), element_count(target)});
+  }
+  Value zero = g.scalar(0, ElementType::int64);
+  Value over =
+      g.op("CumSum", g.cast(g.op("Less", target, zero), ElementType::int32), g.scalar(1, ElementType::int64));
+  Value listed = g.op("Equal", over, g.scalar(0, ElementType::int32));
+  Value classes = g.op("Where", listed, target, zero);
+  Value scores = g.unsqueeze(g.op("GatherElements", x, classes, attr("axis", 1)), {2});
+  Value gaps = g.op("Add", g.op("Sub", g.scalar_like(x, 1), scores), g.unsqueeze(x, {1}));
+  Value is_listed = g.op("And", class_mask(g, g.unsqueeze(x, {1}), classes, 2), g.unsqueeze(listed, {2}));
+  return {x, listed, is_listed, any_along(g, is_listed, std::vector<int64_t>{1}, true), gaps};
+}
+
 namespace {
 
 struct TargetLoss {
@@ -318,31 +336,26 @@ Value multi_margin_loss(GraphBuilder& g, Value self, Value target, Scalar p, Sca
   return reduced(g, loss, reduction);
 }
 
-// The targets of a sample end at its first -1.
-Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
-  const ElementType type = g.result().element_type;
-  Value x = operand(g, self, type);
-  target = g.cast(target, ElementType::int64);
-  if (x.rank() < 2) {
-    x = g.reshape(x, std::vector{Dim(1), element_count(x)});
-    target = g.reshape(target, std::vector{Dim(1), element_count(target)});
-  }
-  Value zero = g.scalar(0, ElementType::int64);
-  Value over =
-      g.op("CumSum", g.cast(g.op("Less", target, zero), ElementType::int32), g.scalar(1, ElementType::int64));
-  Value listed = g.op("Equal", over, g.scalar(0, ElementType::int32));  // (batch, targets)
-  Value classes = g.op("Where", listed, target, zero);
-  // (batch, targets, classes)
-  Value margins =
-      g.op("Sub", g.unsqueeze(x, {1}), g.unsqueeze(g.op("GatherElements", x, classes, attr("axis", 1)), {2}));
-  Value losses = above_zero(g, g.op("Add", margins, constant(g, x, 1)));
-  Value is_target = g.op("And", class_mask(g, g.unsqueeze(x, {1}), classes, 2), g.unsqueeze(listed, {2}));
-  Value hit = any_along(g, is_target, std::vector<int64_t>{1}, true);
-  Value counted = g.op("And", g.unsqueeze(listed, {2}), g.op("Not", hit));
-  Value sum = g.reduce("ReduceSum", g.op("Where", counted, losses, constant(g, x, 0)), {1, 2}, false);
-  Value result = g.op("Div", sum, g.cast(g.dim_of(x, 1), x.element_type()));
+Value multilabel_loss(GraphBuilder& g, Value self, const Multilabel& read, int64_t reduction) {
+  Value counted = g.op("And", g.unsqueeze(read.listed, {2}), g.op("Not", read.is_target));
+  Value losses = g.op("Where", counted, above_zero(g, read.gaps), constant(g, read.x, 0));
+  Value sum = g.reduce("ReduceSum", losses, {1, 2}, false);
+  Value result = g.op("Div", sum, g.cast(g.dim_of(read.x, 1), read.x.element_type()));
   if (self.rank() < 2) result = g.squeeze(result, {0});
   return reduced(g, result, reduction);
+}
+
+Value multilabel_margin_loss(GraphBuilder& g, Value self, Value target, int64_t reduction) {
+  const Multilabel read = read_multilabel(g, operand(g, self, g.result().element_type), target);
+  return multilabel_loss(g, self, read, reduction);
+}
+
+std::array<Value, 2> multilabel_margin_loss_forward(GraphBuilder& g, Value self, Value target,
+                                                    int64_t reduction) {
+  const ir::TensorType& type = g.result(1);
+  const Multilabel read = read_multilabel(g, operand(g, self, type.element_type), target);
+  Value is_target = g.cast(g.reshape(read.is_target, *type.dims), type.element_type);
+  return {multilabel_loss(g, self, read, reduction), is_target};
 }
 
 // `log_probs` is (T, N, C), or (T, C) for a single sequence.
@@ -385,6 +398,9 @@ void register_loss(SymbolicRegistry& registry) {
                                    {"multilabel_margin_loss", multilabel_margin_loss}}) {
     on(fmt::format("aten::{}(Tensor self, Tensor target, int reduction=1) -> Tensor", name), Since{13}, loss);
   }
+  on("aten::multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor output, "
+     "Tensor is_target)",
+     Since{13}, multilabel_margin_loss_forward);
   on("aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor", Since{13},
      [](GraphBuilder& g, Value self, Value target, int64_t reduction, double beta) {
        if (beta == 0) return l1_loss(g, self, target, reduction);

@@ -15,4 +15,16 @@ Value class_indices(GraphBuilder& g, Value target, Value x);
 // True at the target's class; false everywhere if the target is ignored or out of range.
 Value class_mask(GraphBuilder& g, Value like, Value target, int64_t axis);
 
+// Scores and targets of multilabel_margin_loss. A sample without batch dim is a batch of one.
+struct Multilabel {
+  Value x;          // (batch, classes)
+  Value listed;     // whether the sample's targets have not yet ended, as they do at -1: (batch, targets)
+  Value is_listed;  // whether a target is that class: (batch, targets, classes)
+  Value is_target;  // whether any target is that class: (batch, 1, classes)
+  Value gaps;       // 1 - score of the target + score of the class: (batch, targets, classes)
+};
+
+// `self` has an opmath type.
+Multilabel read_multilabel(GraphBuilder& g, Value self, Value target);
+
 }  // namespace opbridge::lowering

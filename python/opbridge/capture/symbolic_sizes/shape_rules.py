@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -14,15 +14,17 @@ from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
 _TOO_HARD = 2  # the answer of torch._debug_has_internal_overlap if it does not know
 
-# Operators with kernels for the CPU alone, and the element types of their results; None for that of the argument.
-_RESULTS: dict[str, tuple[torch.dtype | None, ...]] = {
-    "fake_quantize_per_tensor_affine_cachemask": (None, torch.bool),
-    "fake_quantize_per_channel_affine_cachemask": (None, torch.bool),
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": (None, torch.bool),
-    "_fake_quantize_learnable_per_tensor_affine": (None,),
-    "_fake_quantize_learnable_per_channel_affine": (None,),
-    "glu_jvp": (None,),
-    "glu_backward_jvp": (None,),
+# Operators with kernels for the CPU alone.
+_like: Any = torch.empty_like
+_RULES: dict[str, Callable[..., Any]] = {
+    "fake_quantize_per_tensor_affine_cachemask": lambda x, *_: (_like(x), _like(x, dtype=torch.bool)),
+    "fake_quantize_per_channel_affine_cachemask": lambda x, *_: (_like(x), _like(x, dtype=torch.bool)),
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams": lambda x, *_: (_like(x), _like(x, dtype=torch.bool)),
+    "_fake_quantize_learnable_per_tensor_affine": lambda x, *_: _like(x),
+    "_fake_quantize_learnable_per_channel_affine": lambda x, *_: _like(x),
+    "glu_jvp": lambda x, *_: _like(x),
+    "glu_backward_jvp": lambda x, *_: _like(x),
+    "multilabel_margin_loss_backward": lambda gradient, x, *_: x.new_empty(x.shape),
 }
 
 
@@ -30,20 +32,12 @@ _RESULTS: dict[str, tuple[torch.dtype | None, ...]] = {
 def add_missing_shapes() -> Iterator[None]:
     """Adds the rules that torch lacks, for all threads: they are right for any call."""
     with scoped_library("aten", "FRAGMENT") as library:
-        for name, dtypes in _RESULTS.items():
+        for name, rule in _RULES.items():
             if has_shape_rule(getattr(torch.ops.aten, name).default):
                 continue
             with contextlib.suppress(RuntimeError):  # another library has added it
-                torch.library.register_fake(f"aten::{name}", _like_the_first(dtypes), lib=library)
+                torch.library.register_fake(f"aten::{name}", rule, lib=library)
         yield
-
-
-def _like_the_first(dtypes: tuple[torch.dtype | None, ...]) -> Any:
-    def rule(tensor: torch.Tensor, *_: Any) -> Any:
-        results = tuple(torch.empty_like(tensor, dtype=dtype) for dtype in dtypes)
-        return results if len(results) > 1 else results[0]
-
-    return rule
 
 
 def leave_overlap_open() -> contextlib.AbstractContextManager[None]:
