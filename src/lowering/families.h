@@ -52,6 +52,7 @@ void register_resize(SymbolicRegistry& registry);
 void register_sampling(SymbolicRegistry& registry);
 void register_sampling_gradients(SymbolicRegistry& registry);
 void register_searching(SymbolicRegistry& registry);
+void register_segment_gradients(SymbolicRegistry& registry);
 void register_shape(SymbolicRegistry& registry);
 void register_shuffling(SymbolicRegistry& registry);
 void register_sorting(SymbolicRegistry& registry);

@@ -534,6 +534,46 @@ def test_of_weight_norm_and_masked_softmax():
     check(functions, torch.randn(3, 4, 5), torch.randn(3, 4, 5))
 
 
+@pytest.mark.parametrize("initial", [None, 2.5])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_of_segment_reduce(dtype, reduce, initial):
+    def backward(g, x, parts, axis=0, name="lengths"):
+        options = {name: parts, "axis": axis, "initial": initial}
+        y = torch.segment_reduce(x, reduce, **options, unsafe=True)
+        return aten._segment_reduce_backward(g, y, x, reduce, **options)
+
+    lengths, offsets = torch.tensor([3, 0, 4, 1]), torch.tensor([1, 3, 3, 7])
+    x, gradient = torch.randn(9, 2, 3, dtype=dtype), torch.randn(4, 2, 3, dtype=dtype)
+    x[0] = x[1] = x[2, 0]
+    x[0, 1] = x[3] = x[4, :, 0] = 0
+    x[5, 1, 2] = x[7, 0, 0] = x[6, 1, 1] = x[5, 1, 1] = torch.nan
+    for columns in [x, x[:, 0, 0].clone()]:
+        g = gradient if columns is x else gradient[:, 0, 0].clone()
+        check(backward, g, columns, lengths, **tolerance(dtype))
+        check(lambda g, x, p: backward(g, x, p, name="offsets"), g[:3].clone(), columns, offsets, **tolerance(dtype))
+    rows = x.transpose(0, 1).contiguous()
+    parts = torch.tensor([[1, 2, 6], [8, 0, 1]])
+    check(
+        lambda g, x, p: backward(g, x, p, axis=1),
+        gradient[:2, :1].expand(2, 3, 3).contiguous(),
+        rows,
+        parts,
+        **tolerance(dtype),
+    )
+
+
+def test_of_an_open_number_of_segments():
+    def backward(g, x, parts):
+        y = torch.segment_reduce(x, "max", lengths=parts, unsafe=True)
+        return aten._segment_reduce_backward(g, y, x, "max", lengths=parts)
+
+    sizes = {0: torch.export.Dim("count", min=0)}
+    inputs = torch.rand(3), torch.rand(6), torch.tensor([1, 2, 3])
+    also = [(torch.rand(1), torch.rand(4), torch.tensor([4])), (torch.rand(2), torch.rand(9), torch.tensor([0, 9]))]
+    check(backward, *inputs, dynamic=(sizes, {0: torch.export.Dim("length", min=1)}, sizes), also=also)
+
+
 # Backward operators without a mapping, of those that have a kernel for dense tensors on the CPU of their own. The
 # others are made of further operators, which a capture below autograd records.
 UNMAPPED = {
@@ -543,7 +583,6 @@ UNMAPPED = {
     "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",
     "aten::_grid_sampler_2d_cpu_fallback_backward": "grid_sampler_2d_backward takes its place",
     "aten::_scaled_dot_product_fused_attention_overrideable_backward": "it raises an error in torch",
-    "aten::_segment_reduce_backward": "not yet mapped",
     "aten::_slow_conv2d_backward.output_mask": "convolution_backward takes its place",
     "aten::convolution_backward_overrideable": "it raises an error in torch",
     "aten::mkldnn_rnn_layer_backward": "of a fused layer with a workspace",

@@ -51,6 +51,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_sampling(registry);
   lowering::register_sampling_gradients(registry);
   lowering::register_searching(registry);
+  lowering::register_segment_gradients(registry);
   lowering::register_shape(registry);
   lowering::register_shuffling(registry);
   lowering::register_sorting(registry);

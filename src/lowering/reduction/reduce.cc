@@ -6,6 +6,7 @@
 
 #include "lowering/common.h"
 #include "lowering/indexing/indexing.h"
+#include "lowering/kernel.h"
 #include "tensor/constants.h"
 
 namespace opbridge::lowering {
@@ -108,6 +109,30 @@ Value reduced(GraphBuilder& g, Value losses, int64_t reduction) {
     losses = g.reduce("ReduceSum", losses, {}, false);
   }
   return g.cast(losses, g.result().element_type);
+}
+
+Value segment_offsets(GraphBuilder& g, Value data, std::optional<Value> lengths, std::optional<Value> offsets,
+                      int64_t axis) {
+  if (!lengths && !offsets) g.refuse("pass lengths or offsets");
+  Value bounds = g.cast(offsets ? *offsets : *lengths, ElementType::int64);
+  axis = wrap_axis(axis, data.rank());
+  if (axis != bounds.rank() - 1) g.refuse("axis must be the last dim of lengths or offsets");
+  // PyTorch's kernel reads the offsets, its shape rule the lengths.
+  if (lengths && offsets && !(lengths->dim(axis) + Dim(1) == offsets->dim(axis)))
+    g.refuse("lengths and offsets have different numbers of segments; pass only one of them");
+  if (offsets) return bounds;
+  std::vector<Dim> first = bounds.dims();
+  first.back() = 1;
+  Value sums = g.op("CumSum", bounds, g.scalar(axis, ElementType::int64));
+  return g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
+}
+
+Value segments_reduced(GraphBuilder& g, Value x, Value offsets, std::optional<Value> initial,
+                       const std::string& reduce) {
+  std::vector<Dim> dims = x.dims();
+  dims.at(offsets.rank() - 1) = offsets.dim(-1) - Dim(1);
+  return kernel(g, "opbridge::segment_reduce", {x, offsets, initial, attr("reduce", reduce)},
+                {x.element_type(), std::move(dims)});
 }
 
 Extremum::Extremum(GraphBuilder& g, bool greatest, Value self) : g_(g), greatest_(greatest) {

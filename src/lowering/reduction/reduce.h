@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,6 +45,13 @@ Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most);
 // The reduction of a loss, cast to the type of the call's result.
 inline constexpr int64_t no_reduction = 0, mean_reduction = 1, sum_reduction = 2;
 Value reduced(GraphBuilder& g, Value losses, int64_t reduction);
+
+// The offsets (…, segments + 1) of the segments of `data` along `axis`, given by their lengths or offsets,
+// and the reduction of each segment by the kernel of segment_reduce.
+Value segment_offsets(GraphBuilder& g, Value data, std::optional<Value> lengths, std::optional<Value> offsets,
+                      int64_t axis);
+Value segments_reduced(GraphBuilder& g, Value x, Value offsets, std::optional<Value> initial,
+                       const std::string& reduce);
 
 // Maxima or minima and their indices. In PyTorch NaN is both the maximum and the minimum; ONNX does not
 // specify ReduceMax and ArgMax for NaN.

@@ -142,24 +142,12 @@ Value sum_to_size(GraphBuilder& g, Value self, Ignored) {
 Value segment_reduce(GraphBuilder& g, Value data, std::string reduce, std::optional<Value> lengths,
                      std::optional<Value> indices, std::optional<Value> offsets, int64_t axis, Ignored,
                      std::optional<Scalar> initial) {
-  if (indices || (!lengths && !offsets)) g.refuse("pass lengths or offsets; indices are not supported");
-  Value bounds = g.cast(offsets ? *offsets : *lengths, ElementType::int64);
-  axis = wrap_axis(axis, data.rank());
-  if (axis != bounds.rank() - 1) g.refuse("axis must be the last dim of lengths or offsets");
-  // PyTorch's kernel reads the offsets, its shape rule the lengths.
-  if (lengths && offsets && !(lengths->dim(axis) + Dim(1) == offsets->dim(axis)))
-    g.refuse("lengths and offsets have different numbers of segments; pass only one of them");
-  if (!offsets) {
-    std::vector<Dim> first = bounds.dims();
-    first.back() = 1;
-    Value sums = g.op("CumSum", bounds, g.scalar(axis, ElementType::int64));
-    bounds = g.concat({filled(g, first, 0, ElementType::int64), sums}, axis);
-  }
+  if (indices) g.refuse("pass lengths or offsets; indices are not supported");
+  Value bounds = segment_offsets(g, data, lengths, offsets, axis);
   return in_opmath_type(g, data, [&](Value x) {
     std::optional<Value> start;
     if (initial) start = g.scalar_like(x, *initial);
-    return kernel(g, "opbridge::segment_reduce", {x, bounds, start, attr("reduce", reduce)},
-                  {x.element_type(), g.result().dims});
+    return g.typed(segments_reduced(g, x, bounds, start, reduce), *g.result().dims);
   });
 }
 
