@@ -56,6 +56,38 @@ macro(opbridge_add_operators)
   _opbridge_add_operators(${ARGN})
 endmacro()
 
+# Each library has its own table of operators, so its symbols must be hidden, or they would be merged with those of
+# another library in the process.
+function(_opbridge_set_compile_options target)
+  set_target_properties(${target} PROPERTIES
+    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target}
+    PUBLIC "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:${OPBRIDGE_SDK_gnu_compile_options}>"
+    PRIVATE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${OPBRIDGE_SDK_compile_options}>")
+  target_include_directories(${target} PUBLIC ${OPBRIDGE_SDK_INCLUDE_DIR} PRIVATE ${OPBRIDGE_SDK_DIR})
+endfunction()
+
+# The objects of the SDK, which each library contains: opbridge_sdk, and opbridge_sdk_HOST for a host.
+function(_opbridge_add_sdk)
+  if(TARGET opbridge_sdk)
+    return()
+  endif()
+  add_library(opbridge_sdk OBJECT ${OPBRIDGE_SDK_sources})
+  add_library(opbridge_sdk_ort OBJECT ${OPBRIDGE_SDK_DIR}/ort_adapter.cc)
+  target_include_directories(opbridge_sdk_ort SYSTEM PRIVATE ${OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR})
+  set(targets opbridge_sdk opbridge_sdk_ort)
+  if(OPBRIDGE_TORCH_DIR)
+    add_library(opbridge_sdk_torch OBJECT ${OPBRIDGE_SDK_DIR}/torch_adapter.cc)
+    target_compile_definitions(opbridge_sdk_torch PRIVATE TORCH_TARGET_VERSION=${OPBRIDGE_SDK_torch_target_version})
+    target_include_directories(opbridge_sdk_torch SYSTEM PRIVATE ${OPBRIDGE_TORCH_DIR}/include)
+    list(APPEND targets opbridge_sdk_torch)
+  endif()
+  foreach(target IN LISTS targets)
+    _opbridge_set_compile_options(${target})
+  endforeach()
+endfunction()
+
 function(_opbridge_add_operators name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "SOURCES;LINK_LIBRARIES;COMPILE_OPTIONS")
   if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
@@ -70,16 +102,11 @@ function(_opbridge_add_operators name)
     set(cuda_sources)
   endif()
 
-  # Compiled once for both. Each library has its own table of operators, so its symbols must be hidden, or
-  # they would be merged with those of another library in the process.
-  add_library(${name}_objects OBJECT ${arg_SOURCES} ${OPBRIDGE_SDK_sources})
-  set_target_properties(${name}_objects PROPERTIES
-    POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-  target_compile_features(${name}_objects PUBLIC cxx_std_20)
-  target_compile_options(${name}_objects
-    PUBLIC "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:${OPBRIDGE_SDK_gnu_compile_options}>"
-    PRIVATE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${OPBRIDGE_SDK_compile_options};${arg_COMPILE_OPTIONS}>")
-  target_include_directories(${name}_objects PUBLIC ${OPBRIDGE_SDK_INCLUDE_DIR} PRIVATE ${OPBRIDGE_SDK_DIR})
+  _opbridge_add_sdk()
+  # Compiled once for both hosts.
+  add_library(${name}_objects OBJECT ${arg_SOURCES})
+  _opbridge_set_compile_options(${name}_objects)
+  target_compile_options(${name}_objects PRIVATE "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:${arg_COMPILE_OPTIONS}>")
   target_link_libraries(${name}_objects PRIVATE ${arg_LINK_LIBRARIES})
 
   if(cuda_sources)
@@ -94,11 +121,9 @@ function(_opbridge_add_operators name)
   endif()
   foreach(host IN LISTS hosts)
     set(target ${name}_${host})
-    add_library(${target} MODULE ${OPBRIDGE_SDK_DIR}/${host}_adapter.cc)
-    set_target_properties(${target} PROPERTIES
-      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-      LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY Static)
-    target_link_libraries(${target} PRIVATE ${name}_objects ${arg_LINK_LIBRARIES})
+    add_library(${target} MODULE $<TARGET_OBJECTS:opbridge_sdk_${host}>)
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX CUDA_RUNTIME_LIBRARY Static)
+    target_link_libraries(${target} PRIVATE ${name}_objects opbridge_sdk ${arg_LINK_LIBRARIES})
     target_link_options(${target} PRIVATE
       -Wl,--version-script=${OPBRIDGE_SDK_DIR}/exports.map $<$<CONFIG:Release>:-Wl,--strip-all>)
     if(NOT OPBRIDGE_SANITIZE)  # whose runtime is in the program, not in the module
@@ -109,11 +134,8 @@ function(_opbridge_add_operators name)
     endif()
   endforeach()
 
-  target_include_directories(${name}_ort SYSTEM PRIVATE ${OPBRIDGE_ONNXRUNTIME_INCLUDE_DIR})
   if(OPBRIDGE_TORCH_DIR)
     # The library is found by name in the process that has imported torch; no path to it is stored.
-    target_compile_definitions(${name}_torch PRIVATE TORCH_TARGET_VERSION=${OPBRIDGE_SDK_torch_target_version})
-    target_include_directories(${name}_torch SYSTEM PRIVATE ${OPBRIDGE_TORCH_DIR}/include)
     target_link_options(${name}_torch PRIVATE -Wl,-rpath-link,${OPBRIDGE_TORCH_DIR}/lib)
     target_link_libraries(${name}_torch PRIVATE ${OPBRIDGE_TORCH_DIR}/lib/libtorch_cpu.so ${CMAKE_DL_LIBS})
     set_target_properties(${name}_torch PROPERTIES SKIP_BUILD_RPATH ON)
