@@ -7,23 +7,10 @@
 #include <utility>
 
 #include "../common/bilinear.h"
-#include "opbridge/operator.h"
+#include "kernels.h"
 #include "tile.h"
 
 namespace opbridge::op::deform_conv2d {
-
-// Output buffers of the gradients, each with the shape of its variable; null if a gradient is not requested.
-template <class T>
-struct Gradients {
-  T* input = nullptr;
-  T* weight = nullptr;
-  T* offset = nullptr;
-  T* mask = nullptr;
-  T* bias = nullptr;
-
-  bool needs_samples() const { return input != nullptr || weight != nullptr; }
-  bool needs_gradient_of_samples() const { return input != nullptr || offset != nullptr || mask != nullptr; }
-};
 
 // The gradient of one image, with pointers to its part of each tensor.
 template <class T>
