@@ -44,6 +44,9 @@ class Draws(nn.Module):
             "bernoulli_": torch.empty(size).bernoulli_(0.3),
             "bernoulli_ of a tensor": torch.empty(n, 4).bernoulli_(p.expand(n, 4)),
             "multinomial": torch.multinomial(p.expand(n, 4), COLUMNS, replacement=True),
+            "poisson": torch.poisson(x.abs() * 20),
+            "poisson of a few": torch.poisson(torch.full_like(x, 0.7).half()),
+            "binomial": torch.binomial(torch.full_like(x, 9), p[2:3]),
             "gumbel_softmax": nn.functional.gumbel_softmax(x, hard=True),
         }
 

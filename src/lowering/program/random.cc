@@ -5,6 +5,7 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 namespace {
@@ -110,6 +111,15 @@ Value multinomial(GraphBuilder& g, Value self, const Dim& count, bool replacemen
   return g.ops<2>("TopK", speed, g.sizes({count}), attr("axis", -1))[1];
 }
 
+// Numbers of a distribution, by the kernel `op` of its parameters and of uniform numbers.
+Value by_kernel(GraphBuilder& g, const char* op, std::vector<Value> parameters) {
+  const auto& [type, dims] = g.result();
+  std::vector<Operand> operands;
+  for (Value& parameter : parameters) operands.emplace_back(g.expand(operand(g, parameter, type), *dims));
+  operands.emplace_back(draw(g, "RandomUniform", *dims, ElementType::float64));
+  return g.cast(kernel(g, op, std::move(operands), {opmath_type(type), dims}), type);
+}
+
 // `type` is given because the declared type of the result is unreliable: the default type of torch's fake
 // tensors differs from its kernel's.
 Value permutation(GraphBuilder& g, const Dim& count, ElementType type) {
@@ -192,6 +202,12 @@ void register_random(SymbolicRegistry& registry) {
        const ElementType type = drawn_type(g.result().element_type);
        Value drawn = exponential(g, *g.result().dims, type);
        return g.cast(g.op("Div", drawn, g.scalar(rate, type)), g.result().element_type);
+     });
+  on("aten::poisson(Tensor self, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value self, Ignored) { return by_kernel(g, "opbridge::poisson", {self}); });
+  on("aten::binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor", Since{9},
+     [](GraphBuilder& g, Value count, Value prob, Ignored) {
+       return by_kernel(g, "opbridge::binomial", {count, prob});
      });
   on("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? "
      "generator=None) -> Tensor",

@@ -25,6 +25,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "glu_jvp": lambda x, *_: _like(x),
     "glu_backward_jvp": lambda x, *_: _like(x),
     "multilabel_margin_loss_backward": lambda gradient, x, *_: x.new_empty(x.shape),
+    "binomial": lambda count, *_: count.new_empty(count.shape),
 }
 
 
