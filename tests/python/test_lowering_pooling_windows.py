@@ -36,6 +36,7 @@ ADAPTIVE = {
     "greatest of all": lambda x: F.adaptive_max_pool2d(x, 1, return_indices=True),
     "greatest without batch": lambda x: F.adaptive_max_pool2d(x[0], (2, 5), return_indices=True),
 }
+DEPENDS_ON_THE_SIZE = {"ceil_mode, without padding", "ceil_mode along one dim", "far beyond"}
 
 
 def image(dtype=torch.float32):
@@ -104,8 +105,7 @@ def test_size_of_the_image_unknown(opset):
         "greatest, ceil_mode": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True, return_indices=True),
         "greatest, ceil_mode and gaps": lambda x: F.max_pool2d(x, 3, 4, 0, 2, ceil_mode=True, return_indices=True),
     }
-    depends_on_the_size = {"ceil_mode, without padding", "ceil_mode along one dim", "far beyond"}
-    functions |= {name: f for name, f in (AVERAGES | GREATEST | ADAPTIVE).items() if name not in depends_on_the_size}
+    functions |= {name: f for name, f in (AVERAGES | GREATEST | ADAPTIVE).items() if name not in DEPENDS_ON_THE_SIZE}
     sizes = [{2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}]
     also = [(torch.randn(2, 3, height, width),) for height, width in ((5, 6), (8, 7), (16, 12), (21, 31))]
     check(functions, image(), opset=opset, dynamic=sizes, also=also)
@@ -142,6 +142,32 @@ def test_integers(dtype):
     check(GREATEST | averages, x)
 
 
+@pytest.mark.parametrize("opset", [11, 21])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_integers_of_a_dynamic_image(dtype, opset):
+    averages = {
+        "padding that does not count": lambda x: F.avg_pool2d(
+            -x, (3, 4), 2, padding=(1, 2), ceil_mode=True, count_include_pad=False
+        ),
+        "padding that counts": lambda x: F.avg_pool2d(x, (3, 4), (2, 1), padding=(1, 2)),
+        "along one dim": lambda x: F.avg_pool1d(-x[0], 3, 2, 1),
+    }
+    greatest = {
+        "gaps and padding": lambda x: F.max_pool2d(-x, 3, 1, 1, (3, 2), return_indices=True),
+        "ceil_mode and padding": lambda x: F.max_pool2d(-x, (2, 3), 2, (0, 1), ceil_mode=True, return_indices=True),
+        "the maxima alone": lambda x: F.max_pool2d(-x[0], (4, 3), 3, (2, 0)),
+    }
+    functions = GREATEST | greatest | (AVERAGES | averages if dtype is torch.int64 else {})
+    functions = {name: f for name, f in functions.items() if name not in DEPENDS_ON_THE_SIZE}
+
+    def images(height, width):
+        return (torch.randint(0, 3, (2, 3, height, width)).to(dtype) + (2**40 if dtype is torch.int64 else 0),)
+
+    sizes = [{2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}]
+    also = [images(height, width) for height, width in ((5, 6), (8, 7), (16, 12), (21, 31))]
+    check(functions, *images(7, 9), opset=opset, dynamic=sizes, also=also)
+
+
 def test_float64():
     x = image(torch.float64)
     check(AVERAGES | ADAPTIVE, x)
@@ -163,11 +189,12 @@ def test_windows_of_padding_alone():
     check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), torch.randn(1, 1, 2))
 
 
-def test_indices_of_padding_are_refused():
+def test_indices_of_padding_and_its_maximum_of_integers_are_refused():
     with pytest.raises(opbridge.UnsupportedError, match="contain only padding"):
         check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True, return_indices=True), torch.randn(1, 1, 2))
-    with pytest.raises(opbridge.UnsupportedError, match="contains only padding"):
-        check(lambda x: F.max_pool1d(x, 2, 2, 1, 3, ceil_mode=True), torch.ones(1, 1, 2, dtype=torch.int64))
+    for dtype in (torch.int64, torch.int8):
+        with pytest.raises(opbridge.UnsupportedError, match="contain only padding"):
+            check(lambda x: F.max_pool2d(x, 2, 1, 1, (3, 1)), torch.ones(1, 1, 2, 2, dtype=dtype))
 
 
 def test_a_pool_of_a_halved_dynamic_image_is_one_node(tmp_path):

@@ -18,11 +18,10 @@ int64_t constant_size(GraphBuilder& g, Value x, int64_t axis) {
   return x.dim(axis).value();
 }
 
-// Splits spatial axis i into two: the windows, and the elements of each. Elements outside the image are
-// replaced by another element of the same window.
-Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t count) {
-  const auto axis = static_cast<int64_t>(i) + 2;
-  const int64_t size = constant_size(g, x, axis), kernel = window.kernel[i], dilation = window.dilation[i];
+// The indices of the elements of each window along an axis: (windows, elements). Elements outside the image
+// are replaced by another element of the same window.
+Value constant_indices(GraphBuilder& g, size_t i, const Window& window, int64_t size, int64_t count) {
+  const int64_t kernel = window.kernel[i], dilation = window.dilation[i];
   check_constant(g, (Dim(count) * Dim(kernel)).value());
   std::vector<int64_t> indices;
   for (int64_t index = 0; index < count; ++index) {
@@ -33,7 +32,37 @@ Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, int64_t 
       indices.push_back(at);
     }
   }
-  return g.gather(x, g.constant(ir::Weight::of<int64_t>(indices, {count, kernel})), axis);
+  return g.constant(ir::Weight::of<int64_t>(indices, {count, kernel}));
+}
+
+// Each start plus each offset: (starts, offsets).
+Value sums_of(GraphBuilder& g, Value starts, Value offsets) {
+  return g.op("Add", g.unsqueeze(starts, {1}), g.unsqueeze(offsets, {0}));
+}
+
+// The same for a size that is known only when the model runs.
+Value dynamic_indices(GraphBuilder& g, size_t i, const Window& window, const Dim& size, const Dim& count) {
+  const int64_t dilation = window.dilation[i];
+  const auto number = [&](int64_t value) { return g.scalar(value, ElementType::int64); };
+  Value at = sums_of(g, arithmetic(g, -window.padding[i], window.stride[i], count),
+                     arithmetic(g, 0, dilation, window.kernel[i]));
+  if (window.padding[i] > 0)
+    at = g.op("Where", g.op("Less", at, number(0)), g.op("Mod", at, number(dilation)), at);
+  Value beyond = g.op("Sub", at, g.size(size - Dim(1)));
+  Value steps = g.op("Div", g.op("Add", beyond, number(dilation - 1)), number(dilation));
+  Value before = g.op("Sub", at, g.op("Mul", steps, number(dilation)));
+  return g.op("Where", g.op("Greater", beyond, number(0)), before, at);
+}
+
+// Splits spatial axis i into two: the windows, and the elements of each.
+Value windows(GraphBuilder& g, Value x, size_t i, const Window& window, const Dim& count) {
+  const auto axis = static_cast<int64_t>(i) + 2;
+  const Dim size = x.dim(axis);
+  return g.gather(x,
+                  size.is_static() && count.is_static()
+                      ? constant_indices(g, i, window, size.value(), count.value())
+                      : dynamic_indices(g, i, window, size, count),
+                  axis);
 }
 
 }  // namespace
@@ -45,14 +74,19 @@ Value without_batch(GraphBuilder& g, Value result) {
 }
 
 Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value) {
-  if (std::ranges::all_of(pads, [](int64_t pad) { return pad == 0; })) return x;
+  return padded(g, x, std::vector<Dim>(pads.begin(), pads.end()), value);
+}
+
+Value padded(GraphBuilder& g, Value x, const std::vector<Dim>& pads, const Scalar& value) {
+  if (std::ranges::all_of(pads, [](const Dim& pad) { return pad.is(0); })) return x;
   const size_t axes = pads.size() / 2;
-  std::vector<int64_t> all(2 * (axes + 2), 0);
+  std::vector<Dim> all(2 * (axes + 2), 0), dims = x.dims();
   for (size_t i = 0; i < axes; ++i) {
     all[i + 2] = pads[i];
     all[axes + i + 4] = pads[axes + i];
+    dims[i + 2] = dims[i + 2] + pads[i] + pads[axes + i];
   }
-  return g.op("Pad", x, g.ints(all), g.scalar_like(x, value));
+  return g.typed(g.op("Pad", x, g.sizes(all), g.scalar_like(x, value)), std::move(dims));
 }
 
 Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {
@@ -61,7 +95,7 @@ Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t d
   return g.op("Add", g.unsqueeze(offsets, {1}), g.unsqueeze(starts, {0}));
 }
 
-Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts) {
+Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<Dim>& counts) {
   for (size_t i = counts.size(); i-- > 0;) {
     x = g.reduce("ReduceMax", windows(g, x, i, window, counts[i]), {static_cast<int64_t>(i) + 3}, false);
   }
@@ -70,15 +104,13 @@ Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const st
 
 // PyTorch returns the first of equal maxima: the first in each row, then the first of these rows.
 std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
-                                                    const std::vector<int64_t>& counts) {
+                                                    const std::vector<Dim>& counts) {
   const size_t axes = counts.size();
-  std::vector<int64_t> dims(axes + 2, 1);
-  for (size_t i = 0; i < axes; ++i) dims[i + 2] = constant_size(g, x, static_cast<int64_t>(i) + 2);
-  const int64_t elements = element_count(last_dims(x.dims(), static_cast<int64_t>(axes))).value();
-  check_constant(g, elements);
-  std::vector<int64_t> all(elements);
-  std::iota(all.begin(), all.end(), 0);
-  Value indices = g.expand(g.constant(ir::Weight::of<int64_t>(all, dims)), x.dims());
+  std::vector<Dim> dims{1, 1};
+  for (size_t i = 0; i < axes; ++i) dims.push_back(x.dim(static_cast<int64_t>(i) + 2));
+  const Dim elements = element_count(last_dims(x.dims(), static_cast<int64_t>(axes)));
+  if (elements.is_static()) check_constant(g, elements.value());
+  Value indices = g.expand(g.reshape(arithmetic(g, 0, 1, elements), dims), x.dims());
   for (size_t i = axes; i-- > 0;) {
     const auto axis = static_cast<int64_t>(i) + 3;
     Value parts = windows(g, x, i, window, counts[i]);
@@ -90,27 +122,28 @@ std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, co
   return {x, indices};
 }
 
-Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
-                        const std::vector<int64_t>& divisors) {
+Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<Dim>& counts,
+                        Value divisors) {
   const size_t axes = counts.size();
   const auto stays = [&](size_t i) {
     return window.kernel[i] == 1 && window.stride[i] == 1 && window.padding[i] == 0;
   };
-  std::vector<int64_t> pads(2 * axes, 0);
+  std::vector<Dim> pads(2 * axes, 0);
   for (size_t i = 0; i < axes; ++i) {
     if (stays(i)) continue;
-    const int64_t end = (counts[i] - 1) * window.stride[i] + window.kernel[i] - window.padding[i];
+    const Dim end = (counts[i] - Dim(1)) * window.stride[i] + window.kernel[i] - window.padding[i];
     pads[i] = window.padding[i];
-    pads[axes + i] = end - constant_size(g, x, static_cast<int64_t>(i) + 2);
+    pads[axes + i] = end - x.dim(static_cast<int64_t>(i) + 2);
   }
   x = padded(g, x, pads, 0);
   for (size_t i = axes; i-- > 0;) {
     if (stays(i)) continue;
     const auto axis = static_cast<int64_t>(i) + 2;
-    Value indices = window_indices(g, x.dim(axis), window.kernel[i], 1, window.stride[i]);
+    Value indices =
+        sums_of(g, arithmetic(g, 0, 1, window.kernel[i]), arithmetic(g, 0, window.stride[i], counts[i]));
     x = sum_of(g, g.gather(x, indices, axis), std::vector{axis}, false);
   }
-  return g.op("Div", x, g.cast(g.constant(ir::Weight::of<int64_t>(divisors, counts)), x.element_type()));
+  return g.op("Div", x, g.cast(divisors, x.element_type()));
 }
 
 Value spread(GraphBuilder& g, Value x, const std::vector<int64_t>& strides) {

@@ -13,7 +13,7 @@ Value im2col(GraphBuilder& g, Value self, Ints kernel, Ints dilation, Ints paddi
   const Window w =
       window_of(g, 2, std::move(kernel), std::move(stride), std::move(padding), std::move(dilation));
   return on_batch(g, self, 2, [&](Value x) {
-    x = padded(g, x, {w.padding[0], w.padding[1], w.padding[0], w.padding[1]}, 0);
+    x = padded(g, x, std::vector{w.padding[0], w.padding[1], w.padding[0], w.padding[1]}, 0);
     x = g.gather(x, window_indices(g, x.dim(2), w.kernel[0], w.dilation[0], w.stride[0]), 2);
     x = g.gather(x, window_indices(g, x.dim(4), w.kernel[1], w.dilation[1], w.stride[1]), 4);
     std::vector<Dim> result = *g.result().dims;

@@ -34,6 +34,33 @@ std::vector<int64_t> pool_divisors(const GraphBuilder& g, const Window& window,
   return result;
 }
 
+Value pool_divisors(GraphBuilder& g, const Window& window, const std::vector<Dim>& sizes,
+                    const std::vector<Dim>& counts, bool count_include_pad) {
+  const auto is_static = [](const Dim& dim) { return dim.is_static(); };
+  if (std::ranges::all_of(sizes, is_static) && std::ranges::all_of(counts, is_static)) {
+    std::vector<int64_t> known, shape;
+    for (const Dim& size : sizes) known.push_back(size.value());
+    for (const Dim& count : counts) shape.push_back(count.value());
+    return g.constant(
+        ir::Weight::of<int64_t>(pool_divisors(g, window, known, shape, count_include_pad), shape));
+  }
+  const auto lesser = [&](Value a, Value b) { return g.op("Where", g.op("Less", a, b), a, b); };
+  const auto greater = [&](Value a, Value b) { return g.op("Where", g.op("Less", a, b), b, a); };
+  Value result;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    Value from = arithmetic(g, -window.padding[i], window.stride[i], counts[i]);
+    Value to = g.op("Add", from, g.scalar(window.kernel[i], ElementType::int64));
+    to = lesser(to, g.size(count_include_pad ? sizes[i] + window.padding[i] : sizes[i]));
+    if (!count_include_pad) from = greater(from, g.scalar(0, ElementType::int64));
+    std::vector<int64_t> behind(counts.size() - 1 - i);
+    std::iota(behind.begin(), behind.end(), 1);
+    Value along = g.op("Sub", to, from);
+    if (!behind.empty()) along = g.unsqueeze(along, behind);
+    result = result ? g.op("Mul", result, along) : along;
+  }
+  return result;
+}
+
 namespace {
 
 // Whether the windows fit exactly, so that rounding the window count up or down makes no difference.
@@ -66,14 +93,29 @@ std::optional<Sizes> constant_sizes(GraphBuilder& g, Value self, size_t axes) {
   return sizes;
 }
 
-Sizes sizes_of_gathered(GraphBuilder& g, Value self, size_t axes) {
-  std::optional<Sizes> sizes = constant_sizes(g, self, axes);
-  if (!sizes) g.refuse("pooling of integers needs an image of constant size; convert it to float32");
-  return *std::move(sizes);
+std::vector<Dim> spatial_sizes(Value self, size_t axes) {
+  const std::span<const Dim> sizes = last_dims(self.dims(), static_cast<int64_t>(axes));
+  return {sizes.begin(), sizes.end()};
+}
+
+// PyTorch's ceil_mode drops a window that starts after the input and its left padding. Whether there is one
+// may depend on the size, but the result's dims are those of the example.
+void check_rounded_up(GraphBuilder& g, const Dim& size, const Window& window, size_t axis) {
+  const int64_t span = window.dilation[axis] * (window.kernel[axis] - 1) + 1;
+  if (!size.is_static() && window.padding[axis] + window.stride[axis] > span)
+    g.refuse("ceil_mode needs an input of constant size if padding + stride exceeds the kernel's extent");
+}
+
+// The numbers of windows along each axis.
+std::vector<Dim> window_counts(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
+  const size_t axes = window.kernel.size();
+  for (size_t i = 0; i < axes && ceil_mode; ++i)
+    check_rounded_up(g, last_dims(self.dims(), axes)[i], window, i);
+  const std::span<const Dim> counts = last_dims(*g.result().dims, axes);
+  return {counts.begin(), counts.end()};
 }
 
 // The padding at the end of an axis with which rounding the window count down gives the windows of ceil_mode.
-// PyTorch drops a window that starts after the input and its left padding.
 int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t axis) {
   const size_t axes = window.kernel.size();
   const Dim &size = last_dims(self.dims(), axes)[axis], &count = last_dims(*g.result().dims, axes)[axis];
@@ -81,12 +123,9 @@ int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t
   const int64_t span = window.dilation[axis] * (window.kernel[axis] - 1) + 1;
   if (size.is_static() && count.is_static())
     return std::max<int64_t>((count.value() - 1) * stride + span - padding - size.value(), 0);
-  if (padding + stride > span || (padding > 0 && window.dilation[axis] > 1)) {
-    g.refuse(
-        "ceil_mode needs an input of constant size if padding + stride exceeds the kernel's extent, or if "
-        "there "
-        "are both padding and dilation");
-  }
+  check_rounded_up(g, size, window, axis);
+  if (padding > 0 && window.dilation[axis] > 1)
+    g.refuse("ceil_mode needs an input of constant size if there are both padding and dilation");
   return padding + stride - 1;
 }
 
@@ -140,12 +179,12 @@ Value avg_pool(GraphBuilder& g, Value self, std::vector<int64_t> kernel, std::ve
   const Window window = window_of(g, axes, kernel, stride.empty() ? kernel : stride, padding, {1});
   check_pool(g, window, self, ceil_mode);
   if (is_integral(self.element_type())) {  // AveragePool takes floating point alone
-    const Sizes sizes = sizes_of_gathered(g, self, axes);
-    std::vector<int64_t> divisors = pool_divisors(g, window, sizes.input, sizes.result, count_include_pad);
-    if (divisor) std::ranges::fill(divisors, *divisor);
+    const std::vector<Dim> counts = window_counts(g, self, window, ceil_mode);
+    Value divisors = divisor ? g.scalar(*divisor, ElementType::int64)
+                             : pool_divisors(g, window, spatial_sizes(self, axes), counts, count_include_pad);
     Value x = operand(g, self, self.element_type());
-    Value mean = on_batch(g, x, axes,
-                          [&](Value x) { return gathered_avg_pool(g, x, window, sizes.result, divisors); });
+    Value mean =
+        on_batch(g, x, axes, [&](Value x) { return gathered_avg_pool(g, x, window, counts, divisors); });
     return g.cast(mean, self.element_type());
   }
   if (ceil_mode && !fits_exactly(self, window, axes))
@@ -245,14 +284,12 @@ std::vector<Operand> max_pool_operands(Value x, const Window& window, const EndO
           attr("pads", std::move(pads)), attr("dilations", window.dilation)};
 }
 
-// The window counts along each axis of an integer input.
-std::vector<int64_t> window_counts(GraphBuilder& g, Value self, const Window& window) {
-  const Sizes sizes = sizes_of_gathered(g, self, window.kernel.size());
+void refuse_empty_windows(GraphBuilder& g, Value self, const Window& window, std::string_view what) {
   for (size_t i = 0; i < window.kernel.size(); ++i) {
-    if (has_empty_window(window, i, sizes.input[i], sizes.result[i]))
-      g.refuse("a window contains only padding, which has no maximum for integers");
+    if (may_have_empty_window(g, self, window, i))
+      g.refuse(fmt::format("a window may contain only padding, which has no {}; use less padding or dilation",
+                           what));
   }
-  return sizes.result;
 }
 
 EndOfPool end_of_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
@@ -269,8 +306,9 @@ bool is_gathered(GraphBuilder& g, Value self, const Window& window, bool ceil_mo
 
 Value max_pool(GraphBuilder& g, Value self, const Window& window, bool ceil_mode) {
   const size_t axes = window.kernel.size();
+  if (is_integral(self.element_type())) refuse_empty_windows(g, self, window, "maximum of integers");
   if (is_gathered(g, self, window, ceil_mode)) {
-    const std::vector<int64_t> counts = window_counts(g, self, window);
+    const std::vector<Dim> counts = window_counts(g, self, window, ceil_mode);
     const auto pool = [&](Value x) { return gathered_max_pool(g, x, window, counts); };
     return g.cast(on_batch(g, operand(g, self, self.element_type()), axes, pool), self.element_type());
   }
@@ -318,18 +356,15 @@ std::vector<Value> max_pool_of_numbers(GraphBuilder& g, Value x, const Window& w
 std::array<Value, 2> max_pool_with_indices(GraphBuilder& g, Value self, const Window& window,
                                            bool ceil_mode) {
   const size_t axes = window.kernel.size();
+  refuse_empty_windows(g, self, window, "index");
   const bool batched = self.rank() == static_cast<int64_t>(axes) + 2;
   Value x = batched ? self : g.unsqueeze(self, {0});
   std::array<Value, 2> results;
   if (is_gathered(g, self, window, ceil_mode)) {
     results = gathered_max_pool_with_indices(g, operand(g, x, self.element_type()), window,
-                                             window_counts(g, self, window));
+                                             window_counts(g, self, window, ceil_mode));
     results[0] = g.cast(results[0], self.element_type());
   } else {
-    for (size_t i = 0; i < axes; ++i) {
-      if (may_have_empty_window(g, self, window, i))
-        g.refuse("a window may contain only padding, which has no index; use less padding or dilation");
-    }
     const std::vector<Value> made =
         max_pool_of_numbers(g, x, window, end_of_pool(g, self, window, ceil_mode));
     results = {made[0], made[1]};

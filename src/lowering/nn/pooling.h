@@ -11,26 +11,30 @@ namespace opbridge::lowering {
 // Pads (N, C, spatial…) with `value`. `pads` are the begins of all spatial axes, then the ends; negative ones
 // crop.
 Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const Scalar& value);
+Value padded(GraphBuilder& g, Value x, const std::vector<Dim>& pads, const Scalar& value);
 
 // The indices along an axis of `size` of each kernel element (first dim) in each window (second dim). All
 // windows must lie inside.
 Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride);
 
-// Pooling of gathered windows; the spatial sizes must be constant. `counts` are the window counts along each
-// axis. The mean of integers is rounded towards zero, as in PyTorch.
-Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts);
+// Pooling of gathered windows. `counts` are the window counts along each axis. The mean of integers is
+// rounded towards zero, as in PyTorch.
+Value gathered_max_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<Dim>& counts);
 // Returns the maxima and their indices in the flattened channel.
 std::array<Value, 2> gathered_max_pool_with_indices(GraphBuilder& g, Value x, const Window& window,
-                                                    const std::vector<int64_t>& counts);
+                                                    const std::vector<Dim>& counts);
 // The divisor of each window, row by row: its number of elements in the padded input, or in the input alone.
 // `sizes` are those of the input and `counts` the window counts, along each axis.
 std::vector<int64_t> pool_divisors(const GraphBuilder& g, const Window& window,
                                    const std::vector<int64_t>& sizes, const std::vector<int64_t>& counts,
                                    bool count_include_pad);
-// `divisors` has one divisor for each window, row by row. An axis with windows of one element may have any
-// size; its count may be 1.
-Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<int64_t>& counts,
-                        const std::vector<int64_t>& divisors);
+// The same as int64 of the dims `counts`, or dims that broadcast to them; computed when the model runs if a
+// size is dynamic.
+Value pool_divisors(GraphBuilder& g, const Window& window, const std::vector<Dim>& sizes,
+                    const std::vector<Dim>& counts, bool count_include_pad);
+// `divisors` are int64. An axis with windows of one element may have any size; its count may be 1.
+Value gathered_avg_pool(GraphBuilder& g, Value x, const Window& window, const std::vector<Dim>& counts,
+                        Value divisors);
 
 // The convolution. `weight` is (out, in / groups, spatial…); `pads` are the begins of all spatial axes, then
 // the ends.

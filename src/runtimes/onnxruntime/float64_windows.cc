@@ -67,7 +67,8 @@ Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool) {
   const bool count_pads = ir::attribute_or<int64_t>(pool, "count_include_pad", 0) != 0;
   const Ints divisors = count_pads ? Ints(static_cast<size_t>(product(counts)), product(kernel))
                                    : lowering::pool_divisors(g, window, sizes, counts, false);
-  return lowering::gathered_avg_pool(g, x, window, counts, divisors);
+  return lowering::gathered_avg_pool(g, x, window, std::vector<Dim>(counts.begin(), counts.end()),
+                                     g.constant(ir::Weight::of<int64_t>(divisors, counts)));
 }
 
 Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool) {
