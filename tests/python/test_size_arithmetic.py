@@ -39,6 +39,11 @@ OF_LENGTHS: dict[str, Function] = {
     "int of a decimal": lambda x: x[: int(x.shape[0] * 0.7)],
     "int of a quotient": lambda x: x[: int(x.shape[0] / 2)],
     "int of a size": lambda x: x + torch.arange(int(x.shape[0])),
+    "float of a size": lambda x: x / float(x.shape[0]),
+    "float of a difference": lambda x: x * float(x.shape[0] - 1) ** 0.5,
+    "root of a float": lambda x: x / math.sqrt(float(x.shape[0])),
+    "float is an element type beside int of a size": lambda x: x + torch.ones(int(x.shape[0]), dtype=float),
+    "isinstance of a float": lambda x: x / float(x.shape[0]) + isinstance(float(x.shape[0]), float),
     "int of what may be negative": lambda x: x[: int((3 - x.shape[0]) * 0.5)],
     "two products": lambda x: x[: int(x.shape[0] * 0.7 * 0.3)],
     "two sums": lambda x: x[: int(x.shape[0] * 0.1 + 0.1 + 0.2)],
@@ -100,7 +105,9 @@ def test_the_order_of_operations_is_kept(tmp_path: pathlib.Path) -> None:
 
 def test_int_is_restored(tmp_path: pathlib.Path) -> None:
     check(OF_LENGTHS["int of a decimal"], tmp_path, "trace", torch.ones(12), [], {0: "n"})
+    check(OF_LENGTHS["float of a size"], tmp_path, "trace", torch.ones(12), [], {0: "n"})
     assert "int" not in globals()
+    assert "float" not in globals()
     assert sqrt is math.sqrt
     assert type(math.sqrt).__name__ == "builtin_function_or_method"
 

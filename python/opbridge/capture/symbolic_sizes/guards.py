@@ -24,7 +24,7 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, asks_here, replace_in
+from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, called_here, replace_in
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     leave_overlap_open,
@@ -82,15 +82,15 @@ class _AskedByCall(BaseException):
 
 def retry_with_builtins(capture: Callable[[], T]) -> T:
     """``capture()``, with ``len``, ``min``, ``max`` and functions of ``math`` replaced if the model needs that, and
-    ``int`` in the modules that call it with a size.
+    ``int`` and ``float`` in the modules that call them with a size.
 
     Replacing them makes torch.compile recompile its functions in all threads. So the first attempt is without; they
     are replaced only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at the
-    first module that has to be replaced too.
+    first call of a function that has to be replaced too.
     """
-    modules: list[dict[str, Any]] = []
+    calls: list[tuple[dict[str, Any], str]] = []
     try:
-        with _find_calls(modules) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
+        with _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
             result = capture()
         if not found:
             return result
@@ -100,8 +100,8 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
         with (
             patch_builtins(),
             patch(BUILTINS_OF_EXPORT, _builtins_of_export(BUILTINS_OF_EXPORT.original)),
-            replace_in(modules),
-            _find_calls(modules, in_new_modules=True) as found,
+            replace_in(calls),
+            _find_calls(calls, only_new=True) as found,
         ):
             try:
                 result = capture()
@@ -113,11 +113,11 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def _find_calls(modules: list[dict[str, Any]], in_new_modules: bool = False) -> Iterator[list[str]]:
+def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False) -> Iterator[list[str]]:
     """Yields a list of the symbols that C functions convert, since the model may continue despite the exception.
 
-    Appends the globals of the user's functions that call ``int`` or a function of ``math`` to ``modules``. With
-    ``in_new_modules``, only calls of those that are not among ``modules`` count.
+    Appends the globals of the user's functions that call ``int``, ``float`` or a function of ``math``, and its name,
+    to ``calls``. With ``only_new``, only calls that are not among them count.
     """
     found: list[str] = []
 
@@ -127,15 +127,9 @@ def _find_calls(modules: list[dict[str, Any]], in_new_modules: bool = False) -> 
             asked_by_python = not file  # C++ passes its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
             if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
-                names = frame.f_globals
-                is_new = (
-                    is_users(frame.f_code.co_filename)
-                    and all(names is not known for known in modules)
-                    and asks_here(names, frame.f_code.co_names)
-                )
-                if is_new:
-                    modules.append(names)
-                if is_new or not in_new_modules:
+                new = _new_calls(frame, calls) if is_users(frame.f_code.co_filename) else []
+                calls.extend(new)
+                if new or not only_new:
                     found.append(str(self.expr))
                     raise _AskedByCall
             return guard(self, file, line)
@@ -146,6 +140,14 @@ def _find_calls(modules: list[dict[str, Any]], in_new_modules: bool = False) -> 
         for guard in (points.INT_OF_SYMBOL, points.FLOAT_OF_SYMBOL, points.BOOL_OF_SYMBOL):
             until_the_end.enter_context(patch(guard, finding(guard.original)))
         yield found
+
+
+def _new_calls(frame: FrameType, calls: list[tuple[dict[str, Any], str]]) -> list[tuple[dict[str, Any], str]]:
+    names = frame.f_globals
+    known = {name for module, name in calls if module is names}
+    new = [name for name in called_here(names, frame.f_code.co_names) if name not in known]
+    # One by one: a type that is replaced cannot be an element type, and few calls of code that has both need float.
+    return [(names, min(new, key=lambda name: name == "float"))] if new else []
 
 
 def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:

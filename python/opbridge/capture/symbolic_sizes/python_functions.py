@@ -1,4 +1,4 @@
-"""``int`` and functions of ``math`` that keep sizes symbolic. Python's own convert their argument to a number."""
+"""``int``, ``float`` and functions of ``math`` that keep sizes symbolic. Python's own convert them to numbers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 
 from opbridge.torch_compat.symbols import free_unbacked_symbols, sym_log2
 
+_ABSENT = object()
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
 
 
@@ -20,25 +21,42 @@ def _is_size(value: Any) -> bool:
     return type(value) in _SYMBOLS and not free_unbacked_symbols(value.node.expr)
 
 
-class _Int(type):
+class _Symbolic(type):
+    """The type of ``int`` and ``float`` whose calls keep sizes symbolic, and which include such sizes."""
+
+    number: type
+    symbol: type
+    of_size: Callable[[Any], Any]
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return math.trunc(args[0]) if len(args) == 1 and _is_size(args[0]) else int(*args, **kwargs)
+        return cls.of_size(args[0]) if len(args) == 1 and _is_size(args[0]) else cls.number(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, (int, torch.SymInt))
+        return isinstance(instance, (cls.number, cls.symbol))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, int)
+        return issubclass(subclass, cls.number)
 
     def __eq__(cls, other: object) -> bool:
-        return other is cls or other is int
+        return other is cls or other is cls.number
 
     def __hash__(cls) -> int:
-        return hash(int)
+        return hash(cls.number)
 
 
-class _int(int, metaclass=_Int):
-    pass
+# torch takes only Python's own types for element types; its error shows this name.
+_Symbolic.__name__ = "int or float replaced to keep sizes symbolic: write torch.int64 or torch.float64"
+
+
+class _int(int, metaclass=_Symbolic):
+    number, symbol, of_size = int, torch.SymInt, math.trunc
+
+
+class _float(float, metaclass=_Symbolic):
+    number, symbol, of_size = float, torch.SymFloat, torch.sym_float
+
+
+_TYPES: dict[str, type] = {"int": _int, "float": _float}
 
 
 def _of_size(function: Callable[..., Any], symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -57,35 +75,35 @@ OF_MATH = {
 _NAMES_OF_MATH = {getattr(math, name): name for name in OF_MATH}
 
 
-def asks_here(names: dict[str, Any], code_names: tuple[str, ...]) -> bool:
-    """Whether code that uses ``code_names``, with the globals ``names``, may call a function that is replaced there."""
-    return any(_replacement(name, names.get(name, builtins.__dict__.get(name))) is not None for name in code_names)
+def called_here(names: dict[str, Any], code_names: tuple[str, ...]) -> list[str]:
+    """The functions to replace that code which uses ``code_names``, with the globals ``names``, may call."""
+    return [name for name in code_names if _replacement(name, _value(names, name)) is not None]
+
+
+def _value(names: dict[str, Any], name: str) -> Any:
+    return names.get(name, builtins.__dict__.get(name))
 
 
 def _replacement(name: str, value: Any) -> Any:
-    if name == "int" and value is int:
-        return _int
+    if name in _TYPES and value is getattr(builtins, name):
+        return _TYPES[name]
     replaced = _NAMES_OF_MATH.get(value) if isinstance(value, BuiltinFunctionType) else None
     return None if replaced is None else OF_MATH[replaced]
 
 
 @contextlib.contextmanager
-def replace_in(modules: list[dict[str, Any]]) -> Iterator[None]:
-    """Replaces ``int``, and functions imported from ``math``, in modules, which are given by their globals."""
-    added: list[tuple[dict[str, Any], str]] = []
+def replace_in(calls: list[tuple[dict[str, Any], str]]) -> Iterator[None]:
+    """Replaces functions in modules, which are given by their globals."""
     replaced: list[tuple[dict[str, Any], str, Any]] = []
     try:
-        for names in modules:
-            if "int" not in names:
-                names["int"] = _int
-                added.append((names, "int"))
-            for name, value in list(names.items()):
-                if (replacement := _replacement(name, value)) is not None:
-                    replaced.append((names, name, value))
-                    names[name] = replacement
+        for names, name in calls:
+            value = _value(names, name)
+            replaced.append((names, name, names.get(name, _ABSENT)))
+            names[name] = _replacement(name, value)
         yield
     finally:
-        for names, name in added:
-            del names[name]
         for names, name, value in replaced:
-            names[name] = value
+            if value is _ABSENT:
+                del names[name]
+            else:
+                names[name] = value
