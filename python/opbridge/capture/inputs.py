@@ -48,6 +48,14 @@ class Inputs:
         copies = {id(tensor): tensor.clone() for tensor in self.tensors}
         return self.map_leaves(lambda leaf: copies.get(id(leaf), leaf))
 
+    def apart(self) -> Inputs:
+        """The same inputs in tensors and memory of their own: one tensor may be given for two inputs, or be a weight of
+        the model too, and torch tells tensors apart by their identity."""
+        leaves = [_apart(leaf) for leaf in self.leaves]
+        args, kwargs = self.with_leaves(leaves)
+        _, structure = pytree.tree_flatten(self.parameters)
+        return Inputs(args, kwargs, pytree.tree_unflatten(leaves, structure), leaves, self.names, self.are_ordered)
+
     @property
     def others(self) -> list[Any]:
         """The leaves that are not tensors."""
@@ -56,6 +64,19 @@ class Inputs:
     @property
     def tensors(self) -> list[torch.Tensor]:
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _apart(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
+        return leaf.clone()
+    with torch.no_grad():
+        copy = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+        extent = 1 + sum((size - 1) * stride for size, stride in zip(leaf.size(), leaf.stride(), strict=True))
+        if leaf.numel():
+            copy.as_strided((extent,), (1,)).copy_(leaf.as_strided((extent,), (1,)))
+    return copy.requires_grad_(leaf.requires_grad)
 
 
 def read_inputs(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None = None) -> Inputs:
