@@ -241,6 +241,19 @@ def test_scans_of_one_row(kind, tmp_path):
     compare(kind(), tmp_path / "model.onnx", [(torch.rand(1, 3), torch.rand(1, 3))])
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_scan_of_trees(capture, tmp_path):
+    def step(carry, row):
+        total, product = carry
+        return (total + row["a"], product * row["b"][0]), [total * row["b"][0] + product, product.exp()]
+
+    def model(x):
+        return scan(step, (x[0], x[0] * 2), {"a": x, "b": (x / 2,)})
+
+    opbridge.export(model, (torch.rand(4, 3),), tmp_path / "model.onnx", capture=capture)
+    opbridge.verify(tmp_path / "model.onnx", model, (torch.randn(4, 3),))
+
+
 def test_a_scan_that_torch_writes_out_for_the_example_is_refused(tmp_path):
     """torch's Python code halves the number of rows again and again, and branches by whether it is even."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch
-from opbridge.torch_compat import EAGER_KERNEL, kernels_of, name_of
+from opbridge.torch_compat import EAGER_KERNEL, kernels_of, name_of, pytree
 from opbridge.torch_compat.patch_points import CALL_OF_HIGHER_ORDER_OPERATOR
 
 Function = Callable[..., Any]
@@ -44,15 +44,18 @@ def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], ad
 
 
 def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]) -> Any:
+    """The step may return its carry and results as a tree, or flat; the scan returns them alike."""
     carry, results = list(init), []
     if xs[0].shape[0] == 0:  # the step is called for its shapes, as in eager mode
-        step = combine_fn(*carry, *(x.new_zeros(x.shape[1:]) for x in xs), *additional)
-        return (*carry, *(each.new_empty((0, *each.shape)) for each in step[len(carry) :]))
+        zeros = (x.new_zeros(x.shape[1:]) for x in xs)
+        step, structure = pytree.tree_flatten(combine_fn(*carry, *zeros, *additional))
+        empty = (each.new_empty((0, *each.shape)) for each in step[len(carry) :])
+        return pytree.tree_unflatten([*carry, *empty], structure)
     for i in range(xs[0].shape[0]):
-        step = combine_fn(*carry, *(x[i] for x in xs), *additional)
-        carry = list(step[: len(carry)])
+        step, structure = pytree.tree_flatten(combine_fn(*carry, *(x[i] for x in xs), *additional))
+        carry = step[: len(carry)]
         results.append(step[len(carry) :])
-    return (*carry, *(torch.stack(each) for each in zip(*results, strict=True)))
+    return pytree.tree_unflatten([*carry, *(torch.stack(each) for each in zip(*results, strict=True))], structure)
 
 
 # Operators whose kernels refuse to run while modes are active, as for fake tensors.
