@@ -36,9 +36,9 @@ double poisson(double rate, double uniform) {
 }
 
 double binomial(double count, double prob, double uniform) {
-  if (std::isnan(count) || std::isnan(prob)) return std::numeric_limits<double>::quiet_NaN();
   if (count <= 0 || prob <= 0) return 0;
   if (prob >= 1) return count;
+  if (std::isnan(count) || std::isnan(prob)) return std::numeric_limits<double>::quiet_NaN();
   const double n = std::floor(count), mode = std::floor((n + 1) * prob), odds = prob / (1 - prob);
   const double ways = std::lgamma(n + 1) - std::lgamma(mode + 1) - std::lgamma(n - mode + 1);
   const double probability = std::exp(ways + mode * std::log(prob) + (n - mode) * std::log1p(-prob));

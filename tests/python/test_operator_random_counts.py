@@ -52,12 +52,12 @@ def test_the_ends() -> None:
     assert abs(many - 1e9) < 3e5
     assert greatest < 40
     inputs = {
-        "count": np.array([5.0, 5.0, 0.0, -1.0, np.nan, 1e9]),
-        "prob": np.array([0.0, 1.0, 0.5, 0.5, 0.5, 0.25]),
-        "uniform": np.full(6, 0.75),
+        "count": np.array([5.0, 5.0, 0.0, -1.0, np.nan, np.nan, 0.0, 1e9]),
+        "prob": np.array([0.0, 1.0, 0.5, 0.5, 0.5, 0.0, np.nan, 0.25]),
+        "uniform": np.full(8, 0.75),
     }
     *few, many = in_both_hosts("binomial", inputs, outputs=(np.float64,))[0]
-    np.testing.assert_array_equal(few, [0, 5, 0, 0, np.nan])
+    np.testing.assert_array_equal(few, [0, 5, 0, 0, np.nan, 0, 0])
     assert abs(many - 0.25e9) < 2e5
 
 
