@@ -162,4 +162,16 @@ Node* add_node_beside(const Node& beside, Graph& graph, Names& names, const std:
   return node;
 }
 
+void add_node_behind(Node& node, Graph& graph, Names& names, const std::string& op, const std::string& suffix,
+                     std::vector<Value*> others) {
+  Value* result = node.outputs[0];
+  Value* inner = graph.add_value(names.unused(result->name + suffix), result->type);
+  inner->producer = &node;
+  node.outputs[0] = inner;
+  others.insert(others.begin(), inner);
+  Node* behind = add_node_beside(node, graph, names, op, std::move(others));
+  behind->outputs = {result};
+  result->producer = behind;
+}
+
 }  // namespace opbridge::ir

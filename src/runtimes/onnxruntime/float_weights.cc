@@ -61,12 +61,7 @@ class Rewriter {
     ir::Value* least =
         root_.add_initializer(names_.unused(result->name + ":least"),
                               tensor::scalar_weight(-INFINITY, result->tensor_type().element_type));
-    ir::Value* apart = graph_.add_value(names_.unused(result->name + ":product"), result->type);
-    apart->producer = &product;
-    product.outputs[0] = apart;
-    ir::Node* greatest = ir::add_node_beside(product, graph_, names_, "Max", {apart, least});
-    greatest->outputs = {result};
-    result->producer = greatest;
+    ir::add_node_behind(product, graph_, names_, "Max", ":product", {least});
   }
 
   ir::Graph& root_;

@@ -42,12 +42,7 @@ class Rewriter {
     const ElementType type = result->tensor_type().element_type;
     inverse.inputs[0] =
         root_.add_initializer(names_.unused(result->name + ":minus_one"), tensor::scalar_weight(-1.0, type));
-    ir::Value* negative = graph_.add_value(names_.unused(result->name + ":negative"), result->type);
-    negative->producer = &inverse;
-    inverse.outputs[0] = negative;
-    ir::Node* negation = ir::add_node_beside(inverse, graph_, names_, "Neg", {negative});
-    negation->outputs = {result};
-    result->producer = negation;
+    ir::add_node_behind(inverse, graph_, names_, "Neg", ":negative");
   }
 
   ir::Graph& root_;
