@@ -244,7 +244,7 @@ class Comparison:
         self.path = path
         self.mode = mode
         self.module = as_module(model)
-        self.inputs = read_inputs(self.module, args, kwargs).apart()
+        self.inputs = read_inputs(self.module, args, kwargs).copied()
         self.label = ""
         self.tolerances = (rtol, atol)
         self._running = session(path)

@@ -75,3 +75,16 @@ def test_the_layout_of_the_example_is_kept(capture: Any, tmp_path: pathlib.Path)
     with pytest.warns(TraceWarning, match="memory layout of an input"):
         opbridge.export(model, (x,), path, capture=capture)
     opbridge.verify(path, model, (x,))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_an_example_that_was_computed_may_be_written_to(capture: Any, tmp_path: pathlib.Path) -> None:
+    """torch refuses writes to leaves that require gradients; a result of operators is not a leaf."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        x.mul_(2)
+        return torch.autograd.grad(x.pow(3).sum(), x)[0]
+
+    x, path = torch.randn(3, requires_grad=True) * 1, tmp_path / "model.onnx"
+    opbridge.export(model, (x,), path, capture=capture, mutations_as_outputs=True)
+    opbridge.verify(path, model, (x,))

@@ -72,7 +72,7 @@ def capture(
         raise UnsupportedError(
             f'{part} is TorchScript, which torch.export cannot capture; capture="trace" follows one run of it instead'
         )
-    inputs = read_inputs(module, args, kwargs).apart()
+    inputs = read_inputs(module, args, kwargs).copied()
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     inputs = sizes.without_ones()
     if how == "export":

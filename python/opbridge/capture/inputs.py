@@ -44,14 +44,9 @@ class Inputs:
         return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names, self.are_ordered)
 
     def copied(self) -> Inputs:
-        """The same inputs with copies of the tensors, since a model may write to them."""
-        copies = {id(tensor): tensor.clone() for tensor in self.tensors}
-        return self.map_leaves(lambda leaf: copies.get(id(leaf), leaf))
-
-    def apart(self) -> Inputs:
-        """The same inputs in tensors and memory of their own: one tensor may be given for two inputs, or be a weight of
-        the model too, and torch tells tensors apart by their identity."""
-        leaves = [_apart(leaf) for leaf in self.leaves]
+        """The same inputs in tensors and memory of their own. A model may write to them, one tensor may be given for
+        two inputs or be a weight of the model too, and torch tells tensors apart by their identity."""
+        leaves = [_copy_of(leaf) for leaf in self.leaves]
         args, kwargs = self.with_leaves(leaves)
         _, structure = pytree.tree_flatten(self.parameters)
         return Inputs(args, kwargs, pytree.tree_unflatten(leaves, structure), leaves, self.names, self.are_ordered)
@@ -66,10 +61,12 @@ class Inputs:
         return [leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)]
 
 
-def _apart(leaf: Any) -> Any:
+def _copy_of(leaf: Any) -> Any:
+    """A copy with the layout in memory that the tensor has."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    if type(leaf) not in (torch.Tensor, torch.nn.Parameter) or leaf.layout is not torch.strided or leaf.is_conj():
+    is_plain = type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided
+    if not is_plain or leaf.is_conj() or not leaf.is_leaf:
         return leaf.clone()
     with torch.no_grad():
         copy = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
