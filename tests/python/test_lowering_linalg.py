@@ -67,6 +67,8 @@ def test_solving(dtype: torch.dtype) -> None:
         "solve of vectors": lambda a, b: linalg.solve(a, b[..., 0]),
         "solve of one matrix": lambda a, b: linalg.solve(a[0], b),
         "solve_ex": lambda a, b: linalg.solve_ex(a, b[0]),
+        "solve_ex of one matrix": lambda a, b: (*linalg.solve_ex(a[0], b), *linalg.solve_ex(a[:1], b)),
+        "solve_ex of a singular matrix": lambda a, b: linalg.solve_ex(a[0] * 0, b).info,
         "inv": lambda a, b: (linalg.inv(a), linalg.inv_ex(a)),
         "triangular": lambda a, b: linalg.solve_triangular(a.tril(), b, upper=False),
         "triangular_solve": lambda a, b: torch.triangular_solve(b, a.tril(), upper=False, transpose=True),

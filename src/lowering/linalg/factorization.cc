@@ -52,21 +52,6 @@ bool is_vector(const GraphBuilder& g, const Matrices& a, const Matrices& b) {
   return true;
 }
 
-std::array<Value, 2> solve(GraphBuilder& g, Value a_value, Value b_value, bool left, bool check_errors) {
-  Matrices a = matrices(g, a_value, "A"), b = matrices(g, b_value, "B");
-  const bool vector = is_vector(g, a, b);
-  if (vector) b.value = g.unsqueeze(b.value, {b.rank()});
-  const std::vector<Dim> batch = result_batch(g, vector ? 1 : 2);
-  a = expanded(g, a, batch);
-  b = expanded(g, b, batch);
-  auto [x, info] = g.ops<2>("opbridge::solve", a.value, b.value, attr("left", left),
-                            attr("check_errors", check_errors), attr("complex", a.complex));
-  g.typed(x, {b.type(), b.value.dims()});
-  g.typed(info, {ElementType::int32, batch});
-  if (vector) x = g.squeeze(x, {b.rank() - 1});
-  return {x, info};
-}
-
 Value lu_solve(GraphBuilder& g, Matrices lu, Value pivots, Matrices b, bool left, bool adjoint) {
   const std::vector<Dim> batch = result_batch(g, 2);
   lu = expanded(g, lu, batch);
@@ -83,6 +68,24 @@ std::array<Value, 3> factor_lu(GraphBuilder& g, const Matrices& a, bool pivot, b
   g.typed(result[1], {ElementType::int32, shape(a.batch(), {min(a.rows(), a.columns())}, false)});
   g.typed(result[2], {ElementType::int32, a.batch()});
   return result;
+}
+
+std::array<Value, 2> solve(GraphBuilder& g, Value a_value, Value b_value, bool left, bool check_errors) {
+  const Matrices own = matrices(g, a_value, "A");
+  Matrices a = own, b = matrices(g, b_value, "B");
+  const bool vector = is_vector(g, a, b);
+  if (vector) b.value = g.unsqueeze(b.value, {b.rank()});
+  const std::vector<Dim> batch = result_batch(g, vector ? 1 : 2);
+  a = expanded(g, a, batch);
+  b = expanded(g, b, batch);
+  auto [x, info] = g.ops<2>("opbridge::solve", a.value, b.value, attr("left", left),
+                            attr("check_errors", check_errors), attr("complex", a.complex));
+  g.typed(x, {b.type(), b.value.dims()});
+  g.typed(info, {ElementType::int32, batch});
+  if (vector) x = g.squeeze(x, {b.rank() - 1});
+  // PyTorch factors the matrices before they are broadcast.
+  if (own.batch() != batch) info = factor_lu(g, own, true, check_errors)[2];
+  return {x, info};
 }
 
 std::array<Value, 3> unpack_lu(GraphBuilder& g, const Matrices& lu, Value pivots) {
