@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "opbridge/schema.h"
 
@@ -31,6 +32,31 @@ bool has_declared_size(const ir::AttributeValue& value, const SchemaType& type) 
   return true;
 }
 
+// An argument that torch has renamed: a program has the name of the torch that made it.
+struct RenamedArgument {
+  std::string_view op;
+  std::string_view before;
+  std::string_view now;
+};
+
+constexpr RenamedArgument renamed_arguments[] = {
+    {"aten::_cdist_backward", "grad", "grad_output"},  // in 2.14, as the next
+    {"aten::_pdist_backward", "grad", "grad_output"},
+};
+
+auto find_argument(const OperatorSchema& schema, const std::string& op, std::string_view name) {
+  const auto named = [&](std::string_view n) {
+    return std::ranges::find(schema.arguments, n, &SchemaArgument::name);
+  };
+  const auto found = named(name);
+  if (found != schema.arguments.end()) return found;
+  for (const RenamedArgument& argument : renamed_arguments) {
+    if (argument.op == op && argument.before == name) return named(argument.now);
+    if (argument.op == op && argument.now == name) return named(argument.before);
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const ir::Node& node) {
@@ -41,7 +67,7 @@ std::vector<const ir::AttributeValue*> bind(const OperatorSchema& schema, const 
   };
   std::vector<const ir::AttributeValue*> values(schema.arguments.size());
   for (const ir::Attribute& attribute : node.attributes) {
-    const auto argument = std::ranges::find(schema.arguments, attribute.name, &SchemaArgument::name);
+    const auto argument = find_argument(schema, node.op, attribute.name);
     if (argument == schema.arguments.end()) fail(fmt::format("has the unknown argument {}", attribute.name));
     const ir::AttributeValue*& value = values[argument - schema.arguments.begin()];
     if (value != nullptr) fail(fmt::format("has the argument {} twice", attribute.name));

@@ -217,7 +217,7 @@ TEST(Schema, RefusesBrokenLines) {
 
 class Bind : public testing::Test {
  protected:
-  const OperatorSchema schema_ =
+  OperatorSchema schema_ =
       parse_schema("aten::f(Tensor self, int n, float eps=0.5, *, str? mode=None, int[2] pair=0) -> Tensor");
   ir::Node node_;
 
@@ -257,6 +257,27 @@ TEST_F(Bind, RefusesUnknownDoubledAndMissing) {
   EXPECT_NE(refusal().find("has the argument n twice"), std::string::npos);
   node_.attributes = {{"m", int64_t{3}}};
   EXPECT_NE(refusal().find("has the unknown argument m"), std::string::npos);
+}
+
+TEST_F(Bind, KnowsArgumentsByTheNamesOfOlderAndNewerTorch) {
+  const std::string before =
+      "aten::_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor";
+  const std::string now =
+      "aten::_pdist_backward(Tensor grad_output, Tensor self, float p, Tensor pdist) -> Tensor";
+  node_.op = "aten::_pdist_backward";
+  node_.attributes = {{"", static_cast<ir::Value*>(nullptr)},
+                      {"self", static_cast<ir::Value*>(nullptr)},
+                      {"p", 2.0},
+                      {"pdist", static_cast<ir::Value*>(nullptr)}};
+  for (const char* name : {"grad", "grad_output"}) {
+    node_.attributes[0].name = name;
+    for (const std::string& line : {before, now}) {
+      schema_ = parse_schema(line);
+      EXPECT_EQ(bind(schema_, node_)[0], &node_.attributes[0].value);
+    }
+  }
+  node_.attributes.push_back({"grad", static_cast<ir::Value*>(nullptr)});
+  EXPECT_NE(refusal().find("has the argument grad twice"), std::string::npos);
 }
 
 TEST_F(Bind, RefusesOtherNumbersOfElementsAndOfResults) {

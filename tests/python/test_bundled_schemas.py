@@ -22,6 +22,9 @@ with contextlib.suppress(ImportError):
 with contextlib.suppress(ImportError):
     import transformers.integrations.moe  # noqa: F401
 
+# Operators whose `grad_output` is `grad` before torch 2.14: src/torch/bind.cc knows both names.
+WITH_GRAD_BEFORE_2_14 = ("aten::_cdist_backward", "aten::_pdist_backward")
+
 LINES = sorted({schema for _, _, _, bundled, schema in registry().entries() if bundled and schema})
 
 
@@ -55,6 +58,8 @@ def test_line(line: str) -> None:
     if schema is None and IS_BEFORE_2_15:
         pytest.skip("newer than this torch")
     assert schema is not None, "torch has no such operator"
+    if line.partition("(")[0] in WITH_GRAD_BEFORE_2_14 and torch.__version__ < (2, 14):
+        line = line.replace("grad_output", "grad")
     written = _C.parse_schema(line.replace("dtype=int64", "dtype=4"))
     assert canonical(written) == canonical(schema)
 
