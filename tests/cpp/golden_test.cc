@@ -51,6 +51,7 @@ void legalize_for_standard(ir::Graph& graph) {
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
       {"cast_before_rotations", with_names(onnxruntime::cast_before_rotations)},
+      {"compute_small_sigmoids", with_names(onnxruntime::compute_small_sigmoids)},
       {"convert_dequantized_weights", with_names(onnxruntime::convert_dequantized_weights)},
       {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
       {"fit_element_types", with_names([](ir::Graph& graph, ir::Names& names) {

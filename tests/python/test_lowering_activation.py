@@ -172,3 +172,37 @@ def test_elu_near_zero_is_accurate_where_factors_show_it():
     elu = torch.ops.aten.elu
     functions = {"scale": lambda x: elu(x, 1, 2**31, 1), "scales": lambda x: elu(x, 1, 2**31, 1e-5)}
     check(functions, torch.tensor([-0.02, -1e-6, -0.0, 0.5, -3, -torch.inf, torch.nan]))
+
+
+SMALL_SIGMOIDS = {
+    "log": lambda x: x.sigmoid().log(),
+    "logit": lambda x: torch.logit(x.sigmoid()),
+    "reciprocal": lambda x: x.sigmoid().reciprocal(),
+    "root": lambda x: (x.sigmoid() * 2).sqrt(),
+    "power": lambda x: x.sigmoid() ** -0.5,
+    "share": lambda x: x.sigmoid() / x.sigmoid().sum(-1, keepdim=True),
+    "order": lambda x: x.sigmoid().argmax(-1),
+    "greatest": lambda x: x.sigmoid().topk(2).indices,
+    "is positive": lambda x: x.sigmoid() > 0,
+    "is true": lambda x: x.sigmoid().bool(),
+    "entropy": lambda x: F.binary_cross_entropy(x.sigmoid(), torch.full_like(x, 0.5)),
+    "silu": lambda x: F.silu(x) ** -1,
+    "glu": lambda x: F.glu(x) ** -1,
+    "in a branch": lambda x: torch.cond(x.sum() < 0, lambda x: x.sigmoid().log(), lambda x: x + 1, (x,)),
+    "for a branch": lambda x: torch.cond(x.sum() < 0, lambda p: p.log(), lambda p: p + 1, (x.sigmoid(),)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_sigmoids_are_exact(dtype):
+    check(SMALL_SIGMOIDS, torch.tensor([[-60.0, -40, -25, -20], [-17, -16, -12, -9]]).to(dtype))
+
+
+def test_sigmoid_stays_one_node_where_its_absolute_error_is_enough():
+    functions = {
+        "silu": F.silu,
+        "gate": lambda x: x.sigmoid() @ x.T,
+        "other": lambda x: (1 - x.sigmoid()).log(),
+        "threshold": lambda x: x.sigmoid() > 0.5,
+    }
+    assert operators(check(functions, torch.tensor([[-3.0, 2], [1, -20]]))).count("Sigmoid") == 1

@@ -142,6 +142,13 @@ def test_products_by_inverses_become_divisions(tmp_path: pathlib.Path) -> None:
     assert (actual != np.round(x * (np.float32(1) / s))).any(), "rounded_products.cc is obsolete"
 
 
+def test_small_results_of_sigmoid() -> None:
+    """small_sigmoids.cc"""
+    for dtype, x in ((np.float32, -20), (np.float64, -40)):
+        [y] = _run([helper.make_node("Sigmoid", ["x"], ["y"])], {"x": np.array([x], dtype)}, {})
+        assert y == 0
+
+
 @pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 does not have the fault")
 def test_float_weights_between_quantized_tensors_are_rounded() -> None:
     """float_weights.cc"""

@@ -35,6 +35,9 @@ void keep_pads_before_pools(ir::Graph& graph, ir::Names& names, int opset);
 // x / y.
 bool keep_rounded_products(ir::Graph& graph, ir::Names& names);
 
+// Computes Sigmoid as 1 / (1 + Exp(-x)), where later nodes may depend on the relative error of small results.
+bool compute_small_sigmoids(ir::Graph& graph, ir::Names& names);
+
 // Separates products by float weights from the quantization of their results, for which ONNX Runtime rounds
 // the weights to 8 bits.
 bool keep_float_weights(ir::Graph& graph, ir::Names& names);

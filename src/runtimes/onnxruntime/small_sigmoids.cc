@@ -1,0 +1,194 @@
+// Versions: all that were tried, 1.20 to 1.32.
+// Model: y = Log(Sigmoid(x)), with x = -20. Fault: the kernel approximates Sigmoid to an absolute error of
+// 3e-8 (float32) or 1e-16 (float64). It has no correct digit below, and is 0 from x = -18 on, so that y is
+// minus infinity. Rewrite: Reciprocal(1 + Exp(-x)), where a later node may depend on the relative error.
+// Elsewhere Sigmoid stays, because it is faster. Tests: test_small_results_of_sigmoid, and
+// test_small_sigmoids_are_exact.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "ir/uses.h"
+#include "runtimes/onnxruntime/faults.h"
+#include "tensor/constants.h"
+
+namespace opbridge::onnxruntime {
+namespace {
+
+template <size_t Count>
+bool is_one_of(const std::array<std::string_view, Count>& operators, const ir::Node& node) {
+  return std::ranges::find(operators, node.op) != operators.end();
+}
+
+// Nodes whose result is as small as their inputs, and as inexact.
+bool keeps_magnitude(const ir::Node& node) {
+  static constexpr std::array<std::string_view, 42> operators = {"Abs",
+                                                                 "Add",
+                                                                 "Cast",
+                                                                 "Clip",
+                                                                 "Compress",
+                                                                 "Concat",
+                                                                 "CumSum",
+                                                                 "Div",
+                                                                 "Expand",
+                                                                 "Flatten",
+                                                                 "Gather",
+                                                                 "GatherElements",
+                                                                 "GatherND",
+                                                                 "Identity",
+                                                                 "Max",
+                                                                 "Mean",
+                                                                 "Min",
+                                                                 "Mul",
+                                                                 "Neg",
+                                                                 "Pad",
+                                                                 "Pow",
+                                                                 "ReduceL1",
+                                                                 "ReduceL2",
+                                                                 "ReduceMax",
+                                                                 "ReduceMean",
+                                                                 "ReduceMin",
+                                                                 "ReduceProd",
+                                                                 "ReduceSum",
+                                                                 "ReduceSumSquare",
+                                                                 "Reshape",
+                                                                 "ScatterElements",
+                                                                 "ScatterND",
+                                                                 "Slice",
+                                                                 "Split",
+                                                                 "Squeeze",
+                                                                 "Sub",
+                                                                 "Sum",
+                                                                 "Tile",
+                                                                 "Transpose",
+                                                                 "Trilu",
+                                                                 "Unsqueeze",
+                                                                 "Where"};
+  return is_one_of(operators, node);
+}
+
+// Whether one of the inputs is a number beside which the error is nothing.
+bool has_large_constant(const ir::Node& node) {
+  return std::ranges::any_of(node.inputs, [](const ir::Value* input) {
+    const auto number = input && input->weight ? tensor::number_of(*input->weight) : std::nullopt;
+    return number && std::abs(*number) > 1e-3;
+  });
+}
+
+// Whether the relative error of `value`, an input of the node, matters to the result.
+bool magnifies(const ir::Node& node, const ir::Value* value) {
+  static constexpr std::array<std::string_view, 9> always = {
+      "ArgMax", "ArgMin", "Log", "NonZero", "Reciprocal", "ReduceLogSum", "Sign", "Sqrt", "TopK"};
+  static constexpr std::array<std::string_view, 5> comparisons = {"Equal", "Greater", "GreaterOrEqual",
+                                                                  "Less", "LessOrEqual"};
+  const bool is_standard = node.op.find("::") == std::string::npos;
+  if (!is_standard || is_one_of(always, node)) return true;
+  if (node.op == "Div") return node.inputs[1] == value;
+  if (is_one_of(comparisons, node)) return !has_large_constant(node);
+  if (node.op == "Pow") {
+    const ir::Value* exponent = node.inputs[1];
+    const auto number = exponent->weight ? tensor::number_of(*exponent->weight) : std::nullopt;
+    return node.inputs[0] == value && !(number && *number >= 1);
+  }
+  return node.op == "Cast" && node.outputs[0]->tensor_type().element_type == ElementType::boolean;
+}
+
+// The least float16 is greater than the error, and bfloat16 is computed in float32 by now.
+bool is_inexact(const ir::Node& node) {
+  if (node.op != "Sigmoid") return false;
+  const ElementType type = node.outputs[0]->tensor_type().element_type;
+  return type == ElementType::float32 || type == ElementType::float64;
+}
+
+class SmallResults {
+ public:
+  explicit SmallResults(ir::Graph& root) {
+    for (const ir::Graph* graph : ir::all_graphs(root)) {
+      for (const ir::Node* node : graph->nodes) {
+        for (const ir::Value* input : node->inputs) {
+          if (input) users_[input].push_back(node);
+        }
+      }
+      if (graph != &root) body_results_.insert(graph->outputs.begin(), graph->outputs.end());
+    }
+  }
+
+  // Whether a later node may depend on the relative error of a small `value`. The way of values through
+  // control flow is not followed: they may.
+  bool matter(const ir::Value* value) const {
+    std::vector<const ir::Value*> open{value};
+    std::unordered_set<const ir::Value*> seen;
+    while (!open.empty()) {
+      const ir::Value* next = open.back();
+      open.pop_back();
+      if (!seen.insert(next).second) continue;
+      if (body_results_.contains(next)) return true;
+      const auto users = users_.find(next);
+      if (users == users_.end()) continue;
+      for (const ir::Node* user : users->second) {
+        if (magnifies(*user, next) || !user->bodies().empty()) return true;
+        const bool is_sum = user->op == "Add" || user->op == "Sub";
+        if (!keeps_magnitude(*user) || (is_sum && has_large_constant(*user))) continue;
+        open.insert(open.end(), user->outputs.begin(), user->outputs.end());
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users_;
+  std::unordered_set<const ir::Value*> body_results_;
+};
+
+class Rewriter {
+ public:
+  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names) : root_(root), graph_(graph), names_(names) {}
+
+  bool run(const SmallResults& small) {
+    const std::vector<ir::Node*> before = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (ir::Node* node : before) {
+      if (is_inexact(*node) && small.matter(node->outputs[0])) replace(*node);
+      graph_.nodes.push_back(node);
+    }
+    return graph_.nodes.size() != before.size();
+  }
+
+ private:
+  void replace(ir::Node& sigmoid) {
+    const ElementType type = sigmoid.outputs[0]->tensor_type().element_type;
+    ir::Value* one = root_.add_initializer(names_.unused(sigmoid.outputs[0]->name + ":one"),
+                                           tensor::scalar_weight(1.0, type));
+    ir::Value* power = add("Exp", {add("Neg", {sigmoid.inputs[0]}, sigmoid)}, sigmoid);
+    sigmoid.inputs = {add("Add", {power, one}, sigmoid)};
+    sigmoid.op = "Reciprocal";
+  }
+
+  ir::Value* add(const char* op, std::vector<ir::Value*> inputs, const ir::Node& beside) {
+    ir::Node* node = ir::add_node_beside(beside, graph_, names_, op, std::move(inputs));
+    const ir::Value* result = beside.outputs[0];
+    return graph_.add_output_of(node, names_.unused(result->name + ":" + op), result->type);
+  }
+
+  ir::Graph& root_;
+  ir::Graph& graph_;
+  ir::Names& names_;
+};
+
+}  // namespace
+
+bool compute_small_sigmoids(ir::Graph& graph, ir::Names& names) {
+  const SmallResults small(graph);
+  bool changed = false;
+  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names).run(small);
+  return changed;
+}
+
+}  // namespace opbridge::onnxruntime
