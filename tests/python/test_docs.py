@@ -19,6 +19,7 @@ import pages
 import pytest
 from command import BUILD, OPBRIDGE
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from pages import DOCS, ROOT, Block, Printed
 
 sys.path.insert(0, str(ROOT / "tools"))
@@ -93,10 +94,14 @@ def _answer(server: Any, page: Path, folder: Path, result: Path) -> list[Printed
     process.join()
     assert process.exitcode == 0, f"the process that ran {page.name} ended with {process.exitcode}"
     answer = json.loads(result.read_text())
-    if "No module named 'torchvision'" in answer.get("error", ""):
-        pytest.skip("torchvision is not installed")
+    _skip_without_torchvision(answer.get("error", ""))
     assert "error" not in answer, answer["error"]
     return [Printed(*fields) for fields in answer["printed"]]
+
+
+def _skip_without_torchvision(error: str) -> None:
+    if "No module named 'torchvision'" in error:
+        pytest.skip("torchvision is not installed")
 
 
 def _write_outputs(page: Path, wrong: list[Printed]) -> None:
@@ -129,7 +134,11 @@ def test_notebook_runs_from_top_to_bottom(chapter: str) -> None:
     shown = [bool(cell.outputs) for cell in book.cells if cell.cell_type == "code"]
     folder = FOLDER / f"tutorial-{chapter}"  # that of the page, so that an extension is compiled once
     folder.mkdir(parents=True, exist_ok=True)
-    NotebookClient(book, timeout=300, resources={"metadata": {"path": folder}}).execute()
+    try:
+        NotebookClient(book, timeout=300, resources={"metadata": {"path": folder}}).execute()
+    except CellExecutionError as error:
+        _skip_without_torchvision(error.evalue)
+        raise
     cells = [cell for cell in book.cells if cell.cell_type == "code"]
     assert len(cells) > 3
     for cell, prints in zip(cells, shown, strict=True):
