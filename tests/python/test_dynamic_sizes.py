@@ -217,6 +217,31 @@ def test_dynamic_axes(capture: Any, tmp_path: pathlib.Path) -> None:
         opbridge.verify(path, model, (torch.rand(*shape),))
 
 
+@CAPTURES
+def test_arguments_beyond_the_parameters(capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor, *rest: torch.Tensor, scale: torch.Tensor, **others: Any) -> torch.Tensor:
+        return x * scale + sum(each.sum() for each in rest) - others["others"].mean() + others["pair"]["a"].amax()
+
+    def arguments(n: int, k: int, m: int) -> Any:
+        pair = {"a": torch.rand(m), "b": torch.rand(2)}
+        return (torch.rand(n, 4), torch.rand(2)), {
+            "others": torch.rand(k),
+            "scale": torch.rand(n, 1),
+            "pair": pair,
+        }
+
+    args, kwargs = arguments(1, 3, 5)
+    dynamic = {"x": {0: "n"}, "scale": {0: "n"}, "others": {0: "k"}, "pair": {"a": {0: "m"}}}
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, args, path, kwargs=kwargs, dynamic_shapes=dynamic, capture=capture)
+    for sizes in [(1, 3, 5), (4, 1, 2), (3, 6, 1)]:
+        args, kwargs = arguments(*sizes)
+        opbridge.verify(path, function, args, kwargs=kwargs)
+    shapes = {each.name: [d.dim_param for d in each.type.tensor_type.shape.dim] for each in onnx.load(path).graph.input}
+    assert shapes["others"] == ["k"]
+    assert shapes["pair_a"] == ["m"]
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import inspect
+import keyword
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +18,7 @@ from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise
-from opbridge.capture.inputs import Inputs
+from opbridge.capture.inputs import Inputs, signature_of
 from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
@@ -96,6 +98,7 @@ def _exported_once(
             _watch_functions(caught, assigned),
             _restore_marks(inputs.tensors),
             _equate_sizes(sizes),
+            _declare_keywords(model, inputs, sizes),
             _follow_changes(model, inputs, assigned, changed),
         ):
             program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
@@ -112,6 +115,32 @@ def _exported_once(
             f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
             f"torch.export says: {first_lines(error)}"
         ) from error
+
+
+@contextlib.contextmanager
+def _declare_keywords(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Iterator[None]:
+    """Makes the arguments that ``**kwargs`` takes parameters of ``forward``. Otherwise torch 2.13 cannot have dynamic
+    sizes, and a later one refuses those of an argument that is called as ``**kwargs`` is."""
+    forward: Any = model.forward
+    signature = signature_of(forward)
+    declared = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    others = inputs.kwargs.keys() - {each.name for each in declared}
+    if sizes.shapes is None or not others or not all(map(_may_be_parameter, others)):
+        yield
+        return
+
+    @functools.wraps(forward)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return forward(*args, **kwargs)
+
+    declared += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in inputs.kwargs if name in others]
+    called.__signature__ = signature.replace(parameters=declared)  # type: ignore[attr-defined]
+    with patch_attributes(model, forward=called):
+        yield
+
+
+def _may_be_parameter(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 @contextlib.contextmanager
