@@ -266,6 +266,34 @@ def test_sizes_times_decimals(tmp_path: pathlib.Path, scale: float, capture: str
     agrees(model, [[(1, 2, 7, 8)], [(1, 2, 10, 5)], [(1, 2, 30, 2)]], (sizes,), capture, tmp_path)
 
 
+SCALED = [
+    *[(mode, rank) for mode in ("nearest", "nearest-exact") for rank in (1, 2, 3)],
+    *[("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2)],
+]
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(("mode", "rank"), SCALED)
+def test_scales_made_of_sizes(tmp_path: pathlib.Path, mode: str, rank: int, capture: str) -> None:
+    positions = torch.sin(torch.arange(2 * 4**rank)).reshape(1, 2, *[4] * rank)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        scales = tuple((n + 0.1) / 4 for n in x.shape[:rank])
+        return F.interpolate(positions, scale_factor=scales if rank > 1 else scales[0], mode=mode)
+
+    sizes = dict.fromkeys(range(3), Dim.DYNAMIC)
+    shapes = [(7, 6, 5), (4, 8, 3), (8, 2, 4), (9, 13, 1)]  # those of the positions and twice as many among them
+    agrees(model, [[shape] for shape in shapes], (sizes,), capture, tmp_path)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_diagonal_of_a_dynamic_matrix_is_filled(tmp_path: pathlib.Path, capture: str) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x, x).fill_diagonal_(torch.inf).argmin(1) + (x @ x.T).fill_diagonal_(2)
+
+    agrees(model, [[(4, 3)], [(2, 3)], [(7, 3)]], ({0: Dim.DYNAMIC},), capture, tmp_path)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any) -> None:
     for function in (lambda x: x * [1, 2, 3, 4][x.shape[0] // 2], lambda x: x * sum(range(x.shape[0] // 2))):

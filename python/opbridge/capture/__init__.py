@@ -132,6 +132,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     from opbridge.capture.rewrites.quantized import patch_quantized
     from opbridge.capture.rewrites.recurrent import patch_recurrent
     from opbridge.capture.rewrites.resized_images import patch_resizing
+    from opbridge.capture.rewrites.scaled_images import patch_interpolation
     from opbridge.capture.rewrites.sparse import patch_sparse
     from opbridge.capture.rewrites.transformers import patch_fast_paths
 
@@ -143,6 +144,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
         patch_fast_paths(),
         patch_detection(),
         patch_resizing(),
+        patch_interpolation(),
         patch_sparse(model),
         patch_quantized(model),
     ):

@@ -246,6 +246,14 @@ def _slope(x: torch.Tensor, dim: int, step: float, edge_order: int) -> torch.Ten
     return torch.cat([first, middle, last], dim)
 
 
+def _fill_diagonal_(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
+    """Writes to a view, where torch's own operator makes the sizes numbers."""
+    if self.dim() != 2 or wrap:
+        return self.fill_diagonal_(fill_value, wrap)
+    self.diagonal().fill_(fill_value)
+    return self
+
+
 _SUBSTITUTES: dict[Any, Function] = {
     torch.equal: _equal,
     torch.Tensor.equal: _equal,
@@ -267,6 +275,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.gradient: _gradient,
+    torch.Tensor.fill_diagonal_: _fill_diagonal_,
     **made_by_size.SUBSTITUTES,
     torch.take_along_dim: _take_along_dim,
     torch.Tensor.take_along_dim: _take_along_dim,
