@@ -486,3 +486,47 @@ def test_a_branch_by_a_maximum_along_an_axis_of_size_1_is_that_of_the_example(tm
             )
         x = torch.full((3,), value)
         torch.testing.assert_close(program(x)[0], function(x))
+
+
+def _farthest(x):
+    """Farthest point sampling."""
+    chosen = torch.zeros(3, dtype=torch.long)
+    distances = ((x - x[0]) ** 2).sum(-1)
+    last = torch.zeros((), dtype=torch.long)
+    for i in range(3):
+        chosen[i] = last
+        distances = torch.minimum(distances, ((x - x[last]) ** 2).sum(-1))
+        last = distances.argmax()
+    return x[chosen], chosen
+
+
+def _write(x):
+    y = x * 1
+    y[x[:, 0].argmax()] += 2
+    y[:, x[0].argmin()] = -1
+    return y
+
+
+def _scale(x):
+    return x * (x.max().item() + 1) + x.argmax().item() / 2
+
+
+@pytest.mark.parametrize("function", [_farthest, _write, _scale, lambda x: x[:, : x.argmax().item() % 2 + 1].sum()])
+def test_numbers_read_from_tensors_are_not_those_of_the_example(function, tmp_path):
+    torch.manual_seed(0)
+    path = tmp_path / "m.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(function, (torch.rand(5, 3),), path, capture="trace")
+    for _ in range(4):
+        opbridge.verify(path, function, (torch.rand(5, 3),))
+
+
+def test_a_loop_over_a_number_read_from_a_tensor_is_that_of_the_example(tmp_path):
+    def function(x):
+        for _ in range(int(x.max())):
+            x = x + 1
+        return x
+
+    with pytest.warns(TraceWarning, match="read as the number 3"):
+        opbridge.export(function, (torch.full((2,), 3.0),), tmp_path / "m.onnx", capture="trace", verify=True)

@@ -58,6 +58,11 @@ class SizesDependOnData(BaseException):
     Not an Exception, which the model might catch."""
 
 
+class NumberDependsOnData(BaseException):
+    """A run on real tensors reads an integer or a floating-point number from a tensor that depends on the inputs: a
+    symbol might stand for it. Not an Exception either."""
+
+
 class Recorder:
     """``call`` runs an operator, on real or fake tensors, and adds a node for it.
 
@@ -70,10 +75,12 @@ class Recorder:
         module: torch.nn.Module,
         sizes: Sizes,
         for_real: bool,
+        take_numbers: bool = True,
     ) -> None:
         self.originals = Originals()
         self.changed: list[str] = []  # parameters
         self._for_real = for_real
+        self._take_numbers = take_numbers  # with a warning
         self._module = module
         self._written: dict[int, Any] = {}  # memory that was written to with what depends on the inputs
         self._sizes = sizes
@@ -124,6 +131,8 @@ class Recorder:
             value = self._run(function, args, kwargs)
             if isinstance(value, (bool, int, float, complex)):
                 if varies:
+                    if not self._take_numbers and type(value) in (int, float):
+                        raise NumberDependsOnData
                     warn_of_run(f"a tensor that depends on the inputs was read as the number {value}")
                 return value
             self._fresh.after(operator, value, viewed)

@@ -1,7 +1,7 @@
 """capture="trace": records one run of the model, operator by operator.
 
 Without dynamic sizes the model runs on the real inputs, and Python branches are those of this run. With dynamic sizes,
-or if sizes depend on data (``nonzero``), it runs on fake tensors, whose sizes are symbols.
+or if sizes (``nonzero``) or numbers (``x.item()``) depend on data, it runs on fake tensors, whose sizes are symbols.
 
 Operators are recorded at the level of torch.export, before they are decomposed. ``torch.compiler.is_exporting()`` is
 true meanwhile, so that models take the same branches in both captures; ``torch.jit.is_tracing()`` is false, since
@@ -33,7 +33,8 @@ from opbridge.capture.traced.derivatives import form_of_numbers, have_derivative
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
-from opbridge.capture.traced.recorder import Recorder, SizesDependOnData
+from opbridge.capture.traced.recorder import NumberDependsOnData, Recorder, SizesDependOnData
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import OpOverload, is_fake
 
 
@@ -50,10 +51,25 @@ def _capture(
 ) -> _core.Graph:
     if sizes.shapes is None:
         try:
-            return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), for_real=True)
+            return _capture_real(model, inputs, sizes, changed)
         except SizesDependOnData:
             pass  # only symbols can stand for them
     return _capture_on_fakes(model, inputs, sizes, changed, numbers)
+
+
+def _capture_real(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
+    """Captures on the real inputs, unless the model reads numbers from tensors for which symbols can stand."""
+
+    def run(take_numbers: bool) -> _core.Graph:
+        return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), True, take_numbers=take_numbers)
+
+    try:
+        return run(take_numbers=False)
+    except NumberDependsOnData:
+        try:
+            return _capture_on_fakes(model, inputs, sizes, changed, None)
+        except UnsupportedError:
+            return run(take_numbers=True)
 
 
 def capture_symbolically(
@@ -81,10 +97,11 @@ def follow(
     caught: Caught,
     for_real: bool,
     note: Callable[[OpOverload, Any], None] | None = None,
+    take_numbers: bool = True,
 ) -> _core.Graph:
     """Calls the model with ``leaves``, real or fake tensors, as its inputs. ``note`` sees each operator and its
-    arguments."""
-    recorder = Recorder(model, sizes, for_real)
+    arguments. Without ``take_numbers``, a number that is read from a real tensor raises NumberDependsOnData."""
+    recorder = Recorder(model, sizes, for_real, take_numbers)
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             recorder.add_input(name, leaf)
