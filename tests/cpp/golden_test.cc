@@ -61,6 +61,7 @@ const std::map<std::string, Pass>& passes() {
       {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
       {"fold_constants", [](ir::Graph& graph) { fold_constants(graph); }},
       {"functionalize", [](ir::Graph& graph) { graph = functionalize(std::move(graph)); }},
+      {"keep_lossy_casts", with_names(onnxruntime::keep_lossy_casts)},
       {"keep_pads_before_pools", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::keep_pads_before_pools(graph, names, default_opset);
        })},

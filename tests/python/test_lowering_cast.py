@@ -46,6 +46,25 @@ def test_nan_is_true():
     check(lambda x: x.bool(), torch.tensor([math.nan, 0.0, -0.0, math.inf]))
 
 
+def test_casts_by_way_of_another_type():
+    x = torch.tensor([5e9, -5e9, 3e9, 70000.5, 256.0, 3.7, 0.5, -0.25, 1e-9, 0.0])
+    for opset in (9, None):
+        check(
+            {
+                "lower bits": lambda x: x.long().int(),
+                "twice": lambda x: x.double().long().int().short(),
+                "few": lambda x: (x.long() + 1).to(torch.uint8),
+                "bool of an integer": lambda x: x.long().bool(),
+                "bool of a short one": lambda x: x.long().to(torch.int8).bool(),
+                "on by a longer one": lambda x: x.long().short().long().bool(),
+                "bool of a short float": lambda x: x.half().bool(),
+                "not": lambda x: x.long().logical_not(),
+            },
+            x,
+            opset=opset,
+        )
+
+
 def test_what_changes_nothing_adds_no_node():
     def forward(x):
         return (x + 1).contiguous().clone().detach().to(torch.float32)

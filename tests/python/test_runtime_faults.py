@@ -310,10 +310,11 @@ def test_a_normalization_of_float64_computes_in_float32() -> None:
 
 def test_a_normalization_of_rows_of_one_number_is_not_broadcast() -> None:
     """rms_norms.cc"""
-    with pytest.raises(InvalidArgument, match="Scale"):
+    with pytest.raises(InvalidArgument, match=r"[Ss]cale"):
         _rms_norm(np.ones((2, 1), np.float32), np.arange(4, dtype=np.float32))
 
 
+@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 loads it")
 def test_an_infinite_scale_of_a_product_does_not_load() -> None:
     """float64_scales.cc"""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Mul", ["a", "scale"], ["y"])]
@@ -353,3 +354,19 @@ def test_attention_of_bfloat16_does_not_load() -> None:
     options.log_severity_level = 4
     with pytest.raises(NoKernel):
         onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _cast_twice(first: int, then: int) -> np.ndarray:
+    nodes = [helper.make_node("Cast", ["x"], ["n"], to=first), helper.make_node("Cast", ["n"], ["y"], to=then)]
+    return _run(nodes, {"x": np.array([5e9, 0.5])}, {})[0]
+
+
+def test_floats_become_short_integers_at_once() -> None:
+    """lossy_casts.cc"""
+    assert _cast_twice(TensorProto.INT64, TensorProto.INT32)[0] != 5_000_000_000 % 2**32
+
+
+@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
+def test_floats_become_bool_at_once() -> None:
+    """lossy_casts.cc"""
+    assert _cast_twice(TensorProto.INT64, TensorProto.BOOL)[1]

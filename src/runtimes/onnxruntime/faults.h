@@ -42,4 +42,7 @@ bool compute_small_sigmoids(ir::Graph& graph, ir::Names& names);
 // the weights to 8 bits.
 bool keep_float_weights(ir::Graph& graph, ir::Names& names);
 
+// Separates a Cast from those before it, if the runtime would leave one of them out that changes the result.
+bool keep_lossy_casts(ir::Graph& graph, ir::Names& names);
+
 }  // namespace opbridge::onnxruntime

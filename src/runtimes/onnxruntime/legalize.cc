@@ -26,6 +26,7 @@ void legalize(ir::Graph& graph, int opset, const Refuse& report) {
   keep_rounded_products(graph, names);
   keep_float_weights(graph, names);
   compute_small_sigmoids(graph, names);
+  keep_lossy_casts(graph, names);
   log.note("faults of ONNX Runtime");
 }
 

@@ -1,0 +1,95 @@
+// Versions: 1.20.1 and 1.32.0; the first fault in 1.20.1 alone.
+// Model: b = Cast(Cast(x, to=int64), to=bool), also by another type in which a number of x may be 0; and
+// n = Cast(Cast(x, to=int64), to=int32) with x of floats, also by uint32 or uint64, and to any shorter
+// integer. Fault: the runtime casts x to the last type at once, with optimizations disabled too: 0.5 is true,
+// and 5e9 is the least int32 instead of its lower bits. Rewrite: Neg, which keeps what is 0, before the Cast
+// to bool; Neg twice before that to an integer. Tests: test_runtime_faults.py, and
+// test_casts_by_way_of_another_type.
+#include <algorithm>
+
+#include "ir/uses.h"
+#include "runtimes/onnxruntime/faults.h"
+
+namespace opbridge::onnxruntime {
+namespace {
+
+ElementType type_of(const ir::Value* value) { return value->tensor_type().element_type; }
+
+bool is_integer(ElementType type) { return type != ElementType::boolean && !is_floating_point(type); }
+
+// Whether a number other than 0 may become 0.
+bool may_vanish(ElementType from, ElementType to) {
+  if (to == ElementType::boolean) return false;
+  if (is_floating_point(from) && is_integer(to)) return true;
+  return is_floating_point(from) == is_floating_point(to) && bits_of(to) < bits_of(from);
+}
+
+// Whether a floating-point number may become an integer that the Cast to `last` shortens to its lower bits.
+// The runtime casts floating-point numbers to shorter integers by way of int32.
+bool may_be_shortened(ElementType from, ElementType to, ElementType last) {
+  const bool exceeds_int32 =
+      to == ElementType::int64 || to == ElementType::uint32 || to == ElementType::uint64;
+  return is_floating_point(from) && exceeds_int32 && bits_of(last) < bits_of(to);
+}
+
+// Whether one of the casts that `cast` follows changes what it makes.
+bool is_merged_wrongly(const ir::Node& cast) {
+  const ElementType last = type_of(cast.outputs[0]);
+  if (is_floating_point(last)) return false;
+  for (const ir::Node* before = cast.inputs[0]->producer; before && before->op == "Cast";
+       before = before->inputs[0]->producer) {
+    const ElementType from = type_of(before->inputs[0]), to = type_of(before->outputs[0]);
+    if (last == ElementType::boolean ? may_vanish(from, to) : may_be_shortened(from, to, last)) return true;
+  }
+  return false;
+}
+
+// A type for which the runtime has Neg, in which each number of `type` has another value.
+ElementType negatable(ElementType type) {
+  if (is_floating_point(type)) return type == ElementType::float64 ? type : ElementType::float32;
+  return bits_of(type) < 32 || type == ElementType::int32 ? ElementType::int32 : ElementType::int64;
+}
+
+class Rewriter {
+ public:
+  Rewriter(ir::Graph& graph, ir::Names& names) : graph_(graph), names_(names) {}
+
+  bool run() {
+    const std::vector<ir::Node*> before = std::move(graph_.nodes);
+    graph_.nodes.clear();
+    for (ir::Node* node : before) {
+      if (node->op == "Cast" && is_merged_wrongly(*node)) set_apart(*node);
+      graph_.nodes.push_back(node);
+    }
+    return graph_.nodes.size() != before.size();
+  }
+
+ private:
+  void set_apart(ir::Node& cast) {
+    const bool is_to_bool = type_of(cast.outputs[0]) == ElementType::boolean;
+    const ElementType type = negatable(type_of(cast.inputs[0]));
+    if (type != type_of(cast.inputs[0])) precede(cast, "Cast", type, {{"to", static_cast<int64_t>(type)}});
+    for (int i = 0; i < (is_to_bool ? 1 : 2); ++i) precede(cast, "Neg", type);
+  }
+
+  // Puts a node before the Cast, behind those that precede it.
+  void precede(ir::Node& cast, const char* op, ElementType type, std::vector<ir::Attribute> attributes = {}) {
+    ir::Node* node =
+        ir::add_node_beside(cast, graph_, names_, op, std::move(cast.inputs), std::move(attributes));
+    cast.inputs = {graph_.add_output_of(node, names_.unused(cast.outputs[0]->name + ":" + op),
+                                        ir::TensorType{type, cast.outputs[0]->tensor_type().dims})};
+  }
+
+  ir::Graph& graph_;
+  ir::Names& names_;
+};
+
+}  // namespace
+
+bool keep_lossy_casts(ir::Graph& graph, ir::Names& names) {
+  bool changed = false;
+  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(*each, names).run();
+  return changed;
+}
+
+}  // namespace opbridge::onnxruntime
