@@ -245,6 +245,14 @@ def test_memory_filled_behind_the_tracers_back_is_refused():
         opbridge.capture.capture(lambda x: through_pointers(x), (torch.rand(2),), how="trace")
 
 
+def test_what_has_the_shape_of_a_new_tensor_is_not_taken_for_it():
+    def model(x):
+        ones = x.new_ones(3)
+        return x + torch.arange(3).expand_as(ones) * ones
+
+    opbridge.capture.capture(model, (torch.rand(3),), how="trace")
+
+
 def test_new_tensors_that_operators_fill_are_fine():
     class Model(nn.Module):
         def forward(self, x):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -56,6 +57,7 @@ OF_LENGTHS: dict[str, Function] = {
     "round within a sum": lambda x: F.pad(x, (0, 2 * round(x.shape[0] * 0.7) + x.shape[0])),
     "math.sqrt": lambda x: x / math.sqrt(x.shape[0]),
     "an imported sqrt": lambda x: x[: int(sqrt(x.shape[0]))],
+    "numpy.sqrt": lambda x: x / np.sqrt(x.shape[0]) + np.sqrt(x.shape[0] / 2),
     "power of a half": lambda x: x * x.shape[0] ** -0.5,
     "power": lambda x: x.sum() * 2 ** min(x.shape[0], 30),
     "and": lambda x: x[: x.shape[0] & ~3],
@@ -87,8 +89,13 @@ def test_arithmetic_in_a_branch(tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [powers_of_two, lambda x: x * math.log(x.shape[0] + 1), lambda x: x * math.log10(x.shape[0])],
-    ids=["log2", "log", "log10"],
+    [
+        powers_of_two,
+        lambda x: x * math.log(x.shape[0] + 1),
+        lambda x: x * math.log10(x.shape[0]),
+        lambda x: x * np.log(x.shape[0]),
+    ],
+    ids=["log2", "log", "log10", "numpy.log"],
 )
 def test_logarithms(function: Function, tmp_path: pathlib.Path) -> None:
     others = [torch.ones(length) for length in (1, 2, 3, 4, 31, 32, 33, 1024)]
@@ -124,6 +131,10 @@ MADE: dict[str, Function] = {
     "fftfreq": torch.fft.fftfreq,
     "rfftfreq": lambda n: torch.fft.rfftfreq(2 * n - 1, 0.5),
     "linspace": lambda n: torch.linspace(0, 1, n),
+    "linspace to a size": lambda n: torch.linspace(0, n - 1, 5),
+    "linspace between numbers": lambda n: torch.linspace(-n / 2, end=n / 2, steps=n + 1, dtype=torch.float64),
+    "as_tensor": lambda n: torch.as_tensor(n * 2 / 3) + torch.asarray([n / 4, 1.0, n]),
+    "new_tensor": lambda n: torch.ones(2).new_tensor([n / 4, n, 1.0]),
     "eye": lambda n: torch.eye(n).sum(0),
     "tril_indices": lambda n: torch.tril_indices(n, n + 1)[0],
     "triu_indices": lambda n: torch.triu_indices(n, n, 1)[1],

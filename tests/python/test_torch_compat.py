@@ -239,7 +239,8 @@ def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     n = x.shape[0]
     texts = f"{n} {n / 2} {n > 2}"
     z = x + y if n > 2 else x
-    return [z * len(texts), torch.linspace(0, 1, n), *z.split(n // 2)]
+    made = [torch.linspace(0, 1, n), torch.as_tensor(n / 2), torch.asarray(n / 2), x.new_tensor(n / 2)]
+    return [z * len(texts), *made, *z.split(n // 2)]
 
 
 def of_packed(model: Model, x: torch.Tensor, lengths: torch.Tensor) -> Any:
@@ -369,6 +370,8 @@ USED = {
     "patch_points.TO_SPARSE": "sparse",
     "patch_points.TO_SPARSE_COO": "sparse",
     "patch_points.TO_SPARSE_CSR": "sparse",
+    "symbols.AS_ARRAY": "sizes",
+    "symbols.AS_TENSOR": "sizes",
     "symbols.BOOL_OF_SYMBOL": "sizes",
     "symbols.BOOL_TEXT": "sizes",
     "symbols.EXPECTED_SYMBOL": "broadcast",
@@ -377,6 +380,7 @@ USED = {
     "symbols.INT_OF_SYMBOL": "sizes",
     "symbols.INT_TEXT": "sizes",
     "symbols.LINSPACE": "sizes",
+    "symbols.NEW_TENSOR": "sizes",
     "symbols.OVERLAP": "copied",
     "symbols.UNIQUE_SHAPES": "different",
     "symbols.SYMBOL_REPLACEMENT": "fixed",
@@ -489,6 +493,12 @@ def test_a_message_of_autograd_without_a_graph() -> None:
         torch.autograd.grad(torch.ones(1).sum(), torch.ones(1))
     assert messages.lacks_gradients(caught.value)
     assert not messages.lacks_gradients(RuntimeError("another"))
+
+
+def test_errors_in_each_others_contexts() -> None:
+    error, other = RuntimeError("another"), ValueError("of the second attempt")
+    error.__context__, other.__context__ = other, error
+    assert not messages.lacks_gradients(error)
 
 
 def test_messages_with_advice() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -66,11 +67,11 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
     """``first()``, or ``second()`` if the first refuses the model. If both refuse, raises the error of the first."""
     try:
         return first()
-    except UnsupportedError as refusal:
-        try:
-            return second()
-        except UnsupportedError:
-            raise refusal from None
+    except UnsupportedError as error:
+        refusal = error
+    with contextlib.suppress(UnsupportedError):  # outside of the handler: the refusal is no context of other errors
+        return second()
+    raise refusal
 
 
 def first_lines(error: Exception) -> str:

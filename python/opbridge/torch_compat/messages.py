@@ -32,9 +32,11 @@ def is_branch_on_data(error: BaseException) -> bool:
 
 def lacks_gradients(error: BaseException | None) -> bool:
     """Whether the error, or one that caused it, is autograd's about a tensor without a graph."""
-    while error is not None:
+    seen: set[int] = set()  # errors may be each other's contexts
+    while error is not None and id(error) not in seen:
         if "does not require grad and does not have a grad_fn" in str(error):
             return True
+        seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
 

@@ -51,6 +51,9 @@ INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
+AS_TENSOR = PatchPoint(torch, "as_tensor")
+AS_ARRAY = PatchPoint(torch, "asarray")
+NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
 OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # which asks of each size whether it is 1
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
 
@@ -88,6 +91,8 @@ def size_obliviously(holds: bool) -> contextlib.AbstractContextManager[None]:
 
 
 __all__ = [
+    "AS_ARRAY",
+    "AS_TENSOR",
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
     "BROADCASTING",
@@ -102,6 +107,7 @@ __all__ = [
     "INT_TEXT",
     "LINSPACE",
     "LOGGER",
+    "NEW_TENSOR",
     "OVERLAP",
     "SYMBOL_REPLACEMENT",
     "UNIQUE_SHAPES",

@@ -6,9 +6,10 @@ functions that check the values of their arguments. Some functions turn dynamic 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,9 +17,12 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from opbridge.capture.failures import T, otherwise
+from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
 from opbridge.operators import load_operators
 from opbridge.torch_compat import check, pytree, tensor_of_symbols
+from opbridge.torch_compat.lookup import PatchPoint
+from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR
 
 Function = Callable[..., Any]
 
@@ -87,11 +91,18 @@ def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Ten
     return input.index_select(dim, torch.where(indices < 0, indices + input.shape[dim], indices))
 
 
+def _has_symbols(arguments: Any) -> bool:
+    return any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in pytree.tree_leaves(arguments))
+
+
 def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
     """``torch.as_tensor`` that also takes symbolic sizes, as torch.tensor does in a capture."""
-    if not any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in pytree.tree_leaves(data)):
-        return torch.as_tensor(data, dtype=dtype, device=device)
-    return tensor_of_symbols(data, dtype=dtype, device=device)
+    make = tensor_of_symbols if _has_symbols(data) else torch.as_tensor
+    return make(data, dtype=dtype, device=device)
+
+
+def _as_array(obj: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> torch.Tensor:
+    return tensor_of_symbols(obj, dtype=dtype, device=device)
 
 
 def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
@@ -99,12 +110,38 @@ def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = No
 
 
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
-    """``torch.linspace`` for a symbolic number of steps; counts from both ends to the middle, as torch does."""
+    """``torch.linspace`` for symbolic ends or steps; counts from both ends to the middle, as torch does."""
     dtype = dtype or torch.get_default_dtype()
     indices = torch.arange(steps, device=options.get("device")).to(dtype if dtype.is_floating_point else torch.float64)
     step = (end - start) / torch.sym_max(steps - 1, 1)
     from_end = end - (steps - 1 - indices) * step
     return torch.where(indices < torch.sym_max(steps // 2, 1), start + indices * step, from_end).to(dtype)
+
+
+# The functions that would take the numbers of the example for sizes, and with ends that are known only at run time
+# an operator that the mappings cannot compute.
+_FOR_SYMBOLS: tuple[tuple[PatchPoint, Function], ...] = (
+    (LINSPACE, linspace),
+    (AS_TENSOR, _as_tensor),
+    (AS_ARRAY, _as_array),
+    (NEW_TENSOR, _new_tensor),
+)
+
+
+@contextlib.contextmanager
+def keep_sizes_in_tensors() -> Iterator[None]:
+    """Keeps symbolic the sizes from which a model makes tensors."""
+
+    def chosen(original: Function, symbolic: Function) -> Function:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return (symbolic if _has_symbols((args, kwargs)) else original)(*args, **kwargs)
+
+        return call
+
+    with contextlib.ExitStack() as until_the_end:
+        for point, symbolic in _FOR_SYMBOLS:
+            until_the_end.enter_context(patch(point, chosen(point.original, symbolic)))
+        yield
 
 
 def _cov(

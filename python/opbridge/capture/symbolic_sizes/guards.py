@@ -19,7 +19,7 @@ import torch
 from opbridge.capture.failures import T
 from opbridge.capture.patching import ByThread, current_thread, patch, patch_attributes
 from opbridge.capture.rewrites import control_flow
-from opbridge.capture.rewrites.torch_functions import linspace
+from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
@@ -199,7 +199,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
     includes sizes that depend on data, for which torch would use the example's. Fills ``lines`` with the lines of the
     model that fix sizes; ``caught`` notes refusals."""
     with (
-        patch_linspace(),
+        keep_sizes_in_tensors(),
         patch_shapes_of_unique(),
         leave_overlap_open(),
         add_missing_shapes(),
@@ -400,12 +400,15 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
 
 @contextlib.contextmanager
 def pass_sizes_as_numbers() -> Iterator[None]:
-    """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``."""
+    """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``. NumPy's
+    functions of an object call its methods: ``numpy.sqrt(size)`` is ``size.sqrt()``."""
 
     def attributes_of(number: type) -> Callable[[Any, str], Any]:
         def get(self: Any, name: str) -> Any:
-            if name != "__class__" or current_thread() != thread:
+            if current_thread() != thread or (name != "__class__" and name not in OF_MATH):
                 return object.__getattribute__(self, name)
+            if name in OF_MATH:
+                return functools.partial(OF_MATH[name], self)
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # the module abc
                 frame = frame.f_back
@@ -477,17 +480,4 @@ def warn_of_texts() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
         for text in (points.INT_TEXT, points.FLOAT_TEXT, points.BOOL_TEXT):
             until_the_end.enter_context(patch(text, telling(text.original)))
-        yield
-
-
-@contextlib.contextmanager
-def patch_linspace() -> Iterator[None]:
-    """Replaces ``linspace``, for which torch silently uses the example's number of dynamic steps."""
-    original = points.LINSPACE.original
-
-    def call(start: Any, end: Any, steps: Any, *args: Any, **kwargs: Any) -> Any:
-        make = linspace if isinstance(steps, torch.SymInt) else original
-        return make(start, end, steps, *args, **kwargs)
-
-    with patch(points.LINSPACE, call):
         yield

@@ -28,16 +28,17 @@ class FreshTensors:
         """Refuses to read a tensor that was changed without an operator. Returns the entry of a view's base."""
         if not self._known:
             return None
-        for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
+        arguments = [*zip(operator.names, args, strict=False), *kwargs.items()]
+        if is_view:  # of its first argument: expand_as and similar ones take only the shape of the other
+            return self._entry(arguments[0][1])
+        for name, argument in arguments:
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
                 if not isinstance(tensor, torch.Tensor):
                     continue
                 if name in operator.written:
                     self._forget_memory_of(tensor)
-                elif not is_view:
+                else:
                     self.check(tensor)
-                elif (entry := self._entry(tensor)) is not None:
-                    return entry
         return None
 
     def after(self, operator: Operator, value: Any, viewed: Any) -> None:
