@@ -294,6 +294,33 @@ def test_the_diagonal_of_a_dynamic_matrix_is_filled(tmp_path: pathlib.Path, capt
     agrees(model, [[(4, 3)], [(2, 3)], [(7, 3)]], ({0: Dim.DYNAMIC},), capture, tmp_path)
 
 
+ISTFT: dict[str, dict[str, Any]] = {
+    "centered": {"window": torch.hann_window(16)},
+    "normalized": {"window": torch.hamming_window(12), "win_length": 12, "normalized": True},
+    "not centered": {"center": False, "window": torch.ones(16)},
+}
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("options", list(ISTFT.values()), ids=list(ISTFT))
+def test_a_signal_gets_its_length_back(tmp_path: pathlib.Path, options: dict[str, Any], capture: str) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        spectrum = torch.stft(x, 16, 4, **options, return_complex=True)
+        return torch.istft(spectrum * 2, 16, 4, **options, length=x.shape[-1])
+
+    dynamic = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)
+    agrees(model, [[(2, 32)], [(1, 45)], [(3, 20)]], dynamic, capture, tmp_path)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_einsum_of_three_tensors(tmp_path: pathlib.Path, capture: str) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.einsum("btd,bte,bue->bdu", x, y, y) + torch.einsum("...td,...te,...te->...d", [x, y, y])[..., None]
+
+    dynamic = ({0: "batch", 1: "time"}, {0: "batch", 1: "time"})
+    agrees(model, [[(2, 3, 4)] * 2, [(1, 5, 4)] * 2, [(3, 1, 4)] * 2], dynamic, capture, tmp_path)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any) -> None:
     for function in (lambda x: x * [1, 2, 3, 4][x.shape[0] // 2], lambda x: x * sum(range(x.shape[0] // 2))):

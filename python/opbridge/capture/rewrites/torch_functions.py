@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
+from opbridge.capture.rewrites.inverse_stft import istft
 from opbridge.operators import load_operators
 from opbridge.torch_compat import check, pytree, tensor_of_symbols
 from opbridge.torch_compat.lookup import PatchPoint
@@ -283,6 +284,16 @@ def _slope(x: torch.Tensor, dim: int, step: float, edge_order: int) -> torch.Ten
     return torch.cat([first, middle, last], dim)
 
 
+def _einsum(equation: str, *operands: Any) -> torch.Tensor:
+    """Multiplies from left to right: opt_einsum, which finds a better order, takes no symbolic sizes."""
+    tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
+    is_symbolic = any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
+    if len(tensors) <= 2 or not isinstance(equation, str) or not is_symbolic:
+        return torch.einsum(equation, *operands)
+    result: torch.Tensor = torch.ops.aten.einsum(equation, list(tensors))
+    return result
+
+
 def _fill_diagonal_(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
     """Writes to a view, where torch's own operator makes the sizes numbers."""
     if self.dim() != 2 or wrap:
@@ -312,6 +323,9 @@ _SUBSTITUTES: dict[Any, Function] = {
     torch.kron: _kron,
     torch.Tensor.kron: _kron,
     torch.gradient: _gradient,
+    torch.istft: istft,
+    torch.Tensor.istft: istft,
+    torch.einsum: _einsum,
     torch.Tensor.fill_diagonal_: _fill_diagonal_,
     **made_by_size.SUBSTITUTES,
     torch.take_along_dim: _take_along_dim,
