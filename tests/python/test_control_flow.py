@@ -254,6 +254,29 @@ def test_a_scan_of_trees(capture, tmp_path):
     opbridge.verify(tmp_path / "model.onnx", model, (torch.randn(4, 3),))
 
 
+@pytest.mark.filterwarnings("error::opbridge.capture.run_warnings.TraceWarning")
+def test_constant_sizes_in_loops_stay_constant(tmp_path):
+    """torch.export lets Dynamo assume that every size is dynamic, also those of other loops."""
+
+    def gated(weight):
+        def step(carry, row):
+            first, second, third = (row @ weight.t()).chunk(3, -1)
+            after = carry + torch.cat([first * second, third], -1)
+            return after, after * 2
+
+        return step
+
+    def model(x, y):
+        weights = torch.linspace(0, 1, 18).view(6, 3), torch.linspace(0, 1, 36).view(9, 4)
+        states = torch.zeros(4), torch.zeros(6)
+        return tuple(scan(gated(w), state, xs)[1] for w, state, xs in zip(weights, states, (x, y), strict=True))
+
+    rows = {0: torch.export.Dim("rows", max=99)}
+    opbridge.export(model, (torch.rand(5, 3), torch.rand(5, 4)), tmp_path / "model.onnx", dynamic_shapes=(rows, rows))
+    for length in (2, 7):
+        opbridge.verify(tmp_path / "model.onnx", model, (torch.rand(length, 3), torch.rand(length, 4)))
+
+
 def test_a_scan_that_torch_writes_out_for_the_example_is_refused(tmp_path):
     """torch's Python code halves the number of rows again and again, and branches by whether it is even."""
 

@@ -13,6 +13,7 @@ from opbridge.torch_compat.lookup import PatchPoint, expect, looked_up
 from opbridge.torch_compat.symbols import ShapeEnv
 
 with looked_up():
+    import torch._dynamo.config
     import torch._functorch.config
     import torch._functorch.predispatch
     import torch._functorch.vmap
@@ -29,6 +30,8 @@ with looked_up():
 
     _trace: Any = torch.export._trace
     _functorch: Any = torch._functorch.config
+    _dynamo: Any = torch._dynamo.config
+    expect(_dynamo, "assume_static_by_default", "automatic_dynamic_shapes")
     fx: Any = torch.fx._symbolic_trace  # the tracer of torch.fx, whose state is global
     proxies: Any = proxy_tensor
     FxPatch: Callable[..., Any] = fx._PatchedFnSetAttr
@@ -103,6 +106,15 @@ def data_propagated(holds: bool) -> contextlib.AbstractContextManager[None]:
     return patched
 
 
+def constant_sizes_kept() -> contextlib.AbstractContextManager[None]:
+    """Makes Dynamo take a size that is a number for constant: torch.export lets it assume the contrary, and by default
+    it does so for sizes that differ from those of another call."""
+    patched: contextlib.AbstractContextManager[None] = _dynamo.patch(
+        assume_static_by_default=True, automatic_dynamic_shapes=False
+    )
+    return patched
+
+
 __all__ = [
     "ATTRIBUTE_WARNINGS",
     "BACKEND_DECOMPOSITIONS",
@@ -133,6 +145,7 @@ __all__ = [
     "ConstantSource",
     "ExportFunctionHandler",
     "FxPatch",
+    "constant_sizes_kept",
     "data_propagated",
     "fx",
     "is_of_vmap",

@@ -110,7 +110,7 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
     """Lets Dynamo trace the branches of torch.cond and similar operators anew in each capture.
 
     It would first try what it has compiled for other calls of torch.cond, and evaluating those guards would turn
-    symbolic sizes into constants.
+    symbolic sizes into constants. And it would make symbols of constant sizes, with which fewer operators compute.
     """
 
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -119,7 +119,8 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
             function = types.FunctionType(
                 code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
             )
-        return compile_and_call(function, *args, **kwargs)
+        with exporting.constant_sizes_kept():
+            return compile_and_call(function, *args, **kwargs)
 
     return call
 
