@@ -203,9 +203,10 @@ def test_quantized_tensors_that_a_module_holds(tmp_path, capture):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: torch.sigmoid(quantize(x)).dequantize(), r"sigmoid\(\) of a quantized tensor.*dequantize\(\)"),
-        (lambda x: torch.ops.quantized.hardswish(quantize(x), 0.1, 0).dequantize(), "hardswish.*quantized tensor"),
-        (lambda x: torch.ops.quantized.add(quantize(x), 1.5).dequantize(), "not supported"),
+        (lambda x: torch.exp(quantize(x)).dequantize(), r"exp\(\) of a quantized tensor.*dequantize\(\)"),
+        (lambda x: torch.ops.quantized.linear_tanh(quantize(x), x, 0.1, 0).dequantize(), "linear_tanh.*not supported"),
+        (lambda x: torch.ops.quantized.add_scalar(quantize(x), x[0, 0]).dequantize(), "a number.*not a tensor"),
+        (lambda x: torch.nn.functional.dropout(quantize(x)).dequantize(), "in training"),
         (lambda x: quantize(x).add(quantize(x)).dequantize(), r"add\(\) of a quantized tensor"),
         (lambda x: torch.relu_(quantize(x).view(-1)).dequantize(), r"relu_\(\) in place of a view"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint4x2).dequantize(), "quint4x2.*use torch.quint8"),

@@ -19,6 +19,7 @@ import pytest
 import torch
 import torch.nn.attention.flex_attention
 from torch import nn
+from torch.ao.quantization import quantize_dynamic
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -205,7 +206,19 @@ def of_quantized_tensors(model: Model, x: torch.Tensor) -> torch.Tensor:
         torch.quantize_per_channel(x, scales, zero_points, 0, torch.quint8),
         torch._make_per_tensor_quantized_tensor(x.to(torch.uint8), 0.1, 0),
     ]
-    return torch.stack([each.dequantize() for each in made])
+    return torch.stack([each.dequantize() for each in made] + torch.dequantize(made))
+
+
+def quantized_layers() -> nn.Module:
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.gru = nn.LSTM(3, 3), nn.GRU(3, 3)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.lstm(x)[0] + self.gru(x)[0]
+
+    return quantize_dynamic(Layers().eval(), {nn.LSTM, nn.GRU})
 
 
 class Doubled(torch.autograd.Function):
@@ -312,6 +325,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "attention": lambda: capture(encoder(), (torch.rand(2, 3, 4),)),
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
     "quantized": lambda: capture(Model(of_quantized_tensors), (torch.rand(2, 2),)),
+    "layers": lambda: capture(quantized_layers(), (torch.rand(2, 3, 3),)),
     "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),
 }
 # The scenario in which torch or the model uses each replacement.
@@ -359,6 +373,10 @@ USED = {
     "patch_points.OVERRIDES": "attention",
     "patch_points.PACKING": "packed",
     "patch_points.PREDISPATCH_MODES": "questions",
+    "patch_points.DEQUANTIZE": "quantized",
+    "patch_points.DEQUANTIZE_METHOD": "quantized",
+    "patch_points.QUANTIZED_GRU": "layers",
+    "patch_points.QUANTIZED_LSTM": "layers",
     "patch_points.QUANTIZED_OF_INTEGERS": "quantized",
     "patch_points.QUANTIZE_PER_CHANNEL": "quantized",
     "patch_points.QUANTIZE_PER_TENSOR": "quantized",

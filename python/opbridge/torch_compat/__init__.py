@@ -169,10 +169,17 @@ def quantized_decomposed() -> Any:
     return torch.ops.quantized_decomposed
 
 
-def packed_weights_of(module: Any) -> Any:
-    """Those of a quantized linear layer or embedding."""
-    holder = module._packed_params
-    return holder._packed_params if hasattr(holder, "_packed_params") else holder._packed_weight
+def script_class_of(value: torch.ScriptObject) -> str:
+    """The name of the class of TorchScript, in its namespace."""
+    name: str = value._type().qualified_name()
+    return name.removeprefix("__torch__.torch.classes.")
+
+
+def scan(step: Callable[..., Any], state: Any, xs: Any) -> Any:
+    """torch's loop over the first dim of ``xs``: the last state, and the results of all steps."""
+    with looked_up():
+        operators = importlib.import_module("torch._higher_order_ops")
+    return operators.scan(step, state, xs)
 
 
 def parameters_of(module: torch.nn.Module) -> dict[str, torch.nn.Parameter | None]:
@@ -256,14 +263,15 @@ __all__ = [
     "leave_transforms",
     "length_of",
     "name_of",
-    "packed_weights_of",
     "parameters_of",
     "pop_predispatch_mode",
     "push_predispatch_mode",
     "pytree",
     "quantized_decomposed",
     "safe_softmax",
+    "scan",
     "schema_of",
+    "script_class_of",
     "storage_id",
     "symbolics_registered_with_torch",
     "tensor_of_symbols",

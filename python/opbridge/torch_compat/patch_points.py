@@ -44,10 +44,16 @@ TO_SPARSE = PatchPoint(torch.Tensor, "to_sparse")
 TO_SPARSE_COO = PatchPoint(torch.Tensor, "to_sparse_coo")
 TO_SPARSE_CSR = PatchPoint(torch.Tensor, "to_sparse_csr")
 
-# The functions that make quantized tensors.
+# The functions that make quantized tensors, and those that make others of them.
 QUANTIZE_PER_TENSOR = PatchPoint(torch, "quantize_per_tensor")
 QUANTIZE_PER_CHANNEL = PatchPoint(torch, "quantize_per_channel")
 QUANTIZED_OF_INTEGERS = PatchPoint(torch, "_make_per_tensor_quantized_tensor")
+DEQUANTIZE = PatchPoint(torch, "dequantize")
+DEQUANTIZE_METHOD = PatchPoint(torch.Tensor, "dequantize")
+
+# The recurrent layers of quantize_dynamic.
+QUANTIZED_LSTM = PatchPoint(torch, "quantized_lstm")
+QUANTIZED_GRU = PatchPoint(torch, "quantized_gru")
 
 # Packed sequences, and the result sizes of recurrent layers.
 PACKING = PatchPoint(rnn, "_VF")
