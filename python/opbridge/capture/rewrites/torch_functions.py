@@ -7,6 +7,7 @@ functions that check the values of their arguments. Some functions turn dynamic 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -231,10 +232,25 @@ def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driv
 
 
 def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
-    """Uses index tensors; torch 2.13 uses a mask."""
-    chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    indices = list(chosen(range(input.shape[0]), r))
-    return input[torch.tensor(indices, dtype=torch.int64).reshape(len(indices), r)]
+    """Uses index tensors; torch 2.13 uses a mask, and has no number of its elements for a capture."""
+    size: Any = input.shape[0]
+    if r == 0:
+        return input.new_empty([0])
+    if r == 1:
+        return input.unsqueeze(1)
+    if isinstance(size, torch.SymInt):
+        tuples = _ascending_tuples(torch.arange(size, device=input.device), r, with_replacement)
+    else:
+        chosen = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+        tuples = torch.tensor(list(chosen(range(size), r)), dtype=torch.int64, device=input.device)
+    return input.index_select(0, tuples.reshape(-1)).reshape(-1, r)
+
+
+def _ascending_tuples(places: torch.Tensor, r: int, with_replacement: bool) -> torch.Tensor:
+    """The tuples of ``r`` of the indices, each ascending, in lexicographic order."""
+    axes = [places.reshape([-1 if axis == i else 1 for axis in range(r)]) for i in range(r)]
+    ascend = [a <= b if with_replacement else a < b for a, b in itertools.pairwise(axes)]
+    return functools.reduce(torch.logical_and, ascend).nonzero()
 
 
 def _kron(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
