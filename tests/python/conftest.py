@@ -12,15 +12,16 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 NEWEST = (1, 31)
 INSTALLED = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
 
+# How it refuses a model of a later ONNX version.
+OF_LATER_ONNX = ("Unsupported model IR version", "official released onnx opset versions")
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call() -> Iterator[None]:
     try:
         return (yield)
     except (NoKernel, Fail, InvalidArgument) as error:
-        # Only a failure to load a model of a later ONNX version is skipped.
-        if INSTALLED >= NEWEST or (
-            not isinstance(error, NoKernel) and "Unsupported model IR version" not in str(error)
-        ):
+        is_skipped = isinstance(error, NoKernel) or any(text in str(error) for text in OF_LATER_ONNX)
+        if INSTALLED >= NEWEST or not is_skipped:
             raise
         pytest.skip(f"ONNX Runtime {onnxruntime.__version__}: {error}")
