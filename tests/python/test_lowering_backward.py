@@ -397,7 +397,7 @@ def test_of_attention(causal, masked):
         return run(out * 2 + 1, q, k, v, out, lse, 0.0, causal, **options)
 
     q, k, v = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
-    check(backward, q, k, v, rtol=1e-4, atol=1e-5)
+    check(backward, q, k, v, rtol=1e-4, atol=5e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
