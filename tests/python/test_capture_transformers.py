@@ -135,3 +135,24 @@ def test_torchscript_calls_the_kernels_itself(mask: str | None, tmp_path: Path) 
     args = (torch.rand(BATCH, LENGTH, WIDTH), *([] if mask is None else [MASKS[mask]]))
     shapes = [{0: "n", 1: "length"}] if mask is None else None  # with masks, TorchScript makes the batch an int
     opbridge.export(scripted, args, tmp_path / "m.onnx", capture="trace", dynamic_shapes=shapes, verify=True)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_masks_made_by_a_dynamic_length(capture: Any, tmp_path: Path) -> None:
+    """torch compares a mask with the causal one, which no capture can do for every length."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = nn.Transformer(WIDTH, 2, 1, 1, 16, batch_first=True)
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+            mask = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+            return self.model(x, y, tgt_mask=mask), self.model.encoder(y, mask=mask)
+
+    torch.manual_seed(0)
+    model, axes = Model().eval(), {0: "n", 1: "length"}
+    inputs = [(torch.randn(n, 3, WIDTH), torch.randn(n, length, WIDTH)) for n, length in ((2, 4), (3, 7), (1, 2))]
+    opbridge.export(model, inputs[0], tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"}, axes))
+    for each in inputs:
+        opbridge.verify(tmp_path / "m.onnx", model, each)

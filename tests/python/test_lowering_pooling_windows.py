@@ -50,6 +50,21 @@ def test_dynamic_batch(opset):
     check(functions, image(), opset=opset, dynamic=[{0: torch.export.Dim.DYNAMIC}], also=[(torch.randn(5, 3, 7, 9),)])
 
 
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_maxima_along_one_dim_of_dynamic_size(tmp_path, capture, dtype):
+    def model(x):
+        options = {"padding": 1}, {"dilation": 2}, {"ceil_mode": True}, {"ceil_mode": True, "padding": 1}
+        return F.max_pool1d(x, 2), F.max_pool1d(x[0], 4, 3), *(F.max_pool1d(x, 3, 2, **each) for each in options)
+
+    dynamic = ({0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC},)
+    others = [torch.randn(n, 3, length, dtype=dtype) for n, length in ((1, 9), (4, 20))]
+    x = torch.randn(2, 3, 14, dtype=dtype)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
+    for each in (x, *others):
+        opbridge.verify(tmp_path / "model.onnx", model, (each,))
+
+
 def test_infinity_stays_in_its_window():
     x = image()
     x[0, 0, 0, 0] = float("inf")

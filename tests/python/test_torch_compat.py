@@ -265,7 +265,8 @@ def of_packed(model: Model, x: torch.Tensor, lengths: torch.Tensor) -> Any:
 
 def of_attention(model: Model, x: torch.Tensor) -> Any:
     padding = torch.zeros(x.shape[:2], dtype=torch.bool)
-    return model.encoder(x, src_key_padding_mask=padding), model.attention(x, x, x, key_padding_mask=padding)
+    attended = model.attention(x, x, x, key_padding_mask=padding)
+    return model.encoder(x, src_key_padding_mask=padding), model.encoder(x), attended
 
 
 def of_recurrent_and_vmap(model: Model, x: torch.Tensor) -> Any:
@@ -358,6 +359,7 @@ USED = {
     "patch_points.ANNOTATION": "branches",
     "patch_points.ATTENTION": "attention",
     "patch_points.CALL_OF_HIGHER_ORDER_OPERATOR": "traced branches",
+    "patch_points.CAUSAL_MASK": "attention",
     "patch_points.COMPILE": "compiled",
     "patch_points.COMPILE_SESSION": "branches",
     "patch_points.ENCODER": "attention",

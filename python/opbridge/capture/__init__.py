@@ -129,6 +129,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     from opbridge.capture.rewrites.detection import patch_detection
     from opbridge.capture.rewrites.flex_attention import patch_flex_attention
     from opbridge.capture.rewrites.packed_sequences import patch_packing
+    from opbridge.capture.rewrites.pooling import patch_pooling
     from opbridge.capture.rewrites.quantized import patch_quantized
     from opbridge.capture.rewrites.recurrent import patch_recurrent
     from opbridge.capture.rewrites.resized_images import patch_resizing
@@ -139,6 +140,7 @@ def patch_torch(model: Any, mode: Mode = "evaluation", with_gradients: bool = Fa
     with (
         enter_capture(model, mode, with_gradients),
         patch_recurrent(),
+        patch_pooling(),
         patch_packing(),
         patch_flex_attention(),
         patch_fast_paths(),

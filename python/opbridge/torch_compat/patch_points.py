@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ FAST_ENCODER_LAYER = PatchPoint(torch, "_transformer_encoder_layer_fwd")
 ATTENTION = PatchPoint(nn.MultiheadAttention, "forward")
 ENCODER_LAYER = PatchPoint(nn.TransformerEncoderLayer, "forward")
 ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
+CAUSAL_MASK = PatchPoint(torch.nn.modules.transformer, "_detect_is_causal_mask")
 OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these let a class override torch's functions
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
 
@@ -73,3 +75,10 @@ for _operator in RECURRENT_OPERATORS:
     expect(_operator, "py_kernels", "_dispatch_cache")
     if _operator not in decomposition_table:
         find(decomposition_table, str(_operator))
+
+# Pools along one dim, whose kernel makes sizes numbers.
+MAX_POOL1D: Any = torch.ops.aten.max_pool1d.default
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+with looked_up():
+    expect(MAX_POOL1D, "py_kernels", "_dispatch_cache")
+    MAX_POOL1D_OF_NUMBERS: Any = functools.partial(MAX_POOL1D._op_dk, COMPOSITE)

@@ -36,8 +36,14 @@ def patch_fast_paths() -> Iterator[None]:
         patch(points.ATTENTION, _as_in_eager(points.ATTENTION.original, "attn_mask", "key_padding_mask")),
         patch(points.ENCODER_LAYER, _as_in_eager(points.ENCODER_LAYER.original, "src_mask", "src_key_padding_mask")),
         patch(points.ENCODER, _encoder(points.ENCODER.original)),
+        patch(points.CAUSAL_MASK, _is_causal),
     ):
         yield
+
+
+def _is_causal(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Without reading the mask, which depends on dynamic sizes or on inputs: it is applied anyway."""
+    return is_causal is True
 
 
 def _attention(
