@@ -197,3 +197,21 @@ def test_rms_norm_of_one_number_broadcasts_to_its_weight(opset: int) -> None:
     }
     check(functions, x, w, opset=opset)
     check(lambda x, w: F.rms_norm(x, (1,)) * torch.arange(4.0), x, w, opset=opset)
+
+
+def _normalized(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    centered = x - x.mean(-1, keepdim=True)
+    return centered / torch.sqrt(centered.pow(2).mean(-1, keepdim=True) + 1e-5) * weight + weight
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.uint8])
+def test_layer_normalization_of_what_was_cast(dtype: torch.dtype) -> None:
+    x, w = (torch.arange(12.0) ** 2 % 7).reshape(3, 4).to(dtype), torch.arange(4.0)
+    functions = {
+        "to float32": lambda x, w: _normalized(x.float(), w),
+        "to float32 and back": lambda x, w: _normalized(x.float(), w).to(dtype),
+        "to float64": lambda x, w: _normalized(x.double(), w.double()),
+    }
+    if dtype in (torch.bfloat16, torch.float64):
+        functions["not"] = lambda x, w: _normalized(x, w.to(dtype))
+    check(functions, x, w)
