@@ -66,7 +66,9 @@ const std::map<std::string, Pass>& passes() {
          onnxruntime::keep_pads_before_pools(graph, names, default_opset);
        })},
       {"keep_float_weights", with_names(onnxruntime::keep_float_weights)},
+      {"keep_repeated_quantization", with_names(onnxruntime::keep_repeated_quantization)},
       {"keep_rounded_products", with_names(onnxruntime::keep_rounded_products)},
+      {"keep_transposed_outputs", with_names(onnxruntime::keep_transposed_outputs)},
       {"mend_empty_products", with_names([](ir::Graph& graph, ir::Names& names) {
          onnxruntime::mend_empty_products(graph, names, default_opset);
        })},

@@ -316,3 +316,28 @@ def test_dequantized_tensors_may_be_moved(opset: int) -> None:
         "both": lambda x: dequantized(x).permute(2, 0, 1).flatten(1) @ dequantized(x).reshape(6, 4),
     }
     check(functions, torch.randint(-128, 128, (2, 3, 4), dtype=torch.int8), opset=opset)
+
+
+def test_values_are_quantized_twice() -> None:
+    quantize = torch.fake_quantize_per_tensor_affine
+    functions = {
+        "finer": lambda x: quantize(quantize(x, 1.0, 0, 0, 255), 0.125, 0, 0, 255),
+        "coarser": lambda x: quantize(quantize(x, 0.125, 3, -128, 127), 0.5, 0, -128, 127),
+        "of another type": lambda x: quantize(quantize(x, 0.125, 3, -128, 127), 0.5, 0, 0, 255),
+        "by channels": lambda x: torch.fake_quantize_per_channel_affine(
+            quantize(x, 1.0, 0, -128, 127), *CHANNELS, 1, -128, 127
+        ),
+        "three times": lambda x: quantize(quantize(quantize(x, 1.0, 0, 0, 255), 0.25, 0, 0, 255), 2.0, 0, 0, 255),
+    }
+    check(functions, X)
+
+
+def test_quantized_transposes_of_outputs() -> None:
+    quantize = torch.fake_quantize_per_tensor_affine
+
+    def forward(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y, z = x * 2, x.relu()
+        return y, quantize(y.permute(1, 2, 0), 0.5, 0, 0, 255), z, quantize(z.mT.reshape(-1), 0.5, 128, 0, 255)
+
+    check(forward, X)
+    check(lambda x: torch.cond(x[0, 0, 0] < 0, forward, lambda x: forward(x + 1), (x,)), X)

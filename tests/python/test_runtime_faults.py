@@ -13,7 +13,7 @@ import onnxruntime
 import pytest
 from conftest import INSTALLED
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 
@@ -312,6 +312,57 @@ def test_a_normalization_of_rows_of_one_number_is_not_broadcast() -> None:
     """rms_norms.cc"""
     with pytest.raises(InvalidArgument, match=r"[Ss]cale"):
         _rms_norm(np.ones((2, 1), np.float32), np.arange(4, dtype=np.float32))
+
+
+def test_a_normalization_of_what_was_cast_does_not_load() -> None:
+    """rms_norms.cc"""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceMean", ["c", "axes"], ["m"]),
+        helper.make_node("Sub", ["c", "m"], ["d"]),
+        helper.make_node("Pow", ["d", "two"], ["p"]),
+        helper.make_node("ReduceMean", ["p", "axes"], ["v"]),
+        helper.make_node("Add", ["v", "eps"], ["e"]),
+        helper.make_node("Sqrt", ["e"], ["s"]),
+        helper.make_node("Div", ["d", "s"], ["n"]),
+        helper.make_node("Mul", ["n", "w"], ["t"]),
+        helper.make_node("Add", ["t", "w"], ["y"]),
+    ]
+    constants = {
+        "axes": np.array([-1]),
+        "two": np.float32(2),
+        "eps": np.float32(1e-5),
+        "w": np.ones(8, np.float32),
+    }
+    with pytest.raises((Fail, InvalidGraph), match="LayerNormalization"):
+        _run(nodes, {"x": np.ones((2, 8), np.int64)}, constants)
+
+
+QUANTIZED = {"zero": np.uint8(0), "coarse": np.float32(1), "fine": np.float32(0.125)}
+
+
+def test_repeated_quantization_is_merged() -> None:
+    """repeated_quantization.cc"""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "coarse", "zero"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "coarse", "zero"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "fine", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "fine", "zero"], ["y"]),
+    ]
+    [y] = _run(nodes, {"x": np.array([2.25], np.float32)}, QUANTIZED)
+    assert y == 2.25  # not 2
+
+
+def test_outputs_are_quantized_with_their_transpose() -> None:
+    """transposed_outputs.cc"""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["z"]),
+        helper.make_node("Transpose", ["z"], ["t"], perm=[1, 0]),
+        helper.make_node("QuantizeLinear", ["t", "coarse", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "coarse", "zero"], ["y"]),
+    ]
+    _, z = _run(nodes, {"x": np.full((2, 3), -2.25, np.float32)}, QUANTIZED, outputs=2)
+    assert (z == 2).all()  # not 2.25
 
 
 @pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 loads it")

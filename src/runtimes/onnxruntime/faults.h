@@ -42,6 +42,12 @@ bool compute_small_sigmoids(ir::Graph& graph, ir::Names& names);
 // the weights to 8 bits.
 bool keep_float_weights(ir::Graph& graph, ir::Names& names);
 
+// Separates a quantization from one before it that has other levels, which ONNX Runtime would leave out.
+bool keep_repeated_quantization(ir::Graph& graph, ir::Names& names);
+
+// Separates outputs of the model from their transposes that are quantized.
+bool keep_transposed_outputs(ir::Graph& graph, ir::Names& names);
+
 // Separates a Cast from those before it, if the runtime would leave one of them out that changes the result.
 bool keep_lossy_casts(ir::Graph& graph, ir::Names& names);
 

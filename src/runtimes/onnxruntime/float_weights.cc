@@ -5,13 +5,12 @@
 // which changes nothing, behind the product. Tests: test_runtime_faults.py, and
 // test_float_weights_between_quantized_tensors.
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 #include <vector>
 
 #include "ir/uses.h"
 #include "runtimes/onnxruntime/faults.h"
-#include "tensor/constants.h"
+#include "runtimes/onnxruntime/set_apart.h"
 
 namespace opbridge::onnxruntime {
 namespace {
@@ -39,7 +38,7 @@ class Rewriter {
       graph_.nodes.push_back(node);
       if (is_product(*node) && is_dequantized(node->inputs[0]) && !is_dequantized(node->inputs[1]) &&
           is_quantized(node->outputs[0]))
-        set_apart(*node);
+        set_apart(*node, root_, graph_, names_);
     }
     return graph_.nodes.size() != before.size();
   }
@@ -54,14 +53,6 @@ class Rewriter {
       return (user->op == "Relu" || user->op == "LeakyRelu" || user->op == "Clip") &&
              is_quantized(user->outputs[0]);
     });
-  }
-
-  void set_apart(ir::Node& product) {
-    ir::Value* result = product.outputs[0];
-    ir::Value* least =
-        root_.add_initializer(names_.unused(result->name + ":least"),
-                              tensor::scalar_weight(-INFINITY, result->tensor_type().element_type));
-    ir::add_node_behind(product, graph_, names_, "Max", ":product", {least});
   }
 
   ir::Graph& root_;

@@ -25,6 +25,8 @@ void legalize(ir::Graph& graph, int opset, const Refuse& report) {
   keep_pads_before_pools(graph, names, opset);
   keep_rounded_products(graph, names);
   keep_float_weights(graph, names);
+  keep_repeated_quantization(graph, names);
+  keep_transposed_outputs(graph, names);
   compute_small_sigmoids(graph, names);
   keep_lossy_casts(graph, names);
   log.note("faults of ONNX Runtime");

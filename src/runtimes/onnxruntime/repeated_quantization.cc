@@ -1,0 +1,56 @@
+// Versions: all that were tried, 1.20 to 1.32.
+// Model: DequantizeLinear(QuantizeLinear(x)) quantized and dequantized again, with another scale or zero
+// point. Fault: the runtime removes the first two nodes and lets the others limit the values, so that what is
+// rounded to integers first and to twentieths then is only rounded to twentieths. Rewrite: a Max with -inf,
+// which changes nothing, between the pairs.
+// Tests: test_repeated_quantization_is_merged, and test_values_are_quantized_twice.
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/uses.h"
+#include "runtimes/onnxruntime/faults.h"
+#include "runtimes/onnxruntime/set_apart.h"
+
+namespace opbridge::onnxruntime {
+namespace {
+
+// Whether the nodes have the same scale and zero point, in the same values.
+bool has_same_levels(const ir::Node& a, const ir::Node& b) {
+  return a.inputs.size() == b.inputs.size() &&
+         std::equal(a.inputs.begin() + 1, a.inputs.end(), b.inputs.begin() + 1);
+}
+
+bool is_repeated(const ir::Node& node, const std::vector<const ir::Node*>& users) {
+  if (node.op != "DequantizeLinear") return false;
+  const ir::Node* before = node.inputs[0]->producer;
+  return before && before->op == "QuantizeLinear" && std::ranges::any_of(users, [&](const ir::Node* user) {
+           return user->op == "QuantizeLinear" && user->inputs[0] == node.outputs[0] &&
+                  !has_same_levels(*before, *user);
+         });
+}
+
+bool set_pairs_apart(ir::Graph& root, ir::Graph& graph, ir::Names& names) {
+  std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users;
+  for (const ir::Node* node : graph.nodes) {
+    if (!node->inputs.empty()) users[node->inputs[0]].push_back(node);
+  }
+  const std::vector<ir::Node*> before = std::move(graph.nodes);
+  graph.nodes.clear();
+  for (ir::Node* node : before) {
+    graph.nodes.push_back(node);
+    if (!node->outputs.empty() && is_repeated(*node, users[node->outputs[0]]))
+      set_apart(*node, root, graph, names);
+  }
+  return graph.nodes.size() != before.size();
+}
+
+}  // namespace
+
+bool keep_repeated_quantization(ir::Graph& graph, ir::Names& names) {
+  bool changed = false;
+  for (ir::Graph* each : ir::all_graphs(graph)) changed |= set_pairs_apart(graph, *each, names);
+  return changed;
+}
+
+}  // namespace opbridge::onnxruntime

@@ -1,0 +1,28 @@
+#include "runtimes/onnxruntime/set_apart.h"
+
+#include <cmath>
+
+#include "tensor/constants.h"
+
+namespace opbridge::onnxruntime {
+namespace {
+
+ir::Value* least_beside(const ir::Value* value, ir::Graph& root, ir::Names& names) {
+  return root.add_initializer(names.unused(value->name + ":least"),
+                              tensor::scalar_weight(-INFINITY, value->tensor_type().element_type));
+}
+
+}  // namespace
+
+void set_apart(ir::Node& node, ir::Graph& root, ir::Graph& graph, ir::Names& names) {
+  ir::add_node_behind(node, graph, names, "Max", ":apart", {least_beside(node.outputs[0], root, names)});
+}
+
+void set_apart_from_input(ir::Node& node, ir::Graph& root, ir::Graph& graph, ir::Names& names) {
+  ir::Value* input = node.inputs[0];
+  ir::Node* between =
+      ir::add_node_beside(node, graph, names, "Max", {input, least_beside(input, root, names)});
+  node.inputs[0] = graph.add_output_of(between, names.unused(input->name + ":apart"), input->type);
+}
+
+}  // namespace opbridge::onnxruntime
