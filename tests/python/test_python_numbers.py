@@ -35,23 +35,33 @@ def check(function: Function, folder: pathlib.Path, capture: Any) -> None:
 
 def caught(x: torch.Tensor) -> torch.Tensor:
     try:
-        return x * float(x.sum())
+        return x * math.exp(x.mean())
     except Exception:
         return x
 
 
 READ: dict[str, Function] = {
-    "float": lambda x: x * float(x.sum()),
-    "int": lambda x: x * int(x.sum()),
     "complex": lambda x: x * complex(x.sum()).real,
     "math": lambda x: x * math.exp(x.mean()),
     "math of item": lambda x: x * math.sqrt(x.sum().item() + 1),
     "floor": lambda x: x * math.floor(x.sum()),
+    "range": lambda x: torch.stack([x.sum() for _ in range(int(x.abs().sum()))]),
+    "index of a list": lambda x: [x, -x][int(x.sum() > 0)],
+    "NumPy": lambda x: x * float(np.asarray(x).sum()),
+    "caught": caught,
+}
+READ_BY_CALLS: dict[str, Function] = {
+    "float": lambda x: x * float(x.sum()),
+    "int": lambda x: x * int(x.sum()),
+    "item": lambda x: x * float(x.sum().item()),
+    "int of a bool": lambda x: x * int(x.sum() > 0),
+    "float of a bool": lambda x: x * float((x > 1).any()),
     "slice": lambda x: x[:, : int(x.abs().sum()) % 4],
     "argument": lambda x: torch.full((2,), float(x.sum())),
     "tensor": lambda x: x * torch.tensor(float(x[0, 0])),
-    "NumPy": lambda x: x * float(np.asarray(x).sum()),
-    "caught": caught,
+    "index": lambda x: x.t()[int(x[0].argmax())],
+    "size": lambda x: x.new_zeros(int(x.argmax(1).max()) + 1).scatter_add(0, x.argmax(1), x[:, 0]),
+    "arange": lambda x: torch.arange(int(x.abs().sum()) + 1),
 }
 
 
@@ -59,6 +69,12 @@ READ: dict[str, Function] = {
 def test_numbers_read_from_data_are_refused(name: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(opbridge.UnsupportedError, match=r"depends on data|numpy\(\) is not supported"):
         export(READ[name], tmp_path, "trace")
+
+
+@pytest.mark.parametrize("name", READ_BY_CALLS)
+@CAPTURES
+def test_int_and_float_of_tensors(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    check(READ_BY_CALLS[name], tmp_path, capture)
 
 
 FOLLOWED: dict[str, Function] = {

@@ -110,6 +110,15 @@ def test_the_order_of_operations_is_kept(tmp_path: pathlib.Path) -> None:
     check(OF_LENGTHS["two products"], tmp_path, "export", torch.ones(12), others, {0: "n"})
 
 
+@CAPTURES
+def test_a_comparison_made_a_number_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return x[: int(x.shape[0] * 0.5)] * int(x.shape[0] > 7)
+
+    with pytest.warns(TraceWarning, match="a branch by a dynamic size"):
+        check(model, tmp_path, capture, torch.ones(12), [], {0: "n"})
+
+
 def test_int_is_restored(tmp_path: pathlib.Path) -> None:
     check(OF_LENGTHS["int of a decimal"], tmp_path, "trace", torch.ones(12), [], {0: "n"})
     check(OF_LENGTHS["float of a size"], tmp_path, "trace", torch.ones(12), [], {0: "n"})

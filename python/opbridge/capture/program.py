@@ -44,6 +44,7 @@ class Sizes:
         self._dims: dict[Any, _core.Dim] = {}
         self._symbols: dict[str, _core.Dim] = {}
         self._emit: Emit | None = None
+        self.read: dict[Any, _core.ProgramValue] = {}  # torch's symbol of a number read from a tensor → its value
         self._computed: dict[Any, Any] = {}  # part of an expression → the symbol of the node that computes it
 
     def compute_with(self, emit: Emit) -> None:
@@ -77,7 +78,7 @@ class Sizes:
             name = f"computed_{len(self._computed)}"
             bounds = env.bound_sympy(part)
             self._symbols[name] = _core.Dim.symbol(name, _bound(bounds.lower), _bound(bounds.upper))
-            emit_integer(part, self._symbols[name], lambda expr: self.dim_of(expr, env), emit)
+            emit_integer(part, self._symbols[name], lambda expr: self.dim_of(expr, env), emit, self.read)
             self._computed[part] = sympy.Symbol(name, integer=True)
         return self._computed[part]
 

@@ -10,6 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,6 +24,7 @@ from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes import python_functions
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
 from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, called_here, replace_in
 from opbridge.capture.symbolic_sizes.shape_rules import (
@@ -58,8 +60,8 @@ _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
 def _asking_frame(frame: FrameType) -> FrameType:
-    """The innermost frame outside of the code of symbols and of the builtins' replacements in this file."""
-    while frame.f_code.co_filename in (*_THEIR_FILES, __file__) and frame.f_back is not None:
+    """The innermost frame outside of the code of symbols and of the replacements of builtins."""
+    while frame.f_code.co_filename in (*_THEIR_FILES, __file__, python_functions.__file__) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -80,9 +82,13 @@ class _AskedByCall(BaseException):
     """A C function converts a symbol to a number. Not an Exception, which a model might catch."""
 
 
+# Raises _AskedByCall if the model may read a number from a tensor by a function that is still to be replaced.
+_stop_at_reading: ContextVar[Callable[[], None]] = ContextVar("_stop_at_reading", default=lambda: None)
+
+
 def retry_with_builtins(capture: Callable[[], T]) -> T:
     """``capture()``, with ``len``, ``min``, ``max`` and functions of ``math`` replaced if the model needs that, and
-    ``int`` and ``float`` in the modules that call them with a size.
+    ``int`` and ``float`` in the modules that call them with a size or a tensor.
 
     Replacing them makes torch.compile recompile its functions in all threads. So the first attempt is without; they
     are replaced only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at the
@@ -123,6 +129,8 @@ def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False)
 
     def finding(guard: Callable[[Any, str, int], Any]) -> Callable[[Any, str, int], Any]:
         def ask(self: Any, file: str, line: int) -> Any:
+            if free_unbacked_symbols(self.expr):
+                _stop_at_reading.get()()
             frame = _asking_frame(sys._getframe(1))
             asked_by_python = not file  # C++ passes its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
@@ -136,7 +144,17 @@ def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False)
 
         return ask
 
+    def stop_at_reading() -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is not None and (new := _new_calls(frame, calls)):
+            calls.extend(new)
+            found.append("a number read from a tensor")
+            raise _AskedByCall
+
     with contextlib.ExitStack() as until_the_end:
+        until_the_end.callback(_stop_at_reading.reset, _stop_at_reading.set(stop_at_reading))
         for guard in (points.INT_OF_SYMBOL, points.FLOAT_OF_SYMBOL, points.BOOL_OF_SYMBOL):
             until_the_end.enter_context(patch(guard, finding(guard.original)))
         yield found
@@ -258,10 +276,11 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
     def guard_int(self: Any, file: str, line: int) -> Any:
         asked = self.expr
         if of_data and free_unbacked_symbols(asked):
+            _stop_at_reading.get()()
             raise _refused(
                 caught,
-                f"a size that depends on data ('{asked}') is needed as a Python number, as by int(), range() or "
-                "an index of a list; compute with tensors instead",
+                f"a size that depends on data ('{asked}') is needed as a Python number, as by range() or an "
+                "index of a list; compute with tensors instead, or with what int() and item() return",
             )
         result, is_example = _evaluated(self, original, file, line)
         if not is_example:
@@ -286,10 +305,11 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
     def guard_float(self: Any, file: str, line: int) -> float:
         asked = self.expr
         if of_data and free_unbacked_symbols(asked):
+            _stop_at_reading.get()()
             raise _refused(
                 caught,
-                f"a number that depends on data ('{asked}') is needed as a Python number, as by float() or a function "
-                "of math; compute with tensors instead, or with what item() returns",
+                f"a number that depends on data ('{asked}') is needed as a Python number, as by a function of math; "
+                "compute with tensors instead, or with what float() and item() return",
             )
         result: float
         result, is_example = _evaluated(self, of_float, file, line)

@@ -94,7 +94,14 @@ def integer_parts(expr: Any) -> list[Any]:
     return [part for operand in expr.args for part in integer_parts(operand)]
 
 
-def emit_integer(expr: Any, size: _core.Dim, dim: Callable[[Any], _core.Dim], emit: Emit) -> None:
-    """Adds the nodes that compute a part of an expression; the last node names it ``size``."""
-    operands = tuple(number(operand, dim, emit, {}) for operand in expr.args)
+def emit_integer(
+    expr: Any,
+    size: _core.Dim,
+    dim: Callable[[Any], _core.Dim],
+    emit: Emit,
+    known: Mapping[Any, _core.ProgramValue],
+) -> None:
+    """Adds the nodes that compute a part of an expression; the last node names it ``size``. ``known`` is that of
+    :func:`number`."""
+    operands = tuple(number(operand, dim, emit, known) for operand in expr.args)
     emit(_INTEGERS[type(expr).__name__], operands, torch.int64, size)

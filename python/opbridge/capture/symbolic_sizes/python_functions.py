@@ -1,4 +1,5 @@
-"""``int``, ``float`` and functions of ``math`` that keep sizes symbolic. Python's own convert them to numbers."""
+"""``int``, ``float`` and functions of ``math`` that keep sizes symbolic, and ``int`` and ``float`` what a model reads
+from tensors. Python's own convert them to numbers."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from opbridge.torch_compat import is_fake
 from opbridge.torch_compat.symbols import free_unbacked_symbols, sym_log2
 
 _ABSENT = object()
@@ -21,6 +23,11 @@ def _is_size(value: Any) -> bool:
     return type(value) in _SYMBOLS and not free_unbacked_symbols(value.node.expr)
 
 
+def _item(tensor: torch.Tensor) -> Any:
+    # Not a bool, which can only become a number by a branch.
+    return (tensor.to(torch.int64) if tensor.dtype == torch.bool else tensor).item()
+
+
 class _Symbolic(type):
     """The type of ``int`` and ``float`` whose calls keep sizes symbolic, and which include such sizes."""
 
@@ -29,7 +36,10 @@ class _Symbolic(type):
     of_size: Callable[[Any], Any]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls.of_size(args[0]) if len(args) == 1 and _is_size(args[0]) else cls.number(*args, **kwargs)
+        if len(args) == 1 and not kwargs:
+            value = _item(args[0]) if is_fake(args[0]) else args[0]
+            return (cls.of_size if type(value) in _SYMBOLS else cls.number)(value)
+        return cls.number(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, (cls.number, cls.symbol))
@@ -49,7 +59,11 @@ _Symbolic.__name__ = "int or float replaced to keep sizes symbolic: write torch.
 
 
 class _int(int, metaclass=_Symbolic):
-    number, symbol, of_size = int, torch.SymInt, math.trunc
+    number, symbol = int, torch.SymInt
+
+    @staticmethod
+    def of_size(value: Any) -> Any:
+        return value if type(value) is torch.SymInt else math.trunc(value)
 
 
 class _float(float, metaclass=_Symbolic):

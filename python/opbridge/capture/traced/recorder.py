@@ -92,7 +92,6 @@ class Recorder:
         # Memory → the tensors in it that are fake or depend on the inputs, with their values and whether these do. Dead
         # tensors are kept too, since their memory may outlive them, in x.data or saved by autograd.
         self._by_memory: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue, bool]]] = {}
-        self._read: dict[Any, _core.ProgramValue] = {}  # torch's symbol of a number → its value
         self._varies = False
         self._inside = False  # whether an operator is running
         self._fresh = FreshTensors()
@@ -240,7 +239,7 @@ class Recorder:
         if kind is torch.SymFloat or kind is torch.SymBool:
             self._varies = True
             dim_of = functools.partial(self._sizes.dim_of, env=argument.node.shape_env)
-            return number(argument.node.expr, dim_of, self._emit_number, self._read)
+            return number(argument.node.expr, dim_of, self._emit_number, self._sizes.read)
         if isinstance(argument, (list, tuple)):
             return [self._resolve(item) for item in argument]
         return argument
@@ -273,7 +272,7 @@ class Recorder:
         elif made is not None:
             value = next(outputs)
             if isinstance(made, (torch.SymFloat, torch.SymBool)):
-                self._read[made.node.expr] = value
+                self._sizes.read[made.node.expr] = value
 
     def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
         known = self._known.get(id(tensor))
