@@ -397,6 +397,20 @@ def test_a_trace_elsewhere_ends_while_torch_compile_works_here(elsewhere: Any) -
         nn.Module.__call__ = before  # type: ignore[method-assign]
 
 
+def test_branches_elsewhere_end_after_a_capture(elsewhere: Any, tmp_path: Path) -> None:
+    """torch.cond restores what it has cleared: the flag that torch.fx traces, which torch 2.13 has for all threads."""
+    branches = torch._higher_order_ops.utils._set_compilation_env()
+    compiled = torch.compile(torch.sin, backend="eager", fullgraph=True)
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        elsewhere(branches.__enter__)
+        return x * 2
+
+    opbridge.export(model, (torch.rand(3),), tmp_path / "model.onnx", capture="export")
+    elsewhere(lambda: branches.__exit__(None, None, None))
+    compiled(torch.rand(3))
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_models_are_answered_by_bools(capture: Any, tmp_path: Path) -> None:
     questions = torch.compiler.is_compiling, torch.compiler.is_exporting, torch.onnx.is_in_onnx_export

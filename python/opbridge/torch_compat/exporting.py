@@ -56,7 +56,8 @@ BRANCH_COMPILATION = PatchPoint(torch._higher_order_ops.utils, "_hop_compile_and
 METHOD_PATCH_OF_FX = PatchPoint(fx._Patcher, "patch_method")
 TRACER_OF_MAKE_FX = PatchPoint(proxy_tensor, "_set_make_fx_tracer")
 FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
-FX_FLAG_IS_SHARED = hasattr(fx, "_is_fx_tracing_flag")  # by all threads, as in torch 2.13
+FX_FLAG = "_is_fx_tracing_flag"
+FX_FLAG_IS_SHARED = hasattr(fx, FX_FLAG)  # by all threads, as in torch 2.13
 PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
 
 # The functions by which a model takes derivatives, or enters vmap.
@@ -131,6 +132,7 @@ __all__ = [
     "DUAL_NUMBERS",
     "FAKE_INPUTS",
     "FUNCTION_HANDLER",
+    "FX_FLAG",
     "FX_FLAG_IS_SHARED",
     "FX_IS_TRACING",
     "LAZY_GRAPH_MODULE",

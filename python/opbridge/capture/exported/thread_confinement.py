@@ -73,12 +73,31 @@ def _confine_fx() -> Iterator[None]:
         setattr(fx, PATCHER_OF_FX, original)
 
 
-def _confine_flag() -> contextlib.AbstractContextManager[None]:
-    """Compiled functions of torch.compile refuse to run while torch.fx traces; lets them run in other threads."""
+@contextlib.contextmanager
+def _confine_flag() -> Iterator[None]:
+    """Lets compiled functions of torch.compile, which refuse to run while torch.fx traces, run in other threads.
+
+    torch.cond clears the flag for a while, and then restores it. In another thread, which does not trace, it would
+    restore the flag of this one when that has ended.
+    """
     if not exporting.FX_FLAG_IS_SHARED:
-        return contextlib.nullcontext()
-    thread = current_thread()
-    return patch_code(exporting.FX_IS_TRACING, "here() and original()", here=lambda: current_thread() == thread)
+        yield
+        return
+    thread, kind = current_thread(), type(fx)
+
+    def flag(module: Any) -> Any:
+        return current_thread() == thread and vars(module)[exporting.FX_FLAG]
+
+    def set_flag(module: Any, value: bool) -> None:
+        if current_thread() == thread:
+            vars(module)[exporting.FX_FLAG] = value
+
+    with patch_code(exporting.FX_IS_TRACING, "here() and original()", here=lambda: current_thread() == thread):
+        fx.__class__ = type(kind.__name__, (kind,), {exporting.FX_FLAG: property(flag, set_flag)})
+        try:
+            yield
+        finally:
+            fx.__class__ = kind
 
 
 @contextlib.contextmanager
