@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from conftest import INSTALLED
 from onnx import TensorProto, helper
 from torch import nn
 
@@ -175,6 +176,8 @@ OF_SCRIPTS = {
 @pytest.mark.parametrize("opset", [11, 12, 13])
 @pytest.mark.parametrize("name", OF_SCRIPTS)
 def test_what_scripts_for_opset_11_contain(name: str, opset: int, tmp_path: Path) -> None:
+    if name == "pow" and INSTALLED == (1, 20):
+        pytest.skip("the square root of infinity is NaN in ONNX Runtime 1.20")
     opbridge.export(OF_SCRIPTS[name], (X, Y), tmp_path / "m.onnx", opset_version=opset, verify=True)
     opset_of_file = {each.domain: each.version for each in onnx.load(tmp_path / "m.onnx").opset_import}[""]
     assert opset_of_file == opset
