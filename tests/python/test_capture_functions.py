@@ -247,8 +247,8 @@ def test_memory_filled_behind_the_tracers_back_is_refused():
 
 def test_what_has_the_shape_of_a_new_tensor_is_not_taken_for_it():
     def model(x):
-        ones = x.new_ones(3)
-        return x + torch.arange(3).expand_as(ones) * ones
+        ones, new = x.new_ones(3), x.new_empty(3)
+        return x + torch.arange(3).expand_as(ones) * ones + torch.zeros_like(new) + new.new_ones(3)
 
     opbridge.capture.capture(model, (torch.rand(3),), how="trace")
 

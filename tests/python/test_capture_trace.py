@@ -54,6 +54,17 @@ def test_a_branch_on_data_follows_the_run_with_dynamic_sizes_too():
     assert "%x: float32[n]" in str(graph)
 
 
+def test_a_branch_on_a_number_is_a_branch_with_dynamic_sizes_too():
+    class Model(nn.Module):
+        def forward(self, x):
+            return torch.sin(x) if x.sum() else torch.cos(x) if (x > 0).to(torch.uint8).any() else x
+
+    for x, operator in ((torch.ones(2), "sin"), (torch.tensor([1.0, -1.0]), "cos")):
+        with pytest.warns(TraceWarning, match="was read as the number"):
+            graph = capture(Model(), (x,), how="trace", dynamic_axes={"x": {0: "n"}}).graph
+        assert operators_of(graph)[-1] == f"aten::{operator}"
+
+
 def test_what_the_run_overwrites_is_as_before():
     class Model(nn.Module):
         def __init__(self):
@@ -221,6 +232,29 @@ def test_sizes_that_depend_on_data_are_symbols(axes):
     text = str(capture(Model(), (x,), how="trace", dynamic_axes=axes).graph)
     assert re.search(r"float32\[u\d+\] = aten::index", text)
     assert re.search(r"int64\[u\d+, 1\] = aten::nonzero", text)
+
+
+def test_sizes_that_depend_on_constants_alone_are_those_of_the_run():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.times = torch.tensor([9, 5, 3, 1])
+
+        def forward(self, x):
+            step = (self.times == 3).nonzero().numpy()[0, 0]
+            return x[int(step)], self.times[self.times > x.shape[0]]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = str(capture(Model(), (torch.rand(4),), how="trace").graph)
+    assert "int64[2] = aten::index" in text
+    assert re.search(r"aten::select\.int\(.*index=2", text)
+
+
+def test_sizes_that_depend_on_random_numbers_are_symbols():
+    for draw in (lambda x: torch.rand(4), lambda x: torch.empty(4).uniform_()):
+        text = str(capture(lambda x, draw=draw: x[draw(x) > 0.5], (torch.rand(4),), how="trace").graph)
+        assert re.search(r"float32\[u\d+\] = aten::index", text)
 
 
 def test_a_branch_by_how_many_there_are_of_what_torch_types_wrongly():

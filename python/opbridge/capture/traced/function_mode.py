@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from opbridge.torch_compat import pytree
+from opbridge.torch_compat import is_fake, pytree
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
 _FROM_DATA = {torch.tensor: 0, torch.as_tensor: 0, torch.Tensor.new_tensor: 1}  # → the index of the data argument
 DATA: Any = torch.Tensor.data
-_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__})
+_TRUTH: Any = torch.Tensor.__bool__
+_WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, _TRUTH})
 
 
 class WaysSeenBy(TorchFunctionMode):
@@ -53,6 +54,8 @@ class WaysSeenBy(TorchFunctionMode):
             for leaf in pytree.tree_leaves(data) if isinstance(data, (list, tuple)) else ():
                 if isinstance(leaf, torch.Tensor):
                     self._read(leaf)
+        elif func == _TRUTH and is_fake(args[0]) and args[0].dtype != torch.bool:
+            return func(args[0] != 0)  # a branch, for which torch would need a number
         elif func == DATA.__set__:
             return self._assign_data(*args)
         elif func == DATA.__get__ and self._is_weight(args[0]):

@@ -87,7 +87,7 @@ class Recorder:
         sizes.compute_with(self._emit_number)
         self._scopes = Scopes(module)
         self._builder = _core.ProgramBuilder()
-        # id of a tensor → the tensor, its value, and whether that depends on the inputs.
+        # id of a tensor → the tensor, its value, and whether that depends on the inputs or on random numbers.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
         # Memory → the tensors in it that are fake or depend on the inputs, with their values and whether these do. Dead
         # tensors are kept too, since their memory may outlive them, in x.data or saved by autograd.
@@ -110,8 +110,8 @@ class Recorder:
         operator = operator_of(function)
         if operator.key in ASSERTIONS:
             return self._run(function, args, kwargs)
-        self._check_run(function, operator, args, kwargs)
-        self._varies = False
+        _check_autocast()
+        self._varies = torch.Tag.nondeterministic_seeded in function.tags
         arguments: Sequence[Any] = [self._resolve(arg) for arg in args]
         named = {name: self._resolve(arg) for name, arg in kwargs.items()} if kwargs else kwargs
         if args and (layout := layout_of_strided(operator.key, args[0], self._sizes)):
@@ -121,6 +121,8 @@ class Recorder:
         if args:
             key, arguments, named = without_own_device(key, operator.names, args[0], arguments, named)
         varies = self._varies
+        if self._for_real and _sizes_depend_on_data(function, operator, varies, args, kwargs):
+            raise SizesDependOnData
         if operator.written:
             self.originals.keep(operator, args, kwargs)
         try:
@@ -161,20 +163,6 @@ class Recorder:
             return function(*args, **kwargs)
         with DisablePythonDispatcher():
             return function(*args, **kwargs)
-
-    def _check_run(self, function: OpOverload, operator: Operator, args: Any, kwargs: Any) -> None:
-        if torch.is_autocast_enabled("cpu"):
-            raise UnsupportedError(
-                "the model enters torch.autocast, whose casts a capture cannot see; convert the model itself instead "
-                "(model.to(torch.bfloat16))",
-                line_of_frame(sys._getframe(1)),
-            )
-        if not self._for_real:
-            return
-        if operator.sizes_depend_on_data and (operator.stem != "index" or _has_mask(args[1])):
-            raise SizesDependOnData
-        if custom_sizes_depend_on_data(function, args, kwargs):
-            raise SizesDependOnData
 
     def read(self, tensor: torch.Tensor) -> None:
         """Warns that ``tensor`` is converted to Python or NumPy values, as by numpy() or tolist()."""
@@ -341,6 +329,24 @@ def _add_names(names: dict[int, str], name: str, tensor: torch.Tensor) -> None:
         wrapper: Any = tensor
         for attribute in wrapper.__tensor_flatten__()[0]:
             _add_names(names, f"{name}.{attribute}", getattr(tensor, attribute))
+
+
+def _check_autocast() -> None:
+    if torch.is_autocast_enabled("cpu"):
+        raise UnsupportedError(
+            "the model enters torch.autocast, whose casts a capture cannot see; convert the model itself instead "
+            "(model.to(torch.bfloat16))",
+            line_of_frame(sys._getframe(2)),
+        )
+
+
+def _sizes_depend_on_data(
+    function: OpOverload, operator: Operator, varies: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
+    """Whether the sizes of the results must be symbols: those of what does not vary are those of this run."""
+    if operator.sizes_depend_on_data and (operator.stem != "index" or _has_mask(args[1])):
+        return varies or function.namespace != "aten"
+    return custom_sizes_depend_on_data(function, args, kwargs)
 
 
 def _has_mask(indices: Any) -> bool:

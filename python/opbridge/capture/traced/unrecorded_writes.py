@@ -31,6 +31,8 @@ class FreshTensors:
         arguments = [*zip(operator.names, args, strict=False), *kwargs.items()]
         if is_view:  # of its first argument: expand_as and similar ones take only the shape of the other
             return self._entry(arguments[0][1])
+        if operator.stem.endswith("_like") or operator.stem in _FACTORIES:
+            return None  # reads the shape alone
         for name, argument in arguments:
             for tensor in argument if isinstance(argument, (list, tuple)) else (argument,):
                 if not isinstance(tensor, torch.Tensor):
