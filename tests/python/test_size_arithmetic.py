@@ -62,6 +62,10 @@ OF_LENGTHS: dict[str, Function] = {
     "power": lambda x: x.sum() * 2 ** min(x.shape[0], 30),
     "and": lambda x: x[: x.shape[0] & ~3],
     "shift": lambda x: x[: x.shape[0] >> 1],
+    "exclusive or": lambda x: x[: x.shape[0] ^ 3],
+    "bit_length": lambda x: F.pad(x, (0, (1 << (x.shape[0] - 1).bit_length()) - x.shape[0])),
+    "divmod": lambda x: x[: sum(divmod(x.shape[0], 3))],
+    "math.isqrt": lambda x: x[: math.isqrt(x.shape[0])],
     "abs": lambda x: x[: abs(x.shape[0] - 5)],
     "isinstance": lambda x: x[: int(x.shape[0] * 0.5)] * isinstance(int(x.shape[0] * 0.5), int),
     "topk": lambda x: x.topk(int(x.shape[0] * 0.5))[0],
@@ -87,6 +91,7 @@ def test_arithmetic_in_a_branch(tmp_path: pathlib.Path) -> None:
     check(model, tmp_path, "export", torch.linspace(0, 1, 12), others, {0: "n"})
 
 
+@CAPTURES
 @pytest.mark.parametrize(
     "function",
     [
@@ -97,9 +102,9 @@ def test_arithmetic_in_a_branch(tmp_path: pathlib.Path) -> None:
     ],
     ids=["log2", "log", "log10", "numpy.log"],
 )
-def test_logarithms(function: Function, tmp_path: pathlib.Path) -> None:
+def test_logarithms(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
     others = [torch.ones(length) for length in (1, 2, 3, 4, 31, 32, 33, 1024)]
-    check(function, tmp_path, "trace", torch.ones(12), others, {0: "n"})
+    check(function, tmp_path, capture, torch.ones(12), others, {0: "n"})
 
 
 def test_the_order_of_operations_is_kept(tmp_path: pathlib.Path) -> None:

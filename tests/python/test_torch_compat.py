@@ -253,7 +253,7 @@ def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     texts = f"{n} {n / 2} {n > 2}"
     z = x + y if n > 2 else x
     made = [torch.linspace(0, 1, n), torch.as_tensor(n / 2), torch.asarray(n / 2), x.new_tensor(n / 2)]
-    return [z * len(texts), *made, *z.split(n // 2)]
+    return [z * len(texts) * type(n).bit_length(n), *made, *z.split(n // 2)]
 
 
 def of_packed(model: Model, x: torch.Tensor, lengths: torch.Tensor) -> Any:
@@ -338,6 +338,7 @@ USED = {
     "exporting.BRANCH_COMPILATION": "branches",
     "exporting.BUFFER_ASSIGNMENT_HOOK": "attributes",
     "exporting.BUILTINS_OF_EXPORT": "questions",
+    "exporting.CALLABLE_IN_PROGRAMS": "questions",
     "exporting.CHECK_OF_FAKE_TENSORS": "data",
     "exporting.COMPILING_STATE": "questions",
     "exporting.CONVOLUTION_BACKEND": "convolution",
@@ -392,6 +393,7 @@ USED = {
     "patch_points.TO_SPARSE_CSR": "sparse",
     "symbols.AS_ARRAY": "sizes",
     "symbols.AS_TENSOR": "sizes",
+    "symbols.BIT_LENGTH": "sizes",
     "symbols.BOOL_OF_SYMBOL": "sizes",
     "symbols.BOOL_TEXT": "sizes",
     "symbols.EXPECTED_SYMBOL": "broadcast",

@@ -23,6 +23,7 @@ with looked_up():
     import torch.fx._symbolic_trace
     import torch.fx.proxy
     from torch._dynamo.source import ConstantSource
+    from torch._export import verifier
     from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as ExportFunctionHandler
     from torch._functorch._aot_autograd import frontend_utils
     from torch._subclasses import fake_tensor, fake_utils
@@ -59,6 +60,9 @@ FX_IS_TRACING: Any = fx.is_fx_symbolic_tracing
 FX_FLAG = "_is_fx_tracing_flag"
 FX_FLAG_IS_SHARED = hasattr(fx, FX_FLAG)  # by all threads, as in torch 2.13
 PATCHER_OF_FX, CURRENT_TRACER = "_new_patcher", "_CURRENT_MAKE_FX_TRACER"
+
+# The classes of what programs may call.
+CALLABLE_IN_PROGRAMS = PatchPoint(verifier.Verifier, "allowed_op_types")
 
 # The functions by which a model takes derivatives, or enters vmap.
 BACKWARD = PatchPoint(torch.autograd, "_engine_run_backward")
@@ -123,6 +127,7 @@ __all__ = [
     "BRANCH_COMPILATION",
     "BUFFER_ASSIGNMENT_HOOK",
     "BUILTINS_OF_EXPORT",
+    "CALLABLE_IN_PROGRAMS",
     "CHECK_OF_FAKE_TENSORS",
     "COMPILING_STATE",
     "CONVOLUTION_BACKEND",

@@ -47,6 +47,7 @@ BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
 EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
+BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")

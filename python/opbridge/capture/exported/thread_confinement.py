@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import operator
 import time
 import types
 import warnings
@@ -16,6 +17,7 @@ from opbridge.torch_compat import exporting
 from opbridge.torch_compat.exporting import CURRENT_TRACER, PATCHER_OF_FX, FxPatch, fx, proxies
 from opbridge.torch_compat.messages import is_of_assigned_attributes
 from opbridge.torch_compat.patch_points import REVERSION_OF_FX, REVERT_FX
+from opbridge.torch_compat.symbols import sym_log2
 
 _LONGEST_TRACE = 10.0  # seconds that a capture waits for other threads
 
@@ -33,6 +35,7 @@ def confine_export() -> Iterator[None]:
         patch(exporting.BACKEND_DECOMPOSITIONS, contextlib.nullcontext),
         patch(exporting.CONVOLUTION_BACKEND, lambda *_, **__: exporting.CONVOLUTION_WITHOUT_LIBRARY),
         patch(exporting.BRANCH_COMPILATION, _compiled_apart(exporting.BRANCH_COMPILATION.original)),
+        patch(exporting.CALLABLE_IN_PROGRAMS, _with_arithmetic(exporting.CALLABLE_IN_PROGRAMS.original)),
         _confine_fx(),
         patch(exporting.ATTRIBUTE_WARNINGS, types.SimpleNamespace(warn=_warn_of_attributes)),
     ):
@@ -142,6 +145,21 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
             return compile_and_call(function, *args, **kwargs)
 
     return call
+
+
+class _Arithmetic(type):
+    """The class of what computes with sizes, and what torch.export refuses in its programs without a reason."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return instance is operator.xor or instance is sym_log2
+
+
+class _OfSizes(metaclass=_Arithmetic):
+    pass
+
+
+def _with_arithmetic(classes: Callable[[Any], tuple[type, ...]]) -> Callable[[Any], tuple[type, ...]]:
+    return lambda verifier: (*classes(verifier), _OfSizes)
 
 
 def _patch_method(patcher: Any, cls: type, name: str, new_fn: Callable[..., Any], deduplicate: bool = True) -> None:

@@ -26,7 +26,7 @@ from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes import python_functions
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, called_here, replace_in
+from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, bit_length, called_here, replace_in
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     leave_overlap_open,
@@ -185,8 +185,8 @@ def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def patch_builtins() -> Iterator[None]:
-    """Makes ``len`` of a fake tensor, and ``min`` and ``max`` of sizes, return symbols; Python's own convert to a
-    number, or choose by the example."""
+    """Makes ``len`` of a fake tensor, and ``min``, ``max`` and ``divmod`` of sizes, return symbols; Python's own
+    convert to a number, choose by the example, or fail."""
     length = builtins.len
 
     def len_(value: Any) -> Any:
@@ -204,8 +204,14 @@ def patch_builtins() -> Iterator[None]:
 
         return call
 
+    divide = builtins.divmod
+
+    def divmod_(number: Any, by: Any) -> Any:
+        return (number // by, number % by) if {type(number), type(by)} & _SYMBOLS else divide(number, by)
+
+    extrema = {"min": extremum(min, torch.sym_min), "max": extremum(max, torch.sym_max)}
     with (
-        patch_attributes(builtins, len=len_, min=extremum(min, torch.sym_min), max=extremum(max, torch.sym_max)),
+        patch_attributes(builtins, len=len_, divmod=divmod_, **extrema),
         patch_attributes(math, **OF_MATH),
     ):
         yield
@@ -227,6 +233,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         pass_sizes_as_numbers(),
         keep_order_of_operations(),
         warn_of_texts(),
+        patch(points.BIT_LENGTH, bit_length),
         note_fixed_sizes(sizes, lines, caught),
     ):
         yield

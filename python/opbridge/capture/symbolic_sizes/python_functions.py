@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import is_fake
-from opbridge.torch_compat.symbols import free_unbacked_symbols, sym_log2
+from opbridge.torch_compat.symbols import BIT_LENGTH, free_unbacked_symbols, sym_log2
 
 _ABSENT = object()
 _SYMBOLS = (torch.SymInt, torch.SymFloat)
@@ -84,8 +84,16 @@ OF_MATH = {
     "sqrt": _of_size(math.sqrt, torch.sym_sqrt),
     "log2": _of_size(math.log2, sym_log2),
     "log": _of_size(math.log, lambda size: sym_log2(size) * math.log(2)),
+    "isqrt": _of_size(math.isqrt, lambda size: math.floor(torch.sym_sqrt(size))),
     "log10": _of_size(math.log10, lambda size: sym_log2(size) * math.log10(2)),
 }
+
+
+def bit_length(number: Any) -> Any:
+    """``bit_length`` of a symbol. An odd number is near no power of two, where a logarithm would be rounded."""
+    return math.floor(sym_log2(2 * abs(number) + 1)) if _is_size(number) else BIT_LENGTH.original(number)
+
+
 _NAMES_OF_MATH = {getattr(math, name): name for name in OF_MATH}
 
 
