@@ -54,7 +54,7 @@ def test_dynamic_batch(opset):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_maxima_along_one_dim_of_dynamic_size(tmp_path, capture, dtype):
     def model(x):
-        options = {"padding": 1}, {"dilation": 2}, {"ceil_mode": True}, {"ceil_mode": True, "padding": 1}
+        options = {"padding": 1}, {"dilation": 2}, {"ceil_mode": True}, {"ceil_mode": True, "padding": 1, "dilation": 2}
         return F.max_pool1d(x, 2), F.max_pool1d(x[0], 4, 3), *(F.max_pool1d(x, 3, 2, **each) for each in options)
 
     dynamic = ({0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC},)
@@ -62,6 +62,20 @@ def test_maxima_along_one_dim_of_dynamic_size(tmp_path, capture, dtype):
     x = torch.randn(2, 3, 14, dtype=dtype)
     opbridge.export(model, (x,), tmp_path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
     for each in (x, *others):
+        opbridge.verify(tmp_path / "model.onnx", model, (each,))
+
+
+def test_averages_of_float64_of_dynamic_size(tmp_path):
+    """ONNX Runtime has no kernel for them."""
+
+    def model(x):
+        options = {"ceil_mode": True}, {"padding": 1, "count_include_pad": False}, {"divisor_override": 5}
+        return *(F.avg_pool2d(x, (3, 2), 2, **each) for each in options), F.avg_pool1d(x[0], 3, 1, 1)
+
+    dynamic = ({0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},)
+    x = image(torch.float64)
+    opbridge.export(model, (x,), tmp_path / "model.onnx", dynamic_shapes=dynamic)
+    for each in (x, x[:1, :, :5, :6], torch.randn(3, 3, 11, 4, dtype=torch.float64)):
         opbridge.verify(tmp_path / "model.onnx", model, (each,))
 
 

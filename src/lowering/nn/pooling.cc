@@ -124,8 +124,6 @@ int64_t padding_at_end(GraphBuilder& g, Value self, const Window& window, size_t
   if (size.is_static() && count.is_static())
     return std::max<int64_t>((count.value() - 1) * stride + span - padding - size.value(), 0);
   check_rounded_up(g, size, window, axis);
-  if (padding > 0 && window.dilation[axis] > 1)
-    g.refuse("ceil_mode needs an input of constant size if there are both padding and dilation");
   return padding + stride - 1;
 }
 

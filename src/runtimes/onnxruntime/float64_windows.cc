@@ -50,25 +50,18 @@ Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool) {
   const lowering::Window window{kernel, ir::attribute_or(pool, "strides", Ints(axes, 1)),
                                 Ints(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(axes)),
                                 Ints(axes, 1)};
-  Ints sizes, counts;
+  std::vector<Dim> sizes, counts;
   for (size_t i = 0; i < axes; ++i) {
     const Dim& size = x.dim(static_cast<int64_t>(i) + 2);
     const bool stays = kernel[i] == 1 && window.stride[i] == 1 && pads[i] == 0 && pads[axes + i] == 0;
-    if (stays) {
-      sizes.push_back(1);
-      counts.push_back(1);
-      continue;
-    }
-    if (!size.is_static())
-      g.refuse("pooling of float64 needs an image of constant size; convert it to float32");
-    sizes.push_back(size.value());
-    counts.push_back((size.value() + pads[i] + pads[axes + i] - kernel[i]) / window.stride[i] + 1);
+    sizes.push_back(stays ? Dim(1) : size);
+    const Dim reach = size + Dim(pads[i] + pads[axes + i] - kernel[i]);
+    counts.push_back(stays ? Dim(1) : floor_div(reach, Dim(window.stride[i])) + Dim(1));
   }
   const bool count_pads = ir::attribute_or<int64_t>(pool, "count_include_pad", 0) != 0;
-  const Ints divisors = count_pads ? Ints(static_cast<size_t>(product(counts)), product(kernel))
-                                   : lowering::pool_divisors(g, window, sizes, counts, false);
-  return lowering::gathered_avg_pool(g, x, window, std::vector<Dim>(counts.begin(), counts.end()),
-                                     g.constant(ir::Weight::of<int64_t>(divisors, counts)));
+  Value divisors = count_pads ? g.scalar(product(kernel), ElementType::int64)
+                              : lowering::pool_divisors(g, window, sizes, counts, false);
+  return lowering::gathered_avg_pool(g, x, window, counts, divisors);
 }
 
 Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool) {
