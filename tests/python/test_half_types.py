@@ -15,6 +15,7 @@ import onnx
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import INSTALLED
 from lowering_check import check, operators
 from onnx.reference import ReferenceEvaluator
 
@@ -66,9 +67,11 @@ def numbers(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("dtype", HALF_TYPES)
 def test_of_every_number(dtype: torch.dtype) -> None:
     x, y = numbers(dtype)
-    # The inverse shows the sign of a zero. ONNX Runtime's Where, by which numbers are truncated, loses it.
+    # The inverse shows the sign of a zero. ONNX Runtime's Where, by which numbers are truncated, loses it; Ceil and
+    # Floor do in 1.20.
+    unsigned = ("trunc", "ceil", "floor") if INSTALLED == (1, 20) else ("trunc",)
     inverses = {
-        f"1 / {name}": lambda x, y, f=f: 1 / f(x, y) for name, f in (FUNCTIONS | WIDE).items() if name != "trunc"
+        f"1 / {name}": lambda x, y, f=f: 1 / f(x, y) for name, f in (FUNCTIONS | WIDE).items() if name not in unsigned
     }
     check(FUNCTIONS | WIDE | inverses | COMPARISONS, x, y, rtol=0, atol=0)
 

@@ -421,3 +421,10 @@ def test_floats_become_short_integers_at_once() -> None:
 def test_floats_become_bool_at_once() -> None:
     """lossy_casts.cc"""
     assert _cast_twice(TensorProto.INT64, TensorProto.BOOL)[1]
+
+
+@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
+def test_remainders_of_integers_are_rounded() -> None:
+    """exact_remainders.cc"""
+    pair = {"a": np.array([2**63 - 1]), "b": np.array([-6])}
+    assert _run([helper.make_node("Mod", ["a", "b"], ["y"], fmod=1)], pair, {})[0] != 1

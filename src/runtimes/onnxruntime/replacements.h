@@ -42,6 +42,7 @@ Value log_softmax_of_float64(GraphBuilder& g, const ir::Node& log_softmax);
 Value log_of_sum_in_parts(GraphBuilder& g, const ir::Node& reduction);
 Value exact_einsum_of_integers(GraphBuilder& g, const ir::Node& einsum);
 Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction);
+Value exact_remainder_of_integers(GraphBuilder& g, const ir::Node& remainder);
 Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction);
 Value long_reduction_in_float64(GraphBuilder& g, const ir::Node& reduction);
 Value product_by_column(GraphBuilder& g, const ir::Node& product);
