@@ -124,6 +124,15 @@ def test_a_comparison_made_a_number_is_told(capture: Any, tmp_path: pathlib.Path
         check(model, tmp_path, capture, torch.ones(12), [], {0: "n"})
 
 
+@CAPTURES
+def test_the_first_rows_are_as_many_as_in_the_example(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([row * 2 for row in x[:3]])
+
+    with pytest.warns(TraceWarning, match="as the number 3"):
+        check(model, tmp_path, capture, torch.rand(12, 2), [torch.rand(rows, 2) for rows in (3, 5)], {0: "n"})
+
+
 def test_int_is_restored(tmp_path: pathlib.Path) -> None:
     check(OF_LENGTHS["int of a decimal"], tmp_path, "trace", torch.ones(12), [], {0: "n"})
     check(OF_LENGTHS["float of a size"], tmp_path, "trace", torch.ones(12), [], {0: "n"})

@@ -30,6 +30,7 @@ from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, bit_length
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     leave_overlap_open,
+    patch_shapes_of_unbind,
     patch_shapes_of_unique,
 )
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
@@ -225,6 +226,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
     with (
         keep_sizes_in_tensors(),
         patch_shapes_of_unique(),
+        patch_shapes_of_unbind(),
         leave_overlap_open(),
         add_missing_shapes(),
         refuse_numbers(sizes, caught, of_data),

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from opbridge.capture.patching import patch
+from opbridge.capture.patching import patch, patch_items
+from opbridge.torch_compat import decomposition_table
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
@@ -63,3 +64,18 @@ def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
         return original(mode, operator, tensor, dim, *args, **kwargs)
 
     return patch(points.UNIQUE_SHAPES, shapes)
+
+
+def patch_shapes_of_unbind() -> contextlib.AbstractContextManager[None]:
+    """Corrects torch's own shapes of ``unbind`` along a size like ``Min(3, n)``: it splits the tensor into as many
+    pieces as in the example, and leaves their axis in place since it does not know its size to be 1."""
+    operator = torch.ops.aten.unbind.int
+    original = decomposition_table[operator]
+
+    def shapes(tensor: torch.Tensor, dim: int = 0) -> tuple[torch.Tensor, ...]:
+        pieces = original(tensor, dim)
+        if not pieces or pieces[0].dim() < tensor.dim():
+            return tuple(pieces)
+        return tuple(tensor.select(dim, i) for i in range(len(pieces)))
+
+    return patch_items(decomposition_table, {operator: shapes})
