@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lowering_check import check, operators
 from torch_versions import since_torch_2_15
 
@@ -151,3 +152,14 @@ def test_negative_bounds_of_unsigned_types_are_refused(bound, tmp_path):
 def test_bounds_that_are_tensors_wrap_around(dtype):
     x = torch.tensor([5, 60, 100], dtype=dtype)
     check(lambda x: (x.clamp(min=torch.tensor(-300)), x.clamp(max=torch.tensor(300)), x.clamp_min(torch.tensor(-2))), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_bounds_behind_a_relu(dtype):
+    functions = {
+        "clamp": lambda x: x.relu().clamp(0.5, 2),
+        "hardtanh": lambda x: F.hardtanh(x.relu(), -1, 1),
+        "relu6": lambda x: F.relu6(x.relu()),
+        "clamp max": lambda x: x.relu().clamp(max=1),
+    }
+    check(functions, torch.tensor([-1, 0, 0.25, 1.5, 7, torch.inf, -torch.inf, torch.nan], dtype=dtype))

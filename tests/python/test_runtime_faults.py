@@ -338,6 +338,13 @@ def test_a_normalization_of_what_was_cast_does_not_load() -> None:
         _run(nodes, {"x": np.ones((2, 8), np.int64)}, constants)
 
 
+def test_a_clip_of_float64_behind_a_relu_does_not_load() -> None:
+    """clip.cc"""
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Clip", ["r", "least", "most"], ["y"])]
+    with pytest.raises(Fail, match="Clip"):
+        _run(nodes, {"x": np.ones(3)}, {"least": np.float64(0), "most": np.float64(6)})
+
+
 QUANTIZED = {"zero": np.uint8(0), "coarse": np.float32(1), "fine": np.float32(0.125)}
 
 

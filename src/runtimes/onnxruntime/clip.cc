@@ -1,19 +1,24 @@
 // Versions: all that were tried, 1.20 to 1.32.
-// Model: Clip of floating point with one bound, of the infinity at the other end.
-// Fault: that infinity becomes the greatest finite number.
-// Rewrite: Max or Min. Tests: test_lowering_comparison.py.
+// Model: Clip of floating point with one bound, of the infinity at the other end; Clip(Relu(x)) of float64.
+// Fault: that infinity becomes the greatest finite number; the second model does not load, because the
+// runtime fuses the nodes in float32 alone.
+// Rewrite: Max, Min, or both. Tests: test_lowering_comparison.py.
 #include "runtimes/onnxruntime/replacements.h"
 
 namespace opbridge::onnxruntime {
 
-Value one_bound(GraphBuilder& g, const ir::Node& clip) {
+Value clip_by_max_and_min(GraphBuilder& g, const ir::Node& clip) {
   const Value x(clip.inputs[0]);
   const auto input = [&](size_t index) {
     return index < clip.inputs.size() ? Value(clip.inputs[index]) : Value();
   };
   const Value least = input(1), most = input(2);
-  if (g.opset() < 11 || !is_floating_point(x.element_type()) || bool(least) == bool(most)) return {};
-  return least ? g.op("Max", x, least) : g.op("Min", x, most);
+  if (g.opset() < 11 || !is_floating_point(x.element_type()) || (!least && !most)) return {};
+  const ir::Node* before = clip.inputs[0]->producer;
+  const bool is_fused_wrongly = x.element_type() == ElementType::float64 && before && before->op == "Relu";
+  if (least && most && !is_fused_wrongly) return {};
+  const Value raised = least ? g.op("Max", x, least) : x;
+  return most ? g.op("Min", raised, most) : raised;
 }
 
 }  // namespace opbridge::onnxruntime

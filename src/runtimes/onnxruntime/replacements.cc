@@ -25,7 +25,7 @@ std::vector<Value> only(GraphBuilder& g, const ir::Node& node) {
 constexpr std::pair<std::string_view, Replacement> replacements[] = {
     {"Attention", only<attention_of_bfloat16>},
     {"AveragePool", only<float64_mean_of_windows>},
-    {"Clip", only<one_bound>},
+    {"Clip", only<clip_by_max_and_min>},
     {"Conv", only<float64_convolution>},
     {"ConvTranspose", only<transposed_convolution>},
     {"ConvTranspose", only<float64_convolution>},

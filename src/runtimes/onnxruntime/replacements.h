@@ -33,7 +33,7 @@ Value float64_convolution(GraphBuilder& g, const ir::Node& convolution);
 Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool);
 Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool);
 Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
-Value one_bound(GraphBuilder& g, const ir::Node& clip);
+Value clip_by_max_and_min(GraphBuilder& g, const ir::Node& clip);
 Value own_roi_align(GraphBuilder& g, const ir::Node& align);
 Value range_from_zero(GraphBuilder& g, const ir::Node& range);
 Value square_not_to_fuse(GraphBuilder& g, const ir::Node& power);
