@@ -318,6 +318,16 @@ def test_neutral_scalars_and_constant_choices_go(tmp_path: pathlib.Path) -> None
         assert made == ["Abs", *expected, "Neg"], expected
 
 
+def test_products_of_transposed_float64() -> None:
+    functions = {
+        "right": lambda x, y: x @ y.mT,
+        "left": lambda x, y: x.mT @ x,
+        "matrix": lambda x, y: x @ y[0].T,
+        "batches": lambda x, y: x.transpose(0, 1) @ x.transpose(0, 1).mT,
+    }
+    check(functions, torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(2, 5, 4, dtype=torch.float64))
+
+
 @pytest.mark.parametrize("simplify", [True, False])
 @pytest.mark.parametrize("opset", [21, 23])
 def test_scaled_products_of_float64_keep_their_precision(opset: int, simplify: bool) -> None:

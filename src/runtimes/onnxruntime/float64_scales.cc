@@ -5,6 +5,11 @@
 // with an infinite scalar does not load.
 // Rewrite: Squeeze(Unsqueeze(x)) between the two nodes; the runtime fuses nodes that follow each other.
 // Test: test_scaled_products_of_float64_keep_their_precision.
+//
+// Versions: 1.20.1; 1.32.0 does not have the fault.
+// Model: a MatMul of float64 with an operand that a Transpose makes.
+// Fault: the runtime fuses the two into a node for which it has no kernel of float64, so that the model does
+// not load. Rewrite: the same. Tests: test_runtime_faults.py, and test_products_of_transposed_float64.
 #include <algorithm>
 #include <optional>
 
@@ -46,11 +51,14 @@ Value scaled_product_of_float64(GraphBuilder& g, const ir::Node& scaling) {
 }
 
 Value product_of_scaled_float64(GraphBuilder& g, const ir::Node& product) {
-  const bool has_scaled = std::ranges::any_of(product.inputs, [](const ir::Value* input) {
-    const ir::Node* scaling = before_transpose(input->producer);
-    return scaling && scaled_input_of(*scaling);
+  const bool is_fused = std::ranges::any_of(product.inputs, [](const ir::Value* input) {
+    const ir::Node* before = input->producer;
+    const bool is_transpose =
+        before && before->op == "Transpose" && input->tensor_type().element_type == ElementType::float64;
+    const ir::Node* scaling = before_transpose(before);
+    return is_transpose || (scaling && scaled_input_of(*scaling));
   });
-  if (!has_scaled) return {};
+  if (!is_fused) return {};
   return g.op("MatMul", apart(g, Value(product.inputs[0])), apart(g, Value(product.inputs[1])));
 }
 
