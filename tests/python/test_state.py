@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import pathlib
@@ -460,6 +461,24 @@ def test_a_model_that_fails_is_as_before(capture: Any, dynamic: Any, tmp_path: p
 
     with pytest.raises((opbridge.InvalidArgumentError, ValueError), match="of the model's own"):
         exported(fails, tmp_path, capture=capture, dynamic_shapes=dynamic)
+
+
+@SIZES
+@CAPTURES
+def test_weights_of_a_closure_keep_their_memory(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    weight = torch.nn.Parameter(torch.rand(4))
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        weight.data = weight.data.to(x.dtype)
+        return x * weight
+
+    expectation: Any = contextlib.nullcontext()
+    if capture == "export":
+        expectation = pytest.raises(opbridge.UnsupportedError, match="none of its parameters and buffers")
+    before = weight.tolist()
+    with expectation:
+        opbridge.export(model, (torch.rand(3, 4),), tmp_path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
+    assert weight.tolist() == before
 
 
 @pytest.mark.parametrize("function", [data_of_what_is_computed, memory_exchanged, data_of_a_buffer])

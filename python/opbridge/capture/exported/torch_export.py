@@ -7,6 +7,7 @@ import copy
 import functools
 import inspect
 import keyword
+import sys
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
+from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
@@ -30,7 +32,14 @@ from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, specializ
 from opbridge.capture.symbolic_sizes.guards import retry_with_builtins, watch_sizes
 from opbridge.capture.traced.function_mode import DATA
 from opbridge.errors import Error, UnsupportedError
-from opbridge.torch_compat import CALL_OF_MODULE, FLAT_WEIGHTS, exporting, name_of, pytree
+from opbridge.torch_compat import (
+    CALL_OF_MODULE,
+    FLAT_WEIGHTS,
+    exporting,
+    is_fake,
+    name_of,
+    pytree,
+)
 from opbridge.torch_compat.messages import fixed_size
 from opbridge.torch_compat.symbols import size_obliviously
 
@@ -161,12 +170,20 @@ def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
 @contextlib.contextmanager
 def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
     """Notes errors, and tensors whose data is assigned; makes ``tensor.data``, which torch does not record, an
-    operator."""
+    operator. A real tensor, as of a closure, would lose its memory by the assignment of fake data: this is refused."""
 
     class Seeing(exporting.ExportFunctionHandler):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func == DATA.__set__:
                 assigned.append(args[0])
+                if is_fake(args[1]) and not is_fake(args[0]):
+                    refusal = UnsupportedError(
+                        "the model assigns the data of a tensor that is none of its parameters and buffers: register "
+                        'it; capture="trace" follows one run instead',
+                        line_of_frame(sys._getframe(1)),
+                    )
+                    caught.note(refusal)
+                    raise refusal
             called = torch.Tensor.detach if func == DATA.__get__ else func
             try:
                 return super().__torch_function__(called, types, args, kwargs)
