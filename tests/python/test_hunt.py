@@ -8,10 +8,13 @@ import pathlib
 import subprocess
 import sys
 import types
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import torch
 
+from hunt import graphs
 from hunt.case import Case, Settings
 from hunt.eager import in_float64, rounded_at_random
 from hunt.judge import judge
@@ -72,3 +75,16 @@ def test_calls_of_chosen_operators(tmp_path: pathlib.Path) -> None:
     records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     assert len(records) == 3
     assert all(record["about"].startswith(("aten::hardtanh", "aten::relu")) for record in records)
+
+
+def test_graphs_of_a_fixed_seed() -> None:
+    outcomes = Counter(graphs.outcome_of(seed).split(":")[0] for seed in range(300))
+    assert outcomes["same"] > 240, outcomes
+
+
+def test_results_differ_by_more_than_rounding() -> None:
+    numbers = np.array([1, np.nan, np.inf, 1e-3], np.float32)
+    assert not graphs.differ([numbers], [numbers * np.float32(1 + 1e-6)])
+    assert graphs.differ([numbers], [numbers * np.float32(1.1)])
+    assert graphs.differ([np.array([1, 2])], [np.array([1, 3])])
+    assert graphs.differ([numbers], [numbers.astype(np.float64)])
