@@ -10,7 +10,7 @@
 namespace opbridge::ir {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -39,7 +39,7 @@ std::string number(T value) {
 std::string reference(const Value& value) {
   const std::string& name = value.name;
   const bool is_word = !name.empty() && name.back() != ':' && std::ranges::all_of(name, is_word_character);
-  return "%" + (is_word ? name : quoted(name));
+  return "%" + (is_word ? name : in_quotes(name));
 }
 
 constexpr int64_t most_printed_elements = 8;
@@ -51,7 +51,7 @@ std::string elements(const Weight& weight) {
   if (count > most_printed_elements || !is_complete(weight)) return "";
   std::vector<std::string> texts;
   if (weight.element_type == ElementType::string) {
-    for (std::string_view text : weight.strings()) texts.push_back(quoted(text));
+    for (std::string_view text : weight.strings()) texts.push_back(in_quotes(text));
   }
   const auto of = [&]<class T>(std::type_identity<T>) {
     if (weight.element_type != element_type_of<T>()) return;
@@ -80,7 +80,7 @@ struct AttributeText {
   std::string operator()(std::complex<double> value) const {
     return fmt::format("complex({}, {})", number(value.real()), number(value.imag()));
   }
-  std::string operator()(const std::string& value) const { return quoted(value); }
+  std::string operator()(const std::string& value) const { return in_quotes(value); }
   std::string operator()(const Dim& value) const { return value.str(); }
   std::string operator()(ElementType value) const { return std::string(opbridge::name(value)); }
   std::string operator()(const Opaque& value) const { return value.text; }
