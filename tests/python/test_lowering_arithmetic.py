@@ -244,3 +244,15 @@ def test_quotients_at_the_ends_of_integers(dtype):
         "rest": lambda a, b: (a % b, torch.fmod(a, b), torch.div(a, b, rounding_mode="trunc")),
     }
     check(functions, a, b)
+
+
+def test_integer_inverses_are_truncated():
+    functions = {
+        "product": lambda x: torch.div(1, x, rounding_mode="trunc") * x,
+        "floor": lambda x: 1 // x,
+        "remainder": lambda x: torch.remainder(1, x),
+        "fmod": lambda x: torch.fmod(torch.ones_like(x), x),
+    }
+    for dtype in (torch.int64, torch.int32):
+        check(functions, torch.tensor([-16, -1, 1, 2, 7], dtype=dtype))
+        check(functions, torch.tensor(-16, dtype=dtype))

@@ -1,9 +1,10 @@
 // Versions: 1.20 to 1.32.
-// Model: y = Round(Mul(x, Div(1, s))). Fault: the runtime computes x / s, which is rounded once and not
-// twice, so that y may be another integer. Quantization rounds such products, and the least element of a
-// symmetric range is always halfway between two integers.
+// Model: y = Round(Mul(x, Div(1, s))), or Mul(x, Div(1, s)) of integers. Fault: the runtime computes x / s,
+// which is rounded once and not twice, so that y may be another integer. Quantization rounds such products,
+// and the least element of a symmetric range is always halfway between two integers.
 // Rewrite: Mul(x, Neg(Div(-1, s))), which is equal and not fused.
-// Tests: test_runtime_faults.py, and test_products_by_inverses_are_rounded_as_written.
+// Tests: test_runtime_faults.py, test_products_by_inverses_are_rounded_as_written, and
+// test_integer_inverses_are_truncated.
 #include <algorithm>
 #include <vector>
 
@@ -28,9 +29,12 @@ class Rewriter {
     for (ir::Node* node : before) {
       graph_.nodes.push_back(node);
       if (node->op != "Div" || !is_one(node->inputs[0])) continue;
-      const bool is_factor_of_rounded = std::ranges::any_of(
-          rounding.users(node->outputs[0]),
-          [&](const ir::Node* user) { return user->op == "Mul" && rounding.follows(user->outputs[0]); });
+      const ElementType type = node->outputs[0]->tensor_type().element_type;
+      const bool is_integer = is_integral(type) && !tensor::is_unsigned(type);
+      const bool is_factor_of_rounded =
+          std::ranges::any_of(rounding.users(node->outputs[0]), [&](const ir::Node* user) {
+            return user->op == "Mul" && (is_integer || rounding.follows(user->outputs[0]));
+          });
       if (is_factor_of_rounded) negate_twice(*node);
     }
     return graph_.nodes.size() != before.size();
