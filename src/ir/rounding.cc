@@ -23,20 +23,6 @@ bool keeps_fractions(const Node& node) {
 
 }  // namespace
 
-Rounding::Rounding(const Graph& graph) {
-  for (const Node* node : graph.nodes) {
-    for (const Value* input : node->inputs) {
-      if (input) users_[input].push_back(node);
-    }
-  }
-}
-
-const std::vector<const Node*>& Rounding::users(const Value* value) const {
-  static const std::vector<const Node*> none;
-  const auto found = users_.find(value);
-  return found == users_.end() ? none : found->second;
-}
-
 bool Rounding::follows(const Value* value) const {
   std::vector<const Value*> open{value};
   std::unordered_set<const Value*> seen;
@@ -44,7 +30,7 @@ bool Rounding::follows(const Value* value) const {
     const Value* next = open.back();
     open.pop_back();
     if (!seen.insert(next).second) continue;
-    for (const Node* user : users(next)) {
+    for (const Node* user : readers_.of(next)) {
       if (rounds(*user)) return true;
       if (keeps_fractions(*user)) open.push_back(user->outputs[0]);
     }

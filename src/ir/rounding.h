@@ -1,8 +1,8 @@
 #pragma once
 
-#include <unordered_map>
 #include <vector>
 
+#include "ir/readers.h"
 #include "opbridge/ir.h"
 
 namespace opbridge::ir {
@@ -11,14 +11,14 @@ namespace opbridge::ir {
 // may decide about the result.
 class Rounding {
  public:
-  explicit Rounding(const Graph& graph);  // without the bodies of its nodes
+  explicit Rounding(const Graph& graph) : readers_(graph) {}  // without the bodies of its nodes
 
   // Whether the value is rounded, maybe after it is shifted, limited or rearranged.
   bool follows(const Value* value) const;
-  const std::vector<const Node*>& users(const Value* value) const;
+  const std::vector<const Node*>& users(const Value* value) const { return readers_.of(value); }
 
  private:
-  std::unordered_map<const Value*, std::vector<const Node*>> users_;
+  Readers readers_;
 };
 
 }  // namespace opbridge::ir

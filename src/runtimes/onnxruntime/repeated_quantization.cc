@@ -5,9 +5,9 @@
 // which changes nothing, between the pairs.
 // Tests: test_repeated_quantization_is_merged, and test_values_are_quantized_twice.
 #include <algorithm>
-#include <unordered_map>
 #include <vector>
 
+#include "ir/readers.h"
 #include "ir/uses.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "runtimes/onnxruntime/set_apart.h"
@@ -21,26 +21,22 @@ bool has_same_levels(const ir::Node& a, const ir::Node& b) {
          std::equal(a.inputs.begin() + 1, a.inputs.end(), b.inputs.begin() + 1);
 }
 
-bool is_repeated(const ir::Node& node, const std::vector<const ir::Node*>& users) {
+bool is_repeated(const ir::Node& node, const ir::Readers& readers) {
   if (node.op != "DequantizeLinear") return false;
-  const ir::Node* before = node.inputs[0]->producer;
-  return before && before->op == "QuantizeLinear" && std::ranges::any_of(users, [&](const ir::Node* user) {
-           return user->op == "QuantizeLinear" && user->inputs[0] == node.outputs[0] &&
-                  !has_same_levels(*before, *user);
+  const ir::Node* before = ir::producer_of(node.inputs[0], "QuantizeLinear");
+  return before && std::ranges::any_of(readers.of(node.outputs[0]), [&](const ir::Node* reader) {
+           return reader->op == "QuantizeLinear" && reader->inputs[0] == node.outputs[0] &&
+                  !has_same_levels(*before, *reader);
          });
 }
 
 bool set_pairs_apart(ir::Graph& root, ir::Graph& graph, ir::Names& names) {
-  std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users;
-  for (const ir::Node* node : graph.nodes) {
-    if (!node->inputs.empty()) users[node->inputs[0]].push_back(node);
-  }
+  const ir::Readers readers(graph);
   const std::vector<ir::Node*> before = std::move(graph.nodes);
   graph.nodes.clear();
   for (ir::Node* node : before) {
     graph.nodes.push_back(node);
-    if (!node->outputs.empty() && is_repeated(*node, users[node->outputs[0]]))
-      set_apart(*node, root, graph, names);
+    if (is_repeated(*node, readers)) set_apart(*node, root, graph, names);
   }
   return graph.nodes.size() != before.size();
 }

@@ -7,18 +7,16 @@
 // model does not load.
 // Rewrite: Mul(x, x) for Pow(x, 2), which the runtime does not fuse.
 // Tests: test_lowering_normalization.py, and test_rms_norm_of_one_number_broadcasts_to_its_weight.
+#include "ir/readers.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"
 
 namespace opbridge::onnxruntime {
 namespace {
 
-bool is_made_by(const ir::Value* value, const char* op) {
-  return value->producer && value->producer->op == op;
-}
-
 bool is_centered_cast(const ir::Value* value) {
-  return is_made_by(value, "Sub") && is_made_by(value->producer->inputs[0], "Cast");
+  const ir::Node* centered = ir::producer_of(value, "Sub");
+  return centered && ir::producer_of(centered->inputs[0], "Cast");
 }
 
 }  // namespace

@@ -3,23 +3,17 @@
 // element each, in vectors. Fault: the runtime fuses the nodes and the sum into SkipLayerNormalization, which
 // takes only weights of the length of the rows: the run fails. Rewrite: w is a number without dims, beside
 // which the runtime does not fuse the sum. Test: test_layer_normalization_of_sums_by_one_weight.
-#include <string_view>
-
+#include "ir/readers.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"
 
 namespace opbridge::onnxruntime {
 namespace {
 
-// The node that makes the value, if it is of that operator.
-const ir::Node* producer(const ir::Value* value, std::string_view op) {
-  return value->producer && value->producer->op == op ? value->producer : nullptr;
-}
-
 bool is_normalized_sum(const ir::Value* value) {
-  const ir::Node* quotient = producer(value, "Div");
-  const ir::Node* centered = quotient ? producer(quotient->inputs[0], "Sub") : nullptr;
-  return centered && producer(centered->inputs[0], "Add");
+  const ir::Node* quotient = ir::producer_of(value, "Div");
+  const ir::Node* centered = quotient ? ir::producer_of(quotient->inputs[0], "Sub") : nullptr;
+  return centered && ir::producer_of(centered->inputs[0], "Add");
 }
 
 }  // namespace

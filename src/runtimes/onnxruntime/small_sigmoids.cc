@@ -10,11 +10,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "ir/readers.h"
 #include "ir/uses.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
@@ -111,11 +111,7 @@ class SmallResults {
  public:
   explicit SmallResults(ir::Graph& root) {
     for (const ir::Graph* graph : ir::all_graphs(root)) {
-      for (const ir::Node* node : graph->nodes) {
-        for (const ir::Value* input : node->inputs) {
-          if (input) users_[input].push_back(node);
-        }
-      }
+      readers_.add(*graph);
       if (graph != &root) body_results_.insert(graph->outputs.begin(), graph->outputs.end());
     }
   }
@@ -130,9 +126,7 @@ class SmallResults {
       open.pop_back();
       if (!seen.insert(next).second) continue;
       if (body_results_.contains(next)) return true;
-      const auto users = users_.find(next);
-      if (users == users_.end()) continue;
-      for (const ir::Node* user : users->second) {
+      for (const ir::Node* user : readers_.of(next)) {
         if (magnifies(*user, next) || !user->bodies().empty()) return true;
         const bool is_sum = user->op == "Add" || user->op == "Sub";
         if (!keeps_magnitude(*user) || (is_sum && has_large_constant(*user))) continue;
@@ -143,7 +137,7 @@ class SmallResults {
   }
 
  private:
-  std::unordered_map<const ir::Value*, std::vector<const ir::Node*>> users_;
+  ir::Readers readers_;
   std::unordered_set<const ir::Value*> body_results_;
 };
 
