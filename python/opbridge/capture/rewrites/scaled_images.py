@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -23,12 +23,10 @@ _MODES = ("nearest", "nearest-exact", *_LINEAR, "bicubic")
 Taps = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 
-def patch_interpolation() -> contextlib.AbstractContextManager[None]:
-    return _patch(F.interpolate)
-
-
 @contextlib.contextmanager
-def _patch(original: Callable[..., Any]) -> Iterator[None]:
+def patch_interpolation() -> Iterator[None]:
+    original: Any = F.interpolate
+
     def interpolate(
         input: torch.Tensor,
         size: Any = None,
