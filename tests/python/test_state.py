@@ -547,3 +547,14 @@ def test_data_of_a_copy_of_a_buffer_that_was_written(tmp_path: pathlib.Path) -> 
     path = tmp_path / "model.onnx"
     opbridge.export(Written(), (torch.rand(3),), path, capture="trace", mutations_as_outputs=True)
     opbridge.verify(path, Written(), (torch.rand(3),))
+
+
+@SIZES
+def test_data_of_an_input_that_an_operator_returns(dynamic: Any, tmp_path: pathlib.Path) -> None:
+    def function(self: Model, x: torch.Tensor) -> Any:
+        y, _ = torch.broadcast_tensors(x, self.h)
+        x.data = self.h + x
+        return x + y * 2
+
+    names = exported(function, tmp_path, capture="trace", dynamic_shapes=dynamic, mutations_as_outputs=True)
+    assert "x_out" in names

@@ -148,7 +148,7 @@ class Recorder:
             for tensor in written_tensors(operator, args, kwargs):
                 if has_memory(tensor):
                     self._written[storage_id(tensor)] = _StorageWeakRef(tensor.untyped_storage())
-        self._bind_all(value, iter(outputs), varies)
+        self._bind_all(value, iter(outputs), varies, written=bool(operator.written))
         return value
 
     def _run(self, function: OpOverload, args: Any, kwargs: Any) -> Any:
@@ -251,25 +251,31 @@ class Recorder:
                 entries.clear()
             entries.append((_StorageWeakRef(tensor.untyped_storage()), _layout_of(tensor), value, varies))
 
-    def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool) -> None:
+    def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool, written: bool) -> None:
         if isinstance(made, torch.Tensor):
-            self._bind(made, next(outputs), varies)
+            value = next(outputs)
+            # An operator may return an argument itself, as broadcast_tensors does where a size stays.
+            if written or not self._is_known(made):
+                self._bind(made, value, varies)
         elif isinstance(made, (list, tuple)):
             for element in made:
-                self._bind_all(element, outputs, varies)
+                self._bind_all(element, outputs, varies, written)
         elif made is not None:
             value = next(outputs)
             if isinstance(made, (torch.SymFloat, torch.SymBool)):
                 self._sizes.read[made.node.expr] = value
 
-    def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
+    def _is_known(self, tensor: torch.Tensor) -> bool:
         known = self._known.get(id(tensor))
-        if known is None or known[0]() is not tensor:
+        return known is not None and known[0]() is tensor
+
+    def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
+        if not self._is_known(tensor):
             _check_untransformed(tensor)
             value, varies = self._hidden_alias(tensor) or (self._constant(tensor), False)
             self._bind(tensor, value, varies)
         else:
-            _, value, varies = known
+            _, value, varies = self._known[id(tensor)]
         self._varies |= varies or self._is_written(tensor)
         return value
 
