@@ -254,8 +254,9 @@ class Recorder:
     def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool, written: bool) -> None:
         if isinstance(made, torch.Tensor):
             value = next(outputs)
-            # An operator may return an argument itself, as broadcast_tensors does where a size stays.
-            if written or not self._is_known(made):
+            # An operator may return an argument itself, as broadcast_tensors does where a size stays. Constants get the
+            # value that lift_fresh makes of them, which a model may write to.
+            if written or not (self._is_known(made) and self._known[id(made)][2]):
                 self._bind(made, value, varies)
         elif isinstance(made, (list, tuple)):
             for element in made:
