@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from opbridge._core import __version__
+    from opbridge.capture.run_warnings import TraceWarning
     from opbridge.errors import (
         Error,
         FileError,
@@ -39,6 +40,7 @@ _HOMES = {
     "InvalidArgumentError": "errors",
     "InvalidNodeError": "errors",
     "UnsupportedError": "errors",
+    "TraceWarning": "capture.run_warnings",
     "export": "exporter",
     "ONNXProgram": "onnx_program",
     "build": "operator_build",
@@ -74,6 +76,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidNodeError",
     "ONNXProgram",
+    "TraceWarning",
     "UnsupportedError",
     "Verification",
     "VerificationError",

@@ -24,7 +24,7 @@ from hunt.case import Case, widened_case
 from hunt.eager import Rejected, Results, in_eager, kept_by
 from hunt.forms import arguments_of, options_of
 from hunt.judge import Referee, Verdict, judge
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.runtime import run, session
 

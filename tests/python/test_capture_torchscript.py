@@ -14,7 +14,7 @@ from torch import nn
 from torch.export import Dim
 
 import opbridge
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning", "ignore:.*torch.jit.*:DeprecationWarning")
 

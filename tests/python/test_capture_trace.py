@@ -13,9 +13,8 @@ from torch import nn
 from torch._higher_order_ops import while_loop
 
 import opbridge
-from opbridge import InvalidArgumentError, UnsupportedError
+from opbridge import InvalidArgumentError, TraceWarning, UnsupportedError
 from opbridge.capture import capture
-from opbridge.capture.run_warnings import TraceWarning
 
 
 def operators_of(graph):

@@ -15,8 +15,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch_versions import since_torch_2_15
 
 import opbridge
-from opbridge import UnsupportedError
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning, UnsupportedError
 from opbridge.runtime import run, session
 
 COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"

@@ -78,7 +78,30 @@ def narrowed(x):
     return x.narrow(1, start, 1), x + x.sum().item() % 0.1
 
 
-FUNCTIONS = [items, sizes_of_found, assigned, uniques, consecutive, repeated, negative_numbers, nothing_found, narrowed]
+def by_scalar_masks(x):
+    """Each mask is true of one of the inputs and false of another."""
+    total, mask = x.sum(), x.sum() > 7
+    scores, filled = torch.ones_like(total), x.clone()
+    scores[mask] = total[mask] / x.amax()[mask]
+    scores[~mask] = 0
+    filled[mask] = -1.5
+    rest = ~mask
+    filled[rest] += x[rest]
+    return scores, filled, x[mask], x[rest].sum(0)
+
+
+FUNCTIONS = [
+    by_scalar_masks,
+    items,
+    sizes_of_found,
+    assigned,
+    uniques,
+    consecutive,
+    repeated,
+    negative_numbers,
+    nothing_found,
+    narrowed,
+]
 
 
 class Model(nn.Module):
@@ -127,6 +150,16 @@ def test_a_found_size_stays_one_where_torch_asks_the_data(tmp_path):
     assert not isinstance(running.get_outputs()[0].shape[0], int)
     for x in (X, OTHER):
         torch.testing.assert_close(run(running, {running.get_inputs()[0].name: x})[0], x[x > 1].cummax(0).values)
+
+
+def test_a_branch_on_data_is_warned_of_once(tmp_path, capfd):
+    """torch would also log what the branch depends on."""
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    with pytest.warns(opbridge.TraceWarning, match="read as the number True"):
+        opbridge.export(
+            lambda x: x if x.sum() > 0 else -x, (X,), tmp_path / "m.onnx", capture="trace", dynamic_shapes=rows
+        )
+    assert not capfd.readouterr().err
 
 
 def test_instance_norm_of_none_found(tmp_path):

@@ -18,7 +18,7 @@ from torch import nn
 from torch.export import Dim
 
 import opbridge
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning
 from opbridge.runtime import run, session
 
 
@@ -117,6 +117,18 @@ def test_a_name_that_two_inputs_share_may_have_a_greatest_size(capture: Any, tmp
 
 
 @CAPTURES
+def test_warnings_of_a_capture_can_be_errors(capture: Any, tmp_path: pathlib.Path) -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 3 else x
+
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        with pytest.raises(TraceWarning, match="a branch by a dynamic size"):
+            opbridge.export(branch, (torch.ones(4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=rows)
+
+
+@CAPTURES
 @pytest.mark.parametrize("dim", ["n", Dim.DYNAMIC, Dim("n", max=9)], ids=["name", "hint", "dim"])
 def test_the_line_that_fixes_a_size_is_told(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
     def repeated(x: torch.Tensor) -> torch.Tensor:
@@ -163,6 +175,7 @@ ARITHMETIC: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "negative": lambda x: x[-x.shape[0] // 2 :],
     "minimum": lambda x: x[: torch.sym_min(x.shape[0], 10)],
     "distance": lambda x: torch.cat([x, x.new_ones(abs(x.shape[0] - 3), 4)]),
+    "with sizes": lambda x: torch.cat([F.pad(x, (1, 0), value=v) for v in (x.shape[0] - 1, x.shape[0] / 2)]),
     "to a multiple": lambda x: F.pad(x, (0, 0, 0, (4 - x.shape[0] % 4) % 4)),
     "range": lambda x: x + torch.arange(x.shape[0]).unsqueeze(1),
     "flat": lambda x: x.reshape(-1, 2).sum(1).view(x.shape[0], 2),

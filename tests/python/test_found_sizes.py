@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import opbridge
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 FEW, MANY = torch.tensor([0.1, 0.9, 0.2, 0.3]), torch.tensor([0.7, 0.9, 0.6, 0.3, 0.8, 0.9])

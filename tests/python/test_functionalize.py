@@ -13,8 +13,7 @@ from torch import nn
 
 import opbridge
 import opbridge.capture
-from opbridge import UnsupportedError, _core
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning, UnsupportedError, _core
 from opbridge.runtime import run, session
 
 COMMAND = pathlib.Path(__file__).parents[2] / "build/release/opbridge"

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import opbridge
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 Function = Callable[..., Any]

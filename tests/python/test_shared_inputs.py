@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 import opbridge
-from opbridge import VerificationError
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning, VerificationError
 from opbridge.torch_compat import pytree
 
 X = torch.randn(4, 4)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import opbridge
-from opbridge.capture.run_warnings import TraceWarning
+from opbridge import TraceWarning
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 Function = Callable[..., Any]

@@ -82,3 +82,7 @@ def test_functions(dtype: torch.dtype) -> None:
         runs[name] = function
     assert len(runs) > 45
     check(runs, x)
+
+
+def test_large_padding() -> None:
+    check(lambda x: torch.constant_pad_nd(x, (1, 0), 2**60 + 1), torch.arange(3))

@@ -9,7 +9,10 @@ from opbridge.capture.source import line_text, users_frame
 
 
 class TraceWarning(UserWarning):
-    """A value of the captured run has become a constant of the program."""
+    """A value of the captured run has become a constant of the program, which computes with it for all inputs.
+
+    ``warnings.simplefilter("error", opbridge.TraceWarning)`` makes it an error.
+    """
 
 
 def warn_of_run(what: str) -> None:

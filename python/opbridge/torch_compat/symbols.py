@@ -54,6 +54,7 @@ BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
 LINSPACE = PatchPoint(torch, "linspace")
 AS_TENSOR = PatchPoint(torch, "as_tensor")
 AS_ARRAY = PatchPoint(torch, "asarray")
+PAD = PatchPoint(torch.nn.functional, "pad")
 NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
 OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # which asks of each size whether it is 1
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import logging
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 
 from opbridge.capture.patching import patch
 from opbridge.capture.source import users_frame
+from opbridge.capture.torch_logs import silence_torch_logs
 from opbridge.torch_compat.exporting import (
     LAZY_GRAPH_MODULE,
-    LOGGER_OF_FAKE_TENSORS,
     PRINT,
     STACK_TRACE,
     STACK_TRACE_FILTER,
 )
-from opbridge.torch_compat.symbols import LOGGER
 
 
 class _UsersFrame:
@@ -51,8 +48,7 @@ def skip_overhead() -> Iterator[None]:
     gc.disable()
     try:
         with (
-            _silence(LOGGER_OF_FAKE_TENSORS),
-            _silence(LOGGER),
+            silence_torch_logs(),
             patch(STACK_TRACE, _UsersFrame),
             patch(STACK_TRACE_FILTER, lambda _, frames: frames),
             patch(PRINT, lambda *_, **__: None),
@@ -62,18 +58,3 @@ def skip_overhead() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
-
-
-@contextlib.contextmanager
-def _silence(name: str) -> Iterator[None]:
-    """Lets the logger of this name drop the records of this thread."""
-    logger, thread = logging.getLogger(name), threading.get_ident()
-
-    def is_from_elsewhere(record: logging.LogRecord) -> bool:
-        return record.thread != thread
-
-    logger.addFilter(is_from_elsewhere)
-    try:
-        yield
-    finally:
-        logger.removeFilter(is_from_elsewhere)

@@ -24,6 +24,7 @@ from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
+from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.capture.state.reassigned_buffers import Registered
@@ -113,7 +114,7 @@ def _exported_once(
             program = torch.export.export(model, inputs.args, inputs.kwargs, dynamic_shapes=sizes.shapes, strict=False)
             caught.report()
             return program
-    except Error:
+    except (Error, TraceWarning):
         raise
     except Exception as error:
         check_that_it_runs(model, inputs)

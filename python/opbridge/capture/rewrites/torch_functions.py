@@ -21,10 +21,11 @@ from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
 from opbridge.capture.rewrites.inverse_stft import istft
+from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.operators import load_operators
 from opbridge.torch_compat import check, pytree, tensor_of_symbols
 from opbridge.torch_compat.lookup import PatchPoint
-from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR
+from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR, PAD
 
 Function = Callable[..., Any]
 
@@ -40,8 +41,12 @@ def retry_with_substitutes(capture: Callable[[], T]) -> T:
 
 
 class _Substitution(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self._substitutes = _SUBSTITUTES | ScalarMasks().substitutes()
+
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _SUBSTITUTES.get(func, func)(*args, **(kwargs or {}))
+        return self._substitutes.get(func, func)(*args, **(kwargs or {}))
 
 
 def _equal(input: torch.Tensor, other: torch.Tensor) -> Any:
@@ -120,6 +125,19 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     return torch.where(indices < torch.sym_max(steps // 2, 1), start + indices * step, from_end).to(dtype)
 
 
+def _pad(original: Function) -> Function:
+    """``F.pad`` that calls the operator whose value may be symbolic."""
+
+    @functools.wraps(original)
+    def pad(input: torch.Tensor, pad: Sequence[int], mode: str = "constant", value: Any = None) -> torch.Tensor:
+        if mode == "constant" and _has_symbols(value):
+            return torch.constant_pad_nd(input, pad, value)
+        result: torch.Tensor = original(input, pad, mode, value)
+        return result
+
+    return pad
+
+
 # The functions that would take the numbers of the example for sizes, and with ends that are known only at run time
 # an operator that the mappings cannot compute.
 _FOR_SYMBOLS: tuple[tuple[PatchPoint, Function], ...] = (
@@ -143,6 +161,7 @@ def keep_sizes_in_tensors() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
         for point, symbolic in _FOR_SYMBOLS:
             until_the_end.enter_context(patch(point, chosen(point.original, symbolic)))
+        until_the_end.enter_context(patch(PAD, _pad(PAD.original)))
         yield
 
 

@@ -12,9 +12,11 @@ from opbridge.capture.failures import check_that_it_runs, first_lines
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
+from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
+from opbridge.capture.torch_logs import silence_torch_logs
 from opbridge.capture.traced.numbers_read import NumbersRead
 from opbridge.capture.traced.tracer import follow
 from opbridge.errors import Error, UnsupportedError
@@ -56,7 +58,7 @@ def capture_fake(
         raise UnsupportedError(
             f"torch cannot determine what {error.func} returns for dynamic sizes without running it; make them constant"
         ) from error
-    except Error:
+    except (Error, TraceWarning):
         raise
     except Exception as error:
         check_that_it_runs(model, inputs)
@@ -76,6 +78,7 @@ def _capture(
         size_obliviously(True),
         data_propagated(numbers is not None),
         _leave_offsets_symbolic(),
+        silence_torch_logs(),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,
     ):
         leaves = [

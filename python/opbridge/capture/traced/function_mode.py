@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.torch_compat import is_fake, pytree
 
 _OF_A_TENSOR = {torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.tolist}
@@ -35,9 +36,12 @@ class WaysSeenBy(TorchFunctionMode):
         self._assign_data = assign_data
         self._note = note
         self._is_weight = is_weight
+        self._indexing = ScalarMasks().substitutes()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         try:
+            if func in self._indexing:
+                return self._indexing[func](*args)
             if func in _WATCHED:
                 return self._watched(func, args, kwargs or {})
             return func(*args, **(kwargs or {}))
