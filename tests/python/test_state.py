@@ -558,3 +558,24 @@ def test_data_of_an_input_that_an_operator_returns(dynamic: Any, tmp_path: pathl
 
     names = exported(function, tmp_path, capture="trace", dynamic_shapes=dynamic, mutations_as_outputs=True)
     assert "x_out" in names
+
+
+@CAPTURES
+@pytest.mark.parametrize("dynamic", [None, ({0: "rows"},)], ids=["constant", "dynamic"])
+def test_an_expanded_tensor_of_the_model(capture: Any, dynamic: Any, tmp_path: pathlib.Path) -> None:
+    """As the grids of detectors; torch does not write to one, so it cannot be put back as a whole."""
+
+    class Grids(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.grid = torch.rand(1, 2).expand(3, 2)
+            self.grids = [torch.rand(3, 1).expand(3, 2), torch.arange(5.0).unfold(0, 3, 1).T[:, :2]]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, None] * self.grid + self.grids[0] - self.grids[1]
+
+    model = Grids()
+    before = [tensor.clone() for tensor in (model.grid, *model.grids)]
+    opbridge.export(model, (torch.rand(4, 2),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=dynamic)
+    opbridge.verify(tmp_path / "m.onnx", model, (torch.rand(4, 2),))
+    assert all(map(torch.equal, before, (model.grid, *model.grids)))

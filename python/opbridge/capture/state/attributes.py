@@ -130,12 +130,21 @@ def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 @contextlib.contextmanager
 def restore_contents(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
     """Undoes what a run writes to the tensors, which are copied before."""
-    before = [(tensor, tensor.clone()) for tensor in tensors]
+    before = [(tensor, tensor.clone()) for tensor in map(_unexpanded, tensors)]
     try:
         yield
     finally:
         for tensor, content in before:
             tensor.copy_(content)
+
+
+def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
+    """A view of each element once: torch does not write to elements that share memory."""
+    if tensor.layout == torch.strided:
+        for dim, stride in enumerate(tensor.stride()):
+            if stride == 0 and tensor.shape[dim] > 1:
+                tensor = tensor.narrow(dim, 0, 1)
+    return tensor
 
 
 class _Holder:
