@@ -18,6 +18,7 @@ from opbridge.torch_arguments import (
     TorchArguments,
     check_mode,
     example_of,
+    named_in_order,
     options_of,
     with_torch_arguments,
 )
@@ -147,6 +148,7 @@ def export(
     _check_weights(weights, options.external_data)
     example = example_of(model, Example(args, kwargs, input_names, output_names, dynamic_shapes))
     _check_names_and_mappings(example, custom_opsets=custom_opsets, dynamic_axes=dynamic_axes)
+    example = named_in_order(model, example)
 
     from opbridge import _core
     from opbridge.artifacts import Artifacts

@@ -259,3 +259,15 @@ def example_of(model: Any, given: Example) -> Example:
         output_names=described.output_names() if given.output_names is None else given.output_names,
         dynamic_shapes=described.dynamic_shapes() if given.dynamic_shapes is None else given.dynamic_shapes,
     )
+
+
+def named_in_order(model: Any, example: Example) -> Example:
+    """``example`` with the names of its inputs in the order of the model's parameters."""
+    import torch
+
+    from opbridge.capture.inputs import as_module, names_in_order
+
+    if not example.input_names or isinstance(model, torch.export.ExportedProgram):
+        return example
+    names = names_in_order(as_module(model), example.args, example.kwargs, example.input_names)
+    return dataclasses.replace(example, input_names=names)

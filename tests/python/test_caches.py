@@ -39,8 +39,9 @@ def ids(count: int) -> torch.Tensor:
     return torch.randint(0, 128, (1, count))
 
 
-def dynamic_cache(past: int) -> Any:
-    return transformers.DynamicCache([(torch.randn(1, 2, past, 16), torch.randn(1, 2, past, 16)) for _ in range(2)])
+def dynamic_cache(past: int, batch: int = 1) -> Any:
+    shape = (batch, 2, past, 16)
+    return transformers.DynamicCache([(torch.randn(shape), torch.randn(shape)) for _ in range(2)])
 
 
 def inputs(new: int, cache: Any, past: int) -> dict[str, Any]:
@@ -80,6 +81,18 @@ def test_a_dynamic_cache(capture: str, tmp_path: Path) -> None:
         )
     for new, past in ((1, 7), (4, 0), (1, 0), (2, 3)):
         check(program, model, inputs(new, dynamic_cache(past), past))
+
+
+def test_a_dynamic_batch_of_one_in_the_example(capture: str, tmp_path: Path) -> None:
+    model = llama()
+    layers = [{0: "batch", 2: "past"}] * 2
+    shapes = {"input_ids": {0: "batch"}, "attention_mask": {0: "batch", 1: "total"}, "past_key_values": [layers] * 2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        given = inputs(1, dynamic_cache(5), 5)
+        program = opbridge.export(model, kwargs=given, path=tmp_path / "m.onnx", dynamic_shapes=shapes, capture=capture)
+    more = inputs(1, dynamic_cache(3, batch=4), 3)
+    check(program, model, {**more, **{name: more[name].repeat(4, 1) for name in ("input_ids", "attention_mask")}})
 
 
 def test_a_dynamic_cache_by_the_names_of_its_tensors(capture: str, tmp_path: Path) -> None:

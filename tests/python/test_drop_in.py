@@ -553,3 +553,25 @@ def test_the_script_of_the_page(tmp_path: Path, monkeypatch: Any) -> None:
     with torch.no_grad():
         torch.testing.assert_close(torch.tensor(names["result"]), names["model"](names["image"]), rtol=1e-4, atol=1e-5)
     assert names["features"].shape == (4, 8, 30, 30)
+
+
+class Encoder(torch.nn.Module):
+    def forward(self, ids: torch.Tensor, types: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return ids * mask + 100 * types
+
+
+@pytest.mark.parametrize("form", ["kwargs", "last argument"])
+def test_names_of_keyword_arguments_in_another_order(form: str, tmp_path: Path) -> None:
+    ids, mask, types = torch.tensor([5.0, 6.0]), torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    call = {"ids": ids, "mask": mask, "types": types}
+    path = tmp_path / "m.onnx"
+
+    def export(*names: str) -> None:
+        given: dict[str, Any] = {"kwargs": call} if form == "kwargs" else {"args": (call,)}
+        opbridge.export(Encoder(), f=path, input_names=names, **given)
+
+    export(*call)
+    (result,) = opbridge.session(path).run(None, {name: value.numpy() for name, value in call.items()})
+    assert result.tolist() == [5, 100]
+    with pytest.raises(opbridge.InvalidArgumentError, match="not clear which order input_names has"):
+        export("a", "b", "c")

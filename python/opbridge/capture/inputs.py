@@ -39,17 +39,17 @@ class Inputs:
         return args, kwargs
 
     def map_leaves(self, change: Callable[[Any], Any]) -> Inputs:
-        """The same structure with ``change`` applied to each leaf."""
-        args, kwargs, parameters = pytree.tree_map(change, (self.args, self.kwargs, self.parameters))
-        return Inputs(args, kwargs, parameters, [change(leaf) for leaf in self.leaves], self.names, self.are_ordered)
+        """The same structure with ``change`` applied to each leaf. A container may not keep the very tensors from which
+        it is made, as a cache of transformers, so they are taken from ``leaves``."""
+        leaves = [change(leaf) for leaf in self.leaves]
+        args, kwargs = self.with_leaves(leaves)
+        _, structure = pytree.tree_flatten(self.parameters)
+        return Inputs(args, kwargs, pytree.tree_unflatten(leaves, structure), leaves, self.names, self.are_ordered)
 
     def copied(self) -> Inputs:
         """The same inputs in tensors and memory of their own. A model may write to them, one tensor may be given for
         two inputs or be a weight of the model too, and torch tells tensors apart by their identity."""
-        leaves = [_copy_of(leaf) for leaf in self.leaves]
-        args, kwargs = self.with_leaves(leaves)
-        _, structure = pytree.tree_flatten(self.parameters)
-        return Inputs(args, kwargs, pytree.tree_unflatten(leaves, structure), leaves, self.names, self.are_ordered)
+        return self.map_leaves(_copy_of)
 
     @property
     def others(self) -> list[Any]:
@@ -86,12 +86,7 @@ def read_inputs_of(
 ) -> Inputs:
     """Like read_inputs, with the model's name and the signature of ``forward`` instead of the model."""
     register_caches()
-    if not isinstance(args, (tuple, list)):
-        args = (args,)
-    args = tuple(args)
-    if kwargs is None and args and _is_keywords(args[-1], args[:-1], signature):
-        args, kwargs = args[:-1], args[-1]
-    kwargs = dict(kwargs or {})
+    args, kwargs = _as_called(signature, args, kwargs)
     try:
         parameters: dict[str, Any] = dict(signature.bind(*args, **kwargs).arguments)
     except TypeError as error:
@@ -114,6 +109,34 @@ def read_inputs_of(
             names.append("_".join([name, *(_text_of_key(key) for key in path)]))
             _check_leaf(names[-1], leaf)
     return Inputs(args, kwargs, parameters, leaves, names, are_ordered)
+
+
+def names_in_order(
+    model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None, names: Sequence[str]
+) -> Sequence[str]:
+    """The names of inputs in the order of the parameters of ``forward``, which keyword arguments may not have."""
+    _, keywords = _as_called(signature_of(model.forward), args, kwargs)
+    inputs = read_inputs(model, args, kwargs)
+    own = inputs.names[: len(names)]
+    positional = len(pytree.tree_leaves(inputs.args))
+    if list(inputs.kwargs) == list(keywords) or len(names) <= positional:
+        return names
+    if set(names[positional:]) == set(own[positional:]):
+        return [*names[:positional], *own[positional:]]
+    raise InvalidArgumentError(
+        f"the keyword arguments ({', '.join(keywords)}) are not in the order of the parameters of forward "
+        f"({', '.join(inputs.kwargs)}), so it is not clear which order input_names has; pass them in that order"
+    )
+
+
+def _as_called(
+    signature: inspect.Signature, args: Any, kwargs: Mapping[str, Any] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The positional and the keyword arguments, in the order of the call."""
+    args = tuple(args) if isinstance(args, (tuple, list)) else (args,)
+    if kwargs is None and args and _is_keywords(args[-1], args[:-1], signature):
+        args, kwargs = args[:-1], args[-1]
+    return args, dict(kwargs or {})
 
 
 def _check_leaf(name: str, leaf: Any) -> None:
