@@ -8,17 +8,28 @@
 namespace opbridge::ir {
 namespace {
 
+template <size_t Count>
+bool is_one_of(const std::array<std::string_view, Count>& operators, const Node& node) {
+  return std::ranges::find(operators, node.op) != operators.end();
+}
+
+// Comparisons decide by the last bit too.
 bool rounds(const Node& node) {
-  if (node.op == "Round" || node.op == "Floor" || node.op == "Ceil") return true;
+  static constexpr std::array<std::string_view, 12> operators = {
+      "Round",       "Floor", "Ceil", "QuantizeLinear", "Greater", "GreaterOrEqual", "Less",
+      "LessOrEqual", "Equal", "Mod",  "ArgMax",         "ArgMin"};
+  if (is_one_of(operators, node)) return true;
   const auto* type = std::get_if<TensorType>(&node.outputs[0]->type);
   return node.op == "Cast" && type && is_integral(type->element_type);
 }
 
 bool keeps_fractions(const Node& node) {
-  static constexpr std::array<std::string_view, 12> operators = {
-      "Add", "Sub",     "Neg",       "Cast",    "Clip",  "Max",
-      "Min", "Reshape", "Transpose", "Squeeze", "Where", "Unsqueeze"};
-  return std::ranges::find(operators, node.op) != operators.end();
+  static constexpr std::array<std::string_view, 29> operators = {
+      "Abs",    "Add",  "Cast",     "Clip",      "Concat",    "Div",       "Expand", "Flatten",
+      "Gather", "Max",  "Identity", "GatherND",  "ReduceMax", "ReduceMin", "Min",    "Mul",
+      "Neg",    "Pad",  "Relu",     "Reshape",   "ScatterND", "Slice",     "Split",  "Squeeze",
+      "Sub",    "Tile", "Where",    "Transpose", "Unsqueeze"};
+  return is_one_of(operators, node);
 }
 
 }  // namespace
@@ -32,7 +43,7 @@ bool Rounding::follows(const Value* value) const {
     if (!seen.insert(next).second) continue;
     for (const Node* user : readers_.of(next)) {
       if (rounds(*user)) return true;
-      if (keeps_fractions(*user)) open.push_back(user->outputs[0]);
+      if (keeps_fractions(*user)) open.insert(open.end(), user->outputs.begin(), user->outputs.end());
     }
   }
   return false;

@@ -427,3 +427,16 @@ def test_floats_beyond_the_integers_are_the_runtimes(tmp_path: pathlib.Path) -> 
     assert operators(model, torch.zeros(2, dtype=torch.int32), tmp_path) == ["Add"]
     model = Constant(lambda x, k: x + k.to(torch.int32), torch.tensor([3e9, 1.0]))
     assert operators(model, torch.zeros(2, dtype=torch.int32), tmp_path) == ["Cast", "Add"]
+
+
+def test_levels_of_an_image_are_those_of_pytorch() -> None:
+    """A scale is rounded before it is multiplied, and the product decides about the level."""
+
+    def stretched(x: torch.Tensor) -> torch.Tensor:
+        low, high = x.amin().float(), x.amax().float()
+        return ((x - low) * (255 / (high - low))).to(torch.uint8)
+
+    program = opbridge.export(stretched, (torch.arange(5, dtype=torch.uint8),), dynamic_shapes=({0: "n"},))
+    for last in range(2, 255):
+        x = torch.arange(last + 1, dtype=torch.uint8)
+        assert torch.equal(program(x)[0], stretched(x))
