@@ -107,6 +107,17 @@ def test_logarithms(function: Function, capture: Any, tmp_path: pathlib.Path) ->
     check(function, tmp_path, capture, torch.ones(12), others, {0: "n"})
 
 
+@CAPTURES
+def test_rounding_to_digits(capture: Any, tmp_path: pathlib.Path) -> None:
+    def tens(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        return x * round(n, -1) + round(n * 50, -2) + round(n, 2)
+
+    check(tens, tmp_path, capture, torch.ones(12), [torch.ones(n) for n in (1, 4, 5, 6, 14, 15, 25, 35, 99)], {0: "n"})
+    with pytest.raises(opbridge.UnsupportedError, match=r"decimal digits|RoundDecimal"):
+        check(lambda x: x * round(x.shape[0] / 7, 2), tmp_path, capture, torch.ones(12), [], {0: "n"})
+
+
 def test_the_order_of_operations_is_kept(tmp_path: pathlib.Path) -> None:
     """100 * 0.7 * 0.3 is 21.0, but 90 * 0.7 * 0.3 is 18.899999999999995; sympy would multiply by 0.21."""
     differing = [n for n in range(1, 2000) if int(n * 0.7 * 0.3) != int(n * (0.7 * 0.3))]

@@ -253,7 +253,7 @@ def of_sizes(model: Model, x: torch.Tensor, y: torch.Tensor) -> Any:
     texts = f"{n} {n / 2} {n > 2}"
     z = x + y if n > 2 else x
     made = [torch.linspace(0, 1, n), torch.as_tensor(n / 2), torch.asarray(n / 2), x.new_tensor(n / 2)]
-    z = nn.functional.pad(z, (0, 1), value=n / 2)
+    z = nn.functional.pad(z, (0, 1), value=n / 2) * round(n, -1)
     return [z * len(texts) * type(n).bit_length(n), *made, *z.split(n // 2)]
 
 
@@ -405,6 +405,7 @@ USED = {
     "symbols.LINSPACE": "sizes",
     "symbols.NEW_TENSOR": "sizes",
     "symbols.PAD": "sizes",
+    "symbols.ROUND": "sizes",
     "symbols.OVERLAP": "copied",
     "symbols.UNIQUE_SHAPES": "different",
     "symbols.SYMBOL_REPLACEMENT": "fixed",

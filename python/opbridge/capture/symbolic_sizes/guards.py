@@ -26,7 +26,13 @@ from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes import python_functions
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.symbolic_sizes.python_functions import OF_MATH, bit_length, called_here, replace_in
+from opbridge.capture.symbolic_sizes.python_functions import (
+    OF_MATH,
+    bit_length,
+    called_here,
+    replace_in,
+    round_to_digits,
+)
 from opbridge.capture.symbolic_sizes.shape_rules import (
     add_missing_shapes,
     leave_overlap_open,
@@ -236,6 +242,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         keep_order_of_operations(),
         warn_of_texts(),
         patch(points.BIT_LENGTH, bit_length),
+        patch(points.ROUND, round_to_digits),
         note_fixed_sizes(sizes, lines, caught),
     ):
         yield

@@ -94,6 +94,16 @@ def bit_length(number: Any) -> Any:
     return math.floor(sym_log2(2 * abs(number) + 1)) if _is_size(number) else BIT_LENGTH.original(number)
 
 
+def round_to_digits(number: Any, digits: int | None = None) -> Any:
+    """``round`` of a symbol: to a multiple of a power of ten, and halves to an even one."""
+    if digits is None or digits >= 0:
+        return number
+    unit = 10**-digits
+    nearest = (2 * number + unit) // (2 * unit)
+    is_half = 1 - torch.sym_min((2 * number + unit) % (2 * unit), 1)
+    return (nearest - is_half * (nearest % 2)) * unit
+
+
 _NAMES_OF_MATH = {getattr(math, name): name for name in OF_MATH}
 
 
