@@ -633,3 +633,12 @@ def test_a_copy_between_slices_says_nothing_of_sizes(capture: str, tmp_path: pat
     for sizes in ((3, 5, 1), (1, 2, 3), (2, 1, 1)):
         x = torch.rand(sizes)
         torch.testing.assert_close(run(session(path), {"x": x})[0], copied(x))
+
+
+@CAPTURES
+def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return torch.vmap(lambda row: row.cumsum(0), chunk_size=2)(x)
+
+    with pytest.warns(TraceWarning, match=r"torch makes .*//2.*the number 3"):
+        opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))

@@ -62,6 +62,8 @@ _LAYERS = (  # files and folders
     FILE_OF_TENSOR,
     os.path.dirname(torch.nn.__file__),
     os.path.dirname(torch.distributions.__file__),
+    os.path.dirname(torch.func.vmap.__code__.co_filename),
+    os.path.dirname(torch.autograd.__file__),
 )
 _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
@@ -81,7 +83,8 @@ def _asked_by_model(frame: FrameType) -> bool:
 
 
 def _asked_by_layer(frame: FrameType) -> bool:
-    """Whether the conversion comes from torch's functions, layers and distributions that are written in Python."""
+    """Whether the conversion comes from torch's functions, layers, distributions and transforms of functions that are
+    written in Python."""
     return _asking_frame(frame).f_code.co_filename.startswith(_LAYERS)
 
 
@@ -314,6 +317,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
                 f"'{asked}', which depends on a dynamic size, is made the number {result}, as by range() or an "
                 "index of a list; arithmetic, int(), round(), math.floor() and math.sqrt() keep it a size",
             )
+        if _asked_by_layer(frame):
+            warn_of_run(f"torch makes '{asked}', which depends on a dynamic size, the number {result}")
         return result
 
     of_float = points.FLOAT_OF_SYMBOL.original
