@@ -149,6 +149,7 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     breaks(schema, error.message());
   }
   const auto unknown = [&] { return unknown_size("size"); };
+  infer_found_dims(name, inputs, output_types, unknown);
   if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown)) {
     breaks(schema, *problem);
   }

@@ -393,4 +393,11 @@ void infer_dims(std::string_view op, std::span<const Value> inputs, std::span<co
   }
 }
 
+void infer_found_dims(std::string_view op, std::span<const Value> inputs, std::span<ir::TensorType> outputs,
+                      const std::function<Dim()>& unknown_size) {
+  if (op == "NonMaxSuppression") outputs[0].dims = {unknown_size(), Dim(3)};
+  if (op == "NonZero" && inputs[0].ranked())
+    outputs[0].dims = {Dim(std::max<int64_t>(inputs[0].rank(), 1)), unknown_size()};
+}
+
 }  // namespace opbridge

@@ -36,6 +36,11 @@ TEST_F(ShapeInference, Pad) {
   EXPECT_EQ(dims(g.op("Pad", x, computed)), "unranked");
 }
 
+TEST_F(ShapeInference, AsManyAsTheDataHave) {
+  EXPECT_EQ(dims(g.op("NonZero", input({n, 10}))), "2, size");
+  EXPECT_EQ(dims(g.op("NonMaxSuppression", input({1, n, 4}), input({1, 2, n}))), "size_1, 3");
+}
+
 TEST_F(ShapeInference, Slice) {
   Value x = input({n, 10});
   const auto sliced = [&](int64_t start, int64_t end, int64_t step) {

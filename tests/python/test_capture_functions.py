@@ -399,3 +399,47 @@ class OfDoubledBuffer(OfBuffers):
 def test_the_value_of_a_written_buffer_is_not_taken_for_the_constant():
     with pytest.raises(opbridge.UnsupportedError, match=r"Levels\.forward"):
         opbridge.export(OfDoubledBuffer(), (torch.rand(3, 80, 8),), capture="export", mutations_as_outputs=True)
+
+
+class Kept(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mask):
+        return x[mask]
+
+    @staticmethod
+    def symbolic(g, x, mask):
+        return g.op("Compress", x, mask, axis_i=0)
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: "n"}, {0: "n"})], ids=["constant", "dynamic"])
+@pytest.mark.parametrize("how", ["export", "trace"])
+def test_sizes_that_depend_on_data(how, dynamic, tmp_path):
+    def model(x, mask):
+        kept = Kept.apply(x, mask)
+        return kept.mean(0), kept[:2], kept.shape[0] * torch.ones(2)
+
+    x = torch.rand(5, 3)
+    mask = torch.tensor([True, False, True, True, False])
+    opbridge.export(model, (x, mask), tmp_path / "m.onnx", capture=how, dynamic_shapes=dynamic)
+    for each in (mask, ~mask, torch.ones_like(mask)):
+        opbridge.verify(tmp_path / "m.onnx", model, (x, each))
+
+
+@pytest.mark.parametrize("how", ["export", "trace"])
+def test_sizes_that_forward_makes_up_are_told(how, tmp_path):
+    """As in exports of detectors, whose nodes only the runtime runs."""
+
+    class Found(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, boxes, scores):
+            return torch.zeros(20, 3, dtype=torch.int64)
+
+        @staticmethod
+        def symbolic(g, boxes, scores):
+            return g.op("NonMaxSuppression", boxes, scores, g.op("Constant", value_t=torch.tensor([9])))
+
+    def model(boxes, scores):
+        return boxes[0, Found.apply(boxes, scores)[:, 2]]
+
+    with pytest.warns(opbridge.TraceWarning, match=r"Found\.symbolic .*axis 0, where forward always returns 20"):
+        opbridge.export(model, (torch.rand(1, 6, 4), torch.rand(1, 1, 6)), tmp_path / "m.onnx", capture=how)

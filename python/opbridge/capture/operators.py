@@ -64,6 +64,8 @@ def operator_of(overload: OpOverload) -> Operator:
     return operator
 
 
+AUTOGRAD_FUNCTION = "opbridge::autograd_function"  # stands for all functions with ``symbolic``
+
 _probed: dict[OpOverload, bool] = {}
 
 
@@ -74,6 +76,8 @@ def custom_sizes_depend_on_data(overload: OpOverload, args: tuple[Any, ...], kwa
     """
     if overload.namespace == "aten":
         return False
+    if operator_of(overload).key == AUTOGRAD_FUNCTION:
+        return _has_new_symbols(overload, args, kwargs)
     known = _probed.get(overload)
     if known is None:
         known = _probed[overload] = _has_new_symbols(overload, args, kwargs)

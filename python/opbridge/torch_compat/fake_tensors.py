@@ -7,7 +7,10 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import FakeTensor, FakeTensorMode
-from opbridge.torch_compat.lookup import PatchPoint
+from opbridge.torch_compat.lookup import PatchPoint, looked_up
+
+with looked_up():
+    from torch._guards import detect_fake_mode
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one
 
@@ -30,4 +33,9 @@ def is_fake_of(tensor: torch.Tensor, real: torch.Tensor) -> bool:
     return mode is not None and mode.from_tensor(real) is tensor
 
 
-__all__ = ["MAY_TURN_CONST", "data_of", "is_fake_of", "value_of"]
+def makes_fakes() -> bool:
+    """Whether operators return fake tensors, also those without tensors among their arguments."""
+    return detect_fake_mode() is not None
+
+
+__all__ = ["MAY_TURN_CONST", "data_of", "is_fake_of", "makes_fakes", "value_of"]

@@ -25,7 +25,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.autograd_function.constants import constant_of, keep_constants
 from opbridge.capture.autograd_function.output_shapes import probe_outputs
-from opbridge.capture.operators import Operator
+from opbridge.capture.operators import AUTOGRAD_FUNCTION, Operator
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Program
 from opbridge.errors import UnsupportedError
@@ -118,7 +118,6 @@ class _Context:
         )
 
 
-OPERATOR = "opbridge::autograd_function"
 _new_library: Any = torch.library.Library  # torch leaves it untyped
 _libraries: list[Any] = []  # keeps the libraries, since an operator lives only as long as its Library
 _calls: list[FunctionCall] = []
@@ -176,7 +175,7 @@ def use_calls(calls: list[FunctionCall]) -> Iterator[None]:
 
 def key_in_graph(operator: Operator, args: tuple[Any, ...]) -> str:
     """The name of a node that calls ``operator``."""
-    return _calls[args[2]].key if operator.key == OPERATOR else operator.key
+    return _calls[args[2]].key if operator.key == AUTOGRAD_FUNCTION else operator.key
 
 
 def _own(cls: type[torch.autograd.Function], name: str) -> Any:
@@ -254,7 +253,7 @@ def _operator() -> Any:
     library = _new_library("opbridge", "FRAGMENT")
     library.define("autograd_function(Tensor[] tensors, SymInt[] sizes, int call) -> Tensor[]")
     library.impl("autograd_function", _run_for_real, "CompositeExplicitAutograd")
-    torch.library.register_fake(OPERATOR, _run_on_fakes, lib=library)
+    torch.library.register_fake(AUTOGRAD_FUNCTION, _run_on_fakes, lib=library)
     _libraries.append(library)
     return torch.ops.opbridge.autograd_function.default
 

@@ -16,7 +16,7 @@ import torch
 
 from opbridge.capture.patching import patch
 from opbridge.torch_compat import is_fake, version_of
-from opbridge.torch_compat.fake_tensors import MAY_TURN_CONST, is_fake_of, value_of
+from opbridge.torch_compat.fake_tensors import MAY_TURN_CONST, is_fake_of, makes_fakes, value_of
 
 _MOST_ELEMENTS = 1024
 
@@ -45,9 +45,9 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
 
 
 def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The value of an argument if it does not depend on the model's inputs."""
+    """The value of an argument if it does not depend on the model's inputs. Unknown if the model runs on real ones."""
     if not is_fake(tensor):
-        return tensor
+        return tensor if makes_fakes() else None
     if (value := value_of(tensor)) is not None:
         return value
     if version_of(tensor) or not all(isinstance(size, int) for size in tensor.shape):

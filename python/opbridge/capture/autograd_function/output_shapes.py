@@ -5,6 +5,7 @@ Fake tensors cannot do this: they have no memory, and a kernel may read memory d
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,13 +17,15 @@ from opbridge.torch_compat import unset_fake_temporarily
 
 Run = Callable[[list[torch.Tensor], list[Any]], list[torch.Tensor]]
 Point = dict[Any, int]  # a value for each symbol
+Make = Callable[[torch.Tensor, Point, torch.Generator], torch.Tensor]
 
 
 def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
     """The results of ``run`` for fake ``tensors`` and ``sizes``, as fake tensors.
 
     Runs it on random data of the example's sizes and, if some are dynamic, of other sizes: at all of these points each
-    size of the outputs must equal an integer plus integer multiples of the symbols.
+    size of the outputs must equal an integer plus integer multiples of the symbols. A size that differs for other data
+    of the same sizes becomes a new symbol.
     """
     example = _example(tensors, sizes)
     fixed: set[Any] = set()
@@ -62,11 +65,11 @@ def _outputs_where(
     ``fixed`` the symbols that cannot change alone."""
     example = {symbol: value for symbol, value in every.items() if leaders[symbol] is symbol}
 
-    def run_at(point: Point) -> list[torch.Tensor]:
+    def run_at(point: Point, make: Make = _made_up) -> list[torch.Tensor]:
         with unset_fake_temporarily():
             generator = torch.Generator().manual_seed(0)
             full = {symbol: point[leader] for symbol, leader in leaders.items()}
-            made_up = [_made_up(tensor, full, generator) for tensor in tensors]
+            made_up = [make(tensor, full, generator) for tensor in tensors]
             return run(made_up, [_at(size, full) for size in sizes])
 
     try:
@@ -74,6 +77,9 @@ def _outputs_where(
     except Exception as error:
         raise UnsupportedError(f"{name}.forward fails on made-up inputs of the example's sizes: {error}") from error
     fits = [[_Fit(size) for size in output.shape] for output in outputs]
+    for make in (_made_up_otherwise, _made_of_ones):
+        with contextlib.suppress(Exception):  # the function does not accept these data
+            _note_found(fits, run_at(example, make))
     for point in _points(example):
         try:
             there = run_at(point)
@@ -99,13 +105,17 @@ def _outputs_where(
 
 @dataclasses.dataclass
 class _Fit:
-    """An affine size: ``base`` at the example, and a slope for each symbol, set when two points differ only in it."""
+    """An affine size: ``base`` at the example, and a slope for each symbol, set when two points differ only in it; or
+    a size that depends on data."""
 
     base: int
+    is_found: bool = False
     slopes: dict[Any, int] = dataclasses.field(default_factory=dict)
     checks: int = 0
 
     def accepts(self, example: Point, point: Point, size: int) -> bool:
+        if self.is_found:
+            return True
         moved = [symbol for symbol in example if point[symbol] != example[symbol]]
         if len(moved) == 1 and moved[0] not in self.slopes:
             slope, rest = divmod(size - self.base, point[moved[0]] - example[moved[0]])
@@ -117,10 +127,12 @@ class _Fit:
         return size == self.base + sum(self.slopes[s] * (point[s] - example[s]) for s in moved)
 
     def is_settled(self, example: Point) -> bool:
-        return len(self.slopes) == len(example) and self.checks >= len(example)
+        return self.is_found or (len(self.slopes) == len(example) and self.checks >= len(example))
 
     def size(self, example: Point, env: Any) -> Any:
         """The fitted size as a torch.SymInt, or an int where it is constant."""
+        if self.is_found:
+            return torch.library.get_ctx().new_dynamic_size(min=0)
         if not any(self.slopes.values()):
             return self.base
         expr = self.base + sum(slope * (symbol - example[symbol]) for symbol, slope in self.slopes.items())
@@ -161,6 +173,25 @@ def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator) -> 
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
         return torch.rand(shape, generator=generator).to(tensor.device, tensor.dtype)
     return torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+
+
+def _made_up_otherwise(tensor: torch.Tensor, point: Point, generator: torch.Generator) -> torch.Tensor:
+    """Larger numbers of both signs; zeros and ones in place of integers."""
+    shape = [_at(size, point) for size in tensor.shape]
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return torch.randn(shape, generator=generator).mul(10).to(tensor.device, tensor.dtype)
+    return torch.randint(0, 2, shape, generator=generator).to(tensor.device, tensor.dtype)
+
+
+def _made_of_ones(tensor: torch.Tensor, point: Point, _: torch.Generator) -> torch.Tensor:
+    return torch.ones([_at(size, point) for size in tensor.shape], dtype=tensor.dtype, device=tensor.device)
+
+
+def _note_found(fits: list[list[_Fit]], outputs: list[torch.Tensor]) -> None:
+    """Notes the sizes that differ for other data of the same sizes."""
+    for output, output_fits in zip(outputs, fits, strict=True):
+        for size, fit in zip(output.shape, output_fits, strict=True):
+            fit.is_found |= size != fit.base
 
 
 def _not_affine(name: str, what: str) -> UnsupportedError:
