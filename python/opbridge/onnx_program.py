@@ -289,10 +289,16 @@ class ONNXProgram:
         initializers = self._model.graph.initializers.values()
         size = sum(value.const_value.nbytes for value in initializers if value.const_value is not None)
         beside = external_data or (external_data is None and size > _LARGEST_FILE - _ROOM_FOR_NODES)
+        is_own = self.external_file is not None and os.path.abspath(path) == self._file
+        if not beside or is_own:  # onnx_ir cannot write to the file from which it reads the weights
+            self._model = self._loaded_model()
         if beside:
             _onnx_ir().save(self._model, path, external_data=f"{os.path.basename(path)}.data")
-        else:
-            _onnx_ir().save(self._loaded_model(), path)
+            return
+        _onnx_ir().save(self._model, path)
+        if is_own:
+            os.remove(f"{self._file}.data")
+            self.external_file, self.external_bytes = None, 0
 
     def _loaded_model(self) -> onnx_ir.Model:
         """The onnx_ir model with its weights in memory."""

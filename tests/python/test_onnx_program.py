@@ -162,6 +162,20 @@ def test_save_to_its_own_file(tmp_path: Path) -> None:
     close(ran(path), expected(X))
 
 
+@pytest.mark.parametrize("external", [True, False])
+def test_save_a_changed_model_to_its_own_file(external: bool, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    program = opbridge.export(MODEL, X, path, external_data=True)
+    expected = program(X)
+    program.model.producer_name = "me"
+    program.save(path, external_data=external)
+    assert program.model_proto.producer_name == onnx.load(path).producer_name == "me"
+    assert os.path.exists(f"{path}.data") == external
+    program.release()
+    torch.testing.assert_close(program(X), expected)
+    program.save(tmp_path / "other.onnx")
+
+
 def test_streams(tmp_path: Path) -> None:
     for external in (None, False):
         stream = io.BytesIO()
