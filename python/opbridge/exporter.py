@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -238,7 +239,7 @@ def _check(f: Any, path: Any, target: Any, opset: Any, external_data: Any) -> No
         raise InvalidArgumentError(f"path must be a path, not a {type(path).__name__}")
     if target not in get_args(Target):
         raise InvalidArgumentError(f"target must be one of {', '.join(get_args(Target))}, not {target!r}")
-    if not isinstance(opset, int):
+    if not isinstance(opset, numbers.Integral):
         raise InvalidArgumentError(f"opset_version must be an integer, not {opset!r}")
     if external_data not in (None, True, False, "reference"):
         raise InvalidArgumentError(f'external_data must be True, False, None or "reference", not {external_data!r}')

@@ -25,7 +25,7 @@ _IN_FLOAT32 = ("session.qdq_matmulnbits_accuracy_level", "1")
 
 
 def session(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | bytes,
     *,
     sess_options: onnxruntime.SessionOptions | None = None,
     providers: Sequence[Any] = ("CPUExecutionProvider",),
@@ -35,12 +35,13 @@ def session(
     """An InferenceSession of ONNX Runtime with opbridge's operators, and with those loaded by load_operators.
 
     Args:
-        path: The ONNX model.
+        path: The ONNX model: its path, or the bytes of a file.
         sess_options: Options of the session, to which the libraries of operators are added. By default, those of ONNX
             Runtime with warnings hidden, and products of quantized weights computed in float32.
         providers: ONNX Runtime's execution providers by priority: names, or pairs of a name and its options. Nodes
             that the first ones do not take run on the CPU.
-        libraries: Libraries of other operators, by their paths.
+        libraries: Libraries of other operators, by their paths. A set made with opbridge may be named by its stem,
+            which ``opbridge.build`` returns.
         bundled: Whether the session has the operators that ship with opbridge. It also has those of
             ``opbridge.operators.COMPAT``, unless another library has, or may have, operators of the same names.
 
@@ -52,7 +53,8 @@ def session(
     """
     import onnxruntime
 
-    model, given = checked_path(path), [os.path.realpath(checked_path(library)) for library in libraries]
+    model = path if isinstance(path, bytes) else checked_path(path)
+    given = [os.path.realpath(_library_file(checked_path(library))) for library in libraries]
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
@@ -69,6 +71,16 @@ def session(
         if library not in left_out or library in given:
             options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(model, options, providers=list(providers))
+
+
+def _library_file(path: str) -> str:
+    """The file of a library for ONNX Runtime, which may be named by the stem of its set."""
+    if os.path.exists(path):
+        return path
+    try:
+        return ort_library(path)
+    except FileNotFoundError:
+        return path  # ONNX Runtime says why it cannot be loaded
 
 
 def _may_share_names(library: str) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
@@ -575,3 +576,29 @@ def test_names_of_keyword_arguments_in_another_order(form: str, tmp_path: Path) 
     assert result.tolist() == [5, 100]
     with pytest.raises(opbridge.InvalidArgumentError, match="not clear which order input_names has"):
         export("a", "b", "c")
+
+
+def test_forms_of_dynamic_axes(tmp_path: Path) -> None:
+    x = torch.rand(2, 3)
+
+    def sizes(axes: dict[str, Any]) -> list[str | int]:
+        program = opbridge.export(
+            lambda a, b: a + b, (x, x), opset_version=np.int64(17), input_names=["x", "y"], dynamic_axes=axes
+        )
+        dims = [value.type.tensor_type.shape.dim[0] for value in program.model_proto.graph.input]
+        return [dim.dim_param or dim.dim_value for dim in dims]
+
+    assert sizes({"x": [0], "y": {np.int64(0): "batch"}}) == ["batch", "batch"]
+    assert sizes({"x": [0], "y": [0]}) == ["x_dim_0", "x_dim_0"]
+    assert sizes({"x": None, "y": {}}) == [2, 2]
+    with pytest.raises(opbridge.InvalidArgumentError, match="it is a list of axes, or a dict with names"):
+        sizes({"x": 0})
+    with pytest.raises(opbridge.InvalidArgumentError, match="calls axis 0 of 'x' 5, which is not a name"):
+        sizes({"x": {0: 5}})
+
+
+def test_sessions_of_bytes_and_of_sets_of_operators() -> None:
+    stream = io.BytesIO()
+    opbridge.export(lambda a: a + 1, torch.rand(2), stream, input_names=["x"])
+    running = opbridge.session(stream.getvalue(), bundled=False, libraries=[opbridge.operators.COMPAT])
+    assert running.run(None, {"x": np.zeros(2, np.float32)})[0].tolist() == [1, 1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import operator
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -42,8 +43,12 @@ class DynamicSizes:
         self._ones: set[Any] = set()  # the symbols of sizes that are 1 in the example
         if dynamic_shapes is not None and dynamic_axes:
             raise InvalidArgumentError("dynamic_shapes and dynamic_axes are both given: pass only one of them")
+        self._shown_names = list(inputs.names)
+        tensors = [i for i, leaf in enumerate(inputs.leaves) if isinstance(leaf, torch.Tensor)]
+        for i, name in zip(tensors, input_names or (), strict=False):
+            self._shown_names[i] = name
         if dynamic_axes:
-            self.leaves = self._from_axes(dynamic_axes, input_names or (), output_names or ())
+            self.leaves = self._from_axes(dynamic_axes, output_names or ())
         else:
             self.leaves = list(self._from_shapes(dynamic_shapes))
         self.shapes = self._for_torch() if any(self.leaves) else None
@@ -51,22 +56,19 @@ class DynamicSizes:
     def _from_axes(
         self,
         axes: Mapping[str, Mapping[int, str] | Sequence[int]],
-        input_names: Sequence[str],
         output_names: Sequence[str],
     ) -> list[dict[int, Any]]:
         positions: dict[str, int] = {}
-        tensors = (i for i, leaf in enumerate(self._inputs.leaves) if isinstance(leaf, torch.Tensor))
-        for index, position in enumerate(tensors):
-            positions[self._inputs.names[position]] = position
-            if index < len(input_names):
-                positions[input_names[index]] = position
+        for i, leaf in enumerate(self._inputs.leaves):
+            if isinstance(leaf, torch.Tensor):
+                positions[self._inputs.names[i]] = positions[self._shown_names[i]] = i
         leaves: list[dict[int, Any]] = [{} for _ in self._inputs.leaves]
         for name, of_input in axes.items():
             if name in positions:
-                named = of_input if isinstance(of_input, Mapping) else dict.fromkeys(of_input, None)
                 rank = self._inputs.leaves[positions[name]].dim()
                 leaves[positions[name]] = {
-                    _axis(axis, rank, name): dim or torch.export.Dim.DYNAMIC for axis, dim in named.items()
+                    _axis(axis, rank, name): dim or torch.export.Dim.DYNAMIC
+                    for axis, dim in _names_by_axis(of_input, name).items()
                 }
             elif name not in output_names:
                 raise InvalidArgumentError(
@@ -163,24 +165,28 @@ class DynamicSizes:
         """
         names: dict[str, str] = {}
         given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
-        for leaf_name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
+        unnamed: dict[str, str] = {}
+        for index, (leaf, shape) in enumerate(zip(self.leaves, shapes, strict=True)):
             for axis, dim in leaf.items():
+                leaf_name = self._inputs.names[index]
                 if shape is None:
                     raise InvalidArgumentError(f"the input '{leaf_name}' is not a tensor, so it has no dynamic axes")
-                symbol = _symbol(shape[axis])
+                symbol, name = _symbol(shape[axis]), name_of(dim)
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
                     raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, lines or {})
                 if not symbol.isidentifier():
                     continue
-                name = name_of(dim) or f"{leaf_name}_dim_{axis}"
-                while name_of(dim) is None and name in given:
-                    name += "_"
-                known = names.setdefault(symbol, name)
-                if known != name and name_of(dim):
+                if name is None:
+                    unnamed.setdefault(symbol, f"{self._shown_names[index]}_dim_{axis}")
+                elif (known := names.setdefault(symbol, name)) != name:
                     warnings.warn(
                         f"'{known}' and '{name}' must be equal in this model; both are called '{known}'",
                         stacklevel=2,
                     )
+        for symbol, name in unnamed.items():
+            while name in given:
+                name += "_"
+            names.setdefault(symbol, name)
         return names
 
     def without_fixed(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> DynamicSizes | None:
@@ -261,12 +267,25 @@ def _check_dim(dim: Any, size: int, what: str) -> None:
         raise InvalidArgumentError(f"{what} is {size} in the example inputs, which {dim} excludes")
 
 
+def _names_by_axis(axes: Any, name: str) -> Mapping[Any, Any]:
+    """What dynamic_axes says of an input, as a dict; no name is None."""
+    if axes is None or (isinstance(axes, Sequence) and not isinstance(axes, str)):
+        return dict.fromkeys(axes or (), None)
+    if not isinstance(axes, Mapping):
+        raise InvalidArgumentError(f"dynamic_axes of '{name}' is {axes!r}; it is a list of axes, or a dict with names")
+    for axis, dim in axes.items():
+        if not (dim is None or isinstance(dim, (str, _HINTS)) or hasattr(dim, "__name__")):
+            raise InvalidArgumentError(f"dynamic_axes calls axis {axis} of '{name}' {dim!r}, which is not a name")
+    return axes
+
+
 def _axis(axis: Any, rank: int, name: str) -> int:
-    if not isinstance(axis, int):
+    if not hasattr(axis, "__index__"):
         raise InvalidArgumentError(f"an axis of the input '{name}' is called {axis!r}; axes are numbers")
+    axis = operator.index(axis)
     if not -rank <= axis < rank:
         raise InvalidArgumentError(f"the input '{name}' has {rank} axes; axis {axis} cannot be dynamic")
-    return axis % rank
+    return int(axis % rank)
 
 
 def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
