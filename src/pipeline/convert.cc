@@ -120,10 +120,10 @@ void apply_names(ir::Graph& graph, const ConvertOptions& options) {
   }
 }
 
-// Dropout in training mode becomes opbridge::random_dropout or opbridge::random_native_dropout.
+// Dropout in training mode becomes opbridge::random_dropout, opbridge::random_alpha_dropout and so on.
 void let_dropout_be_random(ir::Graph& graph) {
   ir::for_each_node(graph, [](ir::Graph&, ir::Node& node) {
-    if (node.op != "aten::dropout" && node.op != "aten::native_dropout") return;
+    if (!node.op.starts_with("aten::") || !node.op.ends_with("dropout")) return;
     const ir::AttributeValue* train = node.find("train");
     if (train != nullptr && std::holds_alternative<bool>(*train) && std::get<bool>(*train))
       node.op = fmt::format("opbridge::random_{}", ir::OpName(node.op).type);

@@ -153,3 +153,20 @@ def test_dropout_is_random_where_the_user_says_so(capture: Any, tmp_path: pathli
     opbridge.export(layers, (torch.ones(3, 4),), path, random=True, training=True)
     with pytest.raises(opbridge.UnsupportedError, match="random=True"):
         opbridge.export(layers, (torch.ones(3, 4),), path, training=True)
+
+
+@pytest.mark.parametrize("name", ["dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"])
+def test_dropout_of_channels_and_alpha_dropout(name: str, tmp_path: pathlib.Path) -> None:
+    """The values and their shares are those of PyTorch, and channels are dropped as a whole."""
+    functional: Any = getattr(nn.functional, name)
+    sizes = {"dropout1d": (4,), "dropout3d": (1, 2, 2)}.get(name, (2, 2))
+    x = torch.ones(20, 1000, *sizes)
+    rows = ({0: "n"},)
+    path = tmp_path / "m.onnx"
+    opbridge.export(lambda x: functional(x, 0.3, True), (x[:3],), path, random=True, dynamic_shapes=rows)
+    (actual,) = opbridge.session(path).run(None, {"x": x.numpy()})
+    expected = functional(x, 0.3, True)
+    assert np.unique(actual) == pytest.approx(expected.unique().numpy(), rel=1e-5)
+    assert (actual == actual.max()).mean() == pytest.approx(0.7, abs=0.02)
+    channels = actual.reshape(20, 1000, -1)
+    assert (channels == channels[..., :1]).all() == (name != "alpha_dropout")

@@ -1,7 +1,10 @@
 // Random numbers from the distributions of PyTorch, drawn by the runtime's generator: each run draws others.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "lowering/add.h"
 #include "lowering/common.h"
@@ -85,6 +88,27 @@ std::vector<Value> dropout(GraphBuilder& g, Value input, double p, Ignored) {
   }
   results.resize(g.result_count());
   return results;
+}
+
+// Drops elements, or whole channels where `by_channel` is set. Alpha dropout (arXiv:1706.02515) sets them to
+// the negative limit of SELU, and scales and shifts all so that mean and variance stay.
+Value noisy(GraphBuilder& g, Value input, double p, bool by_channel, bool is_alpha) {
+  if (p == 1) return g.op("Mul", input, g.scalar_like(input, 0));
+  std::vector<Dim> dims = input.dims();
+  if (by_channel) {
+    if (dims.size() < 2) g.refuse("channels are dropped from an input with at least 2 dims");
+    std::fill(dims.begin() + 2, dims.end(), Dim(1));
+  }
+  const ElementType type = drawn_type(input.element_type());
+  Value drawn = draw(g, "RandomUniform", dims, type);
+  Value kept = g.cast(g.op("Less", drawn, g.scalar(1 - p, type)), input.element_type());
+  if (!is_alpha) return g.op("Mul", input, g.op("Mul", kept, g.scalar_like(kept, 1 / (1 - p))));
+  const double limit = 1.7580993408473766;
+  const double scale = 1 / std::sqrt((limit * limit * p + 1) * (1 - p));
+  Value dropped = g.op("Sub", kept, g.scalar_like(kept, 1));
+  Value shift = g.op("Add", g.op("Mul", dropped, g.scalar_like(kept, limit * scale)),
+                     g.scalar_like(kept, limit * scale * p));
+  return g.op("Add", g.op("Mul", input, g.op("Mul", kept, g.scalar_like(kept, scale))), shift);
 }
 
 // Draws from the exponential distribution of mean 1; never 0.
@@ -216,6 +240,14 @@ void register_random(SymbolicRegistry& registry) {
      });
 
   on("opbridge::random_dropout(Tensor input, float p, bool train) -> Tensor", Since{12}, dropout);
+  for (const auto& [name, by_channel, is_alpha] : {std::tuple{"feature_dropout", true, false},
+                                                   {"alpha_dropout", false, true},
+                                                   {"feature_alpha_dropout", true, true}}) {
+    on(fmt::format("opbridge::random_{}(Tensor input, float p, bool train) -> Tensor", name), Since{12},
+       [by_channel = by_channel, is_alpha = is_alpha](GraphBuilder& g, Value input, double p, Ignored) {
+         return noisy(g, input, p, by_channel, is_alpha);
+       });
+  }
   on("opbridge::random_native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Since{12},
      dropout);
 }
