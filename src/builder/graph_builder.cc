@@ -137,7 +137,11 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     if (bundled_) {
       if (auto made = in_wider_types(*this, schema, outputs, inputs, attributes)) return *std::move(made);
     }
-    breaks(schema, onnx::describe(schema, *resolution.conflict()));
+    std::vector<std::optional<ElementType>> types;
+    for (Value input : inputs) types.push_back(known_element_type(input));
+    const std::string hint =
+        later_types_hint(schema, types, onnx::type_attribute(schema, attributes), opset_);
+    breaks(schema, onnx::describe(schema, *resolution.conflict()) + hint);
   }
   std::vector<ir::TensorType> output_types(outputs);
   for (size_t i = 0; i < outputs; ++i) {

@@ -98,6 +98,18 @@ TEST(GraphBuilder, TellsWhatMovedBetweenOpsets) {
   EXPECT_TRUE(contains(refusal(13, "Relu", 2, 1), "2 inputs given, 1 expected\n"));
 }
 
+TEST(GraphBuilder, TellsSinceWhenATypeIsTaken) {
+  ir::Graph graph;
+  GraphBuilder g(graph, 18);
+  const Value x(graph.add_input("x", ir::TensorType{ElementType::float8e4m3fn, std::vector<Dim>{2, 3}}));
+  try {
+    g.op("Transpose", x);
+    FAIL() << "Transpose takes 8-bit floats since opset 21";
+  } catch (const Error& error) {
+    EXPECT_TRUE(contains(error.message(), "; ONNX takes it since opset 21")) << error.message();
+  }
+}
+
 // g.op with tensors of these ranks.
 std::string refusal_of_ranks(std::string_view op, std::initializer_list<size_t> ranks, Attr attribute) {
   ir::Graph graph;

@@ -138,6 +138,18 @@ def test_dynamic_quantization(tmp_path, capture):
     check(model, inputs, tmp_path, capture, ({0: DYNAMIC},), others)
 
 
+@pytest.mark.parametrize("engine", [each for each in torch.backends.quantized.supported_engines if each != "none"])
+def test_dynamic_quantization_of_every_engine(tmp_path, capture, engine, monkeypatch):
+    """qnnpack rounds to all 256 levels, the others to 128."""
+    monkeypatch.setattr(torch.backends.quantized, "engine", engine)
+    torch.manual_seed(0)
+    check(
+        quantize_dynamic(nn.Sequential(nn.Linear(64, 64)).eval(), {nn.Linear}), (torch.randn(8, 64),), tmp_path, capture
+    )
+    model = quantize_dynamic(nn.LSTM(16, 8, bidirectional=True).eval(), {nn.LSTM})
+    check(model, (torch.randn(5, 2, 16),), tmp_path, capture)
+
+
 def test_embeddings(tmp_path, capture):
     model = nn.Sequential(nn.Embedding(10, 8)).eval()
     model.qconfig = float_qparams_weight_only_qconfig

@@ -67,7 +67,8 @@ def rounding_by_extrema(reduce_range: bool) -> Callable[[torch.Tensor], torch.Te
 
 def _of_extrema(reduce_range: bool) -> tuple[Callable[..., Any], Callable[..., torch.Tensor]]:
     """What chooses the scheme, and what rounds by it: functions that torch can capture in a loop."""
-    operators, most = quantized_decomposed(), 127 if reduce_range else 255
+    reduces = reduce_range and torch.backends.quantized.engine != "qnnpack"  # whose kernels ignore it
+    operators, most = quantized_decomposed(), 127 if reduces else 255
     choose, quantize = operators.choose_qparams.tensor, operators.quantize_per_tensor.tensor
     dequantize = operators.dequantize_per_tensor.tensor
 
