@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch._prims as prims
+from torch._decomp import decomposition_table
 
 import opbridge
 
@@ -108,8 +109,6 @@ def test_every_operator_is_listed() -> None:
 @pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("name", [name for name in names() if name not in LEFT_OUT])
 def test_operator(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
-    if name == "signbit" and capture == "export":
-        pytest.skip("torch's shape rule says that it returns float32")
     operator = getattr(torch.ops.prims, name).default
     for args, options in calls_of(name):
         leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
@@ -160,6 +159,18 @@ def test_random_numbers(tmp_path: pathlib.Path) -> None:
     uniform, normal = opbridge.session(path).run(None, {"x": X.numpy()})
     assert 2 <= uniform.min() < 2.5 < 4.5 < uniform.max() <= 5
     assert abs(normal.mean() - 3) < 0.2
+
+
+def test_quotients_of_integers_decomposed_by_every_rule(tmp_path: pathlib.Path) -> None:
+    table = {op: rule for op, rule in decomposition_table.items() if isinstance(op, torch._ops.OpOverload)}
+    program = torch.export.export(Quotients(), (I,)).run_decompositions(table)
+    opbridge.export(program, (I,), tmp_path / "model.onnx")
+    opbridge.verify(tmp_path / "model.onnx", Quotients(), (I,))
+
+
+class Quotients(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x // 3
 
 
 def test_what_the_mapping_refuses_is_refused(tmp_path: pathlib.Path) -> None:
