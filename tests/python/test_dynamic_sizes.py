@@ -142,6 +142,21 @@ def test_the_line_that_fixes_a_size_is_told(dim: Any, capture: Any, tmp_path: pa
 
 
 @CAPTURES
+@pytest.mark.parametrize(
+    ("operator", "function"),
+    [
+        ("aten::reshape", lambda x: x.reshape(5, 2) * 2),
+        ("aten::linalg_solve", torch.vmap(lambda row: torch.linalg.solve(torch.eye(2), row))),
+    ],
+)
+def test_the_operator_that_fixes_a_size_is_told(
+    operator: str, function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=f"the model fixes it to 5 in a call of {operator}:"):
+        opbridge.export(function, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+
+
+@CAPTURES
 def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
     sizes = {0: "batch"}
     with pytest.raises(opbridge.InvalidArgumentError, match="the sizes called 'batch' differ"):

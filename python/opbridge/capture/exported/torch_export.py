@@ -29,7 +29,7 @@ from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, specialized
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing, specialized
 from opbridge.capture.symbolic_sizes.guards import retry_with_builtins, watch_sizes
 from opbridge.capture.traced.function_mode import DATA
 from opbridge.errors import Error, UnsupportedError
@@ -96,7 +96,7 @@ def _exported(
 def _exported_once(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], size_oblivious: bool
 ) -> torch.export.ExportedProgram:
-    lines: dict[str, str] = {}
+    fixings: dict[str, Fixing] = {}
     caught = Caught()
     assigned: list[torch.Tensor] = []  # tensors whose data the model assigns
     try:
@@ -104,7 +104,7 @@ def _exported_once(
             size_obliviously(size_oblivious),
             skip_overhead(),
             confine_export(),
-            watch_sizes(sizes, lines, caught),
+            watch_sizes(sizes, fixings, caught),
             _watch_functions(caught, assigned),
             _restore_marks(inputs.tensors),
             _equate_sizes(sizes),
@@ -120,7 +120,7 @@ def _exported_once(
         check_that_it_runs(model, inputs)
         if fixed := fixed_size(error):
             name, axis, dim, size = fixed
-            raise specialized(dim or f"axis {axis} of the input '{name}'", size, lines) from error
+            raise specialized(dim or f"axis {axis} of the input '{name}'", size, fixings) from error
         raise UnsupportedError(
             f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
             f"torch.export says: {first_lines(error)}"

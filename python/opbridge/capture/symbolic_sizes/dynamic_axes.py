@@ -156,12 +156,12 @@ class DynamicSizes:
         return dataclasses.replace(others, example=self._inputs)
 
     def name_symbols(
-        self, shapes: Sequence[Sequence[int | torch.SymInt] | None], lines: Mapping[str, str] | None = None
+        self, shapes: Sequence[Sequence[int | torch.SymInt] | None], fixings: Mapping[str, Fixing] | None = None
     ) -> dict[str, str]:
         """The user's names for the symbols in the captured shapes of the leaves.
 
-        Raises an error if a size that the caller declared dynamic has become a constant. ``lines`` are the lines of
-        the model that fix sizes.
+        Raises an error if a size that the caller declared dynamic has become a constant. ``fixings`` say what fixes
+        sizes, by the constants.
         """
         names: dict[str, str] = {}
         given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
@@ -173,7 +173,7 @@ class DynamicSizes:
                     raise InvalidArgumentError(f"the input '{leaf_name}' is not a tensor, so it has no dynamic axes")
                 symbol, name = _symbol(shape[axis]), name_of(dim)
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
-                    raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, lines or {})
+                    raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, fixings or {})
                 if not symbol.isidentifier():
                     continue
                 if name is None:
@@ -235,11 +235,29 @@ def _symbol(size: int | torch.SymInt) -> str:
     return str(size if isinstance(size, int) else size.node.expr)
 
 
-def specialized(what: str, size: str, lines: Mapping[str, str]) -> UnsupportedError:
+@dataclasses.dataclass(frozen=True)
+class Fixing:
+    """What makes a dynamic size constant: a line of the model, and the operator that runs in it, if one does."""
+
+    line: str = ""
+    operator: str = ""
+
+
+def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> UnsupportedError:
+    """The error for a size that the caller declared dynamic. ``fixings`` say what fixes sizes, by the constants."""
+    fixing = fixings.get(size, Fixing())
+    if fixing.operator:
+        why = (
+            f" in a call of {fixing.operator}: its arguments fit this size alone, as in a reshape to a constant, or "
+            "torch's rule for it reads the size; make the arguments from x.shape, call another operator"
+        )
+    else:
+        why = (
+            ": its Python code depends on this very size (a branch, range(), an index of a list, a function that takes "
+            "a number); compute with tensors"
+        )
     return UnsupportedError(
-        f"{what} was to be dynamic, but the model fixes it to {size}: something in it depends on this very size "
-        "(a Python branch, range(), an index of a list, a reshape to a constant)",
-        lines.get(size, ""),
+        f"{what} was to be dynamic, but the model fixes it to {size}{why}, or make the size constant", fixing.line
     )
 
 

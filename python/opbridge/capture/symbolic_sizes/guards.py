@@ -18,6 +18,7 @@ import sympy
 import torch
 
 from opbridge.capture.failures import T
+from opbridge.capture.operators import operator_of
 from opbridge.capture.patching import ByThread, current_thread, patch, patch_attributes
 from opbridge.capture.rewrites import control_flow
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
@@ -25,7 +26,7 @@ from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import is_users, line_of_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes import python_functions
-from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.python_functions import (
     OF_MATH,
     bit_length,
@@ -41,7 +42,7 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
 )
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import FakeTensor
+from opbridge.torch_compat import FakeTensor, OpOverload
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
 from opbridge.torch_compat.symbols import (
@@ -228,10 +229,12 @@ def patch_builtins() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_data: bool = False) -> Iterator[None]:
+def watch_sizes(
+    sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught, of_data: bool = False
+) -> Iterator[None]:
     """Watches what a model does with symbolic sizes: it stays exact, or is refused, or causes a warning. ``of_data``
-    includes sizes that depend on data, for which torch would use the example's. Fills ``lines`` with the lines of the
-    model that fix sizes; ``caught`` notes refusals."""
+    includes sizes that depend on data, for which torch would use the example's. Fills ``fixings`` with what
+    fixes sizes; ``caught`` notes refusals."""
     with (
         keep_sizes_in_tensors(),
         patch_shapes_of_unique(),
@@ -246,7 +249,7 @@ def watch_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught, of_d
         warn_of_texts(),
         patch(points.BIT_LENGTH, bit_length),
         patch(points.ROUND, round_to_digits),
-        note_fixed_sizes(sizes, lines, caught),
+        note_fixed_sizes(sizes, fixings, caught),
     ):
         yield
 
@@ -257,16 +260,27 @@ def _refused(caught: Caught, what: str) -> UnsupportedError:
     return refusal
 
 
+def _operator_of(frame: FrameType | None) -> str:
+    """The operator that the user's code has called, if one runs."""
+    name = ""
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        called = frame.f_locals.get("func")
+        if isinstance(called, OpOverload):
+            name = operator_of(called).key
+        frame = frame.f_back
+    return name
+
+
 @contextlib.contextmanager
-def note_fixed_sizes(sizes: DynamicSizes, lines: dict[str, str], caught: Caught) -> Iterator[None]:
-    """Notes the lines of the model that fix a size to a constant, the first for each constant. Refuses an equality that
+def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught) -> Iterator[None]:
+    """Notes what fixes a size to a constant, the first for each constant. Refuses an equality that
     holds for the sizes of the capture but not for those of the example."""
     original = points.SYMBOL_REPLACEMENT.original
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
         original(self, symbol, value, message)
         if value.is_number:
-            lines.setdefault(str(value), line_of_frame(sys._getframe(1)))
+            fixings.setdefault(str(value), Fixing(line_of_frame(sys._getframe(1)), _operator_of(sys._getframe(1))))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
         elif not value.is_Symbol and _is_choice(sys._getframe(1)):

@@ -14,7 +14,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
 from opbridge.capture.run_warnings import TraceWarning
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.torch_logs import silence_torch_logs
 from opbridge.capture.traced.numbers_read import NumbersRead
@@ -87,12 +87,12 @@ def _capture(
         ]
         sizes.equate(leaves)
         names = sizes.name_symbols(_shapes(leaves))
-        lines: dict[str, str] = {}
+        fixings: dict[str, Fixing] = {}
         caught = Caught()
         note = numbers.restart() if numbers is not None else None
-        with ExportFunctionHandler(), watch_sizes(sizes, lines, caught, of_data=True):
+        with ExportFunctionHandler(), watch_sizes(sizes, fixings, caught, of_data=True):
             graph = follow(model, inputs, leaves, Sizes(names, sizes), changed, caught, for_real=False, note=note)
-        names = sizes.name_symbols(_shapes(leaves), lines)
+        names = sizes.name_symbols(_shapes(leaves), fixings)
         remaining = sizes.without_fixed(_shapes(leaves)) or sizes.with_equal(names, _shapes(leaves))
     return graph if remaining is None else _capture(model, inputs, remaining, changed, numbers)
 
