@@ -657,3 +657,13 @@ def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> Non
 
     with pytest.warns(TraceWarning, match=r"torch makes .*//2.*the number 3"):
         opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+
+
+@CAPTURES
+def test_the_line_of_torchs_own_errors_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        return x * {5: 2.0}.get(x.shape[0], 1.0)
+
+    with pytest.raises(opbridge.UnsupportedError, match="unhashable type") as refusal:
+        opbridge.export(chosen, (torch.rand(5),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+    assert "in chosen: return x * {5: 2.0}.get(" in refusal.value.where

@@ -9,6 +9,7 @@ from typing import TypeVar
 import torch
 
 from opbridge.capture.inputs import Inputs
+from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import dynamo_if_loaded
@@ -72,6 +73,11 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
     with contextlib.suppress(UnsupportedError):  # outside of the handler: the refusal is no context of other errors
         return second()
     raise refusal
+
+
+def where_raised(error: Exception) -> str:
+    """The line of the model in which torch raised the error; empty if its text says that."""
+    return "" if isinstance(error, GuardOnDataDependentSymNode) else line_of_error(error)
 
 
 def first_lines(error: Exception) -> str:

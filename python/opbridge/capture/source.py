@@ -67,6 +67,17 @@ def line_of_frame(frame: FrameType | None) -> str:
     return "" if frame is None else line_text(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+def line_of_error(error: BaseException) -> str:
+    """The innermost line of the user's code that the error has passed since it was caught; empty if there is none."""
+    text, trace = "", error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if is_users(code.co_filename):
+            text = line_text(code.co_filename, trace.tb_lineno, code.co_name)
+        trace = trace.tb_next
+    return text
+
+
 def line_of_stack_trace(trace: str) -> str:
     location = location_of_stack_trace(trace)
     return line_text(*location) if location[0] else ""

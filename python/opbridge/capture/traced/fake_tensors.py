@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.failures import check_that_it_runs, first_lines
+from opbridge.capture.failures import check_that_it_runs, first_lines, where_raised
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
@@ -67,7 +67,9 @@ def capture_fake(
                 "torch cannot capture the model because a dynamic size is 0 in the example: pass an example that has "
                 f"elements ({first_lines(error)})"
             ) from error
-        raise UnsupportedError(f"the model does not run with symbolic sizes: {first_lines(error)}") from error
+        raise UnsupportedError(
+            f"the model does not run with symbolic sizes: {first_lines(error)}", where_raised(error)
+        ) from error
 
 
 def _capture(
