@@ -269,7 +269,11 @@ def _refuse_meta(slot: _Slots, weights: WeightFiles) -> NoReturn:
     if not slot.is_buffer:
         close = weights.like(name)
         hint = f" (it has {', '.join(close)})" if close else ""
-        raise InvalidArgumentError(f"the parameter '{name}' is on the meta device, and {weights.path} lacks it{hint}")
+        raise InvalidArgumentError(
+            f"the parameter '{name}' is on the meta device, and {weights.path} lacks it{hint}; the file must have the "
+            "names of the model's state_dict, which save_pretrained of transformers changes for some models: write it "
+            "with safetensors.torch.save_file(model.state_dict(), …)"
+        )
     raise InvalidArgumentError(
         f"the buffer '{name}' is on the meta device, and {weights.path} lacks it: models compute such buffers when "
         "they are built; build the model within `with opbridge.meta_parameters():`, which leaves buffers their values"
