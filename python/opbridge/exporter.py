@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 DEFAULT_OPSET = 21
 
 Target = Literal["onnxruntime", "onnx"]
+Report = tuple[int, int, int, "str | None", int, "list[str]", float]  # of _core.export_graph
 
 
 def export(
@@ -166,7 +167,8 @@ def export(
     if files is not None and refers:
         _core.check_references(files.files, file)  # also by the writer; here, before the model is captured
     artifacts = Artifacts(options.artifacts, model)
-    with artifacts.recorded(), place_weights(model, files):
+
+    def converted() -> tuple[Program, Report, Origin]:
         with artifacts.step("capture"):
             program = _captured(model, example, dynamic_axes, options, artifacts)
         artifacts.captured(program.graph)
@@ -194,8 +196,14 @@ def export(
                 input_names=list(example.input_names or ()),
                 output_names=list(example.output_names or ()),
                 progress=artifacts.progress,
-                warn=lambda what: warnings.warn(what, TraceWarning, stacklevel=3),
+                warn=lambda what: warnings.warn(what, TraceWarning, stacklevel=4),
             )
+        return program, report, origin
+
+    with artifacts.recorded(), place_weights(model, files):
+        program, report, origin = converted()
+        if any(call.made_up for call in program.calls):
+            report, origin = _with_sizes_found(program, converted) or (report, origin)
         translations.warn_of_unused()
         if f is not None and folder is not None:
             folder.check_for_stream()
@@ -208,6 +216,29 @@ def export(
         result = ONNXProgram(file, *report, verification, origin, folder)
         artifacts.finished(result)
     return result
+
+
+def _with_sizes_found(
+    program: Program, converted: Callable[[], tuple[Program, Report, Origin]]
+) -> tuple[Report, Origin] | None:
+    """Captures and converts again with symbols for the sizes that functions of ``program`` make up; warns if the model
+    computes with them as constants."""
+    from opbridge.capture.autograd_function.calls import take_for_found
+    from opbridge.capture.run_warnings import TraceWarning
+    from opbridge.errors import UnsupportedError
+
+    try:
+        with take_for_found(program):
+            return converted()[1:]
+    except UnsupportedError as error:
+        names = ", ".join(sorted({call.function.__qualname__ for call in program.calls if call.made_up}))
+        warnings.warn(
+            f"the nodes of {names}.symbolic have a size that depends on data, where forward returns a constant one; "
+            f"what the model computes from that size is constant, since: {error.message}",
+            TraceWarning,
+            stacklevel=4,
+        )
+        return None
 
 
 def _verified(file: str, model: Any, example: Example, options: Options, artifacts: Artifacts) -> Verification:

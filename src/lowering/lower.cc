@@ -278,11 +278,7 @@ class Lowering final : public ValueMap, public BodyLowering {
             "example that has elements",
             ir::str(ir::Type(made)), ir::str(ir::Type(type))));
       }
-      if (type.ranked() && result.get()->producer) {
-        std::vector<Dim> dims = merged_dims(*type.dims, made.dims, origin);
-        if (node.op.starts_with("autograd_function::")) warn_of_sizes(node, *type.dims, dims);
-        made.dims = std::move(dims);
-      }
+      if (type.ranked() && result.get()->producer) made.dims = merged_dims(*type.dims, made.dims, origin);
       values_[&expected] = result;
       bind_symbols(expected, g);
     }
@@ -297,18 +293,6 @@ class Lowering final : public ValueMap, public BodyLowering {
       }
     }
     return dims;
-  }
-
-  // A `forward` that makes up its result, as for an operator that only the runtime has, makes up sizes too.
-  void warn_of_sizes(const ir::Node& node, const std::vector<Dim>& captured, const std::vector<Dim>& made) {
-    for (size_t i = 0; i < captured.size(); ++i) {
-      if (!options_.warn || !captured[i].is_static() || made[i].is_static()) continue;
-      options_.warn(
-          fmt::format("{}.symbolic makes nodes whose result has a size that depends on data on axis {}, "
-                      "where forward always "
-                      "returns {}; what the model computes from that size is constant: {}",
-                      ir::OpName(node.op).type, i, captured[i].value(), node.source.line));
-    }
   }
 
   // Gives the node placeholder outputs, so that the remaining nodes can be lowered and all errors reported

@@ -425,21 +425,40 @@ def test_sizes_that_depend_on_data(how, dynamic, tmp_path):
         opbridge.verify(tmp_path / "m.onnx", model, (x, each))
 
 
+class Found(torch.autograd.Function):
+    """As in exports of detectors: only the runtime finds anything."""
+
+    @staticmethod
+    def forward(ctx, boxes, scores):
+        return torch.zeros(20, 3, dtype=torch.int64)
+
+    @staticmethod
+    def symbolic(g, boxes, scores):
+        return g.op("NonMaxSuppression", boxes, scores, g.op("Constant", value_t=torch.tensor([9])))
+
+
 @pytest.mark.parametrize("how", ["export", "trace"])
-def test_sizes_that_forward_makes_up_are_told(how, tmp_path):
-    """As in exports of detectors, whose nodes only the runtime runs."""
+def test_sizes_that_forward_makes_up_depend_on_data(how, tmp_path):
+    def model(boxes, scores):
+        found = Found.apply(boxes, scores)
+        return boxes[0, found[:, 2]], torch.ones(2) * found.shape[0]
 
-    class Found(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, boxes, scores):
-            return torch.zeros(20, 3, dtype=torch.int64)
+    program = opbridge.export(model, (BOXES, torch.rand(1, 1, 6)), tmp_path / "m.onnx", capture=how)
+    assert [dim.dim_value for dim in program.model_proto.graph.output[0].type.tensor_type.shape.dim] == [0, 4]
+    boxes, count = program(BOXES, torch.rand(1, 1, 6))
+    assert boxes.shape == (6, 4)
+    assert count.tolist() == [6, 6]
 
-        @staticmethod
-        def symbolic(g, boxes, scores):
-            return g.op("NonMaxSuppression", boxes, scores, g.op("Constant", value_t=torch.tensor([9])))
+
+def test_sizes_that_forward_makes_up_are_told(tmp_path):
+    """torch.export refuses the branch if the size depends on data."""
 
     def model(boxes, scores):
-        return boxes[0, Found.apply(boxes, scores)[:, 2]]
+        found = Found.apply(boxes, scores)
+        return found if found.shape[0] > 9 else found + 1
 
-    with pytest.warns(opbridge.TraceWarning, match=r"Found\.symbolic .*axis 0, where forward always returns 20"):
-        opbridge.export(model, (torch.rand(1, 6, 4), torch.rand(1, 1, 6)), tmp_path / "m.onnx", capture=how)
+    with pytest.warns(opbridge.TraceWarning, match=r"nodes of Found\.symbolic .* forward returns a constant one"):
+        opbridge.export(model, (BOXES, torch.rand(1, 1, 6)), tmp_path / "m.onnx")
+
+
+BOXES = torch.arange(6.0).repeat(4, 1).T[None] * 10 + torch.tensor([0.0, 0, 1, 1])

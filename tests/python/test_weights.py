@@ -293,7 +293,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, torch.Tensor]], None], str]] = {
     ),
     "missing": (
         lambda t: t.update({"model.first.weight": t.pop("first.weight")}),
-        r"'first.weight' is on the meta device, and .* lacks it \(it has model\.first\.weight.*save_file\(model\.state_dict",
+        r"'first.weight' is on the meta device, and .* lacks it \(it has model\.first\.weight.*save_file\(",
     ),
 }
 

@@ -20,7 +20,17 @@ def autograd_callbacks(program: Program) -> list[tuple[str, str, Callback]]:
         given = dict(zip(names, arguments, strict=True))
         call = program.calls[given["call"]]
         function: Any = call.function
-        return call_symbolic_method(function.symbolic, core, call.filled(given["tensors"], given["sizes"]))
+        results = call_symbolic_method(function.symbolic, core, call.filled(given["tensors"], given["sizes"]))
+        for index, result in enumerate(results[: core.result_count]):
+            _, captured = core.result(index)
+            made = None if result is None else result.dims
+            if captured is not None and made is not None and len(captured) == len(made):
+                call.made_up |= {
+                    (index, axis)
+                    for axis, (a, b) in enumerate(zip(captured, made, strict=True))
+                    if isinstance(a, int) and not isinstance(b, int)
+                }
+        return results
 
     labels = {call.key: f"{call.function.__qualname__}.symbolic" for call in program.calls}
     return [(key, label, callback) for key, label in labels.items()]

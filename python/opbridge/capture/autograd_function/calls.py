@@ -17,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -52,13 +53,16 @@ class FunctionCall:
     """``arguments`` are those of ``apply``, with slots instead of tensors and sizes; ``constants`` are the values of
     the tensors that do not depend on the model's inputs.
 
-    ``returns_tuple`` says whether ``forward`` returns a tuple; it is set when ``forward`` has run.
+    ``returns_tuple`` says whether ``forward`` returns a tuple; it is set when ``forward`` has run. ``made_up`` are the
+    axes, by the index of the output, where ``forward`` returns a constant size and the nodes of ``symbolic`` have one
+    that depends on data; the conversion fills it.
     """
 
     function: type[torch.autograd.Function]
     arguments: list[Any]
     constants: list[torch.Tensor | None]
     returns_tuple: bool = False
+    made_up: set[tuple[int, int]] = dataclasses.field(default_factory=set)
 
     @property
     def key(self) -> str:
@@ -129,6 +133,23 @@ class _Transformed(BaseException):
     def __init__(self, function: type[torch.autograd.Function]) -> None:
         super().__init__(f"{function.__qualname__} is transformed")
         self.function = function
+
+
+# The axes whose sizes depend on data, though forward makes them up: by names of functions.
+_found: ContextVar[Mapping[str, set[tuple[int, int]]]] = ContextVar("_found", default={})  # noqa: B039 - never changed
+
+
+@contextlib.contextmanager
+def take_for_found(program: Program) -> Iterator[None]:
+    """Makes symbols of the sizes that the functions of ``program``, an earlier capture, have made up."""
+    axes: dict[str, set[tuple[int, int]]] = {}
+    for call in program.calls:
+        axes.setdefault(call.function.__qualname__, set()).update(call.made_up)
+    token = _found.set(axes)
+    try:
+        yield
+    finally:
+        _found.reset(token)
 
 
 def capture_with_functions(model: torch.nn.Module, capture: Callable[[], _core.Graph]) -> Program:
@@ -264,4 +285,5 @@ def _run_for_real(tensors: list[torch.Tensor], sizes: list[int], call: int) -> l
 
 def _run_on_fakes(tensors: list[torch.Tensor], sizes: list[Any], call: int) -> list[torch.Tensor]:
     called = _calls[call]
-    return probe_outputs(called.function.__qualname__, called.run_on_constants, tensors, sizes)
+    name = called.function.__qualname__
+    return probe_outputs(name, called.run_on_constants, tensors, sizes, _found.get().get(name, ()))

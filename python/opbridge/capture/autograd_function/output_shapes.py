@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -20,22 +20,28 @@ Point = dict[Any, int]  # a value for each symbol
 Make = Callable[[torch.Tensor, Point, torch.Generator], torch.Tensor]
 
 
-def probe_outputs(name: str, run: Run, tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.Tensor]:
+def probe_outputs(
+    name: str,
+    run: Run,
+    tensors: Sequence[torch.Tensor],
+    sizes: Sequence[Any],
+    found: Collection[tuple[int, int]] = (),
+) -> list[torch.Tensor]:
     """The results of ``run`` for fake ``tensors`` and ``sizes``, as fake tensors.
 
     Runs it on random data of the example's sizes and, if some are dynamic, of other sizes: at all of these points each
     size of the outputs must equal an integer plus integer multiples of the symbols. A size that differs for other data
-    of the same sizes becomes a new symbol.
+    of the same sizes becomes a new symbol, and so do those of the axes ``found``, with the index of the output.
     """
     example = _example(tensors, sizes)
     fixed: set[Any] = set()
-    outputs = _outputs_where(name, run, tensors, sizes, example, {symbol: symbol for symbol in example}, fixed)
+    outputs = _outputs_where(name, run, tensors, sizes, found, example, {symbol: symbol for symbol in example}, fixed)
     if outputs is None:
         # The function may require equal sizes, which have different symbols: change those that cannot change alone
         # together if their values are equal.
         by_value = {example[symbol]: symbol for symbol in reversed(example) if symbol in fixed}
         leaders = {symbol: by_value[value] if symbol in fixed else symbol for symbol, value in example.items()}
-        outputs = _outputs_where(name, run, tensors, sizes, example, leaders, set())
+        outputs = _outputs_where(name, run, tensors, sizes, found, example, leaders, set())
         if outputs is not None:
             _equate(leaders, example, tensors, sizes)
     if outputs is None:
@@ -57,6 +63,7 @@ def _outputs_where(
     run: Run,
     tensors: Sequence[torch.Tensor],
     sizes: Sequence[Any],
+    found: Collection[tuple[int, int]],
     every: Point,
     leaders: dict[Any, Any],
     fixed: set[Any],
@@ -77,6 +84,8 @@ def _outputs_where(
     except Exception as error:
         raise UnsupportedError(f"{name}.forward fails on made-up inputs of the example's sizes: {error}") from error
     fits = [[_Fit(size) for size in output.shape] for output in outputs]
+    for index, axis in found:
+        fits[index][axis].is_found = True
     for make in (_made_up_otherwise, _made_of_ones):
         with contextlib.suppress(Exception):  # the function does not accept these data
             _note_found(fits, run_at(example, make))
