@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import pathlib
 import warnings
@@ -187,3 +188,104 @@ def test_symbolic_of_functions(form: str, dynamic_shapes: Any) -> None:
     make, calls = WITH_FUNCTIONS[form]
     program = opbridge.export(make(), X, dynamic_shapes=dynamic_shapes, simplify=False, verify=True)
     assert [node.op_type for node in program.model_proto.graph.node].count("Mul") == calls
+
+
+class View(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.view(x.size(0), -1)
+
+
+class Positions(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.arange(x.shape[1]).view(1, -1, 1) / x.shape[0]
+
+
+class Permuted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, c, d = x.shape
+        return x.permute(0, 2, 1).reshape(b // 1, d * c)[:, : (d * c) // 2 + 1]
+
+
+class Windows(nn.Module):
+    """Lists, dicts, tuples, optional values, an early return, and functions that are compiled too."""
+
+    def forward(self, x: torch.Tensor, scale: float = 2.0) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        sizes = [int(size) for size in x.shape]
+        sizes.append(1)
+        parts: list[torch.Tensor] = []
+        for i in range(3):
+            if i == 1:
+                continue
+            parts.append(x.narrow(1, i, min(sizes[1] - i, 2)) * scale)
+        bound: int | None = sizes[0] if len(parts) > 1 else None
+        if bound is not None:
+            parts = [part + bound for part in parts]
+        y = nn.functional.interpolate(torch.cat(parts, 1), scale_factor=2.0)
+        return y.view(sizes[0], -1), {"flat": nn.functional.relu(x).flatten(), "sizes": torch.tensor(sizes)}
+
+
+class Parts(nn.Module):
+    """Modules in modules; one of them computes with sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv1d(3, 6, 3, padding=1), nn.BatchNorm1d(6), nn.ReLU(), Permuted())
+        self.recurrent = nn.LSTM(4, 5, 2, bidirectional=True)
+        self.linear = nn.Linear(10, 2)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y, _ = self.recurrent(x)
+        return self.body(x), self.linear(y)
+
+
+WAYS: dict[str, Callable[[nn.Module, Any], Any]] = {
+    "scripted": lambda model, x: torch.jit.script(model),
+    "traced": lambda model, x: torch.jit.trace(model, x),
+    "loaded": lambda model, x: loaded(torch.jit.script(model)),
+    "traced and loaded": lambda model, x: loaded(torch.jit.trace(model, x)),
+    "frozen": lambda model, x: torch.jit.freeze(torch.jit.script(model)),
+    "a part": lambda model, x: nn.Sequential(nn.Identity(), torch.jit.script(model)),
+}
+BATCH = {"x": {0: "batch"}}
+
+
+def export_and_compare(model: Any, module: nn.Module, x: torch.Tensor, path: pathlib.Path, others: Any) -> None:
+    opbridge.export(model, x, path, input_names=["x"], dynamic_axes=BATCH)
+    for other in others:
+        opbridge.verify(path, module, other)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", [View, Positions, Permuted, Windows, Parts])
+def test_sizes_stay_dynamic(kind: Any, way: str, tmp_path: pathlib.Path) -> None:
+    if kind is Windows and way.startswith("traced"):
+        pytest.skip("torch.jit.trace makes the sizes numbers")
+    module, x = kind().eval(), torch.rand(2, 3, 4)
+    others = [torch.rand(batch, 3, 4) for batch in (1, 3, 7)]
+    export_and_compare(WAYS[way](module, x), module, x, tmp_path / "model.onnx", others)
+
+
+@pytest.mark.parametrize("way", ["scripted", "traced", "loaded"])
+@pytest.mark.parametrize("name", ["resnet18", "swin_t"])
+def test_models_of_torchvision(name: str, way: str, tmp_path: pathlib.Path) -> None:
+    models = pytest.importorskip("torchvision").models
+    torch.manual_seed(0)
+    module, x = getattr(models, name)(weights=None).eval(), torch.rand(2, 3, 32, 32)
+    others = [torch.rand(batch, 3, 32, 32) for batch in (1, 3, 5)]
+    export_and_compare(WAYS[way](module, x), module, x, tmp_path / "model.onnx", others)
+
+
+def test_a_file(tmp_path: pathlib.Path) -> None:
+    torch.jit.script(Parts().eval()).save(tmp_path / "model.pt")
+    model = torch.jit.load(tmp_path / "model.pt")
+    export_and_compare(model, model, torch.rand(2, 3, 4), tmp_path / "model.onnx", [torch.rand(5, 3, 4)])
+
+
+def test_scopes_and_lines() -> None:
+    """Nodes have the paths of the modules within TorchScript, and the lines of the code that it has compiled."""
+    model = nn.Sequential(torch.jit.script(Parts().eval()))
+    graph = opbridge.export(model, torch.rand(2, 3, 4), simplify=False).model_proto.graph
+    assert "0.body.0/Conv" in [node.name for node in graph.node]
+    line = inspect.getsourcelines(Permuted.forward)[1] + 2
+    lines = [entry.value for node in graph.node for entry in node.metadata_props if entry.key == "pytorch.source"]
+    assert any(f"test_capture_torchscript.py:{line} in forward" in each for each in lines)

@@ -37,12 +37,13 @@ from opbridge.torch_compat import (
     onnx_exporter,
     patch_points,
     symbols,
+    torchscript,
 )
 from opbridge.torch_compat import flex_attention as flex
 from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up, warn_of_untested_version
 
 PACKAGE = Path(opbridge.__file__).parent
-MODULES = (dynamo, exporting, fake_tensors, flex, onnx_exporter, patch_points, symbols)
+MODULES = (dynamo, exporting, fake_tensors, flex, onnx_exporter, patch_points, symbols, torchscript)
 POINTS = {
     f"{module.__name__.rpartition('.')[2]}.{name}": value
     for module in MODULES
@@ -290,6 +291,15 @@ def encoder() -> Model:
     return Model(of_attention, encoder=nn.TransformerEncoder(layer, 1), attention=attention)
 
 
+def of_compiled(x: torch.Tensor) -> torch.Tensor:
+    return x.view(x.size(0), -1)
+
+
+def scripted() -> Any:
+    layer, function = torch.jit.script(nn.Linear(3, 3)), torch.jit.script(of_compiled)
+    return Model(lambda model, x: function(model.layer(x)), layer=layer)
+
+
 def recurrent() -> Model:
     return Model(of_packed, lstm=nn.LSTM(3, 3), gru=nn.GRU(3, 3), rnn=nn.RNN(3, 3))
 
@@ -328,6 +338,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "flexible": lambda: capture(Model(lambda _, q: flex_attention(q, q, q)), (torch.rand(1, 2, 4, 8),)),
     "quantized": lambda: capture(Model(of_quantized_tensors), (torch.rand(2, 2),)),
     "layers": lambda: capture(quantized_layers(), (torch.rand(2, 3, 3),)),
+    "scripted": lambda: capture(scripted(), (X,), how="trace"),
     "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),
 }
 # The scenario in which torch or the model uses each replacement.
@@ -409,6 +420,8 @@ USED = {
     "symbols.OVERLAP": "copied",
     "symbols.UNIQUE_SHAPES": "different",
     "symbols.SYMBOL_REPLACEMENT": "fixed",
+    "torchscript.CALL_OF_FUNCTION": "scripted",
+    "torchscript.CALL_OF_METHOD": "scripted",
 }
 
 

@@ -16,6 +16,7 @@ from opbridge.torch_compat import MODULE_CALL
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_RUN_OF_PART = "run_part"  # the function that runs a module within TorchScript
 _RUNS = {"follow", "_exported_once"}  # the functions of opbridge that call the model
 _MODULE_CALL = MODULE_CALL.__code__
 _FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
@@ -100,13 +101,17 @@ class Scopes:
 
     def of_frame(self, frame: FrameType | None) -> str:
         """The path of the innermost running module: ``layer1.0.conv1``."""
+        part = ""
         while frame is not None:
-            if frame.f_code is _MODULE_CALL:
+            code = frame.f_code
+            if code is _MODULE_CALL:
                 path: str | None = self._paths.get(id(frame.f_locals["self"]))
                 if path is not None:
-                    return path
+                    return f"{path}.{part}" if path and part else path or part
+            elif code.co_name == _RUN_OF_PART and not part and code.co_filename.startswith(_OPBRIDGE):
+                part = frame.f_locals["path"]
             frame = frame.f_back
-        return ""
+        return part
 
 
 def scope_of_stack(stack: dict[str, Any] | None) -> str:

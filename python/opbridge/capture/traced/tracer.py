@@ -5,7 +5,7 @@ or if sizes (``nonzero``) or numbers (``x.item()``) depend on data, it runs on f
 
 Operators are recorded at the level of torch.export, before they are decomposed. ``torch.compiler.is_exporting()`` is
 true meanwhile, so that models take the same branches in both captures; ``torch.jit.is_tracing()`` is false, since
-torch.jit does not trace. TorchScript runs like any other code.
+torch.jit does not trace. TorchScript runs in Python, and in its own interpreter what ``capture.torchscript`` lacks.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
+from opbridge.capture.torchscript.calls import patch_torchscript
 from opbridge.capture.traced.derivatives import form_of_numbers, have_derivatives, record_below
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
@@ -110,6 +111,7 @@ def follow(
             with (
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 patch_control_flow(),
+                patch_torchscript(),
                 refuse_other_threads(),
                 _record_operators(recorder, note),
                 _leave_torchscript_unfused(),

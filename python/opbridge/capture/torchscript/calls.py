@@ -1,0 +1,43 @@
+"""Replaces TorchScript's own interpreter by the one of this package, in this thread."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from opbridge.capture.inputs import signature_of
+from opbridge.capture.patching import patch
+from opbridge.capture.torchscript.interpreter import Interpreter, Unknown
+from opbridge.capture.torchscript.sizes import with_tensors
+from opbridge.capture.torchscript.structures import Part, copied
+from opbridge.torch_compat.torchscript import CALL_OF_FUNCTION, CALL_OF_METHOD, ScriptMethod
+
+
+@contextlib.contextmanager
+def patch_torchscript() -> Iterator[None]:
+    """Runs compiled functions and methods in Python, unless they have unknown nodes."""
+    of_method, of_function = CALL_OF_METHOD.original, CALL_OF_FUNCTION.original
+
+    def run_compiled(called: Any, arguments: Sequence[Any]) -> Any:
+        original = of_method if isinstance(called, ScriptMethod) else of_function
+        return original(called, *with_tensors(list(arguments)))
+
+    interpreter = Interpreter(run_compiled)
+
+    def call(called: Any, *args: Any, **kwargs: Any) -> Any:
+        is_method = isinstance(called, ScriptMethod)
+        original = of_method if is_method else of_function
+        try:
+            program = interpreter.program_of(called)
+            bound = signature_of(called).bind(*args, **kwargs)
+        except (Unknown, TypeError):
+            return original(called, *args, **kwargs)
+        bound.apply_defaults()
+        declared = called.schema.arguments[is_method:]
+        given = [copied(value, each.type) for value, each in zip(bound.arguments.values(), declared, strict=True)]
+        owner = [Part(called.owner, "")] if is_method else []
+        return with_tensors(interpreter.run_part(program, [*owner, *given], ""))
+
+    with patch(CALL_OF_METHOD, call), patch(CALL_OF_FUNCTION, call):
+        yield

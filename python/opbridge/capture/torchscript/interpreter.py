@@ -1,0 +1,252 @@
+"""Runs graphs of TorchScript: their nodes as steps, with branches, loops and calls."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.capture.torchscript import scalars, structures, tensors
+from opbridge.capture.torchscript.lines import At, at, line_of
+from opbridge.capture.torchscript.sizes import SizeTensor
+from opbridge.torch_compat.torchscript import Node, ScriptMethod, Value, function_named, graph_of, method_of
+
+Values = dict[int, Any]
+_CALLS = frozenset({"prim::CallMethod", "prim::CallFunction"})
+
+
+class Unknown(Exception):
+    """A graph has a node that only TorchScript's own interpreter runs."""
+
+
+class Interpreter:
+    def __init__(self, call: Callable[[Any, Sequence[Any]], Any]) -> None:
+        """``call`` calls functions and methods that have unknown nodes."""
+        self._call = call
+        self._programs: dict[int, tuple[Any, Program | None]] = {}
+
+    def program_of(self, called: Any) -> Program:
+        """Raises Unknown if there is an unknown node in the function or the method itself."""
+        graph = called.graph
+        key = id(graph)
+        if key not in self._programs:
+            try:
+                program: Program | None = Program(called)
+            except Unknown:
+                program = None
+            self._programs[key] = graph, program  # the graph lives as long as its id is a key
+        found = self._programs[key][1]
+        if found is None:
+            raise Unknown
+        return found
+
+    def call(self, called: Any, arguments: Sequence[Any], path: str = "") -> Any:
+        """Calls a function, or a method whose module, a Part, is the first argument."""
+        try:
+            program = self.program_of(called)
+        except Unknown:
+            return self._call(called, arguments[isinstance(called, ScriptMethod) :])
+        return self.run_part(program, arguments, path)
+
+    def run_part(self, program: Program, arguments: Sequence[Any], path: str) -> Any:
+        """``path`` is that of the module, which Scopes finds in this frame."""
+        values = program.start(arguments)
+        results = self.run(program.block, values)
+        return results[0] if results else None
+
+    def run(self, block: Block, values: Values) -> list[Any]:
+        for step in block.steps:
+            step.run(self, values)
+            for value in step.unused:
+                values.pop(value, None)
+        return [values[result] for result in block.results]
+
+
+class Program:
+    """A function or a method as steps."""
+
+    def __init__(self, called: Any) -> None:
+        graph: Any = graph_of(called)
+        self._graph = graph
+        self.name = called.name
+        self._constants: Values = {}
+        self._parameters = _ids(graph.inputs())
+        self.block = Block(self, graph.nodes(), (), _ids(graph.outputs()))
+
+    def start(self, arguments: Sequence[Any]) -> Values:
+        constants = {key: _constant(value) for key, value in self._constants.items()}
+        return constants | dict(zip(self._parameters, arguments, strict=True))
+
+    def add_constant(self, value: Any) -> None:
+        self._constants[value.unique()] = value.toIValue()
+
+
+def _constant(value: Any) -> Any:
+    """torch.jit.trace records an integer with which a size is computed as a tensor."""
+    if not isinstance(value, torch.Tensor) or value.dim() or value.dtype != torch.int64 or not value.is_cpu:
+        return value
+    memory = ctypes.c_int64.from_address(value.data_ptr())  # item() would be seen as an operator of the model
+    return SizeTensor(memory.value, value)
+
+
+class Block:
+    """Steps, with the ids of the values that they are given and return."""
+
+    def __init__(
+        self, program: Program, nodes: Iterator[Node], parameters: tuple[int, ...], results: tuple[int, ...]
+    ) -> None:
+        self.parameters = parameters
+        self.results = results
+        self.steps: list[Step] = []
+        all_nodes = [*nodes]
+        place = None
+        for node in all_nodes:
+            place = line_of(node, program.name) or place
+            if node.kind() == "prim::Constant":
+                program.add_constant(node.output())
+            else:
+                self.steps.append(_step_of(program, node, at(place)))
+        self._find_unused()
+
+    def used(self) -> set[int]:
+        return {value for step in self.steps for value in step.used()}.union(self.results)
+
+    def _find_unused(self) -> None:
+        """Finds the values that each step uses last, whose memory is not needed after it."""
+        own = {value for step in self.steps for value in step.outputs} - set(self.results)
+        for step in reversed(self.steps):
+            step.unused = own & {*step.used(), *step.outputs}
+            own -= step.unused
+
+
+class Step:
+    """A node: the ids of the values that it takes and makes."""
+
+    unused: set[int]
+
+    def __init__(self, node: Node, here: At) -> None:
+        self.inputs = _ids(node.inputs())
+        self.outputs = _ids(node.outputs())
+        self.here = here
+
+    def used(self) -> set[int]:
+        return set(self.inputs)
+
+    def run(self, interpreter: Interpreter, values: Values) -> None:
+        raise NotImplementedError
+
+    def given(self, values: Values) -> list[Any]:
+        return [values[value] for value in self.inputs]
+
+    def keep(self, values: Values, results: Any) -> None:
+        values.update(zip(self.outputs, results, strict=True))
+
+
+class Computation(Step):
+    def __init__(self, node: Node, here: At) -> None:
+        super().__init__(node, here)
+        function = _function_of(node)
+        if function is None:
+            raise Unknown
+        self._function = function
+        self._makes_several = len(self.outputs) > 1 or node.kind() in structures.UNPACKING
+
+    def run(self, interpreter: Interpreter, values: Values) -> None:
+        result = self.here(self._function, self.given(values))
+        if self._makes_several:
+            self.keep(values, result)
+        elif self.outputs:
+            values[self.outputs[0]] = result
+
+
+class Call(Step):
+    """A call of a method or of another compiled function."""
+
+    def __init__(self, node: Node, here: At) -> None:
+        super().__init__(node, here)
+        given: Any = node
+        self._method = given.s("name") if node.kind() == "prim::CallMethod" else None
+        self._function = None
+        if self._method is None:
+            first, *_ = node.inputs()
+            self._function = function_named(first.type().annotation_str)
+            self.inputs = self.inputs[1:]
+            if self._function is None:
+                raise Unknown
+
+    def run(self, interpreter: Interpreter, values: Values) -> None:
+        given = self.given(values)
+        called, path = self._function, ""
+        if self._method is not None:
+            called, path = method_of(given[0].owner, self._method), given[0].path
+        result = self.here(interpreter.call, (called, given, path))
+        if self.outputs:
+            values[self.outputs[0]] = result
+
+
+class Branch(Step):
+    def __init__(self, program: Program, node: Node, here: At) -> None:
+        super().__init__(node, here)
+        self._blocks = _blocks_of(program, node)
+
+    def used(self) -> set[int]:
+        return super().used().union(*(block.used() for block in self._blocks))
+
+    def run(self, interpreter: Interpreter, values: Values) -> None:
+        block = self._blocks[0 if self.here(_truth, self.given(values)) else 1]
+        self.keep(values, interpreter.run(block, values))
+
+
+class Loop(Step):
+    def __init__(self, program: Program, node: Node, here: At) -> None:
+        super().__init__(node, here)
+        (self._body,) = _blocks_of(program, node)
+
+    def used(self) -> set[int]:
+        return super().used() | self._body.used()
+
+    def run(self, interpreter: Interpreter, values: Values) -> None:
+        count, goes_on, *carried = self.given(values)
+        number = 0
+        while self.here(_continues, (number, count, goes_on)):
+            values.update(zip(self._body.parameters, (number, *carried), strict=True))
+            goes_on, *carried = interpreter.run(self._body, values)
+            number += 1
+        self.keep(values, carried)
+
+
+def _truth(condition: Any) -> bool:
+    return bool(condition)
+
+
+def _continues(number: int, count: Any, goes_on: Any) -> bool:
+    return bool(number < count) and bool(goes_on)
+
+
+def _step_of(program: Program, node: Node, here: At) -> Step:
+    kind = node.kind()
+    if kind == "prim::If":
+        return Branch(program, node, here)
+    if kind == "prim::Loop":
+        return Loop(program, node, here)
+    return Call(node, here) if kind in _CALLS else Computation(node, here)
+
+
+def _function_of(node: Node) -> Callable[..., Any] | None:
+    schema = node.schema()
+    found = structures.function_of(node)
+    if found is None and schema != "(no schema)":
+        found = scalars.function_of(schema) or tensors.function_of(schema)
+    return found
+
+
+def _blocks_of(program: Program, node: Node) -> list[Block]:
+    blocks: Any = node.blocks()
+    return [Block(program, block.nodes(), _ids(block.inputs()), _ids(block.outputs())) for block in blocks]
+
+
+def _ids(values: Iterator[Value]) -> tuple[int, ...]:
+    given: Any = values
+    return tuple(value.unique() for value in given)
