@@ -15,7 +15,6 @@ from torch import nn
 from torch.export import Dim
 
 import opbridge
-from opbridge import TraceWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning", "ignore:.*torch.jit.*:DeprecationWarning")
 
@@ -88,17 +87,6 @@ def test_dynamic_sizes(tmp_path: pathlib.Path) -> None:
     opbridge.export(model, (X,), path, capture="trace", dynamic_shapes=({0: Dim.DYNAMIC},))
     x = torch.randn(5, 8)
     opbridge.verify(path, model, (x,))
-
-
-def test_a_branch_that_data_decide_is_told(tmp_path: pathlib.Path) -> None:
-    class Branching(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if bool(x.sum() > 100):
-                return x * 2
-            return x + 1
-
-    with pytest.warns(TraceWarning, match="depends on the inputs was read"):
-        opbridge.export(torch.jit.script(Branching()), (X,), tmp_path / "model.onnx", capture="trace")
 
 
 def test_the_model_is_as_before(tmp_path: pathlib.Path) -> None:

@@ -66,12 +66,17 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.func.vmap.__code__.co_filename),
     os.path.dirname(torch.autograd.__file__),
 )
+_TORCHSCRIPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "torchscript") + os.sep
 _THEIR_FILES = (torch.__file__, sys.modules[SymNode.__module__].__file__)
 
 
 def _asking_frame(frame: FrameType) -> FrameType:
-    """The innermost frame outside of the code of symbols and of the replacements of builtins."""
-    while frame.f_code.co_filename in (*_THEIR_FILES, __file__, python_functions.__file__) and frame.f_back is not None:
+    """The innermost frame outside of the code of symbols, of the replacements of builtins, and of what runs the nodes
+    of TorchScript, each in a frame at the user's line."""
+    transparent = (*_THEIR_FILES, __file__, python_functions.__file__)
+    while frame.f_back is not None and (
+        frame.f_code.co_filename in transparent or frame.f_code.co_filename.startswith(_TORCHSCRIPT)
+    ):
         frame = frame.f_back
     return frame
 

@@ -8,14 +8,17 @@ from typing import Any
 
 from opbridge.capture.inputs import signature_of
 from opbridge.capture.patching import patch
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.capture.torchscript.interpreter import Interpreter, Unknown
 from opbridge.capture.torchscript.sizes import with_tensors
 from opbridge.capture.torchscript.structures import Part, copied
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.torch_compat import pytree
 from opbridge.torch_compat.torchscript import CALL_OF_FUNCTION, CALL_OF_METHOD, ScriptMethod
 
 
 @contextlib.contextmanager
-def patch_torchscript() -> Iterator[None]:
+def patch_torchscript(recorder: Recorder) -> Iterator[None]:
     """Runs compiled functions and methods in Python, unless they have unknown nodes."""
     of_method, of_function = CALL_OF_METHOD.original, CALL_OF_FUNCTION.original
 
@@ -23,7 +26,7 @@ def patch_torchscript() -> Iterator[None]:
         original = of_method if isinstance(called, ScriptMethod) else of_function
         return original(called, *with_tensors(list(arguments)))
 
-    interpreter = Interpreter(run_compiled)
+    interpreter = Interpreter(run_compiled, recorder)
 
     def call(called: Any, *args: Any, **kwargs: Any) -> Any:
         is_method = isinstance(called, ScriptMethod)
@@ -37,7 +40,8 @@ def patch_torchscript() -> Iterator[None]:
         declared = called.schema.arguments[is_method:]
         given = [copied(value, each.type) for value, each in zip(bound.arguments.values(), declared, strict=True)]
         owner = [Part(called.owner, "")] if is_method else []
-        return with_tensors(interpreter.run_part(program, [*owner, *given], ""))
+        returned = interpreter.run_part(program, [*owner, *given], "")
+        return pytree.tree_map(lambda leaf: bool(leaf) if type(leaf) is Truth else leaf, with_tensors(returned))
 
     with patch(CALL_OF_METHOD, call), patch(CALL_OF_FUNCTION, call):
         yield

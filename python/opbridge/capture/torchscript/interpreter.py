@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from opbridge.capture.source import line_of_frame
 from opbridge.capture.torchscript import scalars, structures, tensors
+from opbridge.capture.torchscript.branches import Truth, as_truth, logically, record_branch
 from opbridge.capture.torchscript.lines import At, at, line_of
+from opbridge.capture.torchscript.loops import fixed, record_loop
 from opbridge.capture.torchscript.sizes import SizeTensor
+from opbridge.capture.traced.bodies import NotRecorded
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.torchscript import Node, ScriptMethod, Value, function_named, graph_of, method_of
 
 Values = dict[int, Any]
+_WITH_EFFECT = frozenset({"prim::SetAttr", "prim::PythonOp", "prim::RaiseException"})
+# Nodes that pass bools on.
+_KEEPING_TRUTHS = frozenset({"prim::TupleConstruct"})
 _CALLS = frozenset({"prim::CallMethod", "prim::CallFunction"})
 
 
@@ -22,9 +33,10 @@ class Unknown(Exception):
 
 
 class Interpreter:
-    def __init__(self, call: Callable[[Any, Sequence[Any]], Any]) -> None:
+    def __init__(self, call: Callable[[Any, Sequence[Any]], Any], recorder: Recorder) -> None:
         """``call`` calls functions and methods that have unknown nodes."""
         self._call = call
+        self.recorder = recorder
         self._programs: dict[int, tuple[Any, Program | None]] = {}
 
     def program_of(self, called: Any) -> Program:
@@ -47,8 +59,20 @@ class Interpreter:
         try:
             program = self.program_of(called)
         except Unknown:
+            self.refuse_effect()
             return self._call(called, arguments[isinstance(called, ScriptMethod) :])
         return self.run_part(program, arguments, path)
+
+    def refuse_effect(self) -> None:
+        """Call it before an effect that the body of a branch or a loop cannot have."""
+        if self.recorder.in_body:
+            raise NotRecorded
+
+    def decided(self, condition: Any) -> Any:
+        """A bool as this run has it."""
+        if type(condition) is Truth:
+            self.refuse_effect()
+        return bool(condition)
 
     def run_part(self, program: Program, arguments: Sequence[Any], path: str) -> Any:
         """``path`` is that of the module, which Scopes finds in this frame."""
@@ -151,14 +175,30 @@ class Computation(Step):
         if function is None:
             raise Unknown
         self._function = function
+        self._logic = node.schema().partition("(")[0].partition(".")[0]
+        self._keeps_truths = node.kind() in _KEEPING_TRUTHS
+        self._has_effect = node.kind() in _WITH_EFFECT or scalars.changes_its_argument(node.schema())
         self._makes_several = len(self.outputs) > 1 or node.kind() in structures.UNPACKING
 
     def run(self, interpreter: Interpreter, values: Values) -> None:
-        result = self.here(self._function, self.given(values))
+        given = self.given(values)
+        if self._has_effect:
+            interpreter.refuse_effect()
+        result = self._of_truths(interpreter, given) if Truth in map(type, given) else NotImplemented
+        if result is NotImplemented:
+            result = self.here(self._function, given)
         if self._makes_several:
             self.keep(values, result)
         elif self.outputs:
             values[self.outputs[0]] = result
+
+    def _of_truths(self, interpreter: Interpreter, given: list[Any]) -> Any:
+        if self._keeps_truths:
+            return NotImplemented
+        result = self.here(logically, (self._logic, given))
+        if result is NotImplemented:
+            given[:] = [self.here(interpreter.decided, (each,)) for each in given]
+        return result
 
 
 class Call(Step):
@@ -195,8 +235,27 @@ class Branch(Step):
         return super().used().union(*(block.used() for block in self._blocks))
 
     def run(self, interpreter: Interpreter, values: Values) -> None:
-        block = self._blocks[0 if self.here(_truth, self.given(values)) else 1]
-        self.keep(values, interpreter.run(block, values))
+        (condition,) = self.given(values)
+        if type(condition) is torch.SymBool and interpreter.recorder.with_bodies:
+            condition = self.here(as_truth, (condition,))
+        results = self._recorded(interpreter, values, condition) if type(condition) is Truth else None
+        if results is None:
+            block = self._blocks[0 if self.here(interpreter.decided, (condition,)) else 1]
+            results = interpreter.run(block, values)
+        self.keep(values, results)
+
+    def _recorded(self, interpreter: Interpreter, values: Values, condition: Truth) -> list[Any] | None:
+        """What a node with both blocks makes; None if this run's block is to run alone."""
+        recorder = interpreter.recorder
+        if not self.here(recorder.records_branch_on, (condition.tensor,)):
+            return None
+        ways = [functools.partial(interpreter.run, block, values) for block in self._blocks]
+        try:
+            made: list[Any] = self.here(record_branch, (recorder, condition, ways))
+            return made
+        except NotRecorded:
+            interpreter.refuse_effect()
+            return None
 
 
 class Loop(Step):
@@ -209,20 +268,49 @@ class Loop(Step):
 
     def run(self, interpreter: Interpreter, values: Values) -> None:
         count, goes_on, *carried = self.given(values)
-        number = 0
-        while self.here(_continues, (number, count, goes_on)):
-            values.update(zip(self._body.parameters, (number, *carried), strict=True))
-            goes_on, *carried = interpreter.run(self._body, values)
+        count, number = fixed(count), 0  # the count is a number, or recorded or refused
+        while True:
+            results = self._recorded(interpreter, values, number, count, goes_on, carried)
+            if results is not None:
+                carried = results
+                break
+            if number >= count or not self.here(interpreter.decided, (goes_on,)):
+                break
+            goes_on, *carried = self._step(interpreter, values, [number, *carried])
             number += 1
         self.keep(values, carried)
 
+    def _step(self, interpreter: Interpreter, values: Values, given: list[Any]) -> list[Any]:
+        values.update(zip(self._body.parameters, given, strict=True))
+        return interpreter.run(self._body, values)
 
-def _truth(condition: Any) -> bool:
-    return bool(condition)
+    def _recorded(
+        self, interpreter: Interpreter, values: Values, number: int, count: Any, goes_on: Any, carried: list[Any]
+    ) -> list[Any] | None:
+        """What a node with the body makes; None if the steps of this run are to follow each other."""
+        recorder, by_size = interpreter.recorder, torch.SymInt is type(count) or torch.SymBool is type(fixed(goes_on))
+        by_data = type(goes_on) is Truth and self.here(recorder.records_branch_on, (goes_on.tensor,))
+        if not by_size and not by_data:
+            return None
+        step = functools.partial(self._step, interpreter, values)
+        try:
+            if recorder.with_bodies:
+                made: list[Any] = self.here(record_loop, (recorder, step, number, count, goes_on, carried))
+                return made
+        except NotRecorded:
+            interpreter.refuse_effect()
+        if type(count) is torch.SymInt:
+            self.here(_refuse, (count,))
+        return None
 
 
-def _continues(number: int, count: Any, goes_on: Any) -> bool:
-    return bool(number < count) and bool(goes_on)
+def _refuse(count: Any) -> None:
+    raise UnsupportedError(
+        f"a loop of TorchScript runs '{count.node.expr}' times, which depends on a dynamic size, and each step "
+        "changes a list, a shape or something outside of the loop, which a loop of a graph cannot; compute with "
+        "operators of tensors instead, or make the size constant",
+        line_of_frame(sys._getframe(1)),
+    )
 
 
 def _step_of(program: Program, node: Node, here: At) -> Step:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.torchscript import scalars
+from opbridge.capture.torchscript.branches import UNINITIALIZED
 from opbridge.capture.torchscript.sizes import SizeTensor, with_tensors
 from opbridge.torch_compat.torchscript import Node
 
@@ -178,7 +179,7 @@ _MAKERS: dict[str, Callable[[Node], Function | None]] = {
     "prim::unchecked_cast": _same(lambda value: value),
     "prim::unchecked_unwrap_optional": _same(lambda value: value),
     "aten::_unwrap_optional": _same(_present),
-    "prim::Uninitialized": _same(lambda: None),
+    "prim::Uninitialized": _same(lambda: UNINITIALIZED),
     "prim::isinstance": _is_instance,
     "prim::RaiseException": _same(_raise),
     "prim::Print": _same(print),

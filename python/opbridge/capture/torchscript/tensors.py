@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.operators import operator_of
+from opbridge.capture.torchscript.branches import Truth
 from opbridge.capture.torchscript.scalars import to_bool, to_float, to_int
 from opbridge.capture.torchscript.sizes import SizeTensor, computed, number_of, with_tensors
 from opbridge.dtypes import SCALAR_TYPES
@@ -79,7 +80,7 @@ def _float(tensor: Any) -> Any:
 
 def _bool(tensor: Any) -> Any:
     number = number_of(tensor)
-    return bool(number) if isinstance(number, torch.Tensor) else to_bool(number)
+    return Truth(number) if isinstance(number, torch.Tensor) else to_bool(number)
 
 
 def _tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:

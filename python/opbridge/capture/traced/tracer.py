@@ -102,7 +102,7 @@ def follow(
 ) -> _core.Graph:
     """Calls the model with ``leaves``, real or fake tensors, as its inputs. ``note`` sees each operator and its
     arguments. Without ``take_numbers``, a number that is read from a real tensor raises NumberDependsOnData."""
-    recorder = Recorder(model, sizes, for_real, take_numbers)
+    recorder = Recorder(model, sizes, for_real, take_numbers, with_bodies=not for_real and note is None)
     for name, leaf in zip(inputs.names, leaves, strict=True):
         if isinstance(leaf, torch.Tensor):
             recorder.add_input(name, leaf)
@@ -111,7 +111,7 @@ def follow(
             with (
                 WaysSeenBy(recorder.read, recorder.assign_data, caught.note, recorder.is_weight),
                 patch_control_flow(),
-                patch_torchscript(),
+                patch_torchscript(recorder),
                 refuse_other_threads(),
                 _record_operators(recorder, note),
                 _leave_torchscript_unfused(),

@@ -1,0 +1,192 @@
+"""Branches that data decide, as nodes with two bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.capture.torchscript.sizes import with_tensors
+from opbridge.capture.traced.bodies import Body, NotRecorded
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.torch_compat import check, pytree
+from opbridge.torch_compat.symbols import free_unbacked_symbols
+
+_PLAIN = (bool, int, float, str, type(None), torch.device, torch.dtype)
+
+
+class Truth:
+    """A bool that the data of a tensor decide."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __bool__(self) -> bool:
+        return bool(self.tensor)
+
+
+class Uninitialized:
+    """The value of a variable on a way on which nothing reads it."""
+
+
+UNINITIALIZED = Uninitialized()
+
+
+def as_truth(value: Any) -> Any:
+    """A symbol that depends on data as a Truth. Other symbols are of sizes, whose branches are those of the example."""
+    if type(value) is torch.SymBool and free_unbacked_symbols(value.node.expr):
+        return Truth(torch.scalar_tensor(value, dtype=torch.bool))
+    return value
+
+
+def logically(name: str, arguments: Sequence[Any]) -> Any:
+    """The result of an operator of bools if one of them is a Truth; NotImplemented for other operators."""
+    if name == "aten::__not__":
+        return Truth(torch.logical_not(arguments[0].tensor))
+    if name not in ("aten::__and__", "aten::__or__"):
+        return NotImplemented
+    left, right = sorted(map(as_truth, arguments), key=lambda each: type(each) is Truth)
+    if type(left) is torch.SymBool:
+        return NotImplemented
+    if type(left) is not Truth:
+        decides = not left if name == "aten::__and__" else left
+        return left if decides else right
+    combine = torch.logical_and if name == "aten::__and__" else torch.logical_or
+    return Truth(combine(left.tensor.reshape(()), right.tensor.reshape(())))
+
+
+def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[[], list[Any]]]) -> list[Any]:
+    """What the branch makes, of which ``ways`` run the blocks. Raises NotRecorded if it cannot be a node."""
+    bodies = [Body(), Body()]
+    known = symbols_before(condition.tensor)
+    made: list[list[Any]] = []
+    for body, way in zip(bodies, ways, strict=True):
+        with recorder.enter(body):
+            for tensor, _ in bodies[0].operands if body is bodies[1] else ():
+                recorder.lift(body, tensor)
+            made.append([with_tensors(value) for value in way()])
+            for leaf in pytree.tree_leaves(made[-1]):  # they become operands before the other way has its own
+                if isinstance(leaf, (torch.Tensor, Truth)):
+                    recorder.value_of(leaf.tensor if isinstance(leaf, Truth) else leaf)
+    merge = _Merge(recorder, bodies, condition, known)
+    results = [merge.values(*pair) for pair in zip(*made, strict=True)]
+    with recorder.pause():
+        tensors = [_standing_for(pair, known) for pair in merge.pairs]
+    for body, index in zip(bodies, (0, 1), strict=True):
+        with recorder.enter(body):
+            for pair in merge.pairs:
+                recorder.give(pair[index])
+    with recorder.enter(bodies[0]):  # the same operands as the other
+        for tensor, _ in bodies[1].operands[len(bodies[0].operands) :]:
+            recorder.lift(bodies[0], tensor)
+    operands = bodies[1].operands
+    for pair, tensor in zip(merge.pairs, tensors, strict=True):
+        for result in pair:
+            recorder.note_returned_as_is(result, [operand for operand, _ in operands], tensor)
+    graphs = [body.builder.finish() for body in bodies]
+    arguments = (recorder.value_of(condition.tensor), *graphs, [value for _, value in operands])
+    recorder.call_bodies("cond", arguments, tensors)
+    return [merge.finished(result, tensors) for result in results]
+
+
+class _Result:
+    """The place of a tensor among the node's results; of one that decides a bool if ``is_truth``."""
+
+    def __init__(self, index: int, is_truth: bool) -> None:
+        self.index = index
+        self.is_truth = is_truth
+
+
+class _Merge:
+    """Pairs the values that both ways make."""
+
+    def __init__(self, recorder: Recorder, bodies: Sequence[Body], condition: Truth, known: frozenset[Any]) -> None:
+        self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._recorder = recorder
+        self._bodies = bodies
+        self._condition = condition
+        self._known = known
+
+    def values(self, a: Any, b: Any) -> Any:
+        if a is UNINITIALIZED:
+            a = pytree.tree_map(lambda _: UNINITIALIZED, b)
+        if b is UNINITIALIZED:
+            b = pytree.tree_map(lambda _: UNINITIALIZED, a)
+        leaves_a, structure = pytree.tree_flatten(a)
+        leaves_b, other = pytree.tree_flatten(b)
+        if structure != other:
+            raise NotRecorded
+        return pytree.tree_unflatten([self._leaf(*pair) for pair in zip(leaves_a, leaves_b, strict=True)], structure)
+
+    def _leaf(self, a: Any, b: Any) -> Any:
+        if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            return self._tensor(self._filled(0, a, b), self._filled(1, b, a))
+        if a is UNINITIALIZED or b is UNINITIALIZED:
+            return b if a is UNINITIALIZED else a
+        if type(a) is bool and type(b) is bool and a != b:
+            return self._condition if a else Truth(torch.logical_not(self._condition.tensor))
+        if Truth in (type(a), type(b)):
+            return self._tensor(self._decided(0, a), self._decided(1, b), is_truth=True)
+        if a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b):
+            return a
+        if type(a) is torch.SymInt and type(b) is torch.SymInt and a.node.expr == b.node.expr:
+            return a
+        raise NotRecorded
+
+    def _tensor(self, a: Any, b: Any, is_truth: bool = False) -> _Result:
+        if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+            raise NotRecorded
+        if a.dtype != b.dtype or a.dim() != b.dim() or a.layout != b.layout:
+            raise NotRecorded
+        self.pairs.append((a, b))
+        return _Result(len(self.pairs) - 1, is_truth)
+
+    def _filled(self, index: int, value: Any, other: Any) -> Any:
+        """Any tensor like the other for an uninitialized one."""
+        if value is not UNINITIALIZED:
+            return value
+        with self._recorder.enter(self._bodies[index]):
+            sizes = [size if _is_known(size, self._known) else 1 for size in other.shape]
+            return torch.zeros(sizes, dtype=other.dtype, device=other.device)
+
+    def _decided(self, index: int, value: Any) -> Any:
+        with self._recorder.enter(self._bodies[index]):
+            if type(value) is Truth:
+                return value.tensor.to(torch.bool).reshape(())
+            return torch.full((), value, dtype=torch.bool) if type(value) is bool else value
+
+    def finished(self, value: Any, tensors: Sequence[torch.Tensor]) -> Any:
+        def leaf(each: Any) -> Any:
+            if type(each) is not _Result:
+                return each
+            return Truth(tensors[each.index]) if each.is_truth else tensors[each.index]
+
+        return pytree.tree_map(leaf, value)
+
+
+def symbols_before(tensor: Any) -> frozenset[Any]:
+    """The symbols that are known outside of the bodies."""
+    return frozenset(tensor.fake_mode.shape_env.var_to_range)
+
+
+def _standing_for(pair: tuple[torch.Tensor, torch.Tensor], known: frozenset[Any]) -> torch.Tensor:
+    """A tensor of the sizes of both; a size in which they differ depends on data."""
+    sizes = [_common(a, b, known, pair) for a, b in zip(pair[0].shape, pair[1].shape, strict=True)]
+    return torch.empty(sizes, dtype=pair[0].dtype, device=pair[0].device)
+
+
+def _is_known(size: Any, known: frozenset[Any]) -> bool:
+    return type(size) is int or size.node.expr.free_symbols <= known
+
+
+def _common(a: Any, b: Any, known: frozenset[Any], pair: Any) -> Any:
+    of_a, of_b = (size.node.expr if type(size) is torch.SymInt else size for size in (a, b))
+    if of_a == of_b and _is_known(a, known):
+        return a
+    fake: Any = pair[0] if hasattr(pair[0], "fake_mode") else pair[1]
+    size = fake.fake_mode.shape_env.create_unbacked_symint()
+    check(size >= 0)
+    return size

@@ -1,0 +1,134 @@
+"""Loops whose number of steps depends on a size or on data, as nodes with a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from opbridge.capture.torchscript.branches import UNINITIALIZED, Truth
+from opbridge.capture.torchscript.sizes import with_tensors
+from opbridge.capture.traced.bodies import Body, NotRecorded
+from opbridge.capture.traced.recorder import Recorder
+from opbridge.torch_compat import check, pytree
+from opbridge.torch_compat.symbols import always
+
+_NO_LIMIT = (1 << 63) - 1  # the number of steps of ``while``
+_INTEGERS = (int, torch.SymInt)
+_BOOLS = (bool, torch.SymBool, Truth)
+
+
+def fixed(symbol: Any) -> Any:
+    """An integer or a bool as Python's own if it is the same for all sizes."""
+    if type(symbol) not in (torch.SymInt, torch.SymBool):
+        return symbol
+    known = always(symbol.node.shape_env, symbol.node.expr)
+    if known is None:
+        return symbol
+    return int(known) if type(symbol) is torch.SymInt else bool(known)
+
+
+def record_loop(
+    recorder: Recorder,
+    step: Callable[[list[Any]], list[Any]],
+    number: int,
+    count: Any,
+    goes_on: Any,
+    carried: list[Any],
+) -> list[Any]:
+    """What the loop makes from its step ``number`` on, of which ``step`` runs one. Raises NotRecorded if it cannot be a
+    node. The node carries the number of the step, whether it goes on, and the leaves of ``carried``."""
+    symbol: Any = count if type(count) is torch.SymInt else goes_on
+    fake: Any = symbol.tensor if type(symbol) is Truth else None
+    env = symbol.node.shape_env if fake is None else fake.fake_mode.shape_env
+    leaves, structure = pytree.tree_flatten(with_tensors(carried))
+    start = [number, _flag(goes_on), *map(_as_tensor, leaves)]
+    inside = [_standing_for(value, recorder, env) for value in start]
+    check(inside[0] >= number)
+    limited = type(count) is torch.SymInt or count < _NO_LIMIT
+    body, condition = Body(), Body()
+    with recorder.enter(body):
+        _take(recorder, inside)
+        if limited:
+            check(inside[0] < count)
+        given = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, inside[2:], strict=True)]
+        goes, *results = step([inside[0], *pytree.tree_unflatten(given, structure)])
+        made, other = pytree.tree_flatten(with_tensors(results))
+        if other != structure:
+            raise NotRecorded
+        ends = [inside[0] + 1, _flag(goes), *map(_as_tensor, made)]
+        for before, after in zip(inside, ends, strict=True):
+            _check_alike(before, after)
+            if _is_carried(before):
+                recorder.give(after)
+    with recorder.enter(condition):
+        _take(recorder, inside)
+        for tensor, _ in body.operands:
+            recorder.lift(condition, tensor)
+        recorder.give_both(inside[0] < count if limited else None, inside[1])
+    operands = [value for _, value in body.operands]
+    values = [recorder.value_of(each) for each in start if _is_carried(each)]
+    after = [_standing_for(value, recorder, env) if _is_carried(value) else value for value in start]
+    arguments = (condition.builder.finish(), body.builder.finish(), values, operands)
+    recorder.call_bodies("while_loop", arguments, [each for each in after if _is_carried(each)])
+    finished = [Truth(new) if type(old) in _BOOLS else new for old, new in zip(leaves, after[2:], strict=True)]
+    returned: list[Any] = pytree.tree_unflatten(finished, structure)
+    return returned
+
+
+def _flag(value: Any) -> Any:
+    """A bool as a tensor without dims, or as a symbol."""
+    if type(value) is Truth:
+        return value.tensor.to(torch.bool).reshape(())
+    if type(value) is torch.SymBool:
+        return value
+    return torch.full((), value, dtype=torch.bool)
+
+
+def _as_tensor(value: Any) -> Any:
+    return _flag(value) if type(value) in _BOOLS else value
+
+
+def _is_carried(value: Any) -> bool:
+    return isinstance(value, (torch.Tensor, torch.SymBool, *_INTEGERS))
+
+
+def _standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
+    """Another value of the same type and size, of which nothing else is known."""
+    if isinstance(value, torch.Tensor):
+        with recorder.pause():
+            return torch.empty(value.shape, dtype=value.dtype, device=value.device)
+    if type(value) is torch.SymBool:
+        with recorder.pause():
+            return torch.empty((), dtype=torch.bool)
+    return env.create_unbacked_symint() if type(value) in _INTEGERS else value
+
+
+def _take(recorder: Recorder, values: Sequence[Any]) -> None:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            recorder.take(value)
+        elif type(value) is torch.SymInt:
+            recorder.take_number(value)
+
+
+def _check_alike(before: Any, after: Any) -> None:
+    """A loop carries tensors of one type and size, and anything but tensors and integers stays as it is."""
+    if isinstance(before, torch.Tensor):
+        alike = (type(after) is torch.SymBool and before.dtype == torch.bool and before.dim() == 0) or (
+            isinstance(after, torch.Tensor)
+            and after.dtype == before.dtype
+            and after.dim() == before.dim()
+            and all(a is b or _expression(a) == _expression(b) for a, b in zip(after.shape, before.shape, strict=True))
+        )
+    elif type(before) in _INTEGERS:
+        alike = type(after) in _INTEGERS
+    else:
+        alike = after is before or (before is not UNINITIALIZED and type(after) is type(before) and after == before)
+    if not alike:
+        raise NotRecorded
+
+
+def _expression(size: Any) -> Any:
+    return size.node.expr if type(size) is torch.SymInt else size
