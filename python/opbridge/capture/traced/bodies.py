@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 
 from opbridge import _core
+from opbridge.capture.operators import Operator
+from opbridge.capture.program import Result, Sizes, describe, note_layout, returned
+from opbridge.capture.source import Scopes, line_of_frame
+from opbridge.capture.state.overwritten_tensors import written_tensors
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import has_memory, storage_id
 
 
 class NotRecorded(BaseException):
@@ -27,3 +36,149 @@ class Body:
     by_memory: dict[int, Any] = dataclasses.field(default_factory=dict)
     operands: list[tuple[torch.Tensor, _core.ProgramValue]] = dataclasses.field(default_factory=list)
     outer: Body | None = None
+
+
+class WithBodies:
+    """The part of a recorder that fills bodies."""
+
+    _builder: _core.ProgramBuilder
+    _known: dict[int, Any]
+    _by_memory: dict[int, Any]
+    _sizes: Sizes
+    _scopes: Scopes
+    _varies: bool
+
+    def __init__(self, with_bodies: bool) -> None:
+        self._with_bodies = with_bodies
+        self._body: Body | None = None  # in which the recorder is
+        self._pausing = False
+        self._returned_as_is: dict[int, torch.Tensor] = {}  # by branches: memory → one of the tensors in it
+
+    @property
+    def with_bodies(self) -> bool:
+        return self._with_bodies
+
+    @property
+    def in_body(self) -> bool:
+        return self._body is not None
+
+    @contextlib.contextmanager
+    def enter(self, body: Body) -> Iterator[None]:
+        """Records into ``body``. Tensors from outside become its operands."""
+        body.outer = Body(self._builder, self._known, self._by_memory, outer=self._body)
+        outermost = self._body
+        self._builder, self._known, self._by_memory, self._body = body.builder, body.known, body.by_memory, body
+        try:
+            yield
+        finally:
+            state = body.outer
+            self._builder, self._known, self._by_memory = state.builder, state.known, state.by_memory
+            self._body = outermost
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Runs operators that are not part of the program."""
+        self._pausing = True
+        try:
+            yield
+        finally:
+            self._pausing = False
+
+    def take(self, tensor: torch.Tensor, varies: bool = True) -> tuple[_core.ProgramValue, bool]:
+        """Makes the tensor an input of the body."""
+        value = self._builder.input(self._unique("operand"), tensor.dtype, self._sizes.shape(tensor.shape))
+        note_layout(self._builder, value, tensor, self._sizes)
+        self._bind(tensor, value, varies)
+        return value, varies
+
+    def take_number(self, number: torch.SymInt) -> None:
+        self._builder.input(self._unique("operand"), torch.int64, self._sizes.dim(number))
+
+    def give(self, result: Any) -> None:
+        """Makes a tensor or an integer an output of the body."""
+        if isinstance(result, torch.Tensor):
+            names, made = ("self", "memory_format"), [(self._unique("result"), result.dtype, self._shape_of(result))]
+            value = self._builder.call("aten::clone", names, (self._value_of(result), None), {}, made, "", "")[0]
+        else:
+            value = self.value_of(result)
+        self._builder.output(value, "")
+
+    def give_both(self, number: Any, flag: torch.Tensor) -> None:
+        """Makes the output of the body that ``number``, a bool or None, and the flag both hold."""
+        value = self._value_of(flag)
+        if number is not None:
+            made = [(self._unique("both"), torch.bool, ())]
+            arguments = (self.value_of(number), value)
+            value = self._builder.call("aten::logical_and", ("self", "other"), arguments, {}, made, "", "")[0]
+        self._builder.output(value, "")
+
+    def value_of(self, value: Any) -> _core.ProgramValue:
+        """The value of a tensor, or of a number as a tensor."""
+        return returned(self._builder, value, self._resolve(value), self._unique("number"))
+
+    def lift(self, body: Body, tensor: torch.Tensor) -> tuple[_core.ProgramValue, bool]:
+        """Makes a tensor from outside an operand of the body, which the recorder is in."""
+        outer = body.outer
+        assert outer is not None
+        inner = self._builder, self._known, self._by_memory, self._body
+        self._builder, self._known, self._by_memory = outer.builder, outer.known, outer.by_memory
+        self._body = outer.outer
+        try:
+            before, self._varies = self._varies, False
+            value = self._value_of(tensor)
+            varies, self._varies = self._varies, before
+        finally:
+            self._builder, self._known, self._by_memory, self._body = inner
+        body.operands.append((tensor, value))
+        return self.take(tensor, varies)
+
+    def call_bodies(self, name: str, arguments: Sequence[Any], made: Sequence[Any]) -> None:
+        """Adds a node that has bodies; ``made`` stands for its results."""
+        results: list[Result] = []
+        describe(self._unique(name), list(made), self._sizes, results)
+        frame = sys._getframe(1)
+        names = tuple(f"arg{i}" for i in range(len(arguments)))
+        scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
+        outputs = self._builder.call(f"higher_order::{name}", names, arguments, {}, results, scope, line)
+        self._bind_all(made, iter(outputs), varies=True, written=False)
+
+    def note_returned_as_is(self, result: torch.Tensor, operands: Sequence[torch.Tensor], made: torch.Tensor) -> None:
+        """Notes the memory of ``made`` if the result of a branch, for which it stands, is an operand or a part of it:
+        what writes to one of them may or may not write to the other."""
+        if any(storage_id(operand) == storage_id(result) for operand in operands if has_memory(operand)):
+            self._returned_as_is |= {storage_id(each): each for each in (result, made)}
+
+    def _shape_of(self, tensor: torch.Tensor) -> Any:
+        return self._sizes.shape(tensor.shape)
+
+    def _check_writes(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not operator.written:
+            return
+        named = dict(zip(operator.names, args, strict=False)) | kwargs
+        of_statistics = all(name.startswith("running_") for name in operator.written)
+        if of_statistics and not (named.get("training") or named.get("use_input_stats")):
+            return
+        if self._body:
+            raise NotRecorded
+        written = written_tensors(operator, args, kwargs)
+        if any(has_memory(tensor) and storage_id(tensor) in self._returned_as_is for tensor in written):
+            raise UnsupportedError(
+                "the model writes to a tensor that one way of a branch on data has returned as it is, and the other "
+                "has not; clone() it first",
+                line_of_frame(sys._getframe(2)),
+            )
+
+    def _unique(self, stem: str) -> str:
+        raise NotImplementedError
+
+    def _resolve(self, argument: Any) -> Any:
+        raise NotImplementedError
+
+    def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
+        raise NotImplementedError
+
+    def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
+        raise NotImplementedError
+
+    def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool, written: bool) -> None:
+        raise NotImplementedError

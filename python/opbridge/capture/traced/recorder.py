@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 import weakref
@@ -35,7 +34,7 @@ from opbridge.capture.state.attributes import named_tensors
 from opbridge.capture.state.overwritten_tensors import Originals, written_tensors
 from opbridge.capture.symbolic_sizes.numbers import number
 from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
-from opbridge.capture.traced.bodies import Body, NotRecorded
+from opbridge.capture.traced.bodies import NotRecorded, WithBodies
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import (
@@ -66,7 +65,7 @@ class NumberDependsOnData(BaseException):
     symbol might stand for it. Not an Exception either."""
 
 
-class Recorder:
+class Recorder(WithBodies):
     """``call`` runs an operator, on real or fake tensors, and adds a node for it.
 
     Tensors are identified by object identity while they live. A tensor that no recorded operator has made is a
@@ -81,14 +80,11 @@ class Recorder:
         take_numbers: bool = True,
         with_bodies: bool = False,
     ) -> None:
+        super().__init__(with_bodies)
         self.originals = Originals()
         self.changed: list[str] = []  # parameters
         self._for_real = for_real
         self._take_numbers = take_numbers  # with a warning
-        self._with_bodies = with_bodies
-        self._body: Body | None = None  # in which the recorder is
-        self._pausing = False
-        self._returned_as_is: dict[int, torch.Tensor] = {}  # by branches: memory → one of the tensors in it
         self._module = module
         self._written: dict[int, Any] = {}  # memory that was written to with what depends on the inputs
         self._sizes = sizes
@@ -234,120 +230,6 @@ class Recorder:
         if self._for_real and not self._take_numbers:
             raise NumberDependsOnData
         return self._with_bodies
-
-    @property
-    def with_bodies(self) -> bool:
-        return self._with_bodies
-
-    @property
-    def in_body(self) -> bool:
-        return self._body is not None
-
-    @contextlib.contextmanager
-    def enter(self, body: Body) -> Iterator[None]:
-        """Records into ``body``. Tensors from outside become its operands."""
-        body.outer = Body(self._builder, self._known, self._by_memory, outer=self._body)
-        outermost = self._body
-        self._builder, self._known, self._by_memory, self._body = body.builder, body.known, body.by_memory, body
-        try:
-            yield
-        finally:
-            state = body.outer
-            self._builder, self._known, self._by_memory = state.builder, state.known, state.by_memory
-            self._body = outermost
-
-    @contextlib.contextmanager
-    def pause(self) -> Iterator[None]:
-        """Runs operators that are not part of the program."""
-        self._pausing = True
-        try:
-            yield
-        finally:
-            self._pausing = False
-
-    def take(self, tensor: torch.Tensor, varies: bool = True) -> tuple[_core.ProgramValue, bool]:
-        """Makes the tensor an input of the body."""
-        value = self._builder.input(self._unique("operand"), tensor.dtype, self._sizes.shape(tensor.shape))
-        note_layout(self._builder, value, tensor, self._sizes)
-        self._bind(tensor, value, varies)
-        return value, varies
-
-    def take_number(self, number: torch.SymInt) -> None:
-        self._builder.input(self._unique("operand"), torch.int64, self._sizes.dim(number))
-
-    def give(self, result: Any) -> None:
-        """Makes a tensor or an integer an output of the body."""
-        if isinstance(result, torch.Tensor):
-            names, made = ("self", "memory_format"), [(self._unique("result"), result.dtype, self._shape_of(result))]
-            value = self._builder.call("aten::clone", names, (self._value_of(result), None), {}, made, "", "")[0]
-        else:
-            value = self.value_of(result)
-        self._builder.output(value, "")
-
-    def give_both(self, number: Any, flag: torch.Tensor) -> None:
-        """Makes the output of the body that ``number``, a bool or None, and the flag both hold."""
-        value = self._value_of(flag)
-        if number is not None:
-            made = [(self._unique("both"), torch.bool, ())]
-            arguments = (self.value_of(number), value)
-            value = self._builder.call("aten::logical_and", ("self", "other"), arguments, {}, made, "", "")[0]
-        self._builder.output(value, "")
-
-    def value_of(self, value: Any) -> _core.ProgramValue:
-        """The value of a tensor, or of a number as a tensor."""
-        return returned(self._builder, value, self._resolve(value), self._unique("number"))
-
-    def lift(self, body: Body, tensor: torch.Tensor) -> tuple[_core.ProgramValue, bool]:
-        """Makes a tensor from outside an operand of the body, which the recorder is in."""
-        outer = body.outer
-        assert outer is not None
-        inner = self._builder, self._known, self._by_memory, self._body
-        self._builder, self._known, self._by_memory = outer.builder, outer.known, outer.by_memory
-        self._body = outer.outer
-        try:
-            before, self._varies = self._varies, False
-            value = self._value_of(tensor)
-            varies, self._varies = self._varies, before
-        finally:
-            self._builder, self._known, self._by_memory, self._body = inner
-        body.operands.append((tensor, value))
-        return self.take(tensor, varies)
-
-    def call_bodies(self, name: str, arguments: Sequence[Any], made: Sequence[Any]) -> None:
-        """Adds a node that has bodies; ``made`` stands for its results."""
-        results: list[Result] = []
-        describe(self._unique(name), list(made), self._sizes, results)
-        frame = sys._getframe(1)
-        names = tuple(f"arg{i}" for i in range(len(arguments)))
-        scope, line = self._scopes.of_frame(frame), line_of_frame(frame)
-        outputs = self._builder.call(f"higher_order::{name}", names, arguments, {}, results, scope, line)
-        self._bind_all(made, iter(outputs), varies=True, written=False)
-
-    def note_returned_as_is(self, result: torch.Tensor, operands: Sequence[torch.Tensor], made: torch.Tensor) -> None:
-        """Notes the memory of ``made`` if the result of a branch, for which it stands, is an operand or a part of it:
-        what writes to one of them may or may not write to the other."""
-        if any(storage_id(operand) == storage_id(result) for operand in operands if has_memory(operand)):
-            self._returned_as_is |= {storage_id(each): each for each in (result, made)}
-
-    def _shape_of(self, tensor: torch.Tensor) -> Any:
-        return self._sizes.shape(tensor.shape)
-
-    def _check_writes(self, operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not operator.written:
-            return
-        named = dict(zip(operator.names, args, strict=False)) | kwargs
-        of_statistics = all(name.startswith("running_") for name in operator.written)
-        if of_statistics and not (named.get("training") or named.get("use_input_stats")):
-            return
-        if self._body:
-            raise NotRecorded
-        written = written_tensors(operator, args, kwargs)
-        if any(has_memory(tensor) and storage_id(tensor) in self._returned_as_is for tensor in written):
-            raise UnsupportedError(
-                "the model writes to a tensor that one way of a branch on data has returned as it is, and the other "
-                "has not; clone() it first",
-                line_of_frame(sys._getframe(2)),
-            )
 
     def _resolve(self, argument: Any) -> Any:
         kind = type(argument)
