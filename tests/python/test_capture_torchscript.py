@@ -7,7 +7,7 @@ import io
 import pathlib
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -226,6 +226,43 @@ class Parts(nn.Module):
         return self.body(x), self.linear(y)
 
 
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: int
+
+
+class Paired(nn.Module):
+    def forward(self, x: torch.Tensor):  # TorchScript does not read a postponed annotation of a named tuple
+        return Pair(x * x.size(0), 3)
+
+
+class UsesNames(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.jit.script(Paired())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        pair = self.inner(x)
+        return pair.first + pair.second
+
+
+class WithoutGradients(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = x * 2
+        return y.view(x.size(0), -1)
+
+
+class KeepsList(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.factors = [1.0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.factors.append(2.0)
+        return x * self.factors[-1]
+
+
 WAYS: dict[str, Callable[[nn.Module, Any], Any]] = {
     "scripted": lambda model, x: torch.jit.script(model),
     "traced": lambda model, x: torch.jit.trace(model, x),
@@ -277,3 +314,21 @@ def test_scopes_and_lines() -> None:
     line = inspect.getsourcelines(Permuted.forward)[1] + 2
     lines = [entry.value for node in graph.node for entry in node.metadata_props if entry.key == "pytorch.source"]
     assert any(f"test_capture_torchscript.py:{line} in forward" in each for each in lines)
+
+
+def test_named_tuples_are_named(tmp_path: pathlib.Path) -> None:
+    module = UsesNames()
+    export_and_compare(module, module, torch.rand(2, 3), tmp_path / "model.onnx", [torch.rand(5, 3)])
+
+
+def test_no_grad(tmp_path: pathlib.Path) -> None:
+    module = WithoutGradients()
+    export_and_compare(
+        torch.jit.script(module), module, torch.rand(2, 3, 4), tmp_path / "a.onnx", [torch.rand(5, 3, 4)]
+    )
+
+
+def test_a_list_that_is_an_attribute(tmp_path: pathlib.Path) -> None:
+    """Python would get a copy: TorchScript's own interpreter runs the method."""
+    module = torch.jit.script(KeepsList())
+    opbridge.export(module, torch.rand(2, 3), tmp_path / "model.onnx", verify=True)

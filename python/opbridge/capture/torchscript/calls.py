@@ -24,7 +24,16 @@ def patch_torchscript(recorder: Recorder) -> Iterator[None]:
 
     def run_compiled(called: Any, arguments: Sequence[Any]) -> Any:
         original = of_method if isinstance(called, ScriptMethod) else of_function
-        return original(called, *with_tensors(list(arguments)))
+        return interruptible(original, called, *with_tensors(list(arguments)))
+
+    def interruptible(original: Any, *args: Any, **kwargs: Any) -> Any:
+        recorder.interruption = None
+        try:
+            return original(*args, **kwargs)
+        except RuntimeError:
+            if recorder.interruption is None:
+                raise
+        raise recorder.interruption
 
     interpreter = Interpreter(run_compiled, recorder)
 
@@ -35,7 +44,7 @@ def patch_torchscript(recorder: Recorder) -> Iterator[None]:
             program = interpreter.program_of(called)
             bound = signature_of(called).bind(*args, **kwargs)
         except (Unknown, TypeError):
-            return original(called, *args, **kwargs)
+            return interruptible(original, called, *args, **kwargs)
         bound.apply_defaults()
         declared = called.schema.arguments[is_method:]
         given = [copied(value, each.type) for value, each in zip(bound.arguments.values(), declared, strict=True)]

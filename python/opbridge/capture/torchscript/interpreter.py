@@ -16,6 +16,7 @@ from opbridge.capture.torchscript.branches import Truth, as_truth, logically, re
 from opbridge.capture.torchscript.lines import At, at, line_of
 from opbridge.capture.torchscript.loops import fixed, record_loop
 from opbridge.capture.torchscript.sizes import SizeTensor
+from opbridge.capture.torchscript.structures import Part
 from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
@@ -34,7 +35,7 @@ class Unknown(Exception):
 
 class Interpreter:
     def __init__(self, call: Callable[[Any, Sequence[Any]], Any], recorder: Recorder) -> None:
-        """``call`` calls functions and methods that have unknown nodes."""
+        """``call`` calls functions and methods that have unknown nodes, without the module."""
         self._call = call
         self.recorder = recorder
         self._programs: dict[int, tuple[Any, Program | None]] = {}
@@ -60,7 +61,8 @@ class Interpreter:
             program = self.program_of(called)
         except Unknown:
             self.refuse_effect()
-            return self._call(called, arguments[isinstance(called, ScriptMethod) :])
+            given = arguments[isinstance(called, ScriptMethod) :]
+            return self._call(called, [self.decided(each) if type(each) is Truth else each for each in given])
         return self.run_part(program, arguments, path)
 
     def refuse_effect(self) -> None:
@@ -219,6 +221,9 @@ class Call(Step):
     def run(self, interpreter: Interpreter, values: Values) -> None:
         given = self.given(values)
         called, path = self._function, ""
+        if self._method is not None and not isinstance(given[0], Part):  # torch.no_grad is made already
+            self.keep(values, [None])
+            return
         if self._method is not None:
             called, path = method_of(given[0].owner, self._method), given[0].path
         result = self.here(interpreter.call, (called, given, path))

@@ -43,7 +43,7 @@ def function_of(node: Node) -> Function | None:
 
 
 def _tuple(node: Node) -> Function | None:
-    text = str(_untyped(node).output().type())
+    text = str(node).partition(" : ")[2].rpartition(" = prim::TupleConstruct")[0]
     if not text.startswith("NamedTuple("):
         return lambda *items: items
     kind = _named_tuple(_untyped(node).output().type().annotation_str.rpartition(".")[2], _fields(text))
@@ -76,7 +76,7 @@ def _set(node: Node) -> Function | None:
 
 
 def _is_container(value: Any) -> bool:
-    return bool(re.search(r"\[\]|Dict\(", str(value.type())))
+    return bool(re.search(r"\b(List|Dict)\[", value.type().annotation_str))
 
 
 def _only_reads(use: Any) -> bool:
@@ -166,6 +166,11 @@ def _same(function: Function) -> Callable[[Node], Function]:
     return lambda node: function
 
 
+def _created(node: Node) -> Function | None:
+    is_of_mode = _untyped(node).output().type().annotation_str.endswith("torch.autograd.grad_mode.no_grad")
+    return torch.no_grad if is_of_mode else None
+
+
 _MAKERS: dict[str, Callable[[Node], Function | None]] = {
     "prim::ListConstruct": _same(lambda *items: list(items)),
     "prim::ListUnpack": _same(tuple),
@@ -180,6 +185,9 @@ _MAKERS: dict[str, Callable[[Node], Function | None]] = {
     "prim::unchecked_unwrap_optional": _same(lambda value: value),
     "aten::_unwrap_optional": _same(_present),
     "prim::Uninitialized": _same(lambda: UNINITIALIZED),
+    "prim::CreateObject": _created,
+    "prim::Enter": _same(lambda mode: mode.__enter__()),
+    "prim::Exit": _same(lambda mode: mode.__exit__(None, None, None)),
     "prim::isinstance": _is_instance,
     "prim::RaiseException": _same(_raise),
     "prim::Print": _same(print),

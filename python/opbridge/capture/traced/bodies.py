@@ -52,7 +52,13 @@ class WithBodies:
         self._with_bodies = with_bodies
         self._body: Body | None = None  # in which the recorder is
         self._pausing = False
+        self.interruption: BaseException | None = None
         self._returned_as_is: dict[int, torch.Tensor] = {}  # by branches: memory → one of the tensors in it
+
+    def interrupt(self, interruption: BaseException) -> BaseException:
+        """Keeps what is raised in an operator to end the run: TorchScript's own interpreter makes an error of it."""
+        self.interruption = interruption
+        return interruption
 
     @property
     def with_bodies(self) -> bool:

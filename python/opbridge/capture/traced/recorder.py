@@ -128,7 +128,7 @@ class Recorder(WithBodies):
             key, arguments, named = without_own_device(key, operator.names, args[0], arguments, named)
         varies = self._varies
         if self._for_real and _sizes_depend_on_data(function, operator, varies, args, kwargs):
-            raise SizesDependOnData
+            raise self.interrupt(SizesDependOnData())
         if operator.written:
             self.originals.keep(operator, args, kwargs)
         try:
@@ -137,11 +137,11 @@ class Recorder(WithBodies):
             viewed = self._fresh.before(operator, function.is_view, args, kwargs)
             value = self._run(function, args, kwargs)
             if self._body and isinstance(value, _NUMBERS) and varies:
-                raise NotRecorded
+                raise self.interrupt(NotRecorded())
             if isinstance(value, (bool, int, float, complex)):
                 if varies:
                     if not self._take_numbers and type(value) in (int, float):
-                        raise NumberDependsOnData
+                        raise self.interrupt(NumberDependsOnData())
                     warn_of_run(f"a tensor that depends on the inputs was read as the number {value}")
                 return value
             self._fresh.after(operator, value, viewed)
