@@ -33,6 +33,10 @@ def changes_its_argument(schema: str) -> bool:
     return schema.partition("(")[0].partition(".")[0] in _CHANGING
 
 
+def makes_a_copy(schema: str) -> bool:
+    return schema.partition("(")[0].partition(".")[0] in _COPYING
+
+
 def to_int(value: Any) -> Any:
     if type(value) is torch.SymFloat:
         return math.trunc(value)
@@ -189,6 +193,7 @@ _FUNCTIONS: dict[str, Function] = {
     "prim::rangelist": lambda stop: list(range(stop)),
     "prim::type": lambda device: device.type,
 }
+_COPYING = frozenset(f"aten::{name}" for name in ("copy", "list", "slice", "add", "mul", "keys", "values", "items"))
 _CHANGING = frozenset(
     f"aten::{name}"
     for name in (

@@ -14,7 +14,7 @@ import torch
 from opbridge.capture.torchscript import scalars
 from opbridge.capture.torchscript.branches import UNINITIALIZED
 from opbridge.capture.torchscript.sizes import SizeTensor, with_tensors
-from opbridge.torch_compat.torchscript import Node
+from opbridge.torch_compat.torchscript import Node, function_named
 
 Function = Callable[..., Any]
 
@@ -80,12 +80,20 @@ def _is_container(value: Any) -> bool:
 
 
 def _only_reads(use: Any) -> bool:
+    """Whether the use neither changes a container of plain values nor makes another name for it."""
     user: Node = use.user
+    if user.kind() == "prim::ListUnpack":
+        return True
+    if user.kind() == "prim::CallFunction":
+        first, *_ = user.inputs()
+        called: Any = function_named(_untyped(first).type().annotation_str)
+        parameters = [] if called is None else [*called.graph.inputs()]
+        return called is not None and all(map(_only_reads, parameters[use.offset - 1].uses()))
     schema = user.schema()
     if schema == "(no schema)" or scalars.changes_its_argument(schema):
         return False
     returned = schema.rpartition("->")[2]
-    return not re.search(r"\[\]|Dict\(", returned) or "Tensor" in schema
+    return not re.search(r"\[\]|Dict\(", returned) or "Tensor" in schema or scalars.makes_a_copy(schema)
 
 
 def _is_instance(node: Node) -> Function:
