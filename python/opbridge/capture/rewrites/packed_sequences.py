@@ -36,6 +36,15 @@ def patch_packing() -> Iterator[None]:
         yield
 
 
+_steps: Any = WeakTensorKeyDictionary()  # batch_sizes → the length of the padded batch, which no sequence exceeds
+
+
+def steps_of(batch_sizes: torch.Tensor) -> Any:
+    """The number of steps that a packed sequence may have; a symbol if that is not constant."""
+    length = batch_sizes.shape[0]
+    return length if isinstance(length, int) else _steps.get(batch_sizes, length)
+
+
 class _Packing:
     def __init__(self) -> None:
         self._counts: Any = WeakTensorKeyDictionary()  # batch_sizes → the number of sequences
@@ -49,6 +58,7 @@ class _Packing:
         batch_sizes = counts[counts > 0]
         check(batch_sizes.shape[0] <= length)
         self._counts[batch_sizes] = count
+        _steps[batch_sizes] = length
         return steps_first[runs], batch_sizes
 
     def pad(

@@ -22,6 +22,7 @@ from opbridge.torch_compat import (
     buffers_of,
     is_fake,
     is_traceable_wrapper_subclass,
+    is_transformed,
     parameters_of,
     unset_fake_temporarily,
 )
@@ -397,6 +398,8 @@ def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
     elif isinstance(value, (tuple, frozenset)):
         yield _Holder(value)
     elif isinstance(value, torch.Tensor):
+        if is_transformed(value):  # a module may keep one beyond torch.func's transform, as recurrent ones do
+            return
         yield _Tensor(value)
     elif isinstance(value, types.MethodType):
         yield _Holder((value.__self__,))

@@ -87,9 +87,14 @@ def _is_on_meta(argument: Any) -> bool:
 
 def have_derivatives(args: Any, kwargs: dict[str, Any]) -> bool:
     """Whether a call with these arguments is transformed, or belongs to a derivative."""
-    if transforms_are_active() or backward_is_running() or dual_numbers_exist():
+    return backward_is_running() or are_differentiated((*args, *kwargs.values()))
+
+
+def are_differentiated(args: Any) -> bool:
+    """Whether a derivative of the result may be asked for."""
+    if transforms_are_active() or dual_numbers_exist():
         return True
-    return torch.is_grad_enabled() and (any(map(_requires_grad, args)) or any(map(_requires_grad, kwargs.values())))
+    return torch.is_grad_enabled() and any(map(_requires_grad, args))
 
 
 def _requires_grad(argument: Any) -> bool:

@@ -22,6 +22,7 @@ from opbridge.capture.inputs import Inputs
 from opbridge.capture.program import Sizes
 from opbridge.capture.rewrites.compiled import run_uncompiled
 from opbridge.capture.rewrites.control_flow import patch_control_flow
+from opbridge.capture.rewrites.recurrent_gradients import STEPS
 from opbridge.capture.rewrites.torch_functions import retry_with_substitutes
 from opbridge.capture.rewrites.transformers import KERNELS
 from opbridge.capture.state.attributes import restore_attributes
@@ -30,7 +31,7 @@ from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.torchscript.calls import patch_torchscript
-from opbridge.capture.traced.derivatives import form_of_numbers, have_derivatives, record_below
+from opbridge.capture.traced.derivatives import are_differentiated, form_of_numbers, have_derivatives, record_below
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
@@ -141,6 +142,11 @@ def _record_operators(
                 return written(*args, **kwargs)
         if not have_derivatives(args, kwargs):
             return recorder.call(function, args, kwargs)
+        if function in STEPS:
+            if not are_differentiated(args):
+                return recorder.call(function, args, kwargs)
+            with intercept_operators(call):
+                return STEPS[function](*args, **kwargs)
         form = form_of_numbers(function, args)
         return record_below(recorder.call, lambda: recorder.run(form, args, kwargs))
 
