@@ -368,6 +368,7 @@ def test_of_reads_by_index(dtype):
         "slice with a step": lambda g: aten.slice_backward(g, [2, 9, 4], 1, 1, 9, 3),
         "slice from the end": lambda g: aten.slice_backward(g, [2, 9, 4], -2, -3, 2**63 - 1, 1),
         "unfold": lambda g: aten.unfold_backward(g, [2, 8], 1, 4, 2),
+        "unfold of a batch that is broadcast": lambda g: aten.unfold_backward(g[:1], [2, 8], 1, 4, 2),
         "unfold of overlaps": lambda g: aten.unfold_backward(g, [7, 3], 0, 4, 3),
         "masked_scatter": lambda g: aten.masked_scatter_backward(g, g > 0, [5, 5]),
     }
@@ -396,8 +397,9 @@ def test_of_attention(causal, masked):
         run = aten._scaled_dot_product_flash_attention_for_cpu_backward
         return run(out * 2 + 1, q, k, v, out, lse, 0.0, causal, **options)
 
-    q, k, v = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8), torch.randn(2, 3, 7, 8)
-    check(backward, q, k, v, rtol=1e-4, atol=5e-5)
+    q = torch.randn(2, 6, 5, 8)
+    for heads in (6, 2, 1):  # a head of k and v for several of q
+        check(backward, q, torch.randn(2, heads, 7, 8), torch.randn(2, heads, 7, 8), rtol=1e-4, atol=5e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

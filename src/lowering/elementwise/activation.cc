@@ -181,7 +181,14 @@ void register_activation(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Value self, Scalar lower, Scalar upper, bool training, Ignored) {
        return rrelu(g, self, lower, upper, training);
      });
-  // Returns the noise as well, which only training mode changes.
+  // Only training mode writes the noise.
+  on("aten::rrelu_with_noise(Tensor self, Tensor noise, Scalar lower=0.125, Scalar "
+     "upper=0.33333333333333331, "
+     "bool training=False, Generator? generator=None) -> Tensor",
+     Since{9}, [](GraphBuilder& g, Value self, Ignored, Scalar lower, Scalar upper, bool training, Ignored) {
+       return rrelu(g, self, lower, upper, training);
+     });
+  // Returns the noise as well.
   on("aten::rrelu_with_noise_functional(Tensor self, Tensor noise, Scalar lower=0.125, Scalar "
      "upper=0.33333333333333331, bool training=False, Generator? generator=None) -> (Tensor, Tensor)",
      Since{9},

@@ -70,10 +70,12 @@ Value unfold_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& dims,
   const Dim count = windows.dim(axis) * Dim(size);
   Value starts = g.unsqueeze(arithmetic(g, 0, step, windows.dim(axis)), {1});
   Value indices = g.reshape(g.op("Add", starts, arithmetic(g, 0, 1, size)), {count});
-  std::vector<Dim> flattened = dims;
-  flattened[axis] = count;
+  std::vector<Dim> flattened = windows.dims(), whole = dims;
+  flattened.erase(flattened.begin() + axis);
+  flattened[axis] = whole[axis] = count;
   Value start = filled(g, dims, 0, windows.element_type());
-  return g.cast(scatter_rows(g, start, axis, indices, g.reshape(windows, flattened), Reduction::add), type);
+  Value added = g.expand(g.reshape(windows, flattened), whole);  // PyTorch broadcasts the other dims
+  return g.cast(scatter_rows(g, start, axis, indices, added, Reduction::add), type);
 }
 
 }  // namespace

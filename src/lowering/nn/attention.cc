@@ -169,14 +169,24 @@ std::array<Value, 2> flash_attention(GraphBuilder& g, Value query, Value key, Va
   // float16 and bfloat16 are rounded once, at the end.
   const ElementType type = g.result(1).element_type;
   query = g.cast(query, type);
-  key = g.cast(key, type);
+  key = repeat_heads(g, g.cast(key, type), query.dim(-3));
+  value = repeat_heads(g, g.cast(value, type), query.dim(-3));
   if (mask && mask->element_type() != ElementType::boolean) mask = g.cast(*mask, type);
-  Value result = attention(g, query, key, g.cast(value, type), mask, dropout, is_causal, scale, false);
+  Value result = attention(g, query, key, value, mask, dropout, is_causal, scale, false);
   result = g.cast(result, g.result().element_type);
   Value scores = masked_scores(g, query, key, mask, is_causal, scale);
   Value greatest = g.reduce("ReduceMax", scores, {-1}, true);
   Value sum = g.reduce("ReduceSum", g.op("Exp", g.op("Sub", scores, greatest)), {-1}, false);
   return {result, g.op("Add", g.squeeze(greatest, {-1}), g.op("Log", sum))};
+}
+
+// The gradient of tensors with `heads` heads, from that of repeat_heads(): the sum over each group.
+Value sum_of_groups(GraphBuilder& g, Value gradient, const Dim& heads) {
+  const std::vector<Dim>& dims = gradient.dims();
+  const Dim query_heads = gradient.dim(-3);
+  if (heads == query_heads) return gradient;
+  Value groups = g.reshape(gradient, {dims[0], heads, floor_div(query_heads, heads), dims[2], dims[3]});
+  return g.reduce("ReduceSum", groups, {2}, false);
 }
 
 // The gradients of query, key and value, from the logarithms of the sums of exponentials.
@@ -197,14 +207,16 @@ std::array<Value, 3> flash_attention_gradient(GraphBuilder& g, Value grad, Value
     return Formula(g, g.transpose(x, order));
   };
   const auto product = [](const Formula& a, const Formula& b) { return node("MatMul", a, b); };
-  Formula dy = wide(grad), q = wide(query), k = wide(key), v = wide(value), y = wide(out);
+  const auto repeated = [&](Value x) { return Formula(g, repeat_heads(g, wide(x), query.dim(-3))); };
+  Formula dy = wide(grad), q = wide(query), k = repeated(key), v = repeated(value), y = wide(out);
   Formula scores(g, masked_scores(g, q, k, mask, is_causal, scale));
   Formula total(g, g.unsqueeze(wide(logsumexp), {-1}));
   Formula shares = where(scores == -INFINITY, 0, exp(scores - total));
   Formula slope = shares * (product(dy, turned(v)) - sum(dy * y, {-1}));
+  Value of_keys = sum_of_groups(g, product(turned(slope), q) * *scale, key.dim(-3));
+  Value of_values = sum_of_groups(g, product(turned(shares), dy), value.dim(-3));
   return {g.cast(product(slope, k) * *scale, g.result(0).element_type),
-          g.cast(product(turned(slope), q) * *scale, g.result(1).element_type),
-          g.cast(product(turned(shares), dy), g.result(2).element_type)};
+          g.cast(of_keys, g.result(1).element_type), g.cast(of_values, g.result(2).element_type)};
 }
 
 }  // namespace
