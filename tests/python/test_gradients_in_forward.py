@@ -257,10 +257,44 @@ def autograd_of(function: Function) -> Function:
         lambda x: F.grid_sample(W[None, None], x.tanh().reshape(1, 2, 4, 2), align_corners=False),
         lambda x: torch.fft.irfft2(torch.fft.rfft2(x).abs() * torch.fft.rfft2(x)),
         lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None].cos(), x[None, None].sin()),
+        lambda x: F.scaled_dot_product_attention(
+            x[None, :, None], x.view(1, 2, 2, 4).cos(), x.view(1, 2, 2, 4).sin(), enable_gqa=True
+        ),
+        lambda x: torch.istft(torch.stack([x, x.cos()]) + 1j * x.sin(), 6, 2, window=torch.hann_window(6)).sin(),
+        F.rrelu,
     ],
 )
 def test_what_operators_save_inside_is_not_a_constant(function, capture, tmp_path):
     check(autograd_of(function), tmp_path, torch.randn(4, 4), capture=capture, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("function", [torch.det, torch.logdet, lambda x: torch.linalg.slogdet(x)[1]])
+@pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.mT, lambda x: x[0], lambda x: x[:, ::2, ::2]])
+def test_determinants(function, layout, capture, tmp_path):
+    def model(x):
+        return function(layout(x @ x.mT + 4 * torch.eye(4) + x.tril(-1))) ** 2
+
+    others = ((torch.randn(5, 4, 4),),)
+    args = torch.randn(3, 4, 4)
+    check(autograd_of(model), tmp_path, args, capture=capture, others=others, dynamic=({0: "n"},), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_determinants_of_singular_matrices(capture, tmp_path):
+    def model(x):
+        return torch.det(x * torch.tensor([1.0, 1, 0]))
+
+    check(autograd_of(model), tmp_path, torch.randn(2, 3, 3), capture=capture, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_second_derivatives_of_determinants(capture, tmp_path):
+    def model(x):
+        y = torch.linalg.slogdet(x @ x.mT + torch.eye(3))[1].sum() + torch.det(x).sum()
+        return torch.autograd.grad(y, x, create_graph=True)[0] ** 2
+
+    check(autograd_of(model), tmp_path, torch.randn(2, 3, 3), capture=capture, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

@@ -56,6 +56,7 @@ with looked_up():
     DETACH = torch.ops.aten.detach.default
     MULTI_HEAD_ATTENTION = torch.ops.aten._native_multi_head_attention.default
     TRANSFORMER_ENCODER_LAYER = torch.ops.aten._transformer_encoder_layer_fwd.default
+    DETERMINANTS = (torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default)
     EAGER_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
     PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
     DisableTorchFunction = torch._C.DisableTorchFunction

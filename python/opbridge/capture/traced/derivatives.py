@@ -17,6 +17,7 @@ from opbridge.capture.operators import operator_of
 from opbridge.errors import Error, UnsupportedError
 from opbridge.torch_compat import (
     DETACH,
+    DETERMINANTS,
     OpOverload,
     TorchDispatchMode,
     backward_is_running,
@@ -67,6 +68,8 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     'jacfwd, or capture="trace" with constant sizes'
                 )
             return func(*args, **(kwargs or {}))
+        if func in DETERMINANTS:
+            return self._determinant(func, args[0])
         if func is not DETACH:
             return self._record(func, args, kwargs or {})
         try:
@@ -74,6 +77,16 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
         except Error as error:  # autograd detaches what it saves in code that must not throw
             self.refusal = error
             return func(*args)
+
+    def _determinant(self, func: OpOverload, matrices: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Records the factors that the derivative uses as those of the transposed matrices where torch computes these:
+        that depends on the layout, which a mapping does not know."""
+        *values, _, _ = self._record(func, (matrices,), {})
+        factored = matrices
+        if matrices.is_contiguous() and not matrices.is_complex():
+            factored = self._record(_ATEN.transpose.int, (matrices, -2, -1), {})
+        lu, pivots, _ = self._record(_ATEN.linalg_lu_factor_ex.default, (factored,), {})
+        return *values, lu, pivots
 
 
 def _computes_sizes(args: Any, kwargs: dict[str, Any]) -> bool:
