@@ -26,7 +26,7 @@ extern "C" {
 
 #define OPBRIDGE_OPERATOR_ABI 2
 
-/* An operator with a gradient is followed by `name_backward`, which has no ONNX node. It takes the gradients
+/* An operator with a gradient is followed by `name_backward`, an operator like others. It takes the gradients
  * of all returns, then all arguments, then `bool[] wanted` with a flag for each of its returns. A return is
  * named `grad_` and the argument; a gradient that is not wanted is returned without elements. */
 

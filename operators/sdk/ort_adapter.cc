@@ -441,7 +441,6 @@ const std::deque<CustomOp>& custom_ops() {
   static const auto* all = [] {
     auto* made = new std::deque<CustomOp>;
     for (const LibraryOperator& op : operators()) {
-      if (op.backward_of >= 0) continue;
       for (const LibraryKernel& kernel : op.kernels) {
         if (!takes_complex(kernel)) made->emplace_back(op, kernel);
       }

@@ -49,7 +49,7 @@ class Operator:
     version: int
     """Opset version of the domain."""
     backward_of: str | None = None
-    """The operator whose gradient this one computes; such an operator has no ONNX node."""
+    """The operator whose gradient this one computes."""
     lowered_since: int | None = None
     """The first opset at which it is lowered to standard ONNX, from its ``.onnx(…)``."""
 
@@ -147,6 +147,13 @@ def load_operators(path: str | Path | None = None) -> list[Operator]:
 def loaded_operators() -> list[Operator]:
     """The operators of all loaded sets, except those that only compute gradients."""
     return [operator for operators, _ in _loaded.values() for operator in operators if operator.backward_of is None]
+
+
+def lacks_gradient(name: str) -> bool:
+    """Whether ``name`` is an operator of a loaded set, and the set has no gradient of it: PyTorch then leaves the part
+    of a derivative through it out, with a warning."""
+    every = [operator for operators, _ in _loaded.values() for operator in operators]
+    return any(each.name == name for each in every) and not any(each.backward_of == name for each in every)
 
 
 def loaded_torch_libraries() -> list[str]:

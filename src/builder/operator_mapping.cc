@@ -114,7 +114,6 @@ void SymbolicRegistry::add_operators(const std::filesystem::path& path) {
   const OperatorLibrary library = open_library(path);
   for (int32_t i = 0; i < library.table->count; ++i) {
     const opbridge_operator& op = library.table->operators[i];
-    if (op.backward_of >= 0) continue;
     const OperatorSchema schema = parse_schema(op.schema);
     add(node_of(schema));
     int& version = domain_versions_[schema.name.substr(0, schema.name.find("::"))];

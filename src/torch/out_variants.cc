@@ -7,6 +7,8 @@ namespace {
 
 // Sorted. tests/python/test_operator_traits.py compares the rows with torch's schemas.
 constexpr auto table = std::to_array<OutVariant>({
+    {"aten::_ctc_loss.Tensor_out", "aten::_ctc_loss.Tensor", {"out0", "out1"}},
+    {"aten::_ctc_loss.out", "aten::_ctc_loss", {"out0", "out1"}},
     {"aten::_embedding_bag.out", "aten::_embedding_bag", {"out0", "out1", "out2", "out3"}},
     {"aten::_embedding_bag_forward_only.out",
      "aten::_embedding_bag_forward_only",

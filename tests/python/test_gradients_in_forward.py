@@ -268,6 +268,66 @@ def test_what_operators_save_inside_is_not_a_constant(function, capture, tmp_pat
     check(autograd_of(function), tmp_path, torch.randn(4, 4), capture=capture, rtol=1e-4, atol=1e-5)
 
 
+CTC_LENGTHS: dict[str, Function] = {
+    "tensors": lambda target: (torch.tensor([12, 10, 7]), torch.tensor([5, 2, 3])),
+    "numbers": lambda target: ((12, 10, 7), (5, 2, 3)),
+    "of the inputs": lambda target: (target[:, 3] + 7, target[:, 4]),
+}
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("lengths", CTC_LENGTHS)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_ctc_loss(reduction, lengths, capture, tmp_path):
+    def model(x, target):
+        x = x.detach().requires_grad_()
+        sizes = CTC_LENGTHS[lengths](target)
+        with torch.enable_grad():
+            loss = F.ctc_loss(x.log_softmax(-1), target, *sizes, blank=5, reduction=reduction, zero_infinity=True)
+            return loss, torch.autograd.grad((loss * torch.arange(1.0, 4)).sum() + x.sin().sum(), x)[0]
+
+    target = torch.tensor([[2, 2, 3, 4, 4], [0, 1, 2, 1, 3], [4, 4, 4, 0, 4]])  # the last one's lengths: 7, 4
+    dynamic = ({0: "length"}, {}) if lengths != "numbers" else None
+    check(model, tmp_path, torch.randn(12, 3, 6), target, capture=capture, dynamic=dynamic, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_ctc_loss_of_one_sequence(capture, tmp_path):
+    def model(x):
+        target, sizes = torch.tensor([1, 2, 2]), (torch.tensor(12), torch.tensor(3))
+        return F.ctc_loss(x.log_softmax(-1), target, *sizes) + x.square().mean()
+
+    check(autograd_of(model), tmp_path, torch.randn(12, 6), capture=capture, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("name", ["roi_align", "aligned", "roi_pool", "deform_conv2d", "modulated"])
+def test_operators_of_torchvision(name, capture, tmp_path):
+    ops = pytest.importorskip("torchvision").ops
+    boxes = torch.tensor([[0, 0.5, 0.5, 4, 4], [1, 1, 1, 5, 6], [0, 3, 2, 9, 9]])
+    weight = torch.randn(3, 2, 3, 3)
+    functions = {
+        "roi_align": lambda x: ops.roi_align(x, boxes, (3, 2), 0.7),
+        "aligned": lambda x: ops.roi_align(x, boxes, 2, sampling_ratio=2, aligned=True),
+        "roi_pool": lambda x: ops.roi_pool(x, boxes, (3, 2), 0.8),
+        "deform_conv2d": lambda x: ops.deform_conv2d(x, x[:, :1].expand(-1, 18, -1, -1).sin(), weight, padding=1),
+        "modulated": lambda x: ops.deform_conv2d(
+            x, x[:, :1].expand(-1, 18, -1, -1).sin(), weight, padding=1, mask=x[:, 1:].expand(-1, 9, -1, -1).sigmoid()
+        ),
+    }
+    others = ((torch.randn(3, 2, 6, 9),),)
+    check(
+        autograd_of(lambda x: functions[name](x) ** 2),
+        tmp_path,
+        torch.randn(2, 2, 7, 8),
+        capture=capture,
+        dynamic=({0: "n", 2: "h", 3: "w"},),
+        others=others,
+        rtol=1e-4,
+        atol=1e-4,
+    )
+
+
 @pytest.mark.parametrize("capture", CAPTURES)
 @pytest.mark.parametrize("function", [torch.det, torch.logdet, lambda x: torch.linalg.slogdet(x)[1]])
 @pytest.mark.parametrize("layout", [lambda x: x, lambda x: x.mT, lambda x: x[0], lambda x: x[:, ::2, ::2]])
@@ -321,6 +381,32 @@ def test_a_loss_that_is_differentiated_by_backward(capture, tmp_path):
         return x.grad * 2
 
     check(model, tmp_path, torch.randn(3, 4), capture=capture)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+def test_an_operator_without_gradient_is_refused_where_a_derivative_goes_through_it(capture, tmp_path):
+    opbridge.load_operators()
+
+    def keypoints(x):
+        return torch.ops.opbridge.heatmaps_to_keypoints(x, torch.tensor([[0.0, 0, 4, 4]] * 2))[1]
+
+    def through(x):
+        return keypoints(x).sum() + x.sin().sum()
+
+    x = torch.randn(2, 3, 5, 5)
+    for model in (autograd_of(through), grad(through)):
+        with pytest.raises(
+            UnsupportedError, match=r"opbridge::heatmaps_to_keypoints, which has no gradient\n  at test_"
+        ):
+            opbridge.export(model, (x,), tmp_path / "model.onnx", capture=capture)
+
+    def beside(x):
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            scores, y = keypoints(x), x.sin()
+            return scores, torch.autograd.grad(y.sum(), x)[0]
+
+    check(beside, tmp_path, x, capture=capture)
 
 
 def test_a_branch_on_a_gradient_is_refused_by_export():

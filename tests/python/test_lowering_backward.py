@@ -579,8 +579,6 @@ def test_of_an_open_number_of_segments():
 # Backward operators without a mapping, of those that have a kernel for dense tensors on the CPU of their own. The
 # others are made of further operators, which a capture below autograd records.
 UNMAPPED = {
-    "aten::_ctc_loss_backward": "ctc_loss becomes an operator of opbridge, whose gradient is not in ONNX Runtime",
-    "aten::_ctc_loss_backward.Tensor": "as above",
     "aten::_fake_quantize_learnable_per_channel_affine_backward": "of quantization-aware training",
     "aten::_fake_quantize_learnable_per_tensor_affine_backward": "of quantization-aware training",
     "aten::_grid_sampler_2d_cpu_fallback_backward": "grid_sampler_2d_backward takes its place",

@@ -4,6 +4,8 @@
 #include "builder/exact_floats.h"
 #include "lowering/add.h"
 #include "lowering/image/roi_align.h"
+#include "lowering/indexing/indexing.h"
+#include "lowering/kernel.h"
 
 namespace opbridge::lowering {
 
@@ -57,6 +59,58 @@ Value nms(GraphBuilder& g, Value boxes, Value scores, double iou_threshold) {
   return g.gather(kept, g.scalar(2, ElementType::int64), 1);
 }
 
+using Dims = std::vector<Dim>;
+
+// A region pool's gradient depends on the sizes of its input alone.
+Value roi_align_gradient(GraphBuilder& g, Value grad, Value rois, double spatial_scale, int64_t pooled_height,
+                         int64_t pooled_width, Dim batch, Dim channels, Dim height, Dim width,
+                         int64_t sampling_ratio, bool aligned) {
+  const Dims dims{batch, channels, height, width};
+  const Value input = filled(g, dims, 0, grad.element_type());
+  return kernel(
+      g, "opbridge::roi_align_backward",
+      {grad, input, rois, attr("spatial_scale", spatial_scale), attr("pooled_height", pooled_height),
+       attr("pooled_width", pooled_width), attr("sampling_ratio", sampling_ratio),
+       attr("aligned", static_cast<int64_t>(aligned)), attr("wanted", std::vector<int64_t>{1})},
+      {grad.element_type(), dims});
+}
+
+// Each bin's gradient goes to the pixel of its maximum, whose index in the plane is in `argmax`; -1 for none.
+Value roi_pool_gradient(GraphBuilder& g, Value grad, Value rois, Value argmax, Ignored, Ignored, Ignored,
+                        Dim batch, Dim channels, Dim height, Dim width) {
+  const auto number = [&](const Dim& dim) { return g.scalar(dim, ElementType::int64); };
+  const Value zero = g.scalar(0, ElementType::int64);
+  const Value images = g.cast(g.slice(rois, 1, 0, 1), ElementType::int64);
+  Value planes = g.op("Add", g.op("Mul", images, number(channels)), arithmetic(g, 0, 1, channels));
+  planes = g.op("Mul", g.unsqueeze(planes, {2, 3}), number(height * width));
+  const Value at = g.cast(argmax, ElementType::int64);
+  const Value none = g.op("Less", at, zero);
+  const Value indices = g.op("Where", none, zero, g.op("Add", planes, at));
+  const Value updates = g.op("Where", none, g.scalar_like(grad, 0), grad);
+  const Dims all{batch * channels * height * width};
+  const Value start = filled(g, all, 0, grad.element_type());
+  return g.reshape(
+      scatter_rows(g, start, 0, flat(g, g.typed(indices, argmax.dims())), flat(g, updates), Reduction::add),
+      Dims{batch, channels, height, width});
+}
+
+std::array<Value, 5> deform_conv2d_gradient(GraphBuilder& g, Value grad, Value input, Value weight,
+                                            Value offset, Value mask, Value bias, int64_t stride_h,
+                                            int64_t stride_w, int64_t pad_h, int64_t pad_w,
+                                            int64_t dilation_h, int64_t dilation_w, int64_t groups,
+                                            int64_t offset_groups, bool use_mask) {
+  auto made = g.ops<5>("opbridge::deform_conv2d_backward", grad, input, weight, offset,
+                       use_mask ? mask : Value(), bias, attr("stride_h", stride_h),
+                       attr("stride_w", stride_w), attr("pad_h", pad_h), attr("pad_w", pad_w),
+                       attr("dilation_h", dilation_h), attr("dilation_w", dilation_w), attr("groups", groups),
+                       attr("offset_groups", offset_groups), attr("use_mask", static_cast<int64_t>(use_mask)),
+                       attr("wanted", std::vector<int64_t>{1, 1, 1, use_mask ? 1 : 0, 1}));
+  const std::array<Value, 5> of{input, weight, offset, mask, bias};
+  for (size_t i = 0; i < of.size(); ++i) g.typed(made[i], of[i].type());
+  if (!use_mask) made[3] = filled(g, mask.dims(), 0, mask.element_type());
+  return made;
+}
+
 }  // namespace
 
 void register_vision(SymbolicRegistry& registry) {
@@ -87,6 +141,20 @@ void register_vision(SymbolicRegistry& registry) {
   on("torchvision::roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
      "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor",
      Since{1}, roi_align);
+  on("torchvision::_roi_align_backward(Tensor grad, Tensor rois, float spatial_scale, SymInt pooled_height, "
+     "SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width, int "
+     "sampling_ratio, bool aligned) -> Tensor",
+     Since{9}, roi_align_gradient);
+  on("torchvision::_roi_pool_backward(Tensor grad, Tensor rois, Tensor argmax, float spatial_scale, SymInt "
+     "pooled_height, SymInt pooled_width, SymInt batch_size, SymInt channels, SymInt height, SymInt width) "
+     "-> "
+     "Tensor",
+     Since{16}, roi_pool_gradient);
+  on("torchvision::_deform_conv2d_backward(Tensor grad, Tensor input, Tensor weight, Tensor offset, Tensor "
+     "mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt pad_w, SymInt dilation_h, "
+     "SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> (Tensor, Tensor, Tensor, "
+     "Tensor, Tensor)",
+     Since{9}, deform_conv2d_gradient);
   on("torchvision::nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", Since{1}, nms);
 
   on("torchvision::roi_pool(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "

@@ -8,13 +8,16 @@ replaced it by the operators on plain tensors that compute its value and its der
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from opbridge.capture.operators import operator_of
+from opbridge.capture.source import line_of_frame
 from opbridge.errors import Error, UnsupportedError
+from opbridge.operators import lacks_gradient
 from opbridge.torch_compat import (
     DETACH,
     DETERMINANTS,
@@ -23,6 +26,7 @@ from opbridge.torch_compat import (
     backward_is_running,
     dual_numbers_exist,
     has_memory,
+    pytree,
     transforms_are_active,
 )
 
@@ -96,6 +100,21 @@ def _computes_sizes(args: Any, kwargs: dict[str, Any]) -> bool:
 
 def _is_on_meta(argument: Any) -> bool:
     return isinstance(argument, torch.Tensor) and argument.device == _META
+
+
+def refuse_missing_gradient(function: OpOverload, result: Any) -> None:
+    """Refuses a derivative that goes through an operator of opbridge without a gradient. Some replace PyTorch's own,
+    which have one, so a derivative without this part would be wrong."""
+    name = operator_of(function).key
+
+    def refuse(_: torch.Tensor) -> None:
+        raise UnsupportedError(f"the model computes a derivative through {name}, which has no gradient", line)
+
+    if lacks_gradient(name):
+        line = line_of_frame(sys._getframe(1))
+        for leaf in pytree.tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+                leaf.register_hook(refuse)  # type: ignore[no-untyped-call]
 
 
 def have_derivatives(args: Any, kwargs: dict[str, Any]) -> bool:

@@ -31,7 +31,13 @@ from opbridge.capture.structures import leaves_of
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
 from opbridge.capture.torchscript.calls import patch_torchscript
-from opbridge.capture.traced.derivatives import are_differentiated, form_of_numbers, have_derivatives, record_below
+from opbridge.capture.traced.derivatives import (
+    are_differentiated,
+    form_of_numbers,
+    have_derivatives,
+    record_below,
+    refuse_missing_gradient,
+)
 from opbridge.capture.traced.function_mode import WaysSeenBy
 from opbridge.capture.traced.numbers_read import NumbersRead, check_against_example
 from opbridge.capture.traced.other_threads import refuse_other_threads
@@ -148,7 +154,10 @@ def _record_operators(
             with intercept_operators(call):
                 return STEPS[function](*args, **kwargs)
         form = form_of_numbers(function, args)
-        return record_below(recorder.call, lambda: recorder.run(form, args, kwargs))
+        result = record_below(recorder.call, lambda: recorder.run(form, args, kwargs))
+        if function.namespace == "opbridge":
+            refuse_missing_gradient(function, result)
+        return result
 
     return intercept_operators(call, derivative=lambda compute: record_below(recorder.call, compute))
 
