@@ -384,6 +384,79 @@ def test_a_loss_that_is_differentiated_by_backward(capture, tmp_path):
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
+def test_a_refusal_has_no_stack_of_torch(capture):
+    def model(x):
+        return torch.fake_quantize_per_channel_affine(x, torch.full((4,), 0.1), torch.zeros(4).int(), 1, -8, 7) ** 2
+
+    with pytest.raises(UnsupportedError, match="with symbolic sizes") as refusal:
+        opbridge.export(autograd_of(model), (torch.randn(5, 4),), "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+    assert len(str(refusal.value).splitlines()) < 4
+
+
+class Sign(torch.autograd.Function):
+    """A sign with the derivative of a clipped identity; torch.func takes it, since it has setup_context."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x.sign()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient * (1 - ctx.saved_tensors[0] ** 2)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: torch.Tensor) -> torch.Tensor:
+        return tangent * (1 - ctx.saved_tensors[0] ** 2)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return Sign.apply(gradient) * gradient
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: torch.Tensor) -> Any:
+        return Doubled.apply(x), in_dims[0]
+
+
+def through_functions(x: torch.Tensor) -> torch.Tensor:
+    return (Sign.apply(x.cos()) * Doubled.apply(x.sin()) + x).sum()
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize(
+    "function",
+    [
+        grad(through_functions),
+        lambda x: vjp(lambda x: Doubled.apply(Sign.apply(x) * x), x)[1](x.cos())[0],
+        lambda x: jvp(lambda x: Sign.apply(x) * x, (x,), (x.cos(),)),
+        vmap(through_functions),
+        vmap(lambda row: Doubled.apply(row.sin())),
+        vmap(grad(lambda row: (Sign.apply(row) * row.sin()).sum())),
+        grad(lambda x: grad(through_functions)(x).square().sum()),
+    ],
+)
+def test_functions_of_autograd(function, capture, tmp_path):
+    x, others = torch.randn(3, 4), ((torch.randn(5, 4),),)
+    check(function, tmp_path, x, capture=capture, rtol=1e-4, atol=1e-5)
+    check(function, tmp_path, x, capture=capture, dynamic=({0: "n"},), others=others, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("capture", CAPTURES)
 def test_an_operator_without_gradient_is_refused_where_a_derivative_goes_through_it(capture, tmp_path):
     opbridge.load_operators()
 

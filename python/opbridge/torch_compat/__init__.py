@@ -59,6 +59,7 @@ with looked_up():
     DETERMINANTS = (torch.ops.aten._linalg_det.default, torch.ops.aten._linalg_slogdet.default)
     EAGER_KERNEL = torch._C.DispatchKey.CompositeExplicitAutograd
     PRE_DISPATCH = torch._C.DispatchKey.PreDispatch
+    TRANSFORMS = torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode
     DisableTorchFunction = torch._C.DisableTorchFunction
     DisablePythonDispatcher = torch._C._DisablePythonDispatcher
     disabled_torch_function = torch._C._disabled_torch_function_impl
@@ -82,7 +83,7 @@ with looked_up():
     expect(torch.Tensor, "_version")
     expect(torch.empty(0).untyped_storage(), "_cdata")
     expect(MULTI_HEAD_ATTENTION, "_schema", "py_kernels", "_dispatch_cache")
-    expect(HigherOrderOperator, "__call__", "name")
+    expect(HigherOrderOperator, "__call__", "dispatch", "name")
 
 CALL_OF_MODULE = "_call_impl"
 # The attributes of a module that hold its registered parameters, buffers and modules.

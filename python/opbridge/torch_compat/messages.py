@@ -11,8 +11,8 @@ _FIXED_SIZE = re.compile(
     r"You marked (?:L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]|(\S+)) as dynamic but your code specialized it to be a "
     r"constant \((\d+)\)"
 )
-# The beginnings of torch's advice on its own logs and functions.
-_ADVICE = re.compile(r"^(?:For more |The error above )", flags=re.MULTILINE)
+# The beginnings of torch's advice on its own logs and functions, and of a stack of C++ frames.
+_ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from )", flags=re.MULTILINE)
 
 
 def fixed_size(error: BaseException) -> tuple[str | None, str | None, str | None, str] | None:

@@ -9,18 +9,23 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch
-from opbridge.torch_compat import EAGER_KERNEL, kernels_of, name_of, pytree
+from opbridge.torch_compat import EAGER_KERNEL, TRANSFORMS, kernels_of, name_of, pytree, transforms_are_active
 from opbridge.torch_compat.patch_points import CALL_OF_HIGHER_ORDER_OPERATOR
 
 Function = Callable[..., Any]
+_CUSTOM_FUNCTION = "custom_function_call"
 
 
 @contextlib.contextmanager
 def patch_control_flow() -> Iterator[None]:
-    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it makes."""
+    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it makes. Lets the
+    transforms of torch.func have the calls of an autograd.Function."""
     dispatch = CALL_OF_HIGHER_ORDER_OPERATOR.original
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if name_of(operator) == _CUSTOM_FUNCTION and transforms_are_active():
+            # torch would first ask the mode of the capture, of which the operator does not know.
+            return operator.dispatch(TRANSFORMS, *args, **kwargs)
         eager = kernels_of(operator).get(EAGER_KERNEL)
         follow = _FOLLOWED.get(name_of(operator), eager)
         return follow(*args, **kwargs) if follow else dispatch(operator, *args, **kwargs)
