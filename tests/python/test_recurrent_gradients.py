@@ -98,7 +98,11 @@ def test_of_inputs(case, capture, tmp_path):
 def test_of_other_kinds(layer, model, capture, tmp_path):
     # PyTorch itself has no forward derivative of its fast LSTM, which has no projections.
     options = {"proj_size": 2} if layer == "LSTM" and model is Forwards else {}
-    check(model(LAYERS[layer](**options)), tmp_path, torch.randn(4, 2, 3), capture=capture, **TOLERANCES)
+    x, others = torch.randn(4, 2, 3), ((torch.randn(4, 3, 3),),)
+    model = model(LAYERS[layer](**options))
+    check(model, tmp_path, x, capture=capture, **TOLERANCES)
+    if not isinstance(model, Forwards):
+        check(model, tmp_path, x, capture=capture, dynamic=({1: "n"},), others=others, **TOLERANCES)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

@@ -101,9 +101,9 @@ def _layers(
 def _refuse_length(name: str, length: Any) -> None:
     if not isinstance(length, int):
         raise UnsupportedError(
-            f"the model computes a derivative through nn.{_MODULES[name]}, whose sequences have a dynamic length: a "
-            "derivative needs the steps one by one; make the length constant, or call the module under "
-            "torch.no_grad() if no derivative goes through it",
+            f"the model computes a derivative of nn.{_MODULES[name]}, or transforms it by torch.func, which needs its "
+            "steps one by one, and the sequences have a dynamic length: make the length constant, or call the module "
+            "under torch.no_grad() if no derivative goes through it",
             line_of_frame(sys._getframe()),
         )
 

@@ -55,6 +55,16 @@ def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
     return function
 
 
+def form_of_transforms(function: OpOverload, args: Any) -> Callable[..., Any] | None:
+    """What to call instead of an operator whose kernel makes sizes numbers for tensors of a transform."""
+    is_affine = function is _ATEN.linear.default and len(args) > 2 and args[2] is not None
+    return _linear if is_affine and args[0].dim() > 2 and transforms_are_active() else None
+
+
+def _linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return input @ weight.t() + bias
+
+
 class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, record: Call) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -34,6 +34,7 @@ from opbridge.capture.torchscript.calls import patch_torchscript
 from opbridge.capture.traced.derivatives import (
     are_differentiated,
     form_of_numbers,
+    form_of_transforms,
     have_derivatives,
     record_below,
     refuse_missing_gradient,
@@ -148,11 +149,12 @@ def _record_operators(
                 return written(*args, **kwargs)
         if not have_derivatives(args, kwargs):
             return recorder.call(function, args, kwargs)
-        if function in STEPS:
-            if not are_differentiated(args):
-                return recorder.call(function, args, kwargs)
+        if function in STEPS and not are_differentiated(args):
+            return recorder.call(function, args, kwargs)
+        written = STEPS.get(function) or form_of_transforms(function, args)
+        if written is not None:
             with intercept_operators(call):
-                return STEPS[function](*args, **kwargs)
+                return written(*args, **kwargs)
         form = form_of_numbers(function, args)
         result = record_below(recorder.call, lambda: recorder.run(form, args, kwargs))
         if function.namespace == "opbridge":
