@@ -301,6 +301,7 @@ def test_ctc_loss_of_one_sequence(capture, tmp_path):
         return F.ctc_loss(x.log_softmax(-1), target, *sizes) + x.square().mean()
 
     check(autograd_of(model), tmp_path, torch.randn(12, 6), capture=capture, rtol=1e-4, atol=1e-5)
+    check(grad(model), tmp_path, torch.randn(12, 6), capture=capture, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)

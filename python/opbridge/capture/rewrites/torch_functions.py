@@ -22,8 +22,9 @@ from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
 from opbridge.capture.rewrites.inverse_stft import istft
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
+from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
-from opbridge.torch_compat import check, pytree, tensor_of_symbols
+from opbridge.torch_compat import check, pytree, tensor_of_symbols, transforms_are_active
 from opbridge.torch_compat.lookup import PatchPoint
 from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR, PAD
 
@@ -193,6 +194,40 @@ def _corrcoef(input: torch.Tensor) -> torch.Tensor:
     return torch.complex(c.real.clip(-1, 1), c.imag.clip(-1, 1)) if c.is_complex() else c.clip(-1, 1)
 
 
+class _CtcLosses(torch.autograd.Function):
+    """opbridge's operator with its gradient for the transforms of torch.func, which take no gradient that is registered
+    with torch."""
+
+    @staticmethod
+    def forward(*args: Any) -> torch.Tensor:
+        losses: torch.Tensor = torch.ops.opbridge.ctc_loss(*args)
+        return losses
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *tensors, ctx.blank = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        made: Any = _CtcGradient
+        return made.apply(*grads, *ctx.saved_tensors, ctx.blank), None, None, None, None
+
+
+class _CtcGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(*args: Any) -> torch.Tensor:
+        gradient: torch.Tensor = torch.ops.opbridge.ctc_loss_backward(*args, [True])
+        return gradient
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        raise UnsupportedError("the model computes a second derivative of F.ctc_loss, which PyTorch has not either")
+
+
 def _ctc_loss(
     log_probs: torch.Tensor,
     targets: torch.Tensor,
@@ -211,7 +246,8 @@ def _ctc_loss(
         torch.as_tensor(length, dtype=torch.int64).reshape(log_probs.shape[1])
         for length in (input_lengths, target_lengths)
     ]
-    losses: torch.Tensor = torch.ops.opbridge.ctc_loss(log_probs, targets.to(torch.int64), *lengths, blank)
+    run: Any = _CtcLosses.apply if transforms_are_active() else torch.ops.opbridge.ctc_loss
+    losses: torch.Tensor = run(log_probs, targets.to(torch.int64), *lengths, blank)
     if zero_infinity:
         losses = torch.where(losses == math.inf, torch.zeros_like(losses), losses)
     if reduction == "mean":
