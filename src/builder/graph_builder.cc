@@ -8,6 +8,7 @@
 #include "builder/attribute_types.h"
 #include "builder/builder_state.h"
 #include "builder/exact_floats.h"
+#include "builder/older_forms.h"
 #include "builder/shape_inference.h"
 #include "builder/stage.h"
 #include "builder/version_hints.h"
@@ -127,15 +128,26 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
                   std::vector<ir::TensorType>(outputs));
   }
 
+  if (bundled_) {
+    const auto is_complex_number = [](Value value) { return value && is_complex(value.element_type()); };
+    if (std::ranges::any_of(inputs, is_complex_number))
+      refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
+    if (auto made = in_older_form(*this, name, inputs, outputs, attributes)) return *std::move(made);
+    if (const int later = opset_that_adds(name, inputs.size(), outputs, attributes, opset_))
+      refuse(
+          fmt::format("it needs {} of opset {}; export with opset_version={} or later", name, later, later));
+  }
   const onnx::OpSchema& schema = schema_of(name);
-  if (bundled_ &&
-      std::ranges::any_of(inputs, [](Value value) { return value && is_complex(value.element_type()); }))
-    refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
   fit_to(schema, inputs, outputs, attributes);
   const onnx::TypeResolution resolution = resolve_types(schema, inputs, attributes);
   if (resolution.conflict()) {
     if (bundled_) {
       if (auto made = in_wider_types(*this, schema, outputs, inputs, attributes)) return *std::move(made);
+      if (const int later = opset_that_takes(name, inputs, attributes, opset_)) {
+        refuse(fmt::format(
+            "it needs {} of {}, which ONNX has since opset {}; export with opset_version={} or later", name,
+            opbridge::name(resolution.conflict()->found), later, later));
+      }
     }
     std::vector<std::optional<ElementType>> types;
     for (Value input : inputs) types.push_back(known_element_type(input));

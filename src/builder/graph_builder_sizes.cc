@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "builder/builder_state.h"
+#include "builder/older_forms.h"
 #include "ir/dim_expr.h"
 
 namespace opbridge {
@@ -108,11 +109,12 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
       result = fold("Mul");
       break;
     case Expr::Kind::min:
-      result = opset_ >= 12 ? op("Min", operands) : Value();
+    case Expr::Kind::max: {
+      const bool greatest = expr.kind == Expr::Kind::max;
+      result = opset_ >= 12 ? op(greatest ? "Max" : "Min", operands)
+                            : extremum_of_integers(*this, greatest, operands);
       break;
-    case Expr::Kind::max:
-      result = opset_ >= 12 ? op("Max", operands) : Value();
-      break;
+    }
     case Expr::Kind::mod:
       result = op("Mod", operands[0], operands[1]);
       break;  // the sign of the divisor, as in Python

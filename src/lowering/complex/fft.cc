@@ -321,9 +321,9 @@ void register_fft(SymbolicRegistry& registry) {
      "Tensor",
      Since{17}, istft);
 
-  on("aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", Since{10},
+  on("aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Axes dim) { return shifted(g, self, dim, false); });
-  on("aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", Since{10},
+  on("aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Axes dim) { return shifted(g, self, dim, true); });
 }
 

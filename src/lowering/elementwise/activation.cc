@@ -170,9 +170,9 @@ void register_activation(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::relu(Tensor self) -> Tensor", Since{9}, relu);
-  on("aten::relu6(Tensor self) -> Tensor", Since{11},
+  on("aten::relu6(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self) { return clip(g, self, 0, 6); });
-  on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{11}, clip);
+  on("aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", Since{9}, clip);
 
   on("aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar slope) { return leaky_relu(g, self, slope.to_double()); });
@@ -229,9 +229,9 @@ void register_activation(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Value self, Scalar beta, Scalar threshold) {
        return softplus_above(g, self, beta.to_double(), threshold.to_double());
      });
-  on("aten::glu(Tensor self, int dim=-1) -> Tensor", Since{13}, glu);
+  on("aten::glu(Tensor self, int dim=-1) -> Tensor", Since{9}, glu);
 
-  on("aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", Since{12},
+  on("aten::threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar threshold, Scalar value) {
        return in_opmath_type(g, self, [&](Value x) {
          Value below = g.op("LessOrEqual", x, g.scalar_like(x, threshold));
@@ -239,7 +239,7 @@ void register_activation(SymbolicRegistry& registry) {
        });
      });
   // ONNX's Shrink would turn NaN into 0.
-  on("aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
+  on("aten::softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar lambd) {
        return in_opmath_type(g, self, [&](Value x) {
          // torch 2.15 rounds the bounds to half types, 2.13 does not.
@@ -249,7 +249,7 @@ void register_activation(SymbolicRegistry& registry) {
          return g.op("Sub", x, g.op("Clip", x, low, high));
        });
      });
-  on("aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{12},
+  on("aten::hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar lambd) {
        return in_result_type(g, self, [&](Value x) {
          Value small = g.op("LessOrEqual", g.op("Abs", x), g.scalar_like(x, lambd));
@@ -271,7 +271,7 @@ void register_activation(SymbolicRegistry& registry) {
     on(line, Since{9},
        [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return softmax(g, log_softmax, self, dim); });
   }
-  on("aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Since{13}, safe_softmax);
+  on("aten::_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", Since{9}, safe_softmax);
 
   for (const char* name : {"dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"}) {
     on(fmt::format("aten::{}(Tensor input, float p, bool train) -> Tensor", name), Since{9},

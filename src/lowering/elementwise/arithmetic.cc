@@ -151,24 +151,24 @@ void register_arithmetic(SymbolicRegistry& registry) {
   }
   for (const char* name : {"div", "divide"}) {
     on(fmt::format("aten::{}.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", name),
-       Since{10}, divide);
+       Since{9}, divide);
     on(fmt::format("aten::{}.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", name),
-       Since{10}, divide);
+       Since{9}, divide);
   }
-  on("aten::floor_divide(Tensor self, Tensor other) -> Tensor", Since{10}, floor_divide);
-  on("aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor", Since{10}, floor_divide);
-  on_binary(on, "remainder", 10, remainder);
-  on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{10}, remainder);
-  on_binary(on, "fmod", 10, [](GraphBuilder& g, Value a, Value b) {
+  on("aten::floor_divide(Tensor self, Tensor other) -> Tensor", Since{9}, floor_divide);
+  on("aten::floor_divide.Scalar(Tensor self, Scalar other) -> Tensor", Since{9}, floor_divide);
+  on_binary(on, "remainder", 9, remainder);
+  on("aten::remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", Since{9}, remainder);
+  on_binary(on, "fmod", 9, [](GraphBuilder& g, Value a, Value b) {
     if (is_empty(g)) return empty_result(g);
     const Pair p = rounded_operands(g, a, b);
     return g.cast(g.op("Mod", p.a, p.b, attr("fmod", 1)), g.result().element_type);
   });
 
   for (const char* name : {"pow", "float_power"}) {
-    on(fmt::format("aten::{}.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", name), Since{11}, power);
-    on(fmt::format("aten::{}.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", name), Since{11}, power);
-    on(fmt::format("aten::{}.Scalar(Scalar self, Tensor exponent) -> Tensor", name), Since{11}, power);
+    on(fmt::format("aten::{}.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", name), Since{9}, power);
+    on(fmt::format("aten::{}.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", name), Since{9}, power);
+    on(fmt::format("aten::{}.Scalar(Scalar self, Tensor exponent) -> Tensor", name), Since{9}, power);
   }
 
   for (const auto& [name, op] : {std::pair{"addcmul", "Mul"}, {"addcdiv", "Div"}}) {

@@ -123,16 +123,16 @@ void register_bitwise(SymbolicRegistry& registry) {
     auto function = [left](GraphBuilder& g, Value self, Value other) { return shift(g, left, self, other); };
     const char* letter = left ? "l" : "r";
     const char* word = left ? "left" : "right";
-    on(fmt::format("aten::__{}shift__.Tensor(Tensor self, Tensor other) -> Tensor", letter), Since{11},
+    on(fmt::format("aten::__{}shift__.Tensor(Tensor self, Tensor other) -> Tensor", letter), Since{9},
        function);
-    on(fmt::format("aten::__{}shift__.Scalar(Tensor self, Scalar other) -> Tensor", letter), Since{11},
+    on(fmt::format("aten::__{}shift__.Scalar(Tensor self, Scalar other) -> Tensor", letter), Since{9},
        function);
-    on(fmt::format("aten::bitwise_{}_shift.Tensor(Tensor self, Tensor other) -> Tensor", word), Since{11},
+    on(fmt::format("aten::bitwise_{}_shift.Tensor(Tensor self, Tensor other) -> Tensor", word), Since{9},
        function);
     on(fmt::format("aten::bitwise_{}_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor", word),
-       Since{11}, function);
+       Since{9}, function);
     on(fmt::format("aten::bitwise_{}_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", word),
-       Since{11}, function);
+       Since{9}, function);
   }
 }
 

@@ -246,16 +246,16 @@ void register_calculus(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
-     Since{13}, diff);
+     Since{9}, diff);
   for (const char* name : {"trapezoid", "trapz", "cumulative_trapezoid"}) {
     const bool cumulative = std::string_view(name).starts_with("cumulative");
     const bool old = std::string_view(name) == "trapz";
     on(fmt::format("aten::{}.dx(Tensor y, *, {}, int dim=-1) -> Tensor", name,
                    old ? "float dx=1." : "Scalar dx=1"),
-       Since{13}, [cumulative](GraphBuilder& g, Value y, Scalar dx, int64_t dim) {
+       Since{9}, [cumulative](GraphBuilder& g, Value y, Scalar dx, int64_t dim) {
          return trapezoid(g, y, std::nullopt, dx.to_double(), dim, cumulative);
        });
-    on(fmt::format("aten::{}.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", name), Since{13},
+    on(fmt::format("aten::{}.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", name), Since{9},
        [cumulative](GraphBuilder& g, Value y, Value x, int64_t dim) {
          return trapezoid(g, y, x, 1, dim, cumulative);
        });
@@ -269,7 +269,7 @@ void register_calculus(SymbolicRegistry& registry) {
         "tensorarray(Tensor self, *, Tensor[] spacing, int[] dim"}) {
     OperatorSchema schema =
         parse_schema(fmt::format("aten::gradient.{}, int edge_order=1) -> Tensor[]", arguments));
-    registry.add(Symbolic{schema.key(), std::move(schema), Since{13}, Origin::bundled, gradient});
+    registry.add(Symbolic{schema.key(), std::move(schema), Since{9}, Origin::bundled, gradient});
   }
 }
 

@@ -16,21 +16,13 @@ Value compare(GraphBuilder& g, std::string_view op, Value a, Value b) {
   const Value both[] = {a, b};
   const ElementType type = result_type(g, both);
   // Comparisons round a Python number to the tensors' type first, as PyTorch does.
-  Value x = exact_operand(g, a, type), y = exact_operand(g, b, type);
-  if (g.opset() >= 12 || !op.ends_with("OrEqual")) return g.op(op, x, y);
-  return g.op("Or", g.op(op.substr(0, op.find("Or")), x, y), g.op("Equal", x, y));
-}
-
-void check_integers(const GraphBuilder& g, ElementType type) {
-  if (g.opset() < 12 && is_integral(type))
-    g.refuse("maxima, minima and bounds of integers need opset 12; export with opset_version=12");
+  return g.op(op, exact_operand(g, a, type), exact_operand(g, b, type));
 }
 
 // The maximum or the minimum; NaN if either is NaN.
 Value extremum(GraphBuilder& g, bool greatest, Value a, Value b) {
   const ElementType type = g.result().element_type;
   if (type == ElementType::boolean) return g.op(greatest ? "Or" : "And", g.cast(a, type), g.cast(b, type));
-  check_integers(g, type);
   return elementwise(g, greatest ? "Max" : "Min", {a, b});
 }
 
@@ -60,7 +52,6 @@ void check_negative(GraphBuilder& g, const ir::Weight& bound, ElementType type) 
 
 Value clamp(GraphBuilder& g, Value self, std::optional<Value> min, std::optional<Value> max) {
   const ElementType type = g.result().element_type;
-  check_integers(g, type);
   const auto is_tensor = [](const std::optional<Value>& bound) { return bound && bound->rank() > 0; };
   // Which of two zeros is the greater one is not defined; in float32, runtimes choose as PyTorch does.
   const bool is_wide = is_tensor(min) || is_tensor(max);
@@ -138,8 +129,8 @@ void register_comparison(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   auto on_binary = [&](const char* name, auto function) {
-    on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", name), Since{11}, function);
-    on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other) -> Tensor", name), Since{11}, function);
+    on(fmt::format("aten::{}.Tensor(Tensor self, Tensor other) -> Tensor", name), Since{9}, function);
+    on(fmt::format("aten::{}.Scalar(Tensor self, Scalar other) -> Tensor", name), Since{9}, function);
   };
   struct Comparison {
     const char *name, *alias, *op;
@@ -160,23 +151,23 @@ void register_comparison(SymbolicRegistry& registry) {
   for (const bool greatest : {true, false}) {
     auto either = [greatest](GraphBuilder& g, Value a, Value b) { return extremum(g, greatest, a, b); };
     const char* short_name = greatest ? "max" : "min";
-    on(fmt::format("aten::{}imum(Tensor self, Tensor other) -> Tensor", short_name), Since{11}, either);
-    on(fmt::format("aten::{}.other(Tensor self, Tensor other) -> Tensor", short_name), Since{11}, either);
-    on(fmt::format("aten::f{}(Tensor self, Tensor other) -> Tensor", short_name), Since{11},
+    on(fmt::format("aten::{}imum(Tensor self, Tensor other) -> Tensor", short_name), Since{9}, either);
+    on(fmt::format("aten::{}.other(Tensor self, Tensor other) -> Tensor", short_name), Since{9}, either);
+    on(fmt::format("aten::f{}(Tensor self, Tensor other) -> Tensor", short_name), Since{9},
        [greatest](GraphBuilder& g, Value a, Value b) { return extremum_of_numbers(g, greatest, a, b); });
     auto bounded = [greatest](GraphBuilder& g, Value self, Value bound) {
       return greatest ? clamp(g, self, bound, std::nullopt) : clamp(g, self, std::nullopt, bound);
     };
     // A lower bound is a maximum.
     const char* name = greatest ? "min" : "max";
-    on(fmt::format("aten::clamp_{0}(Tensor self, Scalar {0}) -> Tensor", name), Since{11}, bounded);
-    on(fmt::format("aten::clamp_{0}.Tensor(Tensor self, Tensor {0}) -> Tensor", name), Since{11}, bounded);
+    on(fmt::format("aten::clamp_{0}(Tensor self, Scalar {0}) -> Tensor", name), Since{9}, bounded);
+    on(fmt::format("aten::clamp_{0}.Tensor(Tensor self, Tensor {0}) -> Tensor", name), Since{9}, bounded);
   }
   for (const char* name : {"clamp", "clip"}) {
-    on(fmt::format("aten::{}(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", name), Since{11},
+    on(fmt::format("aten::{}(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", name), Since{9},
        clamp);
     on(fmt::format("aten::{}.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", name),
-       Since{11}, clamp);
+       Since{9}, clamp);
   }
 
   on("aten::where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", Since{9}, choose);
@@ -191,7 +182,7 @@ void register_comparison(SymbolicRegistry& registry) {
 
   on("aten::isclose(Tensor self, Tensor other, float rtol=1.0000000000000001e-05, float atol=1e-08, "
      "bool equal_nan=False) -> Tensor",
-     Since{12}, isclose);
+     Since{9}, isclose);
   on("aten::heaviside(Tensor self, Tensor values) -> Tensor", Since{9}, heaviside);
   on("aten::copysign.Tensor(Tensor self, Tensor other) -> Tensor", Since{9}, copysign);
   on("aten::copysign.Scalar(Tensor self, Scalar other) -> Tensor", Since{9}, copysign);

@@ -125,15 +125,15 @@ std::vector<Value> cumulative_extremum(GraphBuilder& g, bool greatest, Value sel
 void register_cumulative(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  on("aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
+  on("aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumsum(g, self, dim); });
-  on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{11},
+  on("aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return cumprod(g, self, dim); });
-  on("aten::logcumsumexp(Tensor self, int dim) -> Tensor", Since{12}, logcumsumexp);
+  on("aten::logcumsumexp(Tensor self, int dim) -> Tensor", Since{9}, logcumsumexp);
   for (const bool greatest : {true, false}) {
     on(fmt::format("aten::cum{}(Tensor self, int dim) -> (Tensor values, Tensor indices)",
                    greatest ? "max" : "min"),
-       Since{12}, [greatest](GraphBuilder& g, Value self, int64_t dim) {
+       Since{9}, [greatest](GraphBuilder& g, Value self, int64_t dim) {
          return cumulative_extremum(g, greatest, self, dim);
        });
   }

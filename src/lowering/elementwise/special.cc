@@ -216,7 +216,7 @@ void register_special(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   auto on_pair = [&](const std::string& line, Compute compute) {
-    on(line, Since{12}, [compute](GraphBuilder& g, Value a, Value b) {
+    on(line, Since{9}, [compute](GraphBuilder& g, Value a, Value b) {
       const ElementType type = g.result().element_type;
       return g.cast(compute(g, operand(g, a, type), operand(g, b, type)), type);
     });
@@ -247,7 +247,7 @@ void register_special(SymbolicRegistry& registry) {
        return g.cast(cross(g, operand(g, a, type), operand(g, b, type), dim.value_or(three - dims.begin())),
                      type);
      });
-  on("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", Since{12}, ldexp);
+  on("aten::ldexp.Tensor(Tensor self, Tensor other) -> Tensor", Since{9}, ldexp);
   on_pair("aten::xlogy.Tensor(Tensor self, Tensor other) -> Tensor", xlogy);
   on_pair("aten::xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor", xlogy);
   on_pair("aten::xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor", xlogy);
@@ -325,8 +325,8 @@ void register_special(SymbolicRegistry& registry) {
          return floating_kernel(g, "opbridge::polygamma", {self}, {attr("n", n)});
        });
   }
-  on("aten::mvlgamma(Tensor self, int p) -> Tensor", Since{13}, mvlgamma);
-  on("aten::special_multigammaln(Tensor self, int p) -> Tensor", Since{13}, mvlgamma);
+  on("aten::mvlgamma(Tensor self, int p) -> Tensor", Since{9}, mvlgamma);
+  on("aten::special_multigammaln(Tensor self, int p) -> Tensor", Since{9}, mvlgamma);
 }
 
 }  // namespace opbridge::lowering

@@ -60,7 +60,7 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
   on("aten::_local_scalar_dense(Tensor self) -> Scalar", Since{9}, item);
 
   const auto of_numbers = [&](std::string key, SymbolicFunction function) {
-    registry.add(Symbolic{std::move(key), std::nullopt, Since{12}, Origin::bundled, std::move(function)});
+    registry.add(Symbolic{std::move(key), std::nullopt, Since{9}, Origin::bundled, std::move(function)});
   };
   // Computed in the type of the result.
   const std::initializer_list<std::pair<const char*, Binary>> arithmetic = {

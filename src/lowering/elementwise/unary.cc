@@ -190,8 +190,8 @@ void register_unary(SymbolicRegistry& registry) {
     on_each(names, 11,
             [compute = compute](GraphBuilder& g, Value self) { return rounded(g, self, compute); });
   }
-  on("aten::round.decimals(Tensor self, *, int decimals) -> Tensor", Since{11}, round_decimals);
-  on("aten::special_round(Tensor self, *, int decimals=0) -> Tensor", Since{11}, round_decimals);
+  on("aten::round.decimals(Tensor self, *, int decimals) -> Tensor", Since{9}, round_decimals);
+  on("aten::special_round(Tensor self, *, int decimals=0) -> Tensor", Since{9}, round_decimals);
   on_each({"sign", "sgn"}, 9, sign);
 
   struct Predicate {
@@ -219,10 +219,10 @@ void register_unary(SymbolicRegistry& registry) {
           [](GraphBuilder& g, Value self) { return sign_bit(g, operand(g, self, self.element_type())); });
 
   on("aten::angle(Tensor self) -> Tensor", Since{9}, angle);
-  on("aten::logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);
-  on("aten::special_logit(Tensor self, float? eps=None) -> Tensor", Since{12}, logit);
+  on("aten::logit(Tensor self, float? eps=None) -> Tensor", Since{9}, logit);
+  on("aten::special_logit(Tensor self, float? eps=None) -> Tensor", Since{9}, logit);
   on("aten::nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-     Since{11}, nan_to_num);
+     Since{9}, nan_to_num);
 }
 
 }  // namespace opbridge::lowering

@@ -84,7 +84,7 @@ void register_activation_gradients(SymbolicRegistry& registry) {
        }},
   };
   for (const auto& [name, argument, compute] : elementwise) {
-    on(fmt::format("aten::{}_backward(Tensor grad_output, Tensor {}) -> Tensor", name, argument), Since{12},
+    on(fmt::format("aten::{}_backward(Tensor grad_output, Tensor {}) -> Tensor", name, argument), Since{9},
        [compute = compute](GraphBuilder& g, Value grad, Value value) {
          return in_formula(g, compute, grad, value);
        });
@@ -133,13 +133,13 @@ void register_activation_gradients(SymbolicRegistry& registry) {
            },
            grad, self);
      });
-  on("aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", Since{12},
+  on("aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", Since{9},
      [](GraphBuilder& g, Value grad, Value self, Scalar threshold) {
        return in_formula(
            g, [&](Formula dy, Formula x) { return where(x <= threshold.to_double(), 0, dy); }, grad, self);
      });
   on("aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
-     Since{12}, [](GraphBuilder& g, Value grad, Value self, Scalar least, Scalar most) {
+     Since{9}, [](GraphBuilder& g, Value grad, Value self, Scalar least, Scalar most) {
        return in_formula(
            g,
            [&](Formula dy, Formula x) {
@@ -169,7 +169,7 @@ void register_activation_gradients(SymbolicRegistry& registry) {
      });
   on("aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, "
      "bool is_result, Tensor self_or_result) -> Tensor",
-     Since{12},
+     Since{9},
      [](GraphBuilder& g, Value grad, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result,
         Value value) {
        return in_formula(
@@ -180,9 +180,9 @@ void register_activation_gradients(SymbolicRegistry& registry) {
            },
            grad, value);
      });
-  on("aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor", Since{12},
+  on("aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor", Since{9},
      shrink_gradient);
-  on("aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor", Since{12},
+  on("aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor", Since{9},
      shrink_gradient);
   on("aten::logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value grad, Value self, std::optional<double> eps) {
@@ -204,7 +204,7 @@ void register_activation_gradients(SymbolicRegistry& registry) {
                          g.cast(where(x > 0, 0, x * dy), g.result(1).element_type)};
      });
 
-  on("aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", Since{13},
+  on("aten::glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", Since{9},
      [](GraphBuilder& g, Value grad, Value self, int64_t dim) {
        return in_formula(
            g,
@@ -215,7 +215,7 @@ void register_activation_gradients(SymbolicRegistry& registry) {
            },
            grad, self);
      });
-  on("aten::glu_jvp(Tensor glu, Tensor x, Tensor dx, int dim) -> Tensor", Since{13},
+  on("aten::glu_jvp(Tensor glu, Tensor x, Tensor dx, int dim) -> Tensor", Since{9},
      [](GraphBuilder& g, Value glu, Value x, Value dx, int64_t dim) {
        return in_formula(
            g,
@@ -228,7 +228,7 @@ void register_activation_gradients(SymbolicRegistry& registry) {
      });
   on("aten::glu_backward_jvp(Tensor grad_x, Tensor grad_glu, Tensor x, Tensor dgrad_glu, Tensor dx, "
      "int dim) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value grad_x, Ignored, Value x, Value dgrad_glu, Value dx, int64_t dim) {
+     Since{9}, [](GraphBuilder& g, Value grad_x, Ignored, Value x, Value dgrad_glu, Value dx, int64_t dim) {
        return in_formula(
            g,
            [&](Formula grad_x, Formula x, Formula ddy, Formula dx) {

@@ -97,7 +97,7 @@ void register_convolution_gradients(SymbolicRegistry& registry) {
   on("aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, "
      "SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, "
      "SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-     Since{11},
+     Since{9},
      [](GraphBuilder& g, Value grad, Value input, Value weight, Ignored, Ints stride, Ints padding,
         Ints dilation, bool transposed, Ints output_padding, int64_t groups, std::vector<bool> mask) {
        return convolution_gradient(g, grad, input, weight,

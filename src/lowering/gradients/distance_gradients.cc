@@ -62,7 +62,7 @@ void register_distance_gradients(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::_cdist_backward(Tensor grad_output, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
-     Since{13}, cdist_gradient);
+     Since{9}, cdist_gradient);
   on("aten::_pdist_backward(Tensor grad_output, Tensor self, float p, Tensor pdist) -> Tensor", Since{16},
      pdist_gradient);
 }

@@ -105,7 +105,7 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
      });
   on("aten::_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, "
      "Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value grad, Value weight, Value indices, Value offsets, Value bag, Ignored,
         int64_t padding_idx) {
        if (!(bag.dim(0) == indices.dim(0))) bag = bag_of_each(g, offsets, indices.dim(0));
@@ -119,23 +119,23 @@ void register_indexing_gradients(SymbolicRegistry& registry) {
        return g.cast(made, g.result().element_type);
      });
   on("aten::select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
-     Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim index) {
+     Since{9}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim index) {
        return select_scatter(g, zeros(g, grad, dims), grad, dim, index);
      });
   on("aten::slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, "
      "SymInt step) -> Tensor",
-     Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim start, Dim end, int64_t step) {
+     Since{9}, [](GraphBuilder& g, Value grad, Dims dims, int64_t dim, Dim start, Dim end, int64_t step) {
        return slice_scatter(g, zeros(g, grad, dims), grad, dim, start, end, step);
      });
   on("aten::diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> "
      "Tensor",
-     Since{11}, [](GraphBuilder& g, Value grad, Dims dims, int64_t offset, int64_t dim1, int64_t dim2) {
+     Since{9}, [](GraphBuilder& g, Value grad, Dims dims, int64_t offset, int64_t dim1, int64_t dim2) {
        return diagonal_scatter(g, zeros(g, grad, dims), grad, offset, dim1, dim2);
      });
   on("aten::unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor",
      Since{16}, unfold_gradient);
   // The elements of the gradient at which the mask is true, followed by zeros.
-  on("aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor", Since{11},
+  on("aten::masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor", Since{9},
      [](GraphBuilder& g, Value grad, Value mask, Dims dims) {
        Value at = nonzero_indices(g, flat(g, g.expand(mask, grad.dims())));
        Value taken = g.gather(flat(g, grad), g.squeeze(at, {1}), 0);

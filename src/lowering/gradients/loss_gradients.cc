@@ -133,15 +133,15 @@ void register_loss_gradients(SymbolicRegistry& registry) {
      });
   on("aten::multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar p, "
      "Scalar margin, Tensor? weight=None, int reduction=1) -> Tensor",
-     Since{13}, multi_margin_gradient);
+     Since{9}, multi_margin_gradient);
   on("aten::multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction, "
      "Tensor is_target) -> Tensor",
-     Since{13}, multilabel_margin_gradient);
+     Since{9}, multilabel_margin_gradient);
   for (const char* name : {"nll_loss", "nll_loss2d"}) {
     on(fmt::format("aten::{}_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, "
                    "int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
                    name),
-       Since{13}, nll_gradient);
+       Since{9}, nll_gradient);
   }
 }
 

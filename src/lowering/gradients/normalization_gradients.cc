@@ -128,22 +128,22 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
   on("aten::native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, "
      "Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, "
      "Tensor)",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value grad, Value input, std::vector<Dim> shape, Value mean, Value rstd,
         std::optional<Value> weight, Ignored,
         Mask mask) { return layer_norm_gradient(g, grad, input, shape, mean, rstd, weight, mask); });
   on("aten::native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, "
      "Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, "
      "Tensor)",
-     Since{13}, group_norm_gradient);
+     Since{9}, group_norm_gradient);
   on("aten::native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, "
      "Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, "
      "float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-     Since{13}, batch_norm_gradient);
+     Since{9}, batch_norm_gradient);
   on("aten::batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, "
      "Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, "
      "bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value grad, Value input, Value weight, std::optional<Value> running_mean,
         std::optional<Value> running_var, std::optional<Value> mean, std::optional<Value> inverse,
         bool update, double eps, Mask mask, Ignored) {
@@ -153,25 +153,25 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
 
   on("aten::_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> "
      "Tensor",
-     Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
+     Since{9}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
        return softmax_gradient(g, gradient, output, dim, type, false);
      });
   on("aten::_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, "
      "ScalarType input_dtype) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
+     Since{9}, [](GraphBuilder& g, Value gradient, Value output, int64_t dim, ElementType type) {
        return softmax_gradient(g, gradient, output, dim, type, true);
      });
   // `mask` hides elements; without `dim` it is that of attention, along the last axis.
   on("aten::_masked_softmax_backward(Tensor grad_output, Tensor output, Tensor mask, int? dim=None) -> "
      "Tensor",
-     Since{13}, [](GraphBuilder& g, Value grad, Value output, Value mask, std::optional<int64_t> dim) {
+     Since{9}, [](GraphBuilder& g, Value grad, Value output, Value mask, std::optional<int64_t> dim) {
        const std::vector<int64_t> axes{wrap_axis(dim.value_or(-1), grad.rank())};
        Formula hidden(g, g.cast(mask, ElementType::boolean));
        return in_formula(
            g, [&](Formula dy, Formula y) { return where(hidden, 0, (dy - sum(dy * y, axes)) * y); }, grad,
            output);
      });
-  on("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", Since{13},
+  on("aten::_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", Since{9},
      [](GraphBuilder& g, Value direction, Value size, int64_t dim) {
        if (size.rank() != direction.rank())
          g.refuse("PyTorch's kernel and its shape rule disagree if g has not as many dims as v; reshape it");
@@ -182,7 +182,7 @@ void register_normalization_gradients(SymbolicRegistry& registry) {
      });
   on("aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, "
      "Tensor saved_norms, int dim) -> (Tensor, Tensor)",
-     Since{13}, [](GraphBuilder& g, Value grad, Value direction, Value size, Value norms, int64_t dim) {
+     Since{9}, [](GraphBuilder& g, Value grad, Value direction, Value size, Value norms, int64_t dim) {
        Formula dy = operand_of_result(g, grad), v = operand_of_result(g, direction),
                length = operand_of_result(g, size), norm = operand_of_result(g, norms);
        Formula along = sum(dy * v, axes_except(wrap_axis(dim, direction.rank()), direction.rank()));

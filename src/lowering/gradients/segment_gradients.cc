@@ -105,7 +105,7 @@ void register_segment_gradients(SymbolicRegistry& registry) {
   auto on = add(registry);
   on("aten::_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, "
      "Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> Tensor",
-     Since{13}, segment_gradient);
+     Since{9}, segment_gradient);
 }
 
 }  // namespace opbridge::lowering

@@ -145,8 +145,6 @@ std::optional<std::vector<Operand>> resize_inputs(GraphBuilder& g, const Image& 
 }
 
 Value resize_node(GraphBuilder& g, const Image& image, std::vector<Operand> inputs) {
-  if (g.opset() < 11)
-    g.refuse("PyTorch's interpolation needs Resize of opset 11; export with opset_version=11 or later");
   const auto& [mode, align_corners, antialias, in_float64, copies_equal] = image.how;
   inputs.insert(inputs.begin(), image.pixels);
   inputs.push_back(attr("mode", mode == Mode::linear ? "linear" : mode == Mode::cubic ? "cubic" : "nearest"));
@@ -381,7 +379,7 @@ Value resize(GraphBuilder& g, Value input, const Scales& scales, bool by_scales,
     if (wide || has_scale || how.mode == Mode::lanczos || how.align_corners || g.opset() < 18)
       return resize_by_matrices(g, image);
   }
-  if (!wide) {
+  if (!wide && g.opset() >= 11) {  // before, ONNX has other coordinates
     if (const auto inputs = resize_inputs(g, image)) return resize_node(g, image, *inputs);
   }
   if (how.is_nearest()) return resize_by_taps(g, image);

@@ -95,6 +95,12 @@ std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
 
 namespace {
 
+// Negative indices as those counted from the start, which Gather requires before opset 11.
+Value from_start(GraphBuilder& g, Value index, const Dim& size) {
+  Value negative = g.op("Less", index, g.scalar(0, ElementType::int64));
+  return g.op("Where", negative, g.op("Add", index, g.size(size)), index);
+}
+
 Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
   // For an empty result PyTorch does not check the indices; ONNX requires valid ones.
   const auto& dims = g.result().dims;
@@ -103,7 +109,11 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
   if (const std::optional<size_t> axis = only_index(given)) {
     Value index = *given[*axis];
     const auto along = static_cast<int64_t>(*axis);
-    if (!is_mask(index)) return g.gather(self, g.cast(index, ElementType::int64), along);
+    if (!is_mask(index)) {
+      index = g.cast(index, ElementType::int64);
+      if (g.opset() < 11) index = from_start(g, index, self.dim(along));
+      return g.gather(self, index, along);
+    }
     if (index.rank() == 1)
       return g.op("Compress", self, g.cast(index, ElementType::boolean), attr("axis", along));
   }
@@ -195,10 +205,10 @@ void register_indexing(SymbolicRegistry& registry) {
        if (const std::optional<Value> rows = gather_quantized_rows(g, weight, indices)) return *rows;
        return g.gather(weight, indices, 0);
      });
-  on("aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{12}, index);
-  on("aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{12}, index);
+  on("aten::index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{9}, index);
+  on("aten::_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", Since{9}, index);
   on("aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
-     Since{12},
+     Since{9},
      [](GraphBuilder& g, Value self, Value mask, std::vector<std::optional<Value>> given, Scalar fill) {
        const ElementType type = self.element_type();
        if (element_count(self).is(0)) return filled(g, *g.result().dims, fill, type);
@@ -211,13 +221,13 @@ void register_indexing(SymbolicRegistry& registry) {
        return g.gather(self, indices.rank() == 0 ? g.unsqueeze(indices, {0}) : indices,
                        wrap_axis(dim, self.rank()));
      });
-  on("aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", Since{11},
+  on("aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Value indices, Ignored) {
        return gather_elements(g, self, dim, indices);
      });
   on("aten::take(Tensor self, Tensor index) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value indices) { return g.gather(flat(g, self), indices, 0); });
-  on("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", Since{11}, take_along_dim);
+  on("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", Since{9}, take_along_dim);
 
   on("aten::masked_select(Tensor self, Tensor mask) -> Tensor", Since{9}, masked_select);
   on("aten::nonzero(Tensor self) -> Tensor", Since{9}, nonzero);

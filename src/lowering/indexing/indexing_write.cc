@@ -248,11 +248,11 @@ void register_indexing_write(SymbolicRegistry& registry) {
   for (const char* name : {"index_put", "_unsafe_index_put"}) {
     on(fmt::format("aten::{}(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
                    name),
-       Since{11}, index_put);
+       Since{9}, index_put);
   }
   on("aten::_index_put_impl(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, "
      "bool unsafe=False) -> Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Given given, Value values, bool accumulate, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Given given, Value values, bool accumulate, Ignored) {
        return index_put(g, self, std::move(given), values, accumulate);
      });
   on("aten::_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, "
@@ -264,14 +264,14 @@ void register_indexing_write(SymbolicRegistry& registry) {
      });
   on("aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
      Since{16}, index_add);
-  on("aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Since{11},
+  on("aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Value indices, Value source) {
        return write_along(g, self, dim, indices, source);
      });
   for (const char* line :
        {"aten::index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
         "aten::index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor"}) {
-    on(line, Since{11}, [](GraphBuilder& g, Value self, int64_t dim, Value indices, Value value) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, int64_t dim, Value indices, Value value) {
       return write_along(g, self, dim, indices, value);
     });
   }
@@ -283,11 +283,11 @@ void register_indexing_write(SymbolicRegistry& registry) {
        return scatter_reduce(g, along(g, self, dim, indices, source), reduce, include_self);
      });
 
-  on("aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Since{11},
+  on("aten::scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Value indices, Value src) {
        return scatter(g, self, dim, indices, src, Reduction::none);
      });
-  on("aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Since{11},
+  on("aten::scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Value indices, Scalar value) {
        return scatter_number(g, self, dim, indices, value, Reduction::none);
      });
@@ -313,8 +313,8 @@ void register_indexing_write(SymbolicRegistry& registry) {
        return scatter_reduce(g, read_scatter(g, self, dim, indices, src), reduce, include_self);
      });
 
-  on("aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", Since{11}, masked_scatter);
-  on("aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", Since{11},
+  on("aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", Since{9}, masked_scatter);
+  on("aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value indices, Value source, bool accumulate) {
        Value written = scatter_elements(g, flat(g, self), flat(g, indices), flat(g, source), 0,
                                         accumulate ? Reduction::add : Reduction::none);

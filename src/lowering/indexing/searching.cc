@@ -59,25 +59,25 @@ void register_searching(SymbolicRegistry& registry) {
   };
   on("aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, "
      "bool invert=False) -> Tensor",
-     Since{13}, is_in);
+     Since{9}, is_in);
   on("aten::isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, "
      "bool invert=False) -> Tensor",
-     Since{13}, is_in);
+     Since{9}, is_in);
   on("aten::isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, "
      "bool invert=False) -> Tensor",
-     Since{13}, is_in);
+     Since{9}, is_in);
   on("aten::searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, "
      "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-     Since{13}, searchsorted);
+     Since{9}, searchsorted);
   on("aten::searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
      "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-     Since{13}, searchsorted);
+     Since{9}, searchsorted);
   on("aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
      "Tensor",
-     Since{13}, bucketize);
+     Since{9}, bucketize);
   on("aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
      "Tensor",
-     Since{13}, bucketize);
+     Since{9}, bucketize);
 }
 
 }  // namespace opbridge::lowering

@@ -72,39 +72,39 @@ void register_sorting(SymbolicRegistry& registry) {
 
   on("aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> "
      "(Tensor values, Tensor indices)",
-     Since{11}, [](GraphBuilder& g, Value self, Dim k, int64_t dim, bool largest, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Dim k, int64_t dim, bool largest, Ignored) {
        if (self.rank() == 0 && k.is(0)) g.refuse("k is 0 for a tensor without dims");
        return results(g, self, first(g, self, k, dim, largest));
      });
   on("aten::sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-     Since{11}, [](GraphBuilder& g, Value self, int64_t dim, bool descending) {
+     Since{9}, [](GraphBuilder& g, Value self, int64_t dim, bool descending) {
        return results(g, self, sorted(g, self, dim, descending));
      });
   on("aten::sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> "
      "(Tensor values, Tensor indices)",
-     Since{11}, [](GraphBuilder& g, Value self, Ignored, int64_t dim, bool descending) {
+     Since{9}, [](GraphBuilder& g, Value self, Ignored, int64_t dim, bool descending) {
        return results(g, self, sorted(g, self, dim, descending));
      });
-  on("aten::msort(Tensor self) -> Tensor", Since{11},
+  on("aten::msort(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self) { return results(g, self, sorted(g, self, 0, false))[0]; });
-  on("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Since{11},
+  on("aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, bool descending) {
        return sorted(g, self, dim, descending).indices;
      });
   on("aten::argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Ignored, int64_t dim, bool descending) {
+     Since{9}, [](GraphBuilder& g, Value self, Ignored, int64_t dim, bool descending) {
        return sorted(g, self, dim, descending).indices;
      });
   on("aten::kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> "
      "(Tensor values, Tensor indices)",
-     Since{11}, [](GraphBuilder& g, Value self, Dim k, int64_t dim, bool keepdim) {
+     Since{9}, [](GraphBuilder& g, Value self, Dim k, int64_t dim, bool keepdim) {
        return results(g, self, kth(g, self, k, dim, keepdim));
      });
-  on("aten::median(Tensor self) -> Tensor", Since{12}, [](GraphBuilder& g, Value self) {
+  on("aten::median(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     return results(g, self, median(g, elements_of_median(g, self), 0, false))[0];
   });
   on("aten::median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-     Since{12}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+     Since{9}, [](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
        return results(g, self, median(g, self, dim, keepdim));
      });
 }

@@ -93,17 +93,17 @@ void register_unique(SymbolicRegistry& registry) {
 
   on("aten::_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
      "(Tensor, Tensor, Tensor)",
-     Since{11}, [](GraphBuilder& g, Value self, Ignored, bool inverse, bool counts) {
+     Since{9}, [](GraphBuilder& g, Value self, Ignored, bool inverse, bool counts) {
        return unique(g, self, std::nullopt, inverse, counts);
      });
   on("aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, "
      "bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-     Since{11}, [](GraphBuilder& g, Value self, int64_t dim, Ignored, Ignored, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, int64_t dim, Ignored, Ignored, Ignored) {
        return unique(g, self, dim, true, true);
      });
   on("aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
      "int? dim=None) -> (Tensor, Tensor, Tensor)",
-     Since{11}, unique_consecutive);
+     Since{9}, unique_consecutive);
 }
 
 }  // namespace opbridge::lowering

@@ -220,26 +220,26 @@ void register_creation(SymbolicRegistry& registry) {
        return filled_result(g, value);
      });
 
-  on(fmt::format("aten::arange(Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
+  on(fmt::format("aten::arange(Scalar end, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Scalar end, Ignored, Ignored, Ignored, Ignored) { return arange(g, 0, end, 1); });
-  on(fmt::format("aten::arange.start(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
+  on(fmt::format("aten::arange.start(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Scalar start, Scalar end, Ignored, Ignored, Ignored, Ignored) {
        return arange(g, start, end, 1);
      });
   on(fmt::format("aten::arange.start_step(Scalar start, Scalar end, Scalar step=1, *, {}) -> Tensor",
                  tensor_options),
-     Since{11},
+     Since{9},
      [](GraphBuilder& g, Scalar start, Scalar end, Scalar step, Ignored, Ignored, Ignored, Ignored) {
        return arange(g, start, end, step);
      });
   // The range contains the end; PyTorch gives its number of elements.
-  on(fmt::format("aten::range(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{11},
+  on(fmt::format("aten::range(Scalar start, Scalar end, *, {}) -> Tensor", tensor_options), Since{9},
      [](GraphBuilder& g, Scalar start, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return counted_from(g, start, 1);
      });
   on(fmt::format("aten::range.step(Scalar start, Scalar end, Scalar step=1, *, {}) -> Tensor",
                  tensor_options),
-     Since{11}, [](GraphBuilder& g, Scalar start, Ignored, Scalar step, Ignored, Ignored, Ignored, Ignored) {
+     Since{9}, [](GraphBuilder& g, Scalar start, Ignored, Scalar step, Ignored, Ignored, Ignored, Ignored) {
        return counted_from(g, start, step);
      });
   on(fmt::format("aten::linspace(Scalar start, Scalar end, int steps, *, {}) -> Tensor", tensor_options),
@@ -285,7 +285,7 @@ void register_creation(SymbolicRegistry& registry) {
      [](GraphBuilder& g, Ignored, Ignored, Ignored, Ignored, Ignored, Ignored) { return eye(g); });
   for (const bool upper : {true, false}) {
     const char* name = upper ? "triu" : "tril";
-    on(fmt::format("aten::{}(Tensor self, SymInt diagonal=0) -> Tensor", name), Since{12},
+    on(fmt::format("aten::{}(Tensor self, SymInt diagonal=0) -> Tensor", name), Since{9},
        [upper](GraphBuilder& g, Value self, Dim diagonal) { return triangle(g, upper, self, diagonal); });
     on(fmt::format("aten::{}_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, "
                    "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -294,7 +294,7 @@ void register_creation(SymbolicRegistry& registry) {
        [upper](GraphBuilder& g, int64_t rows, int64_t columns, int64_t offset, Ignored, Ignored, Ignored,
                Ignored) { return triangle_indices(g, upper, rows, columns, offset); });
   }
-  on("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", Since{11}, one_hot);
+  on("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", Since{9}, one_hot);
 }
 
 }  // namespace opbridge::lowering

@@ -60,23 +60,22 @@ Value block_diagonal(GraphBuilder& g, std::vector<Value> blocks) {
 void register_diagonal(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  on("aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Since{13},
-     diag_embed);
-  on("aten::diag(Tensor self, int diagonal=0) -> Tensor", Since{13},
+  on("aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", Since{9}, diag_embed);
+  on("aten::diag(Tensor self, int diagonal=0) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t offset) {
        if (self.rank() == 1) return diag_embed(g, self, offset, 0, 1);
        return diagonal(g, self, offset, g.result().dims->at(0));
      });
-  on("aten::trace(Tensor self) -> Tensor", Since{13}, [](GraphBuilder& g, Value self) {
+  on("aten::trace(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     return in_opmath_type(g, self, [&](Value x) {
       return sum_of(g, diagonal(g, x, 0, min(x.dim(0), x.dim(1))), std::vector<int64_t>{0}, false);
     });
   });
-  on("aten::diagflat(Tensor self, int offset=0) -> Tensor", Since{13},
+  on("aten::diagflat(Tensor self, int offset=0) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, int64_t offset) {
        return diag_embed(g, g.reshape(self, {element_count(self)}), offset, 0, 1);
      });
-  on("aten::block_diag(Tensor[] tensors) -> Tensor", Since{11}, block_diagonal);
+  on("aten::block_diag(Tensor[] tensors) -> Tensor", Since{9}, block_diagonal);
 }
 
 }  // namespace opbridge::lowering

@@ -30,12 +30,12 @@ Value rot90(GraphBuilder& g, Value self, int64_t turns, std::vector<int64_t> dim
 void register_flipping(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  on("aten::flip(Tensor self, int[] dims) -> Tensor", Since{10}, flip);
-  on("aten::flipud(Tensor self) -> Tensor", Since{10},
+  on("aten::flip(Tensor self, int[] dims) -> Tensor", Since{9}, flip);
+  on("aten::flipud(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self) { return flip(g, self, {0}); });
-  on("aten::fliplr(Tensor self) -> Tensor", Since{10},
+  on("aten::fliplr(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self) { return flip(g, self, {1}); });
-  on("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", Since{10}, rot90);
+  on("aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", Since{9}, rot90);
 }
 
 }  // namespace opbridge::lowering

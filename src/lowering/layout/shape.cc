@@ -132,7 +132,6 @@ Value wrapped_around(GraphBuilder& g, Value self, const Padding& amounts) {
 // torch.nn.functional.pad: `pad` holds (before, after) from the last dim backwards.
 Value pad(GraphBuilder& g, Value self, const std::vector<Dim>& pad, const std::string& mode,
           const Scalar& value) {
-  if (g.opset() < 11) g.refuse("padding needs opset 11; export with opset_version=11 or later");
   const int64_t rank = self.rank();
   if (static_cast<int64_t>(pad.size()) > 2 * rank) g.refuse("pad lists more dims than the input has");
   std::vector<Dim> pads(2 * rank, Dim(0));

@@ -276,11 +276,11 @@ void register_stacking(SymbolicRegistry& registry) {
      });
   on("aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, "
      "int dim=0) -> Tensor(a)[]",
-     Since{10}, cut_at);
+     Since{9}, cut_at);
   on("aten::pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0.0, str "
      "padding_side=\"right\") -> Tensor",
-     Since{11}, pad_sequence);
-  on("aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Since{11}, chunks_joined);
+     Since{9}, pad_sequence);
+  on("aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", Since{9}, chunks_joined);
 
   on("aten::cartesian_prod(Tensor[] tensors) -> Tensor", Since{9}, cartesian_product);
   on("aten::combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", Since{9},

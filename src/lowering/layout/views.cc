@@ -172,19 +172,19 @@ void register_views(SymbolicRegistry& registry) {
 
   on("aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, "
      "SymInt step=1) -> Tensor",
-     Since{11}, slice_scatter);
-  on("aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", Since{11},
+     Since{9}, slice_scatter);
+  on("aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", Since{9},
      select_scatter);
 
   for (const char* line :
        {"aten::diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
         "aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor"}) {
-    on(line, Since{11}, diagonal);
+    on(line, Since{9}, diagonal);
   }
-  on("aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", Since{11},
+  on("aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", Since{9},
      diagonal);
   on("aten::diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-     Since{11}, diagonal_scatter);
+     Since{9}, diagonal_scatter);
 
   for (const std::string name : {"movedim", "moveaxis"}) {
     on(fmt::format("aten::{}.int(Tensor(a) self, int source, int destination) -> Tensor(a)", name), Since{9},
@@ -209,19 +209,19 @@ void register_views(SymbolicRegistry& registry) {
                            "SymInt? storage_offset=None) -> Tensor(a)",
                            "aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, "
                            "SymInt? storage_offset=None) -> Tensor"}) {
-    on(line, Since{11}, [](GraphBuilder& g, Value self, Dims size, Dims stride, OptionalDim offset) {
+    on(line, Since{9}, [](GraphBuilder& g, Value self, Dims size, Dims stride, OptionalDim offset) {
       return g.gather(flat(g, self), strided_indices(g, size, stride, offset), 0);
     });
   }
   on("aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
      "SymInt? storage_offset=None) -> Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Value src, Dims size, Dims stride, OptionalDim offset) {
+     Since{9}, [](GraphBuilder& g, Value self, Value src, Dims size, Dims stride, OptionalDim offset) {
        Value indices = g.reshape(strided_indices(g, size, stride, offset), std::vector{element_count(src)});
        return g.reshape(scatter_elements(g, flat(g, self), indices, flat(g, src), 0), self.dims());
      });
   for (const char* line : {"aten::unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
                            "aten::unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor"}) {
-    on(line, Since{11}, unfold);
+    on(line, Since{9}, unfold);
   }
 }
 

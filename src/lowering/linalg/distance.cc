@@ -95,22 +95,22 @@ void register_distance(SymbolicRegistry& registry) {
 
   on("aten::pairwise_distance(Tensor x1, Tensor x2, float p=2., float eps=9.9999999999999995e-07, "
      "bool keepdim=False) -> Tensor",
-     Since{13}, pairwise_distance);
-  on("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", Since{13}, dist);
-  on("aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor", Since{13}, cdist);
-  on("aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", Since{13}, cdist);
-  on("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", Since{13},
+     Since{9}, pairwise_distance);
+  on("aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", Since{9}, dist);
+  on("aten::cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor", Since{9}, cdist);
+  on("aten::_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", Since{9}, cdist);
+  on("aten::_euclidean_dist(Tensor x1, Tensor x2) -> Tensor", Since{9},
      [](GraphBuilder& g, Value a, Value b) {
        // `a` may be a vector, since PyTorch computes a matrix product.
        if (a.rank() > 1) return cdist(g, a, b, 2, {});
        std::vector<Dim> dims = *g.result().dims;
        return g.reshape(distances(g, g.unsqueeze(a, {0}), b, 2), dims);
      });
-  on("aten::pdist(Tensor self, float p=2.) -> Tensor", Since{13}, pdist);
-  on("aten::_pdist_forward(Tensor self, float p=2.) -> Tensor", Since{13}, pdist);
-  on("aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Since{13},
+  on("aten::pdist(Tensor self, float p=2.) -> Tensor", Since{9}, pdist);
+  on("aten::_pdist_forward(Tensor self, float p=2.) -> Tensor", Since{9}, pdist);
+  on("aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", Since{9},
      cosine_similarity);
-  on("aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", Since{13}, renorm);
+  on("aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", Since{9}, renorm);
 }
 
 }  // namespace opbridge::lowering

@@ -106,14 +106,14 @@ bool is_upper(const std::string& uplo) { return uplo == "U" || uplo == "u"; }
 void register_solvers(SymbolicRegistry& registry) {
   auto on = add(registry);
 
-  on("aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", Since{13},
+  on("aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", Since{9},
      [](GraphBuilder& g, Value a, Value b, bool left) { return solve(g, a, b, left, true)[0]; });
   on("aten::linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor "
      "result, Tensor info)",
-     Since{13}, solve);
+     Since{9}, solve);
   on("aten::_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor "
      "result, Tensor LU, Tensor pivots, Tensor info)",
-     Since{13}, [](GraphBuilder& g, Value a, Value b, bool left, bool check_errors) {
+     Since{9}, [](GraphBuilder& g, Value a, Value b, bool left, bool check_errors) {
        const auto [result, info] = solve(g, a, b, left, check_errors);
        // Gradients solve with these.
        const auto [lu, pivots, unused] = factor_lu(g, matrices(g, a, "A"), true, false);
@@ -309,7 +309,7 @@ void register_spectra(SymbolicRegistry& registry) {
   on("aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", Since{1},
      [](GraphBuilder& g, Value a, Ignored) { return singular_values(g, matrices(g, a, "A")); });
   on("aten::svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-     Since{13}, [](GraphBuilder& g, Value self, bool some, bool compute_uv) {
+     Since{9}, [](GraphBuilder& g, Value self, bool some, bool compute_uv) {
        const Matrices a = matrices(g, self, "self");
        if (compute_uv) {
          const Svd result = svd(g, a, !some);

@@ -40,7 +40,7 @@ void register_grouped(SymbolicRegistry& registry) {
 
   on("aten::_grouped_mm(Tensor self, Tensor mat2, Tensor? offs=None, Tensor? bias=None, ScalarType? "
      "out_dtype=None) -> Tensor",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value self, Value mat2, std::optional<Value> offs, std::optional<Value> bias,
         std::optional<ElementType>) {
        if (bias) g.refuse("a bias is not supported by PyTorch either; add it to the result");
@@ -52,7 +52,7 @@ void register_grouped(SymbolicRegistry& registry) {
        return grouped_product(g, self, mat2, *offs);
      });
 
-  on("transformers::grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor", Since{13},
+  on("transformers::grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor", Since{9},
      grouped_product);
 }
 

@@ -113,22 +113,22 @@ void register_linalg(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   for (const char* name : {"aten::matrix_power", "aten::linalg_matrix_power"}) {
-    on(std::string(name) + "(Tensor self, int n) -> Tensor", Since{11}, matrix_power);
+    on(std::string(name) + "(Tensor self, int n) -> Tensor", Since{9}, matrix_power);
   }
   on("aten::linalg_multi_dot(Tensor[] tensors) -> Tensor", Since{9}, multi_dot);
   on("aten::chain_matmul(Tensor[] matrices) -> Tensor", Since{9}, multi_dot);
 
   on("aten::cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-     Since{13}, covariance);
-  on("aten::corrcoef(Tensor self) -> Tensor", Since{13}, correlation);
+     Since{9}, covariance);
+  on("aten::corrcoef(Tensor self) -> Tensor", Since{9}, correlation);
 
-  on("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", Since{13},
+  on("aten::linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value x, std::optional<Dim> count) { return vander(g, x, count, false); });
-  on("aten::vander(Tensor x, SymInt? N=None, bool increasing=False) -> Tensor", Since{13},
+  on("aten::vander(Tensor x, SymInt? N=None, bool increasing=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value x, std::optional<Dim> count, bool increasing) {
        return vander(g, x, count, !increasing);
      });
-  on("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", Since{13},
+  on("aten::linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", Since{9},
      [](GraphBuilder& g, Value x, Value y, int64_t dim) {
        const ElementType type = g.result().element_type;
        Value products = g.op("Mul", operand(g, x, type), operand(g, y, type));

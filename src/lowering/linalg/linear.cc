@@ -182,7 +182,7 @@ void register_linear(SymbolicRegistry& registry) {
 
   on("aten::_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, "
      "int[] sumdim, int unroll_dim=1) -> Tensor",
-     Since{13}, trilinear);
+     Since{9}, trilinear);
   on("aten::bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", Since{9},
      bilinear);
 
@@ -274,7 +274,7 @@ void register_linear(SymbolicRegistry& registry) {
   }
   on("aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", Since{9},
      tensordot);
-  on("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", Since{12},
+  on("aten::einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", Since{9},
      [](GraphBuilder& g, std::string equation, std::vector<Value> tensors, Ignored) {
        return einsum(g, std::move(equation), std::move(tensors));
      });

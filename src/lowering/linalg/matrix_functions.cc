@@ -201,40 +201,40 @@ void register_norms(SymbolicRegistry& registry) {
 
   on("aten::linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, "
      "ScalarType? dtype=None) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Scalar order, Dims dim, bool keepdim, Type dtype) {
+     Since{9}, [](GraphBuilder& g, Value self, Scalar order, Dims dim, bool keepdim, Type dtype) {
        return norm_of_dims(g, numbers(g, self, dtype), order.to_double(), dim, keepdim);
      });
   on("aten::linalg_matrix_norm.str_ord(Tensor self, str ord=\"fro\", int[] dim=[-2, -1], bool "
      "keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, std::string order, Dims dim, bool keepdim, Type dtype) {
+     Since{9}, [](GraphBuilder& g, Value self, std::string order, Dims dim, bool keepdim, Type dtype) {
        return norm_of_dims(g, numbers(g, self, dtype), order, dim, keepdim);
      });
   on("aten::linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
      "dtype=None) -> Tensor",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Axes dim, bool keepdim, Type dtype) {
        return norm(g, self, order ? std::optional<Order>(order->to_double()) : std::nullopt, dim, keepdim,
                    dtype);
      });
   on("aten::linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
      "dtype=None) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, std::string order, Axes dim, bool keepdim, Type dtype) {
+     Since{9}, [](GraphBuilder& g, Value self, std::string order, Axes dim, bool keepdim, Type dtype) {
        return norm(g, self, Order(order), dim, keepdim, dtype);
      });
-  on("aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Since{13},
+  on("aten::nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, bool keepdim) {
        return norm_of_dims(g, numbers(g, self, std::nullopt), "nuc", {-2, -1}, keepdim);
      });
-  on("aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", Since{13},
+  on("aten::nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Dims dim, bool keepdim) {
        return norm_of_dims(g, numbers(g, self, std::nullopt), "nuc", dim, keepdim);
      });
 
-  on("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor", Since{13},
+  on("aten::linalg_cond(Tensor self, Scalar? p=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::optional<Scalar> p) {
        return condition(g, self, p ? p->to_double() : 2);
      });
-  on("aten::linalg_cond.p_str(Tensor self, str p) -> Tensor", Since{13},
+  on("aten::linalg_cond.p_str(Tensor self, str p) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::string p) { return condition(g, self, p); });
 }
 
@@ -243,43 +243,43 @@ void register_inverses(SymbolicRegistry& registry) {
   using Number = std::optional<double>;
   using Tensor = std::optional<Value>;
 
-  on("aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", Since{13},
+  on("aten::linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, double rcond, bool hermitian) {
        return pinv_within(g, self, 0.0, rcond, hermitian);
      });
-  on("aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", Since{13},
+  on("aten::linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value rcond, bool hermitian) {
        return pinv_within(g, self, Tensor(), rcond, hermitian);
      });
   on("aten::linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool "
      "hermitian=False) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Number atol, Number rtol, bool hermitian) {
+     Since{9}, [](GraphBuilder& g, Value self, Number atol, Number rtol, bool hermitian) {
        return pinv_within(g, self, atol, rtol, hermitian);
      });
   on("aten::linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool "
      "hermitian=False) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Tensor atol, Tensor rtol, bool hermitian) {
+     Since{9}, [](GraphBuilder& g, Value self, Tensor atol, Tensor rtol, bool hermitian) {
        return pinv_within(g, self, atol, rtol, hermitian);
      });
-  on("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor", Since{13},
+  on("aten::pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, double rcond) { return pinv_within(g, self, 0.0, rcond, false); });
 
-  on("aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", Since{13},
+  on("aten::linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, double tol, bool hermitian) {
        return rank_within(g, self, "self", tol, 0.0, hermitian);
      });
   on("aten::linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value input, Value tol, bool hermitian) {
+     Since{9}, [](GraphBuilder& g, Value input, Value tol, bool hermitian) {
        return rank_within(g, input, "input", tol, g.scalar(0, input.element_type()), hermitian);
      });
   on("aten::linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool "
      "hermitian=False) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Number atol, Number rtol, bool hermitian) {
+     Since{9}, [](GraphBuilder& g, Value self, Number atol, Number rtol, bool hermitian) {
        return rank_within(g, self, "self", atol, rtol, hermitian);
      });
   on("aten::linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool "
      "hermitian=False) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value input, Tensor atol, Tensor rtol, bool hermitian) {
+     Since{9}, [](GraphBuilder& g, Value input, Tensor atol, Tensor rtol, bool hermitian) {
        return rank_within(g, input, "input", atol, rtol, hermitian);
      });
 
@@ -353,13 +353,13 @@ void register_matrix_functions(SymbolicRegistry& registry) {
     return g.op("Where", g.op("Less", sign, g.scalar(0, a.type())), nan, log);
   });
 
-  on("aten::linalg_matrix_sqrth(Tensor self) -> Tensor", Since{13}, [](GraphBuilder& g, Value self) {
+  on("aten::linalg_matrix_sqrth(Tensor self) -> Tensor", Since{9}, [](GraphBuilder& g, Value self) {
     const Eigh e = eigh(g, matrices(g, self, "self"), false);
     const ElementType type = e.vectors.type();
     Value roots = g.op("Sqrt", g.op("Max", e.values, g.scalar(0, type)));
     return product(g, scaled_columns(g, e.vectors, roots), adjoint(g, e.vectors)).value;
   });
-  on("aten::linalg_polar(Tensor A) -> (Tensor U, Tensor H)", Since{13}, [](GraphBuilder& g, Value value) {
+  on("aten::linalg_polar(Tensor A) -> (Tensor U, Tensor H)", Since{9}, [](GraphBuilder& g, Value value) {
     const Svd s = svd(g, matrices(g, value, "A"), false);
     const Matrices v = adjoint(g, s.vh);
     return std::array{product(g, s.u, s.vh).value, product(g, scaled_columns(g, v, s.values), s.vh).value};

@@ -191,7 +191,7 @@ void register_adaptive_pooling(SymbolicRegistry& registry) {
     }
     on(fmt::format("aten::adaptive_max_pool{0}d(Tensor self, int[{0}] output_size) -> (Tensor, Tensor)",
                    axes),
-       Since{11}, adaptive_max_pool);
+       Since{9}, adaptive_max_pool);
   }
 }
 

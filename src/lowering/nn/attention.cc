@@ -227,15 +227,15 @@ void register_attention(SymbolicRegistry& registry) {
   on("aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
      "float dropout_p=0.0, "
      "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-     Since{11}, attention);
+     Since{9}, attention);
   on("aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
      "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> "
      "(Tensor output, Tensor logsumexp)",
-     Since{13}, flash_attention);
+     Since{9}, flash_attention);
   on("aten::_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, "
      "Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, "
      "Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)",
-     Since{13}, flash_attention_gradient);
+     Since{9}, flash_attention_gradient);
 }
 
 }  // namespace opbridge::lowering

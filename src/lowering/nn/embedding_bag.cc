@@ -127,7 +127,7 @@ void register_embedding_bag(SymbolicRegistry& registry) {
   auto on = add(registry);
 
   on("aten::embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-     Since{11}, embedding_renorm);
+     Since{9}, embedding_renorm);
 
   on("aten::embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
      "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> "

@@ -41,7 +41,7 @@ void register_im2col(SymbolicRegistry& registry) {
 
   on("aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> "
      "Tensor",
-     Since{11}, im2col);
+     Since{9}, im2col);
   on("aten::col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, "
      "int[2] padding, int[2] stride) -> Tensor",
      Since{18}, col2im);

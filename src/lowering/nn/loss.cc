@@ -427,68 +427,68 @@ void register_loss(SymbolicRegistry& registry) {
                                    {"l1_loss", l1_loss},
                                    {"soft_margin_loss", soft_margin_loss},
                                    {"multilabel_margin_loss", multilabel_margin_loss}}) {
-    on(fmt::format("aten::{}(Tensor self, Tensor target, int reduction=1) -> Tensor", name), Since{13}, loss);
+    on(fmt::format("aten::{}(Tensor self, Tensor target, int reduction=1) -> Tensor", name), Since{9}, loss);
   }
   on("aten::multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> (Tensor output, "
      "Tensor is_target)",
-     Since{13}, multilabel_margin_loss_forward);
-  on("aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor", Since{13},
+     Since{9}, multilabel_margin_loss_forward);
+  on("aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value target, int64_t reduction, double beta) {
        if (beta == 0) return l1_loss(g, self, target, reduction);
        return rounded_l1(g, self, target, reduction, beta, 0.5 / beta, 1);
      });
-  on("aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor", Since{13},
+  on("aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value target, int64_t reduction, double delta) {
        return rounded_l1(g, self, target, reduction, delta, 0.5, delta);
      });
   on("aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
-     Since{13}, binary_cross_entropy);
+     Since{9}, binary_cross_entropy);
   on("aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
      "Tensor? pos_weight=None, int reduction=1) -> Tensor",
-     Since{13}, binary_cross_entropy_with_logits);
+     Since{9}, binary_cross_entropy_with_logits);
   on("aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
-     Since{13}, kl_div);
+     Since{9}, kl_div);
   on("aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int "
      "reduction) -> "
      "Tensor",
-     Since{13}, poisson_nll_loss);
+     Since{9}, poisson_nll_loss);
   on("aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) -> Tensor",
-     Since{13}, hinge_embedding_loss);
+     Since{9}, hinge_embedding_loss);
   on("aten::margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., int "
      "reduction=1) -> "
      "Tensor",
-     Since{13}, margin_ranking_loss);
+     Since{9}, margin_ranking_loss);
   on("aten::cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
      "int reduction=1) -> Tensor",
-     Since{13}, cosine_embedding_loss);
+     Since{9}, cosine_embedding_loss);
   on("aten::triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float "
      "p=2., "
      "float eps=9.9999999999999995e-07, bool swap=False, int reduction=1) -> Tensor",
-     Since{13}, triplet_margin_loss);
+     Since{9}, triplet_margin_loss);
   for (const char* name : {"nll_loss_nd", "nll_loss", "nll_loss2d"}) {
     on(fmt::format("aten::{}(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                    "SymInt ignore_index=-100) -> Tensor",
                    name),
-       Since{13}, nll_loss);
+       Since{9}, nll_loss);
   }
   for (const char* name : {"nll_loss_forward", "nll_loss2d_forward"}) {
     on(fmt::format("aten::{}(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) "
                    "-> (Tensor, Tensor)",
                    name),
-       Since{13}, nll_loss_forward);
+       Since{9}, nll_loss_forward);
   }
   on("aten::cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
      "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor",
-     Since{13}, cross_entropy_loss);
+     Since{9}, cross_entropy_loss);
   on("aten::multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, "
      "int reduction=1) -> Tensor",
-     Since{13}, multi_margin_loss);
+     Since{9}, multi_margin_loss);
   on("torch_nn::_linear_cross_entropy_batch_chunked(Tensor input, Tensor linear_weight, Tensor target, "
      "Tensor? linear_bias, Tensor? weight, str reduction, SymInt ignore_index, float label_smoothing, "
      "SymInt batch_chunk_size, str acc_policy, ScalarType acc_dtype, bool allow_retain_graph, "
      "bool compute_input_grad, bool compute_linear_weight_grad, bool compute_linear_bias_grad) -> (Tensor, "
      "Tensor, Tensor, Tensor)",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
         std::optional<Value> weight, std::string reduction, Dim ignore_index, double smoothing, Ignored,
         Ignored, Ignored, Ignored, bool of_input, bool of_weight, bool of_bias) {
@@ -502,7 +502,7 @@ void register_loss(SymbolicRegistry& registry) {
   on("torch_nn::_linear_cross_entropy_batch_chunked_no_reduction(Tensor input, Tensor linear_weight, Tensor "
      "target, Tensor? linear_bias, Tensor? weight, SymInt ignore_index, SymInt batch_chunk_size, str "
      "acc_policy, ScalarType acc_dtype) -> Tensor",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value input, Value linear_weight, Value target, std::optional<Value> linear_bias,
         std::optional<Value> weight, Dim ignore_index, Ignored, Ignored, Ignored) {
        return linear_cross_entropy(g, input, linear_weight, target, linear_bias, weight, no_reduction,

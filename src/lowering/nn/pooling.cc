@@ -394,7 +394,7 @@ void register_pooling(SymbolicRegistry& registry) {
   on("aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool "
      "ceil_mode=False, "
      "bool count_include_pad=True) -> Tensor",
-     Since{10},
+     Since{9},
      [](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
         bool count_include_pad) {
        return avg_pool(g, self, kernel, stride, padding, ceil_mode, count_include_pad, std::nullopt, 1);
@@ -404,7 +404,7 @@ void register_pooling(SymbolicRegistry& registry) {
            "aten::avg_pool{0}d(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], int[{0}] padding=0, "
            "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
            axes),
-       Since{10},
+       Since{9},
        [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, bool ceil_mode,
               bool count_include_pad, std::optional<int64_t> divisor) {
          return avg_pool(g, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor, axes);
@@ -416,7 +416,7 @@ void register_pooling(SymbolicRegistry& registry) {
            "aten::max_pool{0}d(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], int[{0}] padding=0, "
            "int[{0}] dilation=1, bool ceil_mode=False) -> Tensor",
            axes),
-       Since{10},
+       Since{9},
        [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
               bool ceil_mode) {
          return max_pool(g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes),
@@ -425,20 +425,20 @@ void register_pooling(SymbolicRegistry& registry) {
     on(fmt::format("aten::max_pool{0}d_with_indices(Tensor self, int[{0}] kernel_size, int[{0}] stride=[], "
                    "int[{0}] padding={1}, int[{0}] dilation={2}, bool ceil_mode=False) -> (Tensor, Tensor)",
                    axes, axes == 1 ? "[0]" : "0", axes == 1 ? "[1]" : "1"),
-       Since{10},
+       Since{9},
        [axes](GraphBuilder& g, Value self, Ints kernel, Ints stride, Ints padding, Ints dilation,
               bool ceil_mode) {
          return max_pool_with_indices(
              g, self, max_window(g, self, kernel, stride, padding, dilation, ceil_mode, axes), ceil_mode);
        });
   }
-  on("aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Since{11},
+  on("aten::max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value indices, std::vector<Dim> size) {
        return max_unpool(g, self, indices, size);
      });
   on("aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) "
      "-> Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Value indices, std::vector<Dim> size, Ignored, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Value indices, std::vector<Dim> size, Ignored, Ignored) {
        return max_unpool(g, self, indices, size);
      });
 }

@@ -122,7 +122,7 @@ void register_recurrent(SymbolicRegistry& registry) {
      });
   on("aten::lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int "
      "num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)",
-     Since{11},
+     Since{9},
      [](GraphBuilder& g, Value data, Value batch_sizes, Values hx, Values params, bool has_biases,
         int64_t num_layers, double dropout, bool train, bool bidirectional) {
        return of_packed_sequence(g, Cell::lstm, data, batch_sizes, hx, params,
@@ -151,7 +151,7 @@ void register_recurrent(SymbolicRegistry& registry) {
                    "has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> "
                    "(Tensor, Tensor)",
                    name),
-       Since{11},
+       Since{9},
        [cell = cell](GraphBuilder& g, Value data, Value batch_sizes, Value hx, Values params, bool has_biases,
                      int64_t num_layers, double dropout, bool train, bool bidirectional) {
          return of_packed_sequence(g, cell, data, batch_sizes, {hx}, params,

@@ -208,7 +208,7 @@ void register_random(SymbolicRegistry& registry) {
      Since{9}, [](GraphBuilder& g, Ignored, Dim low, Dim high, Ignored, Ignored, Ignored, Ignored, Ignored) {
        return integers(g, low, high);
      });
-  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", integer_draws), Since{11},
+  on(fmt::format("aten::randperm(SymInt n, *, {}) -> Tensor", integer_draws), Since{9},
      [](GraphBuilder& g, Dim count, std::optional<ElementType> type, Ignored, Ignored, Ignored) {
        return permutation(g, count, type.value_or(ElementType::int64));
      });
@@ -235,20 +235,20 @@ void register_random(SymbolicRegistry& registry) {
      });
   on("aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? "
      "generator=None) -> Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Dim count, bool replacement, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Dim count, bool replacement, Ignored) {
        return multinomial(g, self, count, replacement);
      });
 
-  on("opbridge::random_dropout(Tensor input, float p, bool train) -> Tensor", Since{12}, dropout);
+  on("opbridge::random_dropout(Tensor input, float p, bool train) -> Tensor", Since{9}, dropout);
   for (const auto& [name, by_channel, is_alpha] : {std::tuple{"feature_dropout", true, false},
                                                    {"alpha_dropout", false, true},
                                                    {"feature_alpha_dropout", true, true}}) {
-    on(fmt::format("opbridge::random_{}(Tensor input, float p, bool train) -> Tensor", name), Since{12},
+    on(fmt::format("opbridge::random_{}(Tensor input, float p, bool train) -> Tensor", name), Since{9},
        [by_channel = by_channel, is_alpha = is_alpha](GraphBuilder& g, Value input, double p, Ignored) {
          return noisy(g, input, p, by_channel, is_alpha);
        });
   }
-  on("opbridge::random_native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Since{12},
+  on("opbridge::random_native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", Since{9},
      dropout);
 }
 

@@ -185,15 +185,15 @@ void register_reduction(SymbolicRegistry& registry) {
 
   on("aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", Since{9}, sum_to_size);
 
-  on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{11},
+  on("aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Ignored) { return sum(g, self, {}, false); });
   on("aten::sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> "
      "Tensor",
-     Since{11}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
        return sum(g, self, axes, keepdim);
      });
   on("aten::nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
        return sum(g, without_nan(g, self), axes, keepdim);
      });
   on("aten::mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
@@ -203,7 +203,7 @@ void register_reduction(SymbolicRegistry& registry) {
        return mean(g, self, axes, keepdim);
      });
   on("aten::nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Axes axes, bool keepdim, Ignored) {
        return nanmean(g, self, axes, keepdim);
      });
   on("aten::prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", Since{9},
@@ -243,78 +243,78 @@ void register_reduction(SymbolicRegistry& registry) {
 
   for (const bool greatest : {true, false}) {
     const char* name = greatest ? "max" : "min";
-    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{12},
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{9},
        [greatest](GraphBuilder& g, Value self) { return extremum(g, greatest, self, {}, false); });
-    on(fmt::format("aten::a{}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", name), Since{12},
+    on(fmt::format("aten::a{}(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", name), Since{9},
        [greatest](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
          return extremum(g, greatest, self, axes, keepdim);
        });
     on(fmt::format(
            "aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", name),
-       Since{12}, [greatest](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
+       Since{9}, [greatest](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
          Extremum found(g, greatest, self);
          return std::array{g.cast(found.value(std::vector{dim}, keepdim), self.element_type()),
                            found.index(dim, keepdim)};
        });
-    on(fmt::format("aten::arg{}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", name), Since{12},
+    on(fmt::format("aten::arg{}(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", name), Since{9},
        [greatest](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
          return index_of_extremum(g, greatest, self, dim, keepdim);
        });
   }
-  on("aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-     Since{12}, [](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
+  on("aten::aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", Since{9},
+     [](GraphBuilder& g, Value self, std::optional<int64_t> dim, bool keepdim) {
        const Axes axes = dim ? Axes(std::vector{*dim}) : std::nullopt;
        return std::array{extremum(g, false, self, axes, keepdim), extremum(g, true, self, axes, keepdim)};
      });
 
   for (const bool all : {true, false}) {
     const char* name = all ? "all" : "any";
-    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{13},
+    on(fmt::format("aten::{}(Tensor self) -> Tensor", name), Since{9},
        [all](GraphBuilder& g, Value self) { return truth(g, all, self, {}, false); });
-    on(fmt::format("aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", name), Since{13},
+    on(fmt::format("aten::{}.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", name), Since{9},
        [all](GraphBuilder& g, Value self, int64_t dim, bool keepdim) {
          return truth(g, all, self, std::vector{dim}, keepdim);
        });
     on(fmt::format("aten::{}.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", name),
-       Since{13}, [all](GraphBuilder& g, Value self, Axes axes, bool keepdim) {
+       Since{9}, [all](GraphBuilder& g, Value self, Axes axes, bool keepdim) {
          return truth(g, all, self, axes, keepdim);
        });
   }
-  on("aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", Since{13},
+  on("aten::count_nonzero(Tensor self, int? dim=None) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::optional<int64_t> dim) {
        return count_nonzero(g, self, dim ? Axes(std::vector{*dim}) : std::nullopt);
      });
-  on("aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", Since{13},
+  on("aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::vector<int64_t> axes) { return count_nonzero(g, self, axes); });
 
   on("aten::linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
      "ScalarType? dtype=None) -> Tensor",
-     Since{13}, [](GraphBuilder& g, Value self, Scalar order, Axes axes, bool keepdim, Ignored) {
+     Since{9}, [](GraphBuilder& g, Value self, Scalar order, Axes axes, bool keepdim, Ignored) {
        return norm(g, self, order, axes, keepdim);
      });
-  on("aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Since{13},
+  on("aten::norm.Scalar(Tensor self, Scalar p=2) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Scalar order) { return norm(g, self, order, {}, false); });
-  on("aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Since{13},
+  on("aten::norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, std::vector<int64_t> axes, bool keepdim) {
        return norm(g, self, order, axes, keepdim);
      });
   on("aten::norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, ScalarType dtype) "
      "-> Tensor",
-     Since{13},
+     Since{9},
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, std::vector<int64_t> axes, bool keepdim,
         Ignored) { return norm(g, self, order, axes, keepdim); });
-  on("aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", Since{13},
+  on("aten::norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::optional<Scalar> order, Ignored) {
        return norm(g, self, order, {}, false);
      });
-  on("aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Since{13},
+  on("aten::frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, std::vector<int64_t> axes, bool keepdim) {
        return norm(g, self, Scalar(int64_t{2}), axes, keepdim);
      });
-  on("aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", Since{13}, norm_except_dim);
+  on("aten::norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", Since{9}, norm_except_dim);
   on("aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, "
      "Tensor? offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
-     Since{11}, segment_reduce);
+     Since{9}, segment_reduce);
   on("aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor", Since{9},
      hash_tensor);
 }

@@ -207,7 +207,7 @@ void register_statistics(SymbolicRegistry& registry) {
     on(fmt::format("aten::{}(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, "
                    "str interpolation=\"linear\") -> Tensor",
                    name),
-       Since{13},
+       Since{9},
        [ignore_nan](GraphBuilder& g, Value self, Value q, std::optional<int64_t> dim, Ignored,
                     std::string interpolation) {
          return quantile(g, self, q, dim, interpolation, ignore_nan);
@@ -215,18 +215,18 @@ void register_statistics(SymbolicRegistry& registry) {
     on(fmt::format("aten::{}.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, "
                    "str interpolation=\"linear\") -> Tensor",
                    name),
-       Since{13},
+       Since{9},
        [ignore_nan](GraphBuilder& g, Value self, double q, std::optional<int64_t> dim, Ignored,
                     std::string interpolation) {
          return quantile(g, self, g.number(q), dim, interpolation, ignore_nan);
        });
   }
   on("aten::nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-     Since{13}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return nanmedian(g, self, dim); });
-  on("aten::nanmedian(Tensor self) -> Tensor", Since{13},
+     Since{9}, [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return nanmedian(g, self, dim); });
+  on("aten::nanmedian(Tensor self) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self) { return nanmedian(g, elements_of_median(g, self), 0)[0]; });
-  on("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Since{13}, bincount);
-  on("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Since{13}, histc);
+  on("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", Since{9}, bincount);
+  on("aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", Since{9}, histc);
   on("aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", Since{9},
      [](GraphBuilder& g, Value self, int64_t dim, Ignored) { return mode(g, self, dim); });
   on("aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, "

@@ -1,7 +1,8 @@
 // Versions: all that were tried, 1.20 to 1.32.
-// Model: Clip of floating point with one bound, of the infinity at the other end; Clip(Relu(x)) of float64.
+// Model: Clip of floating point with one bound, of the infinity at the other end; Clip(Relu(x)) of float64;
+// Clip of float64 at opset 11.
 // Fault: that infinity becomes the greatest finite number; the second model does not load, because the
-// runtime fuses the nodes in float32 alone.
+// runtime fuses the nodes in float32 alone; the third one lacks a kernel.
 // Rewrite: Max, Min, or both. Tests: test_lowering_comparison.py.
 #include "runtimes/onnxruntime/replacements.h"
 
@@ -15,8 +16,9 @@ Value clip_by_max_and_min(GraphBuilder& g, const ir::Node& clip) {
   const Value least = input(1), most = input(2);
   if (g.opset() < 11 || !is_floating_point(x.element_type()) || (!least && !most)) return {};
   const ir::Node* before = clip.inputs[0]->producer;
-  const bool is_fused_wrongly = x.element_type() == ElementType::float64 && before && before->op == "Relu";
-  if (least && most && !is_fused_wrongly) return {};
+  const bool is_fused_wrongly = before && before->op == "Relu";
+  const bool is_faulty = x.element_type() == ElementType::float64 && (is_fused_wrongly || g.opset() < 12);
+  if (least && most && !is_faulty) return {};
   const Value raised = least ? g.op("Max", x, least) : x;
   return most ? g.op("Min", raised, most) : raised;
 }
