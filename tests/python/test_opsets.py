@@ -258,6 +258,65 @@ def test_what_scripts_for_opset_11_contain(name: str, opset: int, tmp_path: Path
     assert opset_of_file == opset
 
 
+class Detector(nn.Module):
+    """Decodes boxes as YOLO does, and takes those of high scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Conv2d(3, 3 * 8, 3, padding=1)
+        self.register_buffer("anchors", torch.rand(1, 3, 1, 1, 2))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.head(x)
+        batch, _, height, width = y.shape
+        y = y.view(batch, 3, 8, height, width).permute(0, 1, 3, 4, 2).sigmoid()
+        rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+        grid = torch.stack((columns, rows), 2).view(1, 1, height, width, 2).float()
+        y[..., 0:2] = (y[..., 0:2] * 2 - 0.5 + grid) * 8
+        y[..., 2:4] = (y[..., 2:4] * 2) ** 2 * self.anchors
+        boxes = y.reshape(batch, -1, 8)
+        score, label = boxes[..., 5:].max(2, keepdim=True)
+        kept = boxes[0][(boxes[..., 4] * score[..., 0])[0] > 0.3]
+        return boxes, score, label, kept, boxes[0, :, 4].topk(3)[0]
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 5, 2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(10, 4, batch_first=True)
+        self.encoder = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = self.gru(self.lstm(x)[0])[0]
+        hidden = torch.arange(x.shape[1])[None] >= (x[:, :1, 0] > 0).long() + 2
+        return y[:, -1], self.encoder(y, src_key_padding_mask=hidden), y.norm(dim=-1).argmax(1)
+
+
+@pytest.mark.parametrize("opset", [9, 11, 12])
+@pytest.mark.parametrize(("make", "size"), [(Detector, (1, 3, 8, 8)), (Recurrent, (2, 4, 6))])
+def test_models_for_older_opsets(make: type, size: tuple[int, ...], opset: int, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, path = make().eval(), tmp_path / "m.onnx"
+    shapes = (dict.fromkeys(range(2 if make is Detector else 0, len(size) - 1), torch.export.Dim.AUTO),)
+    opbridge.export(
+        model, torch.rand(size), path, input_names=["x"], opset_version=opset, dynamic_shapes=shapes, verify=True
+    )
+    onnx.checker.check_model(path, full_check=True)
+    agree(model, path, torch.rand(size))
+    agree(model, path, torch.rand(*size[:-2], size[-2] + 3, size[-1]))
+
+
+def test_bert_at_opset_11(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=100, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
+    )
+    tokens, mask = torch.randint(0, 100, (2, 7)), torch.tensor([[1] * 7, [1] * 4 + [0] * 3])
+    model = transformers.BertModel(config).eval()
+    opbridge.export(model, (tokens, mask), tmp_path / "m.onnx", opset_version=11, verify=True)
+
+
 # What opset 9 and 10 express as well.
 OF_LOWEST_OPSETS = [
     *("eq", "ne", "lt", "le", "gt", "ge", "le of integers", "maximum", "clamp", "relu6", "pow", "sum"),
