@@ -125,8 +125,18 @@ Value GraphBuilder::slice(Value value, int64_t axis, Value start, Value end, int
     return result;
   };
   if (opset_ >= 10) return typed(op("Slice", value, start, end, ints({axis}), ints({step})));
+  if (dims && step > 1) {  // Slice of opset 9 has no steps
+    const Dim& size = value.dim(axis);
+    if (const std::optional<Dim> count = sliced_size(size, start, end, step)) {
+      const int64_t given = start.weight()->as<int64_t>()[0];
+      const int64_t first = std::clamp<int64_t>(given < 0 ? given + size.value() : given, 0, size.value());
+      std::vector<int64_t> indices(count->value());
+      for (size_t i = 0; i < indices.size(); ++i) indices[i] = first + static_cast<int64_t>(i) * step;
+      return typed(gather(value, ints(indices), wrap_axis(axis, value.rank())));
+    }
+  }
   if (!start.weight() || !end.weight() || step != 1)
-    refuse("slicing with steps or computed bounds needs opset 10");
+    refuse("slicing with steps or computed bounds needs opset 10; export with opset_version=10 or later");
   return typed(op("Slice", value, attr("starts", std::vector<int64_t>{start.weight()->as<int64_t>()[0]}),
                   attr("ends", std::vector<int64_t>{end.weight()->as<int64_t>()[0]}),
                   attr("axes", std::vector<int64_t>{axis})));

@@ -351,6 +351,7 @@ OLD_FORMS = {
     "gather": lambda x, i: (x.gather(1, i), x.gather(0, i[:1]), x[:, :3].gather(-1, i)),
     "scatter": lambda x, i: (x.scatter(1, i, x * 2), x.scatter(0, i.clamp(max=1), 5.0)),
     "index": lambda x, i: (x[i[:, 0], i[:, 1]], x[i[:, :1], i], x[:, i[0]], x[i[:1], :], x[-i[0, :2]], x[x > 0.5]),
+    "take": lambda x, i: (x.take(i - 2), x.put(-1 - i[0, :1], x[0, :1]), x.index_select(0, i[0])),
     "index_put": lambda x, i: (
         put(x, (i[0], i[0]), 7.0),
         put(x, i[0, :1] - 1, x[:1] * 3),
@@ -376,6 +377,8 @@ OLD_FORMS = {
     ),
     "remainder": lambda x, i: ((i - 2) % 3, (i - 2) // 3, i.remainder(-2)),
     "logsumexp": lambda x, i: x.logsumexp(1),
+    "steps": lambda x, i: (x[:, ::2], x[:, -4:-1:3], x[:, 1:1:2], i[:, 2::5]),
+    "elements": lambda x, i: ((x * 5).floor(), (-x * 5).ceil(), (x - 0.5).trunc(), x.log2(), x.rsqrt(), x.isinf()),
 }
 
 

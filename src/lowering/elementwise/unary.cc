@@ -176,7 +176,7 @@ void register_unary(SymbolicRegistry& registry) {
            {{"frac"},
             [](GraphBuilder&g, Value x) { return g.op("Mod", x, constant(g, x, 1), attr("fmod", 1)); }},
        }) {
-    on_each(names, 10, [compute = compute](GraphBuilder& g, Value self) {
+    on_each(names, 9, [compute = compute](GraphBuilder& g, Value self) {
       return in_opmath_type(g, self, [&](Value x) { return compute(g, x); });
     });
   }
@@ -187,8 +187,7 @@ void register_unary(SymbolicRegistry& registry) {
            {{"round"}, round},
            {{"trunc", "fix"}, truncate},
        }) {
-    on_each(names, 11,
-            [compute = compute](GraphBuilder& g, Value self) { return rounded(g, self, compute); });
+    on_each(names, 9, [compute = compute](GraphBuilder& g, Value self) { return rounded(g, self, compute); });
   }
   on("aten::round.decimals(Tensor self, *, int decimals) -> Tensor", Since{9}, round_decimals);
   on("aten::special_round(Tensor self, *, int decimals=0) -> Tensor", Since{9}, round_decimals);
@@ -208,8 +207,7 @@ void register_unary(SymbolicRegistry& registry) {
            {"isneginf", false,
             [](GraphBuilder&g, Value x) { return g.op("Equal", x, constant(g, x, -INFINITY)); }},
        }) {
-    const int opset = std::string_view(name) == "isnan" ? 9 : 11;  // since which Equal takes floats
-    on_each({name}, opset, [of_integers = of_integers, compute = compute](GraphBuilder& g, Value self) {
+    on_each({name}, 9, [of_integers = of_integers, compute = compute](GraphBuilder& g, Value self) {
       return classify(g, self, of_integers, compute);
     });
   }

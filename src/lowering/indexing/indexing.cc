@@ -93,13 +93,14 @@ std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
   return given;
 }
 
-namespace {
-
-// Negative indices as those counted from the start, which Gather requires before opset 11.
 Value from_start(GraphBuilder& g, Value index, const Dim& size) {
+  if (g.opset() >= 11) return index;
+  index = g.cast(index, ElementType::int64);
   Value negative = g.op("Less", index, g.scalar(0, ElementType::int64));
   return g.op("Where", negative, g.op("Add", index, g.size(size)), index);
 }
+
+namespace {
 
 Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given) {
   // For an empty result PyTorch does not check the indices; ONNX requires valid ones.
@@ -109,11 +110,8 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
   if (const std::optional<size_t> axis = only_index(given)) {
     Value index = *given[*axis];
     const auto along = static_cast<int64_t>(*axis);
-    if (!is_mask(index)) {
-      index = g.cast(index, ElementType::int64);
-      if (g.opset() < 11) index = from_start(g, index, self.dim(along));
-      return g.gather(self, index, along);
-    }
+    if (!is_mask(index))
+      return g.gather(self, from_start(g, g.cast(index, ElementType::int64), self.dim(along)), along);
     if (index.rank() == 1)
       return g.op("Compress", self, g.cast(index, ElementType::boolean), attr("axis", along));
   }
@@ -226,7 +224,9 @@ void register_indexing(SymbolicRegistry& registry) {
        return gather_elements(g, self, dim, indices);
      });
   on("aten::take(Tensor self, Tensor index) -> Tensor", Since{9},
-     [](GraphBuilder& g, Value self, Value indices) { return g.gather(flat(g, self), indices, 0); });
+     [](GraphBuilder& g, Value self, Value indices) {
+       return g.gather(flat(g, self), from_start(g, indices, element_count(self)), 0);
+     });
   on("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", Since{9}, take_along_dim);
 
   on("aten::masked_select(Tensor self, Tensor mask) -> Tensor", Since{9}, masked_select);

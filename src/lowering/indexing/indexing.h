@@ -53,6 +53,9 @@ Value scatter_rows(GraphBuilder& g, Value self, int64_t axis, Value rows, Value 
 std::vector<std::optional<Value>> clamped_indices(GraphBuilder& g, Value self,
                                                   std::vector<std::optional<Value>> given);
 
+// Negative indices as those counted from the start, where ONNX requires it: before opset 11.
+Value from_start(GraphBuilder& g, Value index, const Dim& size);
+
 // The inverse permutation.
 std::vector<int64_t> inverse(const std::vector<int64_t>& order);
 

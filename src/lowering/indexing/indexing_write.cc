@@ -316,7 +316,8 @@ void register_indexing_write(SymbolicRegistry& registry) {
   on("aten::masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", Since{9}, masked_scatter);
   on("aten::put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", Since{9},
      [](GraphBuilder& g, Value self, Value indices, Value source, bool accumulate) {
-       Value written = scatter_elements(g, flat(g, self), flat(g, indices), flat(g, source), 0,
+       Value at = from_start(g, flat(g, indices), element_count(self));
+       Value written = scatter_elements(g, flat(g, self), at, flat(g, source), 0,
                                         accumulate ? Reduction::add : Reduction::none);
        return g.reshape(written, self.dims());
      });
