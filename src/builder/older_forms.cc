@@ -74,6 +74,9 @@ Value pad(GraphBuilder& g, std::span<const Value> inputs, const ir::AttributeVal
   const Value pads = input(inputs, 1), value = input(inputs, 2);
   if (!pads.weight())
     g.refuse("padding by amounts known only at run time needs opset 11; export with opset_version=11");
+  const ElementType type = inputs[0].element_type();
+  if (type == ElementType::int64 || type == ElementType::uint64)  // Pad has floating-point types alone
+    g.refuse("padding 64-bit integers needs opset 11; export with opset_version=11");
   const std::optional<double> number = value ? float_of(value) : 0;
   if (!number) g.refuse("padding with this value needs opset 11; export with opset_version=11");
   const std::span<const int64_t> amounts = pads.weight()->as<int64_t>();

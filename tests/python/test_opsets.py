@@ -410,6 +410,7 @@ def test_what_an_older_opset_lacks_is_refused_with_the_opset_needed(opset: int, 
         lambda x: x.round(): 11,
         lambda x: torch.einsum("ij,kj->ik", x, x): 12,
         lambda x: x.long().sort().values: 11,
+        lambda x: nn.functional.pad(x.long(), (1, 1)): 11,
     }
     for function, needed in refused.items():
         with pytest.raises(opbridge.UnsupportedError, match=f"opset_version={needed}"):
