@@ -143,16 +143,14 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   if (resolution.conflict()) {
     if (bundled_) {
       if (auto made = in_wider_types(*this, schema, outputs, inputs, attributes)) return *std::move(made);
-      if (const int later = opset_that_takes(name, inputs, attributes, opset_)) {
-        refuse(fmt::format(
-            "it needs {} of {}, which ONNX has since opset {}; export with opset_version={} or later", name,
-            opbridge::name(resolution.conflict()->found), later, later));
-      }
     }
-    std::vector<std::optional<ElementType>> types;
-    for (Value input : inputs) types.push_back(known_element_type(input));
-    const std::string hint =
-        later_types_hint(schema, types, onnx::type_attribute(schema, attributes), opset_);
+    const int later = opset_that_takes(name, inputs, attributes, opset_);
+    if (bundled_ && later != 0) {
+      refuse(fmt::format(
+          "it needs {} of {}, which ONNX has since opset {}; export with opset_version={} or later", name,
+          opbridge::name(resolution.conflict()->found), later, later));
+    }
+    const std::string hint = later == 0 ? "" : fmt::format("; ONNX takes it since opset {}", later);
     breaks(schema, onnx::describe(schema, *resolution.conflict()) + hint);
   }
   std::vector<ir::TensorType> output_types(outputs);

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "onnx/type_inference.h"
-
 namespace opbridge {
 namespace {
 
@@ -52,16 +50,6 @@ std::string surplus_input_hint(const onnx::OpSchema& schema, size_t first_surplu
       return fmt::format("; {} is an attribute up to opset {}", input->name(), later->since_version - 1);
     }
     return fmt::format("; ONNX has input {} since opset {}", input->name(), later->since_version);
-  }
-  return {};
-}
-
-std::string later_types_hint(const onnx::OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
-                             std::optional<ElementType> type_attribute, int opset) {
-  for (const onnx::OpSchema* later = next_version(schema, opset); later != nullptr;
-       later = next_version(schema, later->since_version)) {
-    if (!onnx::resolve(*later, inputs, type_attribute).conflict())
-      return fmt::format("; ONNX takes it since opset {}", later->since_version);
   }
   return {};
 }

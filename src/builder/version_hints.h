@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,9 +16,5 @@ std::string missing_attribute_hint(const onnx::OpSchema& schema, std::string_vie
 // For more inputs than `schema` has, if a later version has the first surplus one: "; axes is an attribute up
 // to opset 12", "; ONNX has input axes since opset 18".
 std::string surplus_input_hint(const onnx::OpSchema& schema, size_t first_surplus, int opset);
-
-// For inputs of types that `schema` does not take: "; ONNX takes it since opset 19", if a later version does.
-std::string later_types_hint(const onnx::OpSchema& schema, std::span<const std::optional<ElementType>> inputs,
-                             std::optional<ElementType> type_attribute, int opset);
 
 }  // namespace opbridge
