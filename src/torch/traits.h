@@ -10,7 +10,7 @@ namespace opbridge::torch {
 
 // The effect of an operator on memory.
 enum class Effect : uint8_t {
-  pure,           // new memory, or in-place or `out=` as its name says (mutations.h)
+  pure,           // new memory, or in-place or `out=` as its name says (functionalize/mutations.h)
   same,           // the tensor itself
   alias,          // another tensor over the same elements
   copy,           // the same elements in new memory
