@@ -105,7 +105,7 @@ def _matching(names: list[str], patterns: list[str]) -> list[str]:
         found = [
             name
             for name in names
-            if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(database()[name].aten_name, of_aten)
+            if any(fnmatch.fnmatchcase(known, of_aten) for known in (name, *_names_in_aten(name)))
         ]
         if not found:
             close = difflib.get_close_matches(of_aten, names, cutoff=0.5)
@@ -115,6 +115,12 @@ def _matching(names: list[str], patterns: list[str]) -> list[str]:
             )
         chosen |= set(found)
     return [name for name in names if name in chosen]
+
+
+def _names_in_aten(name: str) -> tuple[str, str]:
+    """Some entries of the database have the name of a Python function for that of the operator."""
+    of_aten = database()[name].aten_name
+    return of_aten, of_aten.removeprefix("nn.functional.")
 
 
 def _what(options: argparse.Namespace) -> str:

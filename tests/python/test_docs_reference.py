@@ -162,7 +162,8 @@ def test_every_operator_that_ships_is_described() -> None:
     assert shipped <= set(described)
     folders = {path.parent.name for path in (ROOT / "operators").glob("*/README.md")}
     for page in ("operators.md", "operators.zh.md"):
-        assert set(re.findall(r"\]\(#(\w+)\)", (DOCS / "reference" / page).read_text())) == folders
+        listed = set(re.findall(r"\]\(#(\w+)\)", (DOCS / "reference" / page).read_text()))
+        assert listed == folders, f"the table of docs/reference/{page} and the folders in operators/ differ"
 
 
 def test_forms_of_an_operator_by_opset() -> None:

@@ -177,7 +177,10 @@ def test_every_write_to_an_argument_is_known() -> None:
             if outs and outs != written:
                 wrong.append(f"{key} writes to {written}, not {outs}")
             elif pure is None:
-                wrong.append(f"{key} is taken for {mutation['pure']}, which torch does not have")
+                wrong.append(
+                    f"{key} is taken for {mutation['pure']}, which torch does not have; if it has another name, add a "
+                    "row to src/torch/out_variants.cc"
+                )
             else:
                 missing = [a for a in as_pure(schema, outs) if a not in as_pure(pure, set())]
                 if missing and schema.name.removeprefix("aten::") not in OTHER_ARGUMENTS:
