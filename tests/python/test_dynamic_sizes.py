@@ -659,6 +659,13 @@ def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> Non
         opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
 
 
+def test_a_declared_multiple_is_not_warned_of(tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        pairs = ({0: 2 * Dim("pieces")},)
+        opbridge.export(lambda x: x.reshape(-1, 2).sum(1), (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=pairs)
+
+
 @CAPTURES
 def test_the_line_of_torchs_own_errors_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
     def chosen(x: torch.Tensor) -> torch.Tensor:

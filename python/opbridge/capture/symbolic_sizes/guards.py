@@ -23,7 +23,7 @@ from opbridge.capture.patching import ByThread, current_thread, patch, patch_att
 from opbridge.capture.rewrites import control_flow
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.run_warnings import warn_of_run
-from opbridge.capture.source import is_users, line_of_frame
+from opbridge.capture.source import is_users, line_of_frame, users_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes import python_functions
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
@@ -288,7 +288,7 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
             fixings.setdefault(str(value), Fixing(line_of_frame(sys._getframe(1)), _operator_of(sys._getframe(1))))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
-        elif not value.is_Symbol and _is_choice(sys._getframe(1)):
+        elif not value.is_Symbol and users_frame(sys._getframe(1)) and _is_choice(sys._getframe(1)):
             warn_of_run(f"torch takes the size '{symbol}' for '{value}', as in the example")
 
     with patch(points.SYMBOL_REPLACEMENT, set_replacement):
