@@ -659,6 +659,22 @@ def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> Non
         opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
 
 
+def test_a_warning_is_shown_once_by_each_export(tmp_path: pathlib.Path) -> None:
+    """The model runs several times before it is refused."""
+
+    def pieces(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([piece.sum() for piece in x.split(2)])
+
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            with pytest.raises(opbridge.UnsupportedError):
+                opbridge.export(pieces, (torch.ones(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim("n")},))
+        texts = [str(each.message) for each in caught if each.category is TraceWarning]
+        assert texts
+        assert len(texts) == len(set(texts))
+
+
 def test_a_declared_multiple_is_not_warned_of(tmp_path: pathlib.Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", TraceWarning)

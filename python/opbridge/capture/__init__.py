@@ -49,9 +49,11 @@ def capture(
     from opbridge.capture.environment import with_gradients_if_needed
     from opbridge.capture.inputs import as_module, read_inputs, torchscript_in
     from opbridge.capture.program import Program
+    from opbridge.capture.run_warnings import forget_shown
     from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes
     from opbridge.errors import InvalidArgumentError, UnsupportedError
 
+    forget_shown()
     if how not in ("export", "trace", None):
         raise InvalidArgumentError(f"capture must be 'export' or 'trace', not {how!r}")
     if isinstance(model, torch.export.ExportedProgram):
