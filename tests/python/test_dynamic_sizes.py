@@ -679,7 +679,11 @@ def test_a_declared_multiple_is_not_warned_of(tmp_path: pathlib.Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", TraceWarning)
         pairs = ({0: 2 * Dim("pieces")},)
-        opbridge.export(lambda x: x.reshape(-1, 2).sum(1), (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=pairs)
+        program = opbridge.export(
+            lambda x: x.reshape(-1, 2).sum(1), (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=pairs
+        )
+    assert program.model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "2*pieces"
+    assert program.model_proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "pieces"
 
 
 @CAPTURES

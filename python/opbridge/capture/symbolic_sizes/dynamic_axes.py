@@ -175,6 +175,9 @@ class DynamicSizes:
                 if symbol.isdigit() and dim is not torch.export.Dim.AUTO:
                     raise specialized(f"axis {axis} of the input '{leaf_name}'", symbol, fixings or {})
                 if not symbol.isidentifier():
+                    size, root = shape[axis], getattr(dim, "root", None)  # the n of 2 * Dim("n")
+                    if isinstance(size, torch.SymInt) and isinstance(root, torch.export.Dim):
+                        names.update(dict.fromkeys(map(str, size.node.expr.free_symbols), root.__name__))
                     continue
                 if name is None:
                     unnamed.setdefault(symbol, f"{self._shown_names[index]}_dim_{axis}")
