@@ -220,3 +220,15 @@ def test_transforms_of_images(name: str, capture: Any, tmp_path: pathlib.Path) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TraceWarning)  # whether an image is too small, or has the size already
         check(transforms()[name], tmp_path, capture, torch.rand(1, 3, 32, 40), images, {2: "height", 3: "width"})
+
+
+@CAPTURES
+def test_code_made_of_a_text_is_the_models(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Its file is called <string>, like that of functions which torch makes of texts."""
+    halves = "def halves(x): return x[: int(x.shape[0] * 0.5)]"
+    branch = "def branch(x): return x * 2 if x.shape[0] > 3 else x"
+    names: dict[str, Any] = {}
+    exec(f"{halves}\n{branch}", names)
+    check(names["halves"], tmp_path, capture, torch.ones(12), [torch.ones(n) for n in (1, 5, 31)], {0: "n"})
+    with pytest.warns(TraceWarning, match="a branch by a dynamic size"):
+        check(names["branch"], tmp_path, capture, torch.ones(12), [], {0: "n"})

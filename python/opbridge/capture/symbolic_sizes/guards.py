@@ -23,7 +23,7 @@ from opbridge.capture.patching import ByThread, current_thread, patch, patch_att
 from opbridge.capture.rewrites import control_flow
 from opbridge.capture.rewrites.torch_functions import keep_sizes_in_tensors
 from opbridge.capture.run_warnings import warn_of_run
-from opbridge.capture.source import is_users, line_of_frame, users_frame
+from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes import python_functions
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
@@ -84,8 +84,8 @@ def _asking_frame(frame: FrameType) -> FrameType:
 def _asked_by_model(frame: FrameType) -> bool:
     """Whether the conversion comes from the user's code, from torch's associative_scan, or from the replacements of
     torch.cond and similar ones."""
-    file = _asking_frame(frame).f_code.co_filename
-    return is_users(file) or file in (control_flow.__file__, FILE_OF_ASSOCIATIVE_SCAN)
+    asking = _asking_frame(frame)
+    return runs_users(asking) or asking.f_code.co_filename in (control_flow.__file__, FILE_OF_ASSOCIATIVE_SCAN)
 
 
 def _asked_by_layer(frame: FrameType) -> bool:
@@ -151,7 +151,7 @@ def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False)
             asked_by_python = not file  # C++ passes its own file
             is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
             if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
-                new = _new_calls(frame, calls) if is_users(frame.f_code.co_filename) else []
+                new = _new_calls(frame, calls) if runs_users(frame) else []
                 calls.extend(new)
                 if new or not only_new:
                     found.append(str(self.expr))
@@ -162,7 +162,7 @@ def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False)
 
     def stop_at_reading() -> None:
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and not is_users(frame.f_code.co_filename):
+        while frame is not None and not runs_users(frame):
             frame = frame.f_back
         if frame is not None and (new := _new_calls(frame, calls)):
             calls.extend(new)
@@ -268,7 +268,7 @@ def _refused(caught: Caught, what: str) -> UnsupportedError:
 def _operator_of(frame: FrameType | None) -> str:
     """The operator that the user's code has called, if one runs."""
     name = ""
-    while frame is not None and not is_users(frame.f_code.co_filename):
+    while frame is not None and not runs_users(frame):
         called = frame.f_locals.get("func")
         if isinstance(called, OpOverload):
             name = operator_of(called).key
@@ -406,7 +406,7 @@ def _is_choice(frame: FrameType | None) -> bool:
 def _torch_code(frame: FrameType | None) -> set[CodeType]:
     """The code that runs in the frames inside of the innermost one of the user."""
     codes = set()
-    while frame is not None and not is_users(frame.f_code.co_filename):
+    while frame is not None and not runs_users(frame):
         codes.add(frame.f_code)
         frame = frame.f_back
     return codes
@@ -472,7 +472,7 @@ def pass_sizes_as_numbers() -> Iterator[None]:
             frame: FrameType | None = sys._getframe(1)
             while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # the module abc
                 frame = frame.f_back
-            return number if frame is not None and is_users(frame.f_code.co_filename) else type(self)
+            return number if frame is not None and runs_users(frame) else type(self)
 
         return get
 
