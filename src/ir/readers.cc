@@ -22,9 +22,12 @@ bool Readers::lead_to(std::string_view op, const Value* value,
                       std::span<const std::string_view> between) const {
   return std::ranges::any_of(of(value), [&](const Node* reader) {
     if (reader->inputs[0] != value) return false;
-    return reader->op == op || (std::ranges::find(between, reader->op) != between.end() &&
-                                lead_to(op, reader->outputs[0], between));
+    return reader->op == op || (is_one_of(between, *reader) && lead_to(op, reader->outputs[0], between));
   });
+}
+
+bool is_one_of(std::span<const std::string_view> operators, const Node& node) {
+  return std::ranges::find(operators, node.op) != operators.end();
 }
 
 const Node* producer_of(const Value* value, std::string_view op) {

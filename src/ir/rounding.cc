@@ -1,17 +1,11 @@
 #include "ir/rounding.h"
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 #include <unordered_set>
 
 namespace opbridge::ir {
 namespace {
-
-template <size_t Count>
-bool is_one_of(const std::array<std::string_view, Count>& operators, const Node& node) {
-  return std::ranges::find(operators, node.op) != operators.end();
-}
 
 // Comparisons decide by the last bit too.
 bool rounds(const Node& node) {

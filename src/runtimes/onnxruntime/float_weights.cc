@@ -6,10 +6,8 @@
 // test_float_weights_between_quantized_tensors.
 #include <array>
 #include <string_view>
-#include <vector>
 
 #include "ir/readers.h"
-#include "ir/uses.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "runtimes/onnxruntime/set_apart.h"
 
@@ -24,25 +22,13 @@ bool is_product(const ir::Node& node) {
   return node.op == "Conv" || node.op == "ConvTranspose" || node.op == "Gemm";
 }
 
-bool set_products_apart(ir::Graph& root, ir::Graph& graph, ir::Names& names) {
-  const ir::Readers readers(graph);
-  const std::vector<ir::Node*> before = std::move(graph.nodes);
-  graph.nodes.clear();
-  for (ir::Node* node : before) {
-    graph.nodes.push_back(node);
-    if (is_product(*node) && is_dequantized(node->inputs[0]) && !is_dequantized(node->inputs[1]) &&
-        readers.lead_to("QuantizeLinear", node->outputs[0], activations))
-      set_apart(*node, root, graph, names);
-  }
-  return graph.nodes.size() != before.size();
-}
-
 }  // namespace
 
 bool keep_float_weights(ir::Graph& graph, ir::Names& names) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= set_products_apart(graph, *each, names);
-  return changed;
+  return set_apart_where(graph, names, [](const ir::Node& node, const ir::Readers& readers) {
+    return is_product(node) && is_dequantized(node.inputs[0]) && !is_dequantized(node.inputs[1]) &&
+           readers.lead_to("QuantizeLinear", node.outputs[0], activations);
+  });
 }
 
 }  // namespace opbridge::onnxruntime

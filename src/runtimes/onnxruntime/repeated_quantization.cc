@@ -5,10 +5,8 @@
 // which changes nothing, between the pairs.
 // Tests: test_repeated_quantization_is_merged, and test_values_are_quantized_twice.
 #include <algorithm>
-#include <vector>
 
 #include "ir/readers.h"
-#include "ir/uses.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "runtimes/onnxruntime/set_apart.h"
 
@@ -30,23 +28,10 @@ bool is_repeated(const ir::Node& node, const ir::Readers& readers) {
          });
 }
 
-bool set_pairs_apart(ir::Graph& root, ir::Graph& graph, ir::Names& names) {
-  const ir::Readers readers(graph);
-  const std::vector<ir::Node*> before = std::move(graph.nodes);
-  graph.nodes.clear();
-  for (ir::Node* node : before) {
-    graph.nodes.push_back(node);
-    if (is_repeated(*node, readers)) set_apart(*node, root, graph, names);
-  }
-  return graph.nodes.size() != before.size();
-}
-
 }  // namespace
 
 bool keep_repeated_quantization(ir::Graph& graph, ir::Names& names) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= set_pairs_apart(graph, *each, names);
-  return changed;
+  return set_apart_where(graph, names, is_repeated);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -22,11 +22,6 @@
 namespace opbridge::onnxruntime {
 namespace {
 
-template <size_t Count>
-bool is_one_of(const std::array<std::string_view, Count>& operators, const ir::Node& node) {
-  return std::ranges::find(operators, node.op) != operators.end();
-}
-
 // Nodes whose result is as small as their inputs, and as inexact.
 bool keeps_magnitude(const ir::Node& node) {
   static constexpr std::array<std::string_view, 42> operators = {"Abs",
@@ -71,7 +66,7 @@ bool keeps_magnitude(const ir::Node& node) {
                                                                  "Trilu",
                                                                  "Unsqueeze",
                                                                  "Where"};
-  return is_one_of(operators, node);
+  return ir::is_one_of(operators, node);
 }
 
 // Whether one of the inputs is a number beside which the error is nothing.
@@ -89,9 +84,9 @@ bool magnifies(const ir::Node& node, const ir::Value* value) {
   static constexpr std::array<std::string_view, 5> comparisons = {"Equal", "Greater", "GreaterOrEqual",
                                                                   "Less", "LessOrEqual"};
   const bool is_standard = node.op.find("::") == std::string::npos;
-  if (!is_standard || is_one_of(always, node)) return true;
+  if (!is_standard || ir::is_one_of(always, node)) return true;
   if (node.op == "Div") return node.inputs[1] == value;
-  if (is_one_of(comparisons, node)) return !has_large_constant(node);
+  if (ir::is_one_of(comparisons, node)) return !has_large_constant(node);
   if (node.op == "Pow") {
     const ir::Value* exponent = node.inputs[1];
     const auto number = exponent->weight ? tensor::number_of(*exponent->weight) : std::nullopt;
