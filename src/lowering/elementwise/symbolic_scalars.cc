@@ -105,8 +105,7 @@ void register_symbolic_scalars(SymbolicRegistry& registry) {
       if (call.arguments.size() > 1 && symbolic_detail::decode_scalar(call, 1)) {
         call.g.refuse(
             "ONNX cannot round to decimal digits as Python does; multiply the number, round it to an "
-            "integer, and "
-            "divide it");
+            "integer, and divide it");
       }
       const ElementType type = result_type(call);
       ElementType computed = is_floating(call) || op == "Sqrt" ? ElementType::float64 : type;

@@ -17,7 +17,8 @@ from opbridge.torch_compat import unset_fake_temporarily
 
 Run = Callable[[list[torch.Tensor], list[Any]], list[torch.Tensor]]
 Point = dict[Any, int]  # a value for each symbol
-Make = Callable[[torch.Tensor, Point, torch.Generator], torch.Tensor]
+Make = Callable[[list[int], torch.Generator], torch.Tensor]
+Data = tuple[Make, Make]
 
 
 def probe_outputs(
@@ -72,11 +73,11 @@ def _outputs_where(
     ``fixed`` the symbols that cannot change alone."""
     example = {symbol: value for symbol, value in every.items() if leaders[symbol] is symbol}
 
-    def run_at(point: Point, make: Make = _made_up) -> list[torch.Tensor]:
+    def run_at(point: Point, data: Data = _USUAL) -> list[torch.Tensor]:
         with unset_fake_temporarily():
             generator = torch.Generator().manual_seed(0)
             full = {symbol: point[leader] for symbol, leader in leaders.items()}
-            made_up = [make(tensor, full, generator) for tensor in tensors]
+            made_up = [_made_up(tensor, full, generator, data) for tensor in tensors]
             return run(made_up, [_at(size, full) for size in sizes])
 
     try:
@@ -86,9 +87,9 @@ def _outputs_where(
     fits = [[_Fit(size) for size in output.shape] for output in outputs]
     for index, axis in found:
         fits[index][axis].is_found = True
-    for make in (_made_up_otherwise, _made_of_ones):
+    for data in _OTHERS:
         with contextlib.suppress(Exception):  # the function does not accept these data
-            _note_found(fits, run_at(example, make))
+            _note_found(fits, run_at(example, data))
     for point in _points(example):
         try:
             there = run_at(point)
@@ -177,23 +178,24 @@ def _at(size: Any, point: Point) -> int:
     return int(size.node.expr.xreplace(point)) if isinstance(size, torch.SymInt) else int(size)
 
 
-def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator) -> torch.Tensor:
-    shape = [_at(size, point) for size in tensor.shape]
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return torch.rand(shape, generator=generator).to(tensor.device, tensor.dtype)
-    return torch.zeros(shape, dtype=tensor.dtype, device=tensor.device)
+# Floating-point numbers and integers of a shape: the data of the runs, and others that may lead to other sizes.
+_USUAL: Data = (
+    lambda shape, generator: torch.rand(shape, generator=generator),
+    lambda shape, _: torch.zeros(shape),
+)
+_OTHERS: tuple[Data, ...] = (
+    (
+        lambda shape, generator: torch.randn(shape, generator=generator) * 10,
+        lambda shape, generator: torch.randint(0, 2, shape, generator=generator),
+    ),
+    (lambda shape, _: torch.ones(shape), lambda shape, _: torch.ones(shape)),
+)
 
 
-def _made_up_otherwise(tensor: torch.Tensor, point: Point, generator: torch.Generator) -> torch.Tensor:
-    """Larger numbers of both signs; zeros and ones in place of integers."""
-    shape = [_at(size, point) for size in tensor.shape]
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return torch.randn(shape, generator=generator).mul(10).to(tensor.device, tensor.dtype)
-    return torch.randint(0, 2, shape, generator=generator).to(tensor.device, tensor.dtype)
-
-
-def _made_of_ones(tensor: torch.Tensor, point: Point, _: torch.Generator) -> torch.Tensor:
-    return torch.ones([_at(size, point) for size in tensor.shape], dtype=tensor.dtype, device=tensor.device)
+def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator, data: Data) -> torch.Tensor:
+    floats, integers = data
+    make = floats if tensor.dtype.is_floating_point or tensor.dtype.is_complex else integers
+    return make([_at(size, point) for size in tensor.shape], generator).to(tensor.device, tensor.dtype)
 
 
 def _note_found(fits: list[list[_Fit]], outputs: list[torch.Tensor]) -> None:

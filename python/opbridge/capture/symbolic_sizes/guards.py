@@ -238,8 +238,8 @@ def watch_sizes(
     sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught, of_data: bool = False
 ) -> Iterator[None]:
     """Watches what a model does with symbolic sizes: it stays exact, or is refused, or causes a warning. ``of_data``
-    includes sizes that depend on data, for which torch would use the example's. Fills ``fixings`` with what
-    fixes sizes; ``caught`` notes refusals."""
+    includes sizes that depend on data, for which torch would use the example's. Fills ``fixings`` with what fixes
+    sizes; ``caught`` notes refusals."""
     with (
         keep_sizes_in_tensors(),
         patch_shapes_of_unique(),
@@ -278,17 +278,18 @@ def _operator_of(frame: FrameType | None) -> str:
 
 @contextlib.contextmanager
 def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught) -> Iterator[None]:
-    """Notes what fixes a size to a constant, the first for each constant. Refuses an equality that
-    holds for the sizes of the capture but not for those of the example."""
+    """Notes what fixes a size to a constant, the first for each constant. Refuses an equality that holds for the sizes
+    of the capture but not for those of the example."""
     original = points.SYMBOL_REPLACEMENT.original
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
         original(self, symbol, value, message)
+        frame = sys._getframe(1)
         if value.is_number:
-            fixings.setdefault(str(value), Fixing(line_of_frame(sys._getframe(1)), _operator_of(sys._getframe(1))))
+            fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame)))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
             raise _refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
-        elif not value.is_Symbol and users_frame(sys._getframe(1)) and _is_choice(sys._getframe(1)):
+        elif not value.is_Symbol and users_frame(frame) and _is_choice(frame):
             warn_of_run(f"torch takes the size '{symbol}' for '{value}', as in the example")
 
     with patch(points.SYMBOL_REPLACEMENT, set_replacement):

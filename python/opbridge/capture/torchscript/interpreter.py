@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ctypes
 import functools
 import sys
@@ -147,7 +148,7 @@ class Block:
             own -= step.unused
 
 
-class Step:
+class Step(abc.ABC):
     """A node: the ids of the values that it takes and makes."""
 
     unused: set[int]
@@ -160,8 +161,8 @@ class Step:
     def used(self) -> set[int]:
         return set(self.inputs)
 
-    def run(self, interpreter: Interpreter, values: Values) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def run(self, interpreter: Interpreter, values: Values) -> None: ...
 
     def given(self, values: Values) -> list[Any]:
         return [values[value] for value in self.inputs]

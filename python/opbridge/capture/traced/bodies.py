@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import sys
@@ -38,7 +39,7 @@ class Body:
     outer: Body | None = None
 
 
-class WithBodies:
+class WithBodies(abc.ABC):
     """The part of a recorder that fills bodies."""
 
     _builder: _core.ProgramBuilder
@@ -174,17 +175,17 @@ class WithBodies:
                 line_of_frame(sys._getframe(2)),
             )
 
-    def _unique(self, stem: str) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _unique(self, stem: str) -> str: ...
 
-    def _resolve(self, argument: Any) -> Any:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _resolve(self, argument: Any) -> Any: ...
 
-    def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _value_of(self, tensor: torch.Tensor) -> _core.ProgramValue: ...
 
-    def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _bind(self, tensor: torch.Tensor, value: _core.ProgramValue, varies: bool) -> None: ...
 
-    def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool, written: bool) -> None:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _bind_all(self, made: Any, outputs: Iterator[_core.ProgramValue], varies: bool, written: bool) -> None: ...
