@@ -3,12 +3,19 @@
 A test that fails because the runtime no longer shows its fault means that only older versions need the rewrite.
 """
 
+from __future__ import annotations
+
+import itertools
 import pathlib
+import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 from conftest import INSTALLED
@@ -16,431 +23,618 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, RuntimeException
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
-
-def _save(nodes: list[onnx.NodeProto], path: pathlib.Path) -> pathlib.Path:
-    """A model from ``x`` (int32) and the constant ``w`` to ``y``."""
-    graph = helper.make_graph(
-        nodes,
-        "fault",
-        [helper.make_tensor_value_info("x", TensorProto.INT32, [3, 4, 5])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 3, 2])],
-        [numpy_helper.from_array(np.ones((5, 2), np.float32), "w")],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
-    return path
+Arrays = Mapping[str, np.ndarray | np.generic | TensorProto]
 
 
-def _run(
-    nodes: list[onnx.NodeProto], feeds: dict[str, np.ndarray], constants: dict[str, np.ndarray], outputs: int = 1
-) -> list[np.ndarray]:
-    """The first ``outputs`` of ``y`` and ``z``."""
-
-    def described(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-
-    graph = helper.make_graph(
-        nodes,
-        "fault",
-        [described(name, array) for name, array in feeds.items()],
-        [onnx.ValueInfoProto(name=name) for name in "yz"[:outputs]],
-        [numpy_helper.from_array(array, name) for name, array in constants.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+def run(nodes: str, feeds: Arrays, constants: Arrays, opset: int = 21, threads: int = 0) -> list[np.ndarray]:
+    """``y``, and ``z`` if there is one, which the nodes make; these are in ONNX's text form."""
+    graph = onnx.parser.parse_graph(f"fault () => () {{ {nodes} }}")
+    made = {name for node in graph.node for name in node.output}
+    for name, array in feeds.items():
+        element_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        graph.input.append(helper.make_tensor_value_info(name, element_type, array.shape))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in "yz" if name in made)
+    for name, value in constants.items():
+        tensor = value if isinstance(value, TensorProto) else numpy_helper.from_array(np.asarray(value))
+        tensor.name = name
+        graph.initializer.append(tensor)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, feeds)
+    return session.run(None, dict(feeds))
 
 
-def _crashes(call: str) -> bool:
-    """Whether an expression that uses this module kills the process."""
-    code = f"import sys; sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r}); from {__name__} import *; {call}"
+@dataclass(frozen=True, eq=False)
+class Fault:
+    file: str  # of src/runtimes/onnxruntime, which has the rewrite
+    what: str
+    nodes: str
+    feeds: Arrays
+    constants: Arrays
+    shows: Callable[[Fault], bool]  # whether the installed runtime has it
+    opset: int = 21
+    since: tuple[int, int] = (1, 20)  # the first version that is known to have it
+    until: tuple[int, int] | None = None  # the last one, if a later version is known not to have it
+    threads: int = 0
+
+    def run(self) -> list[np.ndarray]:
+        return run(self.nodes, self.feeds, self.constants, self.opset, self.threads)
+
+
+def computes(is_wrong: Callable[..., object]) -> Callable[[Fault], bool]:
+    return lambda fault: bool(is_wrong(*fault.run()))
+
+
+def computes_other_than(*right: object) -> Callable[[Fault], bool]:
+    return computes(lambda y: not np.array_equal(y.ravel(), right, equal_nan=y.dtype.kind == "f"))
+
+
+def fails(*errors: type[Exception], match: str = "") -> Callable[[Fault], bool]:
+    def shows(fault: Fault) -> bool:
+        try:
+            fault.run()
+        except errors as error:
+            return re.search(match, str(error)) is not None
+        return False
+
+    return shows
+
+
+def crashes(fault: Fault) -> bool:
+    """Whether it kills the process."""
+    folder = str(pathlib.Path(__file__).parent)
+    code = f"import sys; sys.path.insert(0, {folder!r}); from {__name__} import *; FAULTS[{FAULTS.index(fault)}].run()"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode < 0
 
 
-def test_a_cast_of_a_transpose_crashes_in_front_of_a_product(tmp_path: pathlib.Path) -> None:
-    """rotations.cc"""
-    faulty = _save(
-        [
-            helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0, 2]),
-            helper.make_node("Cast", ["turned"], ["wide"], to=TensorProto.FLOAT),
-            helper.make_node("MatMul", ["wide", "w"], ["y"]),
-        ],
-        tmp_path / "faulty.onnx",
+def loses_updates(fault: Fault) -> bool:
+    """In some of its runs, which are at the mercy of the scheduler."""
+    total = len(fault.feeds["updates"])
+    return any(fault.run()[0] != total for _ in range(50))
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def float_weights_are_rounded() -> Fault:
+    p = np.random.default_rng(0).integers(0, 256, (50, 8), np.uint8)
+    w = random(8, 6, seed=1).astype(np.float32)
+    w[0, 0] = 9
+    s, t, zero = np.float32(0.02), np.float32(0.1), np.uint8(128)
+    expected = np.clip(np.round(((p.astype(np.float32) - zero) * s) @ w / t) + zero, 0, 255)
+    return Fault(
+        "float_weights.cc",
+        "float weights between quantized tensors are rounded",
+        "x = DequantizeLinear(p, s, zero) a = Gemm(x, w) y = QuantizeLinear(a, t, zero)",
+        {"p": p},
+        {"s": s, "t": t, "zero": zero, "w": w},
+        computes(lambda y: (y != expected).mean() > 0.05),
+        since=(1, 31),
     )
-    load = f"import onnxruntime; onnxruntime.InferenceSession({str(faulty)!r}, providers=['CPUExecutionProvider'])"
-    loading = subprocess.run([sys.executable, "-c", load], capture_output=True, check=False)
-    assert loading.returncode < 0, "ONNX Runtime loads the model: src/runtimes/onnxruntime/rotations.cc is obsolete"
 
-    rewritten = _save(
-        [
-            helper.make_node("Cast", ["x"], ["wide"], to=TensorProto.FLOAT),
-            helper.make_node("Transpose", ["wide"], ["turned"], perm=[1, 0, 2]),
-            helper.make_node("MatMul", ["turned", "w"], ["y"]),
-        ],
-        tmp_path / "rewritten.onnx",
+
+def factors_of_quantized_weights_are_rounded(file: str) -> Fault:
+    pairs = np.random.default_rng(0).integers(0, 256, 64 * 32 // 2, np.uint8)
+    nibbles = np.stack([pairs & 15, pairs >> 4], -1).reshape(64, 32).astype(np.int8)
+    scale, x = np.abs(random(2, 32)).astype(np.float32), random(4, 64, seed=1).astype(np.float32)
+    expected = x @ (((nibbles ^ 8) - 8) * np.repeat(scale, 32, axis=0))
+    return Fault(
+        file,
+        "products by quantized weights round the other factor",
+        "d = DequantizeLinear<axis = 0, block_size = 32>(w, scale) y = MatMul(x, d)",
+        {"x": x},
+        {"w": helper.make_tensor("w", TensorProto.INT4, [64, 32], pairs.tobytes(), raw=True), "scale": scale},
+        computes(lambda y: 1e-4 < np.abs(y - expected).max() / np.abs(expected).max() < 0.05),
     )
-    session = onnxruntime.InferenceSession(rewritten, providers=["CPUExecutionProvider"])
-    x = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
-    np.testing.assert_array_equal(session.run(None, {"x": x})[0], x.transpose(1, 0, 2) @ np.ones((5, 2), np.float32))
 
 
-def test_a_maximum_of_int16_has_no_kernel() -> None:
-    """element_types.cc"""
-    values = [helper.make_tensor_value_info(name, TensorProto.INT16, [2]) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Max", ["x", "x"], ["y"])], "fault", values[:1], values[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    with pytest.raises(NoKernel):
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-
-
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_products_without_terms_or_elements() -> None:
-    """empty_products.cc"""
-
-    def product(*shapes: tuple[int, ...]) -> onnx.ModelProto:
-        inputs = [
-            helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-            for name, shape in zip("ab", shapes, strict=True)
-        ]
-        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-        graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["y"])], "fault", inputs, [output])
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
-
-    def run(*shapes: tuple[int, ...]) -> np.ndarray:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(product(*shapes).SerializeToString(), options)
-        feeds = {name: np.ones(shape, np.float32) for name, shape in zip("ab", shapes, strict=True)}
-        return session.run(None, feeds)[0]
-
-    for shapes in (((0, 3), (3,)), ((1, 2, 3), (0, 3, 4))):
-        with pytest.raises(Fail):
-            run(*shapes)
-    np.testing.assert_array_equal(run((300, 0), (0, 1)), np.zeros((300, 1)))
-    assert run((0, 3), (3, 1)).shape == (0, 1)
-    assert run((0, 2, 3), (0, 3, 4)).shape == (0, 2, 4)
-
-
-def test_products_by_inverses_become_divisions(tmp_path: pathlib.Path) -> None:
-    """rounded_products.cc"""
-    one = numpy_helper.from_array(np.float32(1), "one")
-    nodes = [
-        helper.make_node("Div", ["one", "s"], ["inverse"]),
-        helper.make_node("Mul", ["x", "inverse"], ["scaled"]),
-        helper.make_node("Round", ["scaled"], ["y"]),
-    ]
-    types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in "xsy"]
-    graph = helper.make_graph(nodes, "fault", types[:2], types[2:], [one])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+def products_become_divisions() -> Fault:
     s = np.random.default_rng(0).random(10000, np.float32) + np.float32(0.5)
     x = s * np.float32(127.5)
-    [actual] = session.run(None, {"x": x, "s": s})
-    assert (actual != np.round(x * (np.float32(1) / s))).any(), "rounded_products.cc is obsolete"
+    return Fault(
+        "rounded_products.cc",
+        "products by inverses become divisions",
+        "inverse = Div(one, s) scaled = Mul(x, inverse) y = Round(scaled)",
+        {"x": x, "s": s},
+        {"one": np.float32(1)},
+        computes_other_than(*np.round(x * (np.float32(1) / s))),
+    )
 
 
-def test_small_results_of_sigmoid() -> None:
-    """small_sigmoids.cc"""
-    for dtype, x in ((np.float32, -20), (np.float64, -40)):
-        [y] = _run([helper.make_node("Sigmoid", ["x"], ["y"])], {"x": np.array([x], dtype)}, {})
-        assert y == 0
+def loses_precision(nodes: str, expected: Callable[[np.ndarray], np.ndarray]) -> Fault:
+    x = random(7, 7)
+    return Fault(
+        "float64_scales.cc",
+        f"a scale of a product of float64 is rounded to float32: {nodes}",
+        nodes,
+        {"x": x},
+        {"scale": np.float64(0.1)},
+        computes(lambda y: np.abs(y - expected(x)).max() > 1e-12),
+        since=(1, 31),
+        until=(1, 31),
+    )
 
 
-@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 does not have the fault")
-def test_float_weights_between_quantized_tensors_are_rounded() -> None:
-    """float_weights.cc"""
-    nodes = [
-        helper.make_node("DequantizeLinear", ["p", "s", "zero"], ["x"]),
-        helper.make_node("Gemm", ["x", "w"], ["a"]),
-        helper.make_node("QuantizeLinear", ["a", "t", "zero"], ["y"]),
-    ]
-    p = np.random.default_rng(0).integers(0, 256, (50, 8), np.uint8)
-    w = np.random.default_rng(1).standard_normal((8, 6), np.float32)
-    w[0, 0] = 9
-    s, t = np.float32(0.02), np.float32(0.1)
-    constants = {"s": np.asarray(s), "t": np.asarray(t), "zero": np.asarray(np.uint8(128)), "w": w}
-    [actual] = _run(nodes, {"p": p}, constants)
-    expected = np.clip(np.round(((p.astype(np.float32) - 128) * s) @ w / t) + 128, 0, 255)
-    assert (actual != expected).mean() > 0.05, "float_weights.cc is obsolete"
+IMAGE = np.ones((1, 1, 4, 4))
+RMS_NORM = """
+    square = Pow(x, two) mean = ReduceMean(square, last) positive = Add(mean, epsilon) root = Sqrt(positive)
+    normal = Div(x, root) y = Mul(normal, w)
+"""
+LAYER_NORM = """
+    mean = ReduceMean(u, last) centered = Sub(u, mean) square = Pow(centered, two) variance = ReduceMean(square, last)
+    positive = Add(variance, epsilon) root = Sqrt(positive) normal = Div(centered, root) scaled = Mul(normal, w)
+    y = Add(scaled, w)
+"""
 
 
-def test_products_by_quantized_weights_round_the_other_factor(tmp_path: pathlib.Path) -> None:
-    """four_bit_products.cc and dequantized_weights.cc"""
-    rng = np.random.default_rng(0)
-    pairs = rng.integers(0, 256, 64 * 32 // 2, np.uint8)
-    weights = [
-        helper.make_tensor("w", TensorProto.INT4, [64, 32], pairs.tobytes(), raw=True),
-        numpy_helper.from_array(rng.random((2, 32), np.float32), "s"),
-    ]
-    nodes = [
-        helper.make_node("DequantizeLinear", ["w", "s"], ["d"], axis=0, block_size=32),
-        helper.make_node("MatMul", ["x", "d"], ["y"]),
-    ]
-    types = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])]
-    types.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32]))
-    graph = helper.make_graph(nodes, "fault", types[:1], types[1:], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    nibbles = np.stack([pairs & 15, pairs >> 4], -1).reshape(64, 32).astype(np.int8)
-    dequantized = ((nibbles ^ 8) - 8) * np.repeat(numpy_helper.to_array(weights[1]), 32, axis=0)
-    x = rng.standard_normal((4, 64), np.float32)
-    [actual] = session.run(None, {"x": x})
-    difference = np.abs(actual - x @ dequantized).max() / np.abs(actual).max()
-    assert 1e-4 < difference < 0.05, "four_bit_products.cc and dequantized_weights.cc are obsolete"
-
-
-@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
-def test_recurrent_layers_of_float64_fail(op: str, gates: int) -> None:
-    """float64_layers.cc"""
-    weights = {"w": np.ones((1, 2 * gates, 3)), "r": np.ones((1, 2 * gates, 2))}
-    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=2)
-    with pytest.raises((Fail, NoKernel, RuntimeException)):
-        _run([node], {"x": np.zeros((4, 1, 3))}, weights)
-
-
-def run_layer_without_sequences(op: str, gates: int) -> None:
-    weights = {"w": np.ones((1, 2 * gates, 3), np.float32), "r": np.ones((1, 2 * gates, 2), np.float32)}
-    node = helper.make_node(op, ["x", "w", "r"], ["y"], hidden_size=2)
-    _run([node], {"x": np.zeros((4, 0, 3), np.float32)}, weights)
-
-
-@pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3)])
-def test_recurrent_layers_without_sequences_crash(op: str, gates: int) -> None:
-    """recurrent_layers.cc"""
-    assert _crashes(f"run_layer_without_sequences({op!r}, {gates})"), "recurrent_layers.cc is obsolete"
-    run_layer_without_sequences("RNN", 1)
-
-
-def run_scan_of_nothing() -> None:
-    vector = helper.make_tensor_value_info("v", TensorProto.FLOAT, [0])
-    result = helper.make_tensor_value_info("o", TensorProto.FLOAT, [0])
-    body = helper.make_graph([helper.make_node("Neg", ["v"], ["o"])], "step", [vector], [result])
-    axes = {"scan_input_axes": [1], "scan_output_axes": [1]}
-    node = helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1, **axes)
-    _run([node], {"x": np.zeros((0, 3), np.float32)}, {})
-
-
-def test_a_scan_of_nothing_along_the_last_axis_crashes() -> None:
-    """scans.cc"""
-    assert _crashes("run_scan_of_nothing()"), "scans.cc is obsolete"
-
-
-def test_transposed_convolutions_fail() -> None:
-    """conv_transposes.cc"""
-    weight = {"w": np.ones((1, 1, 2), np.float32)}
-    empty = helper.make_node("ConvTranspose", ["x", "w"], ["y"], pads=[1, 1])
-    with pytest.raises((Fail, InvalidArgument, RuntimeException)):
-        _run([empty], {"x": np.ones((1, 1, 1), np.float32)}, weight)
-    if INSTALLED > (1, 20):
-        padded = helper.make_node("ConvTranspose", ["x", "w"], ["y"], dilations=[2], output_padding=[1])
-        with pytest.raises(InvalidArgument):
-            _run([padded], {"x": np.ones((1, 1, 3), np.float32)}, weight)
-
-
-def test_coordinates_are_rounded_before_they_are_reflected() -> None:
-    """nearest_reflections.cc"""
-    node = helper.make_node("GridSample", ["x", "g"], ["y"], mode="nearest", padding_mode="reflection")
-    grid = np.array([[[[1.5, 0]]]], np.float32)  # index 4.5, which reflected is 2.5, rounded to even 2
-    [actual] = _run([node], {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)}, {"g": grid})
-    assert actual.item() == 3, "nearest_reflections.cc is obsolete"
-
-
-def test_an_expansion_to_nothing_is_removed() -> None:
-    """empty_expansions.cc"""
-    nodes = [
-        helper.make_node("Sigmoid", ["x"], ["a"]),
-        helper.make_node("Expand", ["a", "shape"], ["b"]),
-        helper.make_node("Sigmoid", ["b"], ["y"]),
-    ]
-    [actual] = _run(nodes, {"x": np.ones((1, 3), np.float32)}, {"shape": np.array([0, 3])})
-    assert actual.shape == (1, 3), "empty_expansions.cc is obsolete"
-
-
-def test_a_gather_by_a_range_below_0_becomes_a_slice() -> None:
-    """descending_ranges.cc"""
-    nodes = [helper.make_node("Range", ["a", "b", "c"], ["i"]), helper.make_node("Gather", ["x", "i"], ["y"])]
-    bounds = {"a": np.array(3), "b": np.array(-1), "c": np.array(-1)}
-    [actual] = _run(nodes, {"x": np.arange(4, dtype=np.float32)} | bounds, {})
-    assert actual.tolist() == [], "descending_ranges.cc is obsolete"
-
-
-@pytest.mark.skipif(INSTALLED != (1, 32), reason="the fault is known of ONNX Runtime 1.32 alone")
-def test_a_dequantized_transpose_does_not_load() -> None:
-    """dequantized_movements.cc"""
-    nodes = [
-        helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["a"]),
-        helper.make_node("Transpose", ["a"], ["y"]),
-    ]
-    constants = {"scale": np.array(0.1, np.float32), "zero": np.array(0, np.int8)}
-    with pytest.raises(Fail, match="output_dtype INT8 does not match"):
-        _run(nodes, {"x": np.zeros((3, 4), np.int8)}, constants)
-
-
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_maxima_of_zeros_have_no_indices() -> None:
-    """pooled_indices.cc"""
-    node = helper.make_node("MaxPool", ["x"], ["y", "z"], kernel_shape=[2])
-    [_, indices] = _run([node], {"x": np.zeros((1, 1, 4), np.uint8)}, {}, outputs=2)
-    assert indices.tolist() == [[[-1, -1, -1]]]
-
-
-def _rms_norm(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    nodes = [
-        helper.make_node("Pow", ["x", "two"], ["square"]),
-        helper.make_node("ReduceMean", ["square", "last"], ["mean"]),
-        helper.make_node("Add", ["mean", "epsilon"], ["positive"]),
-        helper.make_node("Sqrt", ["positive"], ["root"]),
-        helper.make_node("Div", ["x", "root"], ["normal"]),
-        helper.make_node("Mul", ["normal", "w"], ["y"]),
-    ]
-    numbers = {"two": np.array(2, x.dtype), "last": np.array([-1]), "epsilon": np.array(1e-6, x.dtype), "w": w}
-    return _run(nodes, {"x": x}, numbers)[0]
-
-
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_a_normalization_of_float64_computes_in_float32() -> None:
-    """rms_norms.cc"""
-    x = np.random.default_rng(0).standard_normal((2, 8))
-    actual = _rms_norm(x, np.ones(8))
-    assert np.abs(actual - x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)).max() > 1e-8
-
-
-def test_a_normalization_of_rows_of_one_number_is_not_broadcast() -> None:
-    """rms_norms.cc"""
-    with pytest.raises(InvalidArgument, match=r"[Ss]cale"):
-        _rms_norm(np.ones((2, 1), np.float32), np.arange(4, dtype=np.float32))
-
-
-@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 loads it")
-def test_a_normalization_of_what_was_cast_does_not_load() -> None:
-    """rms_norms.cc"""
-    nodes = [
-        helper.make_node("Cast", ["x"], ["c"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["c", "axes"], ["m"]),
-        helper.make_node("Sub", ["c", "m"], ["d"]),
-        helper.make_node("Pow", ["d", "two"], ["p"]),
-        helper.make_node("ReduceMean", ["p", "axes"], ["v"]),
-        helper.make_node("Add", ["v", "eps"], ["e"]),
-        helper.make_node("Sqrt", ["e"], ["s"]),
-        helper.make_node("Div", ["d", "s"], ["n"]),
-        helper.make_node("Mul", ["n", "w"], ["t"]),
-        helper.make_node("Add", ["t", "w"], ["y"]),
-    ]
-    constants = {
-        "axes": np.array([-1]),
-        "two": np.float32(2),
-        "eps": np.float32(1e-5),
-        "w": np.ones(8, np.float32),
-    }
-    with pytest.raises((Fail, InvalidGraph), match="LayerNormalization"):
-        _run(nodes, {"x": np.ones((2, 8), np.int64)}, constants)
-
-
-def test_a_clip_of_float64_behind_a_relu_does_not_load() -> None:
-    """clip.cc"""
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Clip", ["r", "least", "most"], ["y"])]
-    with pytest.raises(Fail, match="Clip"):
-        _run(nodes, {"x": np.ones(3)}, {"least": np.float64(0), "most": np.float64(6)})
+def constants_of_norm(w: np.ndarray) -> Arrays:
+    return {"two": np.array(2, w.dtype), "last": np.array([-1]), "epsilon": np.array(1e-6, w.dtype), "w": w}
 
 
 QUANTIZED = {"zero": np.uint8(0), "coarse": np.float32(1), "fine": np.float32(0.125)}
+BOXES = {"boxes": np.ones((1, 4), np.float32), "images": np.array([0])}
+
+FAULTS = [
+    Fault(
+        "attention.cc",
+        "Attention of bfloat16 has no kernel",
+        f"a = Cast<to = {TensorProto.BFLOAT16}>(x) b = Attention(a, a, a) y = Cast<to = {TensorProto.FLOAT}>(b)",
+        {"x": np.ones((1, 1, 2, 2), np.float32)},
+        {},
+        fails(NoKernel),
+        opset=23,
+        since=(1, 31),
+    ),
+    Fault(
+        "clip.cc",
+        "(a) an infinite bound becomes the greatest number",
+        "y = Clip(x, least)",
+        {"x": np.array([np.inf], np.float32)},
+        {"least": np.float32(0)},
+        computes_other_than(np.inf),
+    ),
+    Fault(
+        "clip.cc",
+        "(b) a Clip of float64 behind a Relu does not load",
+        "r = Relu(x) y = Clip(r, least, most)",
+        {"x": np.ones(3)},
+        {"least": np.float64(0), "most": np.float64(6)},
+        fails(Fail, RuntimeException, match="[Cc]lip"),
+    ),
+    Fault(
+        "clip.cc",
+        "(c) Clip of float64 has no kernel of opset 11",
+        "y = Clip(x, least, most)",
+        {"x": np.ones(3)},
+        {"least": np.float64(0), "most": np.float64(6)},
+        fails(NoKernel),
+        opset=11,
+    ),
+    Fault(
+        "conv_transposes.cc",
+        "a ConvTranspose without results fails",
+        "y = ConvTranspose<pads = [1, 1]>(x, w)",
+        {"x": np.ones((1, 1, 1), np.float32)},
+        {"w": np.ones((1, 1, 2), np.float32)},
+        fails(Fail, InvalidArgument, RuntimeException),
+    ),
+    Fault(
+        "conv_transposes.cc",
+        "a ConvTranspose with an output_padding between stride and dilation fails",
+        "y = ConvTranspose<dilations = [2], output_padding = [1]>(x, w)",
+        {"x": np.ones((1, 1, 3), np.float32)},
+        {"w": np.ones((1, 1, 2), np.float32)},
+        fails(InvalidArgument),
+        since=(1, 31),
+    ),
+    Fault(
+        "dequantized_movements.cc",
+        "a dequantized Transpose does not load",
+        "a = DequantizeLinear(x, scale, zero) y = Transpose(a)",
+        {"x": np.zeros((3, 4), np.int8)},
+        {"scale": np.float32(0.1), "zero": np.int8(0)},
+        fails(Fail, match="output_dtype INT8 does not match"),
+        since=(1, 31),
+    ),
+    factors_of_quantized_weights_are_rounded("dequantized_weights.cc"),
+    Fault(
+        "dequantized_weights.cc",
+        "a Transpose of int8 without zero points does not load",
+        "d = DequantizeLinear<axis = 0>(w, scale) t = Transpose<perm = [1, 0]>(d) y = MatMul(x, t)",
+        {"x": np.ones((2, 3), np.float32)},
+        {"w": np.ones((4, 3), np.int8), "scale": np.ones(4, np.float32)},
+        fails(Fail, match="QuantizeLinear"),
+        until=(1, 20),
+    ),
+    Fault(
+        "descending_ranges.cc",
+        "a Gather by a Range below 0 becomes a Slice",
+        "i = Range(first, end, step) y = Gather(x, i)",
+        {"x": np.arange(4.0), "first": np.array(3), "end": np.array(-1), "step": np.array(-1)},
+        {},
+        computes_other_than(3, 2, 1, 0),
+    ),
+    Fault(
+        "element_types.cc",
+        "Max of int16 has no kernel",
+        "y = Max(x, x)",
+        {"x": np.ones(2, np.int16)},
+        {},
+        fails(NoKernel),
+    ),
+    Fault(
+        "empty_expansions.cc",
+        "an Expand to nothing is removed",
+        "a = Sigmoid(x) b = Expand(a, shape) y = Sigmoid(b)",
+        {"x": np.ones((1, 3), np.float32)},
+        {"shape": np.array([0, 3])},
+        computes_other_than(),
+    ),
+    *(
+        Fault(
+            "empty_products.cc",
+            f"a product of {a} and {b} fails",
+            "y = MatMul(a, b)",
+            {"a": np.ones(a, np.float32), "b": np.ones(b, np.float32)},
+            {},
+            fails(Fail),
+            until=(1, 31),
+        )
+        for a, b in [((0, 3), (3,)), ((1, 2, 3), (0, 3, 4))]
+    ),
+    Fault(
+        "exact_remainders.cc",
+        "remainders of int64 are rounded",
+        "y = Mod<fmod = 1>(a, b)",
+        {"a": np.array([2**63 - 1]), "b": np.array([-6])},
+        {},
+        computes_other_than(1),
+        until=(1, 31),
+    ),
+    *(
+        Fault(
+            "float64_layers.cc",
+            f"{op} of float64 fails",
+            f"y = {op}<hidden_size = 2>(x, w, r)",
+            {"x": np.zeros((4, 1, 3))},
+            {"w": np.ones((1, 2 * gates, 3)), "r": np.ones((1, 2 * gates, 2))},
+            fails(Fail, NoKernel, RuntimeException),
+        )
+        for op, gates in [("LSTM", 4), ("GRU", 3), ("RNN", 1)]
+    ),
+    loses_precision("a = Mul(x, scale) y = MatMul(a, x)", lambda x: x * 0.1 @ x),
+    loses_precision("a = MatMul(x, x) y = Mul(a, scale)", lambda x: x @ x * 0.1),
+    Fault(
+        "float64_scales.cc",
+        "an infinite scale of a product of float64 does not load",
+        "a = MatMul(x, w) y = Mul(a, scale)",
+        {"x": np.ones((2, 3))},
+        {"w": np.ones((3, 2)), "scale": np.float64(np.inf)},
+        fails(Fail),
+        since=(1, 31),
+    ),
+    Fault(
+        "float64_scales.cc",
+        "a product of transposed float64 has no kernel",
+        "t = Transpose(x) y = MatMul(x, t)",
+        {"x": np.ones((2, 3))},
+        {},
+        fails(NoKernel),
+        until=(1, 20),
+    ),
+    *(
+        Fault("float64_windows.cc", f"no kernel: {nodes}", nodes, {"x": IMAGE}, {"w": IMAGE}, fails(NoKernel))
+        for nodes in (
+            "y = Conv(x, w)",
+            "y = ConvTranspose(x, w)",
+            "y = AveragePool<kernel_shape = [2, 2]>(x)",
+            "y = GlobalAveragePool(x)",
+        )
+    ),
+    float_weights_are_rounded(),
+    factors_of_quantized_weights_are_rounded("four_bit_products.cc"),
+    *(
+        Fault(
+            "integer_einsum.cc",
+            f"a sum of int64 is rounded to float64: {equation}",
+            f'y = Einsum<equation = "{equation}">({", ".join("xw"[: equation.count(",") + 1])})',
+            {"x": np.array([[2**53 + 1], [0]])},
+            {"w": np.array([1])},
+            computes_other_than(2**53 + 1),
+            since=(1, 31),
+        )
+        for equation in ("ij->j", "ij,k->k")
+    ),
+    *(
+        Fault(
+            "integer_reductions.cc",
+            f"{op} of int64 is rounded to float64",
+            f"y = {op}(x)",
+            {"x": np.array([2**53 + 1, neutral])},
+            {},
+            computes_other_than(2**53 + 1),
+            since=(1, 31),
+        )
+        for op, neutral in [("ReduceSum", 0), ("ReduceProd", 1)]
+    ),
+    Fault(
+        "log_softmax.cc",
+        "NaN of float64 is clipped",
+        "y = LogSoftmax(x)",
+        {"x": np.array([0, np.nan])},
+        {},
+        computes_other_than(np.nan, np.nan),
+    ),
+    Fault(
+        "log_sum_exp.cc",
+        "infinity hides NaN",
+        "y = ReduceLogSumExp(x)",
+        {"x": np.array([np.inf, np.nan], np.float32)},
+        {},
+        computes_other_than(np.nan),
+        since=(1, 31),
+    ),
+    *(
+        Fault(
+            "long_reductions.cc",
+            f"{op} adds one element after the other",
+            f"y = {op}(x, first)",
+            {"x": np.full((200_000, 2), 0.1, np.float32)},
+            {"first": np.array([0])},
+            computes(lambda y, right=right: (np.abs(y / right - 1) > 1e-4).all()),
+        )
+        for op, right in [
+            ("ReduceSum", 20_000),
+            ("ReduceMean", 0.1),
+            ("ReduceL1", 20_000),
+            ("ReduceL2", 2_000**0.5),
+            ("ReduceSumSquare", 2_000),
+        ]
+    ),
+    *(
+        Fault(
+            "lossy_casts.cc",
+            f"a float becomes {name} at once",
+            f"n = Cast<to = {TensorProto.INT64}>(x) y = Cast<to = {to}>(n)",
+            {"x": np.array([x])},
+            {},
+            computes_other_than(right),
+            until=until,
+        )
+        for name, to, x, right, until in [
+            ("a short integer", TensorProto.INT32, 5e9, 5_000_000_000 % 2**32, None),
+            ("a bool", TensorProto.BOOL, 0.5, False, (1, 20)),
+        ]
+    ),
+    Fault(
+        "nearest_reflections.cc",
+        "coordinates are rounded before they are reflected",
+        'y = GridSample<mode = "nearest", padding_mode = "reflection">(x, grid)',
+        {"x": np.arange(4, dtype=np.float32).reshape(1, 1, 1, 4)},
+        {"grid": np.array([[[[1.5, 0]]]], np.float32)},  # index 4.5, which reflected is 2.5, rounded to even 2
+        computes_other_than(2),
+    ),
+    *(
+        Fault(
+            "pads_before_pools.cc",
+            f"a Pad of zeros becomes padding of {op}",
+            f"p = Pad(x, pads) y = {op}<kernel_shape = [3]>(p)",
+            {"x": np.full((1, 1, 2), -3, np.float32)},
+            {"pads": np.array([0, 0, 1, 0, 0, 1])},
+            computes_other_than(right, right),
+            opset=20,
+            until=until,
+        )
+        for op, right, until in [("MaxPool", 0, (1, 31)), ("AveragePool", -2, (1, 20))]
+    ),
+    Fault(
+        "pads_before_pools.cc",
+        "a Pad becomes padding as large as the window",
+        "p = Pad(x, pads) y = MaxPool<kernel_shape = [3]>(p)",
+        {"x": np.ones((1, 1, 2), np.float32)},
+        {"pads": np.array([0, 0, 3, 0, 0, 3])},
+        fails(Fail, RuntimeException),
+        opset=20,
+        until=(1, 31),
+    ),
+    Fault(
+        "pooled_indices.cc",
+        "maxima of zeros have no indices",
+        "v, z = MaxPool<kernel_shape = [2]>(x)",
+        {"x": np.zeros((1, 1, 4), np.uint8)},
+        {},
+        computes(lambda z: (z == -1).all()),
+        until=(1, 20),
+    ),
+    Fault(
+        "products_by_vectors.cc",
+        "a matrix is not transposed",
+        "t = Transpose(x) y = MatMul(t, v)",
+        {"x": np.array([[1, 2], [3, 4]], np.float32), "v": np.array([1, 0], np.float32)},
+        {},
+        computes_other_than(1, 2),
+    ),
+    *(
+        Fault(
+            "random_numbers.cc",
+            f"{op} of opset 22 has no kernel",
+            f"y = {op}<shape = [2]>()",
+            {},
+            {},
+            fails(NoKernel),
+            opset=22,
+            since=(1, 31),
+        )
+        for op in ("RandomUniform", "RandomNormal")
+    ),
+    *(
+        Fault(
+            "recurrent_layers.cc",
+            f"{op} without sequences crashes",
+            f"y = {op}<hidden_size = 2>(x, w, r)",
+            {"x": np.zeros((4, 0, 3), np.float32)},
+            {"w": np.ones((1, 2 * gates, 3), np.float32), "r": np.ones((1, 2 * gates, 2), np.float32)},
+            crashes,
+        )
+        for op, gates in [("LSTM", 4), ("GRU", 3)]
+    ),
+    Fault(
+        "regions.cc",
+        "RoiAlign of opset 22 has no kernel",
+        "y = RoiAlign(x, boxes, images)",
+        {"x": IMAGE.astype(np.float32)},
+        BOXES,
+        fails(NoKernel),
+        opset=22,
+        since=(1, 31),
+    ),
+    Fault(
+        "repeated_quantization.cc",
+        "repeated quantization is merged",
+        """
+        p = QuantizeLinear(x, coarse, zero) c = DequantizeLinear(p, coarse, zero)
+        q = QuantizeLinear(c, fine, zero) y = DequantizeLinear(q, fine, zero)
+        """,
+        {"x": np.array([2.25], np.float32)},
+        QUANTIZED,
+        computes_other_than(2),
+    ),
+    Fault(
+        "rms_norms.cc",
+        "a normalization of float64 computes in float32",
+        RMS_NORM,
+        {"x": random(1, 8)},
+        constants_of_norm(np.ones(8)),
+        computes(lambda y: np.abs(y - random(1, 8) / np.sqrt((random(1, 8) ** 2).mean() + 1e-6)).max() > 1e-8),
+        until=(1, 31),
+    ),
+    Fault(
+        "rms_norms.cc",
+        "a normalization of rows of one number is not broadcast",
+        RMS_NORM,
+        {"x": np.ones((2, 1), np.float32)},
+        constants_of_norm(np.arange(4, dtype=np.float32)),
+        fails(InvalidArgument, match="[Ss]cale"),
+    ),
+    Fault(
+        "rms_norms.cc",
+        "a normalization of what was cast does not load",
+        f"u = Cast<to = {TensorProto.FLOAT}>(x) {LAYER_NORM}",
+        {"x": np.ones((2, 8), np.int64)},
+        constants_of_norm(np.ones(8, np.float32)),
+        fails(Fail, InvalidGraph, match="LayerNormalization"),
+        since=(1, 31),
+    ),
+    Fault(
+        "rotations.cc",
+        "a Cast of a Transpose in front of a product crashes",
+        f"turned = Transpose<perm = [1, 0, 2]>(x) wide = Cast<to = {TensorProto.FLOAT}>(turned) y = MatMul(wide, w)",
+        {"x": np.ones((3, 4, 5), np.int32)},
+        {"w": np.ones((5, 2), np.float32)},
+        crashes,
+    ),
+    products_become_divisions(),
+    Fault(
+        "scans.cc",
+        "a Scan of nothing over the last axis crashes",
+        """
+        y = Scan<num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1],
+                 body = step (float[0] v) => (float[0] negative) { negative = Neg(v) }>(x)
+        """,
+        {"x": np.zeros((0, 3), np.float32)},
+        {},
+        crashes,
+    ),
+    Fault(
+        "scattered_reductions.cc",
+        "threads write without a lock",
+        'y = ScatterND<reduction = "add">(zero, indices, updates)',
+        {"indices": np.zeros((1_000_000, 1), np.int64), "updates": np.ones(1_000_000, np.float32)},
+        {"zero": np.zeros(1, np.float32)},
+        loses_updates,
+        threads=4,
+    ),
+    Fault(
+        "skip_norms.cc",
+        "a normalization of a sum by one weight does not run",
+        f"u = Add(a, b) {LAYER_NORM}",
+        {"a": np.ones((2, 3, 4), np.float32), "b": np.ones((2, 3, 4), np.float32)},
+        constants_of_norm(np.full(1, 2.5, np.float32)),
+        fails(InvalidArgument, match="SkipLayerNormalization"),
+    ),
+    *(
+        Fault(
+            "small_sigmoids.cc",
+            f"Sigmoid of {x} is 0",
+            "y = Sigmoid(x)",
+            {"x": np.array(x, dtype)},
+            {},
+            computes(lambda y: y == 0),
+        )
+        for dtype, x in [(np.float32, -20), (np.float64, -40)]
+    ),
+    Fault(
+        "transposed_outputs.cc",
+        "outputs are quantized with their Transpose",
+        """
+        z = Neg(x) t = Transpose<perm = [1, 0]>(z)
+        q = QuantizeLinear(t, coarse, zero) y = DequantizeLinear(q, coarse, zero)
+        """,
+        {"x": np.full((2, 3), -2.25, np.float32)},
+        QUANTIZED,
+        computes(lambda y, z: (z == 2).all()),  # not 2.25
+    ),
+]
 
 
-def test_repeated_quantization_is_merged() -> None:
-    """repeated_quantization.cc"""
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "coarse", "zero"], ["p"]),
-        helper.make_node("DequantizeLinear", ["p", "coarse", "zero"], ["c"]),
-        helper.make_node("QuantizeLinear", ["c", "fine", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "fine", "zero"], ["y"]),
-    ]
-    [y] = _run(nodes, {"x": np.array([2.25], np.float32)}, QUANTIZED)
-    assert y == 2.25  # not 2
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.file}: {fault.what}")
+def test_the_runtime_has_the_fault(fault: Fault) -> None:
+    if not fault.since <= INSTALLED <= (fault.until or INSTALLED):
+        pytest.skip(f"the fault is known of ONNX Runtime {fault.since} to {fault.until or 'now'}")
+    assert fault.shows(fault), f"src/runtimes/onnxruntime/{fault.file} is obsolete: {fault.what}"
 
 
-def test_outputs_are_quantized_with_their_transpose() -> None:
-    """transposed_outputs.cc"""
-    nodes = [
-        helper.make_node("Neg", ["x"], ["z"]),
-        helper.make_node("Transpose", ["z"], ["t"], perm=[1, 0]),
-        helper.make_node("QuantizeLinear", ["t", "coarse", "zero"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "coarse", "zero"], ["y"]),
-    ]
-    _, z = _run(nodes, {"x": np.full((2, 3), -2.25, np.float32)}, QUANTIZED, outputs=2)
-    assert (z == 2).all()  # not 2.25
+ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 loads it")
-def test_an_infinite_scale_of_a_product_does_not_load() -> None:
-    """float64_scales.cc"""
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Mul", ["a", "scale"], ["y"])]
-    constants = {"w": np.ones((3, 2)), "scale": np.array(np.inf)}
-    with pytest.raises(Fail):
-        _run(nodes, {"x": np.ones((2, 3))}, constants)
+def head_of(path: pathlib.Path) -> str:
+    lines = itertools.takewhile(lambda line: line.startswith("//"), path.read_text().splitlines())
+    return " ".join(line.removeprefix("//").strip() for line in lines)
 
 
-@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 has opset 21 at most")
-@pytest.mark.parametrize("op", ["RandomUniform", "RandomNormal", "RoiAlign"])
-def test_operators_of_opset_22_without_kernels(op: str) -> None:
-    """random_numbers.cc and regions.cc"""
-    inputs = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 4, 4]),
-        helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [1, 4]),
-        helper.make_tensor_value_info("images", TensorProto.INT64, [1]),
-    ]
-    given = {"inputs": [value.name for value in inputs]} if op == "RoiAlign" else {"inputs": [], "shape": [2]}
-    node = helper.make_node(op, outputs=["y"], **given)
-    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    graph = helper.make_graph([node], "fault", inputs, [output])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    with pytest.raises(NoKernel):
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+HEADS = {path.name: head_of(path) for path in (ROOT / "src/runtimes/onnxruntime").glob("*.cc")}
 
 
-@pytest.mark.skipif(INSTALLED == (1, 20), reason="ONNX Runtime 1.20 has opset 21 at most")
-def test_attention_of_bfloat16_does_not_load() -> None:
-    """attention.cc"""
-    inputs = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [1, 1, 2, 2]) for name in "qkv"]
-    output = helper.make_tensor_value_info("y", TensorProto.BFLOAT16, None)
-    graph = helper.make_graph([helper.make_node("Attention", ["q", "k", "v"], ["y"])], "fault", inputs, [output])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    with pytest.raises(NoKernel):
-        onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+def test_the_file_of_each_fault_says_so() -> None:
+    assert {fault.file for fault in FAULTS} == {name for name, head in HEADS.items() if "Versions:" in head}
 
 
-def _cast_twice(first: int, then: int) -> np.ndarray:
-    nodes = [helper.make_node("Cast", ["x"], ["n"], to=first), helper.make_node("Cast", ["n"], ["y"], to=then)]
-    return _run(nodes, {"x": np.array([5e9, 0.5])}, {})[0]
+def test_the_tests_that_the_files_name_exist() -> None:
+    tests = [path for path in (ROOT / "tests").rglob("*") if path.suffix in (".py", ".cc", ".txt")]
+    names = {path.name for path in tests}
+    for path in tests:
+        names.update(re.findall(r"^(?:def |TEST\w*\(\w+, )(\w+)\(?", path.read_text(), re.MULTILINE))
+    named = {
+        (file, test)
+        for file, head in HEADS.items()
+        for listed in re.findall(r"Tests?: (.*?)\.(?: |$)", head)
+        for test in re.split(r",? and |, ", listed)
+    }
+    assert named
+    assert not {(file, test) for file, test in named if test not in names}
 
 
-def test_floats_become_short_integers_at_once() -> None:
-    """lossy_casts.cc"""
-    assert _cast_twice(TensorProto.INT64, TensorProto.INT32)[0] != 5_000_000_000 % 2**32
+def test_what_the_rewrites_make_runs() -> None:
+    cast = f"wide = Cast<to = {TensorProto.FLOAT}>(x) turned = Transpose<perm = [1, 0, 2]>(wide) y = MatMul(turned, w)"
+    x, w = np.arange(60, dtype=np.int32).reshape(3, 4, 5), np.ones((5, 2), np.float32)
+    np.testing.assert_array_equal(run(cast, {"x": x}, {"w": w})[0], x.transpose(1, 0, 2) @ w)
 
+    weights = {"w": np.ones((1, 2, 3), np.float32), "r": np.ones((1, 2, 2), np.float32)}
+    run("y = RNN<hidden_size = 2>(x, w, r)", {"x": np.zeros((4, 0, 3), np.float32)}, weights)
 
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_floats_become_bool_at_once() -> None:
-    """lossy_casts.cc"""
-    assert _cast_twice(TensorProto.INT64, TensorProto.BOOL)[1]
-
-
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_remainders_of_integers_are_rounded() -> None:
-    """exact_remainders.cc"""
-    pair = {"a": np.array([2**63 - 1]), "b": np.array([-6])}
-    assert _run([helper.make_node("Mod", ["a", "b"], ["y"], fmod=1)], pair, {})[0] != 1
-
-
-@pytest.mark.skipif(INSTALLED != (1, 20), reason="the fault is known of ONNX Runtime 1.20 alone")
-def test_a_product_of_transposed_float64_does_not_load() -> None:
-    """float64_scales.cc"""
-    nodes = [helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("MatMul", ["x", "t"], ["y"])]
-    with pytest.raises(NoKernel):
-        _run(nodes, {"x": np.ones((2, 3))}, {})
+    for a, b in (((300, 0), (0, 1)), ((0, 3), (3, 1)), ((0, 2, 3), (0, 3, 4))):
+        left, right = np.ones(a, np.float32), np.ones(b, np.float32)
+        np.testing.assert_array_equal(run("y = MatMul(a, b)", {"a": left, "b": right}, {})[0], left @ right)

@@ -1,4 +1,4 @@
-// Versions: 1.32; others were not examined, and 1.20 has opset 21 at most.
+// Versions: 1.31 and 1.32; 1.20 has opset 21 at most.
 // Model: y = Attention(q, k, v) of bfloat16, from opset 23 on.
 // Fault: there is no kernel, and the runtime has none either for the nodes of the function by which ONNX
 // defines the operator. The model does not load. Rewrite: products of matrices, whose element types

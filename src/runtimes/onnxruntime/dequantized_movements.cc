@@ -1,4 +1,4 @@
-// Versions: 1.32.0; others were not examined.
+// Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: DequantizeLinear of int8 by one scale, then Transpose, Reshape, Squeeze, Unsqueeze, Slice or
 // MaxPool; from opset 21 on, where QuantizeLinear has output_dtype. Fault: the model does not load. The
 // runtime quantizes the result once more, and then exchanges int8 for uint8 in the zero point, but not in

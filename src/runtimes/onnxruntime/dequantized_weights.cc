@@ -1,8 +1,8 @@
 // Versions: 1.20 to 1.32, each with some of these faults.
 // Model: y = MatMul(x, DequantizeLinear(w, scale)), with w constant, also with a Transpose between, or Conv.
 // Faults: the runtime computes the weight at each run, which takes longer than the product; a product with a
-// weight of 8 bits becomes a MatMulNBits, which rounds x to 8 bits; with a Transpose of int8 without zero
-// points, the model cannot be loaded.
+// weight of 8 bits becomes a MatMulNBits, which rounds x to 8 bits; in 1.20, a model with a Transpose of int8
+// with a scale for each row and no zero points cannot be loaded.
 // Rewrite: Mul(Sub(Cast(w), zero), scale), which the runtime folds when it loads the model. Where the weight
 // is multiplied by a value that is dequantized too, the operators stay: the runtime multiplies integers.
 // Tests: test_runtime_faults.py, test_quantized_models.py.

@@ -1,12 +1,11 @@
-// Versions: 1.31; later ones were not examined.
-// Model: a MatMul of float64 with an operand or a result that is multiplied by a scalar constant. Not every
-// such model shows the fault: a MatMul of a scaled and an unscaled input does not in 1.20.1 and 1.32.0.
+// Versions: 1.31; in 1.32, an infinite scalar alone; 1.20 does not have the fault.
+// Model: a MatMul of float64 with an operand or a result that is multiplied by a scalar constant.
 // Fault: the runtime fuses the scalar into the MatMul as a float32 attribute, which loses precision; a model
 // with an infinite scalar does not load.
 // Rewrite: Squeeze(Unsqueeze(x)) between the two nodes; the runtime fuses nodes that follow each other.
-// Test: test_scaled_products_of_float64_keep_their_precision.
+// Tests: test_runtime_faults.py, test_scaled_products_of_float64_keep_their_precision.
 //
-// Versions: 1.20.1; 1.32.0 does not have the fault.
+// Versions: 1.20; 1.31 and 1.32 do not have the fault.
 // Model: a MatMul of float64 with an operand that a Transpose makes.
 // Fault: the runtime fuses the two into a node for which it has no kernel of float64, so that the model does
 // not load. Rewrite: the same. Tests: test_runtime_faults.py, and test_products_of_transposed_float64.

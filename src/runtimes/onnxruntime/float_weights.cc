@@ -1,4 +1,4 @@
-// Versions: 1.32.0; 1.20.1 does not have the fault.
+// Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: q = QuantizeLinear(Conv(DequantizeLinear(p), w)) with a constant w of floats, also of a
 // ConvTranspose or Gemm, and with a Relu or Clip between the two. Fault: the runtime rounds w to 8 bits, with
 // one scale for all of it, so that most elements of q may be off by a level or two. Rewrite: a Max with -inf,

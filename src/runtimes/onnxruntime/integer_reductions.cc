@@ -1,9 +1,9 @@
-// Versions: all that were tried, 1.20 to 1.32.
+// Versions: 1.31 and 1.32; 1.20 does not have the fault.
 // Model: ReduceSum or ReduceProd of int64 with results beyond 2^53, also ones that wrap around.
 // Fault: the runtime reduces integers in float64 and converts the result.
 // Rewrite: a MatMul with ones, which adds integers; a ScatterElements that multiplies, from opset 16 on.
 // Integers of at most 32 bits, also those cast from such, are summed as int64: float64 holds these sums
-// exactly. Tests: test_lowering_reduction.py.
+// exactly. Tests: test_runtime_faults.py, test_lowering_reduction.py.
 #include <algorithm>
 
 #include "lowering/common.h"

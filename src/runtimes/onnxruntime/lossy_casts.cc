@@ -1,10 +1,9 @@
-// Versions: 1.20.1 and 1.32.0; the first fault in 1.20.1 alone.
-// Model: b = Cast(Cast(x, to=int64), to=bool), also by another type in which a number of x may be 0; and
-// n = Cast(Cast(x, to=int64), to=int32) with x of floats, also by uint32 or uint64, and to any shorter
-// integer. Fault: the runtime casts x to the last type at once, with optimizations disabled too: 0.5 is true,
-// and 5e9 is the least int32 instead of its lower bits. Rewrite: Neg, which keeps what is 0, before the Cast
-// to bool; Neg twice before that to an integer. Tests: test_runtime_faults.py, and
-// test_casts_by_way_of_another_type.
+// Versions: 1.20 to 1.32; the first fault in 1.20 alone.
+// Model: b = Cast(Cast(x, to=int64), to=bool), also by another type in which a number of x may be 0; and n =
+// Cast(Cast(x, to=int64), to=int32) with x of floats, also by uint32 or uint64, and to any shorter integer.
+// Fault: the runtime casts x to the last type at once, with optimizations disabled too: 0.5 is true, and 5e9
+// is the least int32 instead of its lower bits. Rewrite: Neg, which keeps what is 0, before the Cast to bool;
+// Neg twice before that to an integer. Tests: test_runtime_faults.py, and test_casts_by_way_of_another_type.
 #include <algorithm>
 
 #include "ir/uses.h"

@@ -3,7 +3,7 @@
 // point. Fault: the runtime removes the first two nodes and lets the others limit the values, so that what is
 // rounded to integers first and to twentieths then is only rounded to twentieths. Rewrite: a Max with -inf,
 // which changes nothing, between the pairs.
-// Tests: test_repeated_quantization_is_merged, and test_values_are_quantized_twice.
+// Tests: test_runtime_faults.py, test_values_are_quantized_twice.
 #include <algorithm>
 
 #include "ir/readers.h"

@@ -1,4 +1,4 @@
-// Versions: 1.20 and 1.31; the second and the third fault also in 1.32.
+// Versions: 1.20 to 1.32; the first fault up to 1.31, the third one from 1.31 on.
 // Model: the RMS normalization x / Sqrt(ReduceMean(Pow(x, 2)) + eps) * w, of float64, or of rows of one
 // number by a longer vector w; and the layer normalization, for which x is Sub(y, ReduceMean(y)), of a y that
 // is cast from another type.
@@ -6,7 +6,8 @@
 // fused layer normalization takes the tensor before the Cast beside weights of the type after it, and the
 // model does not load.
 // Rewrite: Mul(x, x) for Pow(x, 2), which the runtime does not fuse.
-// Tests: test_lowering_normalization.py, and test_rms_norm_of_one_number_broadcasts_to_its_weight.
+// Tests: test_runtime_faults.py, test_lowering_normalization.py, and
+// test_rms_norm_of_one_number_broadcasts_to_its_weight.
 #include "ir/readers.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"

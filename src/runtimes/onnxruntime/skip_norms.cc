@@ -1,8 +1,9 @@
-// Versions: 1.32.0; others were not examined.
-// Model: the layer normalization Mul(Div(Sub(u, ReduceMean(u)), …), w) + b of a sum u, with w and b of one
-// element each, in vectors. Fault: the runtime fuses the nodes and the sum into SkipLayerNormalization, which
-// takes only weights of the length of the rows: the run fails. Rewrite: w is a number without dims, beside
-// which the runtime does not fuse the sum. Test: test_layer_normalization_of_sums_by_one_weight.
+// Versions: 1.20, 1.31 and 1.32.
+// Model: the layer normalization Mul(Div(Sub(u, ReduceMean(u)), …), w) + b of a sum u of three dims, with w
+// and b of one element each, in vectors. Fault: the runtime fuses the nodes and the sum into
+// SkipLayerNormalization, which takes only weights of the length of the rows: the run fails. Rewrite: w is a
+// number without dims, beside which the runtime does not fuse the sum. Tests: test_runtime_faults.py,
+// test_layer_normalization_of_sums_by_one_weight.
 #include "ir/readers.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"

@@ -2,7 +2,7 @@
 // Model: y = Log(Sigmoid(x)), with x = -20. Fault: the kernel approximates Sigmoid to an absolute error of
 // 3e-8 (float32) or 1e-16 (float64). It has no correct digit below, and is 0 from x = -18 on, so that y is
 // minus infinity. Rewrite: Reciprocal(1 + Exp(-x)), where a later node may depend on the relative error.
-// Elsewhere Sigmoid stays, because it is faster. Tests: test_small_results_of_sigmoid, and
+// Elsewhere Sigmoid stays, because it is faster. Tests: test_runtime_faults.py,
 // test_small_sigmoids_are_exact.
 #include <algorithm>
 #include <array>
