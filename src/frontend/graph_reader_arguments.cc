@@ -242,7 +242,9 @@ void GraphReader::add_layout(const Scope& scope, json::Array inputs, std::vector
 }
 
 void GraphReader::note_layout(Scope& scope, std::string_view name, ir::Value* value) {
-  std::vector<Dim> strides = strides_of(json::as<json::Object>(type_of(scope, name)));
+  const auto meta = json::as<json::Object>(type_of(scope, name));
+  std::vector<Dim> strides = strides_of(meta);
+  Dim offset = read_sym_int(json::field(meta, "storage_offset"));
   const std::vector<Dim>& dims = *value->tensor_type().dims;
   bool contiguous = true;
   Dim expected = 1;
@@ -250,8 +252,10 @@ void GraphReader::note_layout(Scope& scope, std::string_view name, ir::Value* va
     contiguous = contiguous && (dims[i].is(1) || strides[i] == expected);
     expected = expected * dims[i];
   }
-  if (contiguous || expected.is(0)) return;
-  scope.builder.call("opbridge::memory_layout", {{"self", value}, {"self_stride", std::move(strides)}}, {});
+  std::vector<ir::Attribute> layout = {{"self", value}};
+  if (!contiguous && !expected.is(0)) layout.push_back({"self_stride", std::move(strides)});
+  if (!offset.is(0)) layout.push_back({"self_offset", std::move(offset)});
+  if (layout.size() > 1) scope.builder.call("opbridge::memory_layout", std::move(layout), {});
 }
 
 std::vector<Dim> GraphReader::strides_of(json::Object meta) {

@@ -21,6 +21,7 @@ struct View;
 
 struct Storage {
   View* whole = nullptr;
+  Dim start;  // the offset of `whole` in PyTorch's storage, in elements
   uint64_t version = 0;
   // The graph input, initializer or value of an outer graph that owns the memory; null for memory that the
   // graph allocates itself.

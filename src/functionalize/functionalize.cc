@@ -365,6 +365,7 @@ class Functionalizer {
       // If the recorded strides do not follow from a row-major storage, the storage is not row-major.
       const bool contradicts = recorded && strides_of(shown) && !(*strides_of(shown) == *recorded);
       if (!elements->contiguous || contradicts || !(at_start || has_offset)) refuse_layout(node);
+      if (has_offset) set_offset(node, size(node, "storage_offset") - shown.storage->start);
     }
     check_inside(node, *elements);
     const std::string_view op = without_overload(node.op);
@@ -400,10 +401,14 @@ class Functionalizer {
     return storage.owner != nullptr && storage.owner->weight == nullptr && !storage.whole->contiguous;
   }
 
+  // The captures add this node before the first use of an input or weight that is not contiguous in PyTorch
+  // (`self_stride`), or does not begin where its storage does (`self_offset`).
   void note_layout(const ir::Node& node) {
     const ir::Value* self = subject(node);
     if (self == nullptr || is_number(*self)) refuse(node, node.op + " needs a tensor");
     View& view = memory_.view_of(self);
+    if (given(node, "self_offset") != nullptr) view.storage->start = size(node, "self_offset");
+    if (given(node, "self_stride") == nullptr) return;
     view.contiguous = false;
     view.strides_computed = true;
     view.strides = recorded_strides(node);

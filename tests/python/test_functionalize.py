@@ -271,6 +271,32 @@ def test_as_strided_of_repeated_or_missing_memory_is_refused(capture, tmp_path):
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
+def test_as_strided_counts_from_the_storage_of_an_input(capture, tmp_path):
+    def function(x, gaps):
+        scattered = torch.as_strided_scatter(x, torch.zeros(2), (2,), (3,), 5)
+        columns = torch.as_strided(x.t()[1], (2,), (3,), 6)
+        return torch.as_strided(x, (2, 2), (1, 3), 5), scattered, columns, x.view(-1) + 1, gaps * 2
+
+    x = torch.arange(24.0)[4:16].view(4, 3)
+    gaps = torch.arange(24.0).view(4, 6)[1:, 1:3]
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (x, gaps), path, capture=capture, verify=True)
+    found = run(session(path), {"x": x, "gaps": gaps})
+    for got, wanted in zip(found, function(x, gaps), strict=True):
+        torch.testing.assert_close(got, wanted)
+
+    saved = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(Model(function), (x, gaps)), saved)
+    subprocess.run([COMMAND, "convert", saved, path], check=True)
+    for got, wanted in zip(run(session(path), {"args_0": x, "args_1": gaps}), found, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+    rows = ({0: torch.export.Dim("n", min=4)}, None)
+    opbridge.export(function, (x, gaps), path, capture=capture, dynamic_shapes=rows)
+    opbridge.verify(path, function, (torch.rand(25)[4:].view(7, 3), gaps))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
 def test_reshape_alias(capture, tmp_path):
     alias = torch.ops.aten._reshape_alias
 

@@ -62,17 +62,19 @@ class Inputs:
 
 
 def _copy_of(leaf: Any) -> Any:
-    """A copy with the layout in memory that the tensor has."""
+    """A copy with the layout and the offset in memory that the tensor has."""
     if not isinstance(leaf, torch.Tensor):
         return leaf
     is_plain = type(leaf) in (torch.Tensor, torch.nn.Parameter) and leaf.layout is torch.strided
     if not is_plain or leaf.is_conj() or not leaf.is_leaf:
         return leaf.clone()
     with torch.no_grad():
-        copy = torch.empty_strided(leaf.size(), leaf.stride(), dtype=leaf.dtype, device=leaf.device)
+        offset = leaf.storage_offset()
         extent = 1 + sum((size - 1) * stride for size, stride in zip(leaf.size(), leaf.stride(), strict=True))
+        memory = leaf.new_empty(offset + extent if leaf.numel() else offset)
         if leaf.numel():
-            copy.as_strided((extent,), (1,)).copy_(leaf.as_strided((extent,), (1,)))
+            memory[offset:] = leaf.as_strided((extent,), (1,))
+        copy = leaf.new_empty(0).set_(memory.untyped_storage(), offset, leaf.size(), leaf.stride())  # not a view
     return copy.requires_grad_(leaf.requires_grad)
 
 

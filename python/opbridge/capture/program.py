@@ -198,10 +198,15 @@ def refuse_sparse_input(name: str, tensor: torch.Tensor) -> None:
 
 
 def note_layout(builder: _core.ProgramBuilder, value: Any, tensor: torch.Tensor, sizes: Sizes) -> None:
-    """Notes the strides of an input or weight that is not contiguous: a reshape may copy it."""
+    """Notes the strides of an input or weight that is not contiguous, which a reshape may copy, and its offset in its
+    storage, from which ``as_strided`` counts."""
+    layout: dict[str, Any] = {}
     if not _is_contiguous(tensor):
-        arguments = (value, list(sizes.shape(tensor.stride())))
-        builder.call("opbridge::memory_layout", ("self", "self_stride"), arguments, {}, [], "", "")
+        layout["self_stride"] = list(sizes.shape(tensor.stride()))
+    if _expression(tensor.storage_offset()) != 0:
+        layout["self_offset"] = sizes.shape((tensor.storage_offset(),))[0]
+    if layout:
+        builder.call("opbridge::memory_layout", ("self",), (value,), layout, [], "", "")
 
 
 def _is_contiguous(tensor: torch.Tensor) -> bool:

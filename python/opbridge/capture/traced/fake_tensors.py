@@ -116,7 +116,9 @@ def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> A
         return leaf
     dynamic = [DimDynamic.DYNAMIC if axis in axes else DimDynamic.STATIC for axis in range(leaf.dim())]
     context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
-    return mode.from_tensor(leaf, source=ConstantSource(name), symbolic_context=context)
+    fake = mode.from_tensor(leaf, source=ConstantSource(name), symbolic_context=context)
+    int(fake.storage_offset())  # torch takes it for a size that varies
+    return fake
 
 
 def _shapes(leaves: list[Any]) -> list[Any]:
