@@ -10,6 +10,7 @@
 #include "functionalize/memory.h"
 #include "functionalize/observers.h"
 #include "functionalize/outputs.h"
+#include "functionalize/strided.h"
 #include "functionalize/strides.h"
 #include "functionalize/subgraphs.h"
 #include "functionalize/writes.h"
@@ -101,7 +102,7 @@ class Functionalizer {
 
  private:
   void visit(ir::Node& node) {
-    if (node.op == "opbridge::memory_layout") return note_layout(node);
+    if (node.op == "opbridge::memory_layout") return note_layout(memory_, node);
     const torch::Traits& traits = torch::traits_of(node.op);
     const Effect effect = traits.effect;
     const ir::Value* self = nullptr;
@@ -342,56 +343,15 @@ class Functionalizer {
     }
   }
 
-  // as_strided counts from the start of the storage, even if its argument is a view. The captures record the
-  // strides and the offset of that view (self_stride, self_offset).
   void view_strided(ir::Node& node, const ir::Value* self) {
     View& shown = memory_.view_of(self);
-    const std::optional<Strides> recorded = recorded_strides(node);
-    const Dim start = recorded ? size(node, "self_offset") : Dim(0);
-    std::erase_if(node.attributes, [](const ir::Attribute& attribute) {
-      return attribute.name == "self_stride" || attribute.name == "self_offset";
-    });
-    const bool has_offset = given(node, "storage_offset") != nullptr;
-    View* elements = nullptr;
-    if (const auto order = recorded ? order_in_memory(*shown.type().dims, *recorded) : std::nullopt) {
-      elements = &permuted(node, shown, *order);
-      if (has_offset) set_offset(node, size(node, "storage_offset") - start);
-    } else {
-      elements = shown.storage->whole;
-      bool at_start = true;
-      for (const View* each = &shown; each->base != nullptr; each = each->base) {
-        at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
-      }
-      // If the recorded strides do not follow from a row-major storage, the storage is not row-major.
-      const bool contradicts = recorded && strides_of(shown) && !(*strides_of(shown) == *recorded);
-      if (!elements->contiguous || contradicts || !(at_start || has_offset)) refuse_layout(node);
-      if (has_offset) set_offset(node, size(node, "storage_offset") - shown.storage->start);
-    }
-    check_inside(node, *elements);
+    View& elements = read_by_strides(memory_, node, shown);
     const std::string_view op = without_overload(node.op);
-    if (op == "aten::as_strided") return view_of(node, ViewKind::strided, *elements);
-    if (op == "aten::as_strided_scatter" && elements != &shown) refuse_layout(node);
+    if (op == "aten::as_strided") return view_of(node, ViewKind::strided, elements);
+    if (op == "aten::as_strided_scatter" && &elements != &shown) refuse_layout(node);
     memory_.read_arguments(node);
-    *subject(node.attributes) = memory_.read(*elements);
+    *subject(node.attributes) = memory_.read(elements);
     place_new(node, true);
-  }
-
-  [[noreturn]] static void refuse_layout(const ir::Node& node) {
-    refuse(node,
-           node.op + " of a tensor whose layout in memory is not known; use slicing, unfold or indexing");
-  }
-
-  static std::optional<Strides> recorded_strides(const ir::Node& node) {
-    return strides_given(node, "self_stride");
-  }
-
-  static std::optional<Strides> strides_given(const ir::Node& node, std::string_view argument) {
-    const ir::AttributeValue* strides = given(node, argument);
-    if (strides == nullptr) return std::nullopt;
-    if (const auto* numbers = std::get_if<std::vector<int64_t>>(strides))
-      return Strides(numbers->begin(), numbers->end());
-    if (const auto* dims = std::get_if<std::vector<Dim>>(strides)) return *dims;
-    return std::nullopt;
   }
 
   // An input or a weight that is not contiguous in PyTorch, as the captures state before its first use.
@@ -399,65 +359,6 @@ class Functionalizer {
   static bool has_layout_of_example(const View& view) {
     const Storage& storage = *view.storage;
     return storage.owner != nullptr && storage.owner->weight == nullptr && !storage.whole->contiguous;
-  }
-
-  // The captures add this node before the first use of an input or weight that is not contiguous in PyTorch
-  // (`self_stride`), or does not begin where its storage does (`self_offset`).
-  void note_layout(const ir::Node& node) {
-    const ir::Value* self = subject(node);
-    if (self == nullptr || is_number(*self)) refuse(node, node.op + " needs a tensor");
-    View& view = memory_.view_of(self);
-    if (given(node, "self_offset") != nullptr) view.storage->start = size(node, "self_offset");
-    if (given(node, "self_stride") == nullptr) return;
-    view.contiguous = false;
-    view.strides_computed = true;
-    view.strides = recorded_strides(node);
-    if (!view.type().ranked() || (view.strides && view.strides->size() != view.type().rank()))
-      view.strides.reset();
-  }
-
-  static void set_offset(ir::Node& node, const Dim& offset) {
-    if (offset.is_static()) {
-      node.set("storage_offset", offset.value());
-    } else {
-      node.set("storage_offset", offset);
-    }
-  }
-
-  // The view with its axes permuted.
-  View& permuted(const ir::Node& node, View& view, const std::vector<int64_t>& order) {
-    if (std::ranges::is_sorted(order)) return view;
-    std::vector<Dim> dims;
-    for (int64_t axis : order) dims.push_back(view.type().dims->at(static_cast<size_t>(axis)));
-    ir::Node* permute = graph_.make_node("aten::permute");
-    permute->attributes = {{"self", memory_.read(view)}, {"dims", order}};
-    permute->source = node.source;
-    graph_.add_output_of(permute, node.outputs[0]->name + "_memory",
-                         ir::TensorType{view.type().element_type, std::move(dims)});
-    memory_.emitter().place(permute);
-    return memory_.add_view(view, ViewKind::permute, *permute, 0);
-  }
-
-  // PyTorch may access memory outside the tensor, whose elements are unknown.
-  static void check_inside(const ir::Node& node, const View& elements) {
-    const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
-    const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
-    const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs[0];
-    const ir::TensorType& type = window->tensor_type();
-    if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return;
-    Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0), count = 1;
-    if (last.is_static() && last.value() < 0) refuse_outside(node);
-    for (const Dim& dim : *elements.type().dims) count = count * dim;
-    for (size_t i = 0; i < std::min(strides->size(), type.rank()); ++i) {
-      const Dim& dim = (*type.dims)[i];
-      if (dim.is(0)) return;
-      last = last + (dim - 1) * Dim((*strides)[i]);
-    }
-    if (last.is_static() && last.value() >= count.value()) refuse_outside(node);
-  }
-
-  [[noreturn]] static void refuse_outside(const ir::Node& node) {
-    refuse(node, node.op + " reads memory outside its tensor; pass the whole tensor");
   }
 
   // `transpose_` and similar operators: the tensor refers to another view from now on.

@@ -1,0 +1,111 @@
+#include "functionalize/strided.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "functionalize/arguments.h"
+
+namespace opbridge::functionalization {
+namespace {
+
+void set_offset(ir::Node& node, const Dim& offset) {
+  if (offset.is_static()) {
+    node.set("storage_offset", offset.value());
+  } else {
+    node.set("storage_offset", offset);
+  }
+}
+
+// The view with its axes permuted.
+View& permuted(Memory& memory, const ir::Node& node, View& view, const std::vector<int64_t>& order) {
+  if (std::ranges::is_sorted(order)) return view;
+  std::vector<Dim> dims;
+  for (int64_t axis : order) dims.push_back(view.type().dims->at(static_cast<size_t>(axis)));
+  ir::Node* permute = memory.graph().make_node("aten::permute");
+  permute->attributes = {{"self", memory.read(view)}, {"dims", order}};
+  permute->source = node.source;
+  memory.graph().add_output_of(permute, node.outputs[0]->name + "_memory",
+                               ir::TensorType{view.type().element_type, std::move(dims)});
+  memory.emitter().place(permute);
+  return memory.add_view(view, ViewKind::permute, *permute, 0);
+}
+
+[[noreturn]] void refuse_outside(const ir::Node& node) {
+  refuse(node, node.op + " reads memory outside its tensor; pass the whole tensor");
+}
+
+// PyTorch may access memory outside the tensor, whose elements are unknown.
+void check_inside(const ir::Node& node, const View& elements) {
+  const auto* strides = std::get_if<std::vector<int64_t>>(given(node, "stride"));
+  const ir::AttributeValue* written = given(node, "src");  // of as_strided_scatter
+  const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs[0];
+  const ir::TensorType& type = window->tensor_type();
+  if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return;
+  Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0), count = 1;
+  if (last.is_static() && last.value() < 0) refuse_outside(node);
+  for (const Dim& dim : *elements.type().dims) count = count * dim;
+  for (size_t i = 0; i < std::min(strides->size(), type.rank()); ++i) {
+    const Dim& dim = (*type.dims)[i];
+    if (dim.is(0)) return;
+    last = last + (dim - 1) * Dim((*strides)[i]);
+  }
+  if (last.is_static() && last.value() >= count.value()) refuse_outside(node);
+}
+
+}  // namespace
+
+void note_layout(Memory& memory, const ir::Node& node) {
+  const ir::Value* self = subject(node);
+  if (self == nullptr || is_number(*self)) refuse(node, node.op + " needs a tensor");
+  View& view = memory.view_of(self);
+  if (given(node, "self_offset") != nullptr) view.storage->start = size(node, "self_offset");
+  if (given(node, "self_stride") == nullptr) return;
+  view.contiguous = false;
+  view.strides_computed = true;
+  view.strides = strides_given(node, "self_stride");
+  if (!view.type().ranked() || (view.strides && view.strides->size() != view.type().rank()))
+    view.strides.reset();
+}
+
+// as_strided counts from the start of the storage, even if its argument is a view. The captures record the
+// strides and the offset of that view (self_stride, self_offset).
+View& read_by_strides(Memory& memory, ir::Node& node, View& shown) {
+  const std::optional<Strides> recorded = strides_given(node, "self_stride");
+  const Dim start = recorded ? size(node, "self_offset") : Dim(0);
+  std::erase_if(node.attributes, [](const ir::Attribute& attribute) {
+    return attribute.name == "self_stride" || attribute.name == "self_offset";
+  });
+  const bool has_offset = given(node, "storage_offset") != nullptr;
+  View* elements = nullptr;
+  if (const auto order = recorded ? order_in_memory(*shown.type().dims, *recorded) : std::nullopt) {
+    elements = &permuted(memory, node, shown, *order);
+    if (has_offset) set_offset(node, size(node, "storage_offset") - start);
+  } else {
+    elements = shown.storage->whole;
+    bool at_start = true;
+    for (const View* each = &shown; each->base != nullptr; each = each->base) {
+      at_start = at_start && (each->kind == ViewKind::reshape || each->kind == ViewKind::permute);
+    }
+    // If the recorded strides do not follow from a row-major storage, the storage is not row-major.
+    const bool contradicts = recorded && strides_of(shown) && !(*strides_of(shown) == *recorded);
+    if (!elements->contiguous || contradicts || !(at_start || has_offset)) refuse_layout(node);
+    if (has_offset) set_offset(node, size(node, "storage_offset") - shown.storage->start);
+  }
+  check_inside(node, *elements);
+  return *elements;
+}
+
+void refuse_layout(const ir::Node& node) {
+  refuse(node, node.op + " of a tensor whose layout in memory is not known; use slicing, unfold or indexing");
+}
+
+std::optional<Strides> strides_given(const ir::Node& node, std::string_view argument) {
+  const ir::AttributeValue* strides = given(node, argument);
+  if (strides == nullptr) return std::nullopt;
+  if (const auto* numbers = std::get_if<std::vector<int64_t>>(strides))
+    return Strides(numbers->begin(), numbers->end());
+  if (const auto* dims = std::get_if<std::vector<Dim>>(strides)) return *dims;
+  return std::nullopt;
+}
+
+}  // namespace opbridge::functionalization
