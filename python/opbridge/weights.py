@@ -14,10 +14,11 @@ from typing import Any, NoReturn
 import torch
 
 from opbridge import _core
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
 from opbridge.dtypes import DTYPES
 from opbridge.errors import FileError, InvalidArgumentError, UnsupportedError
 from opbridge.paths import checked_path
+from opbridge.torch_compat.patch_points import REGISTRATION
 
 _INDEX = ".safetensors.index.json"
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -31,7 +32,7 @@ def meta_parameters() -> Iterator[None]:
     Buffers have values, unlike with ``torch.device("meta")``: a model computes some of them when it is built, and no
     file has them. ``opbridge.export(…, weights=…)`` gives the parameters their values.
     """
-    register = torch.nn.Module.register_parameter
+    register = REGISTRATION.original
 
     def on_meta(module: torch.nn.Module, name: str, parameter: Any) -> None:
         if parameter is not None and not parameter.is_meta:
@@ -43,7 +44,7 @@ def meta_parameters() -> Iterator[None]:
             parameter = twin
         register(module, name, parameter)
 
-    with patch_attributes(torch.nn.Module, register_parameter=on_meta):
+    with patch(REGISTRATION, on_meta):
         yield
 
 

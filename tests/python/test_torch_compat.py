@@ -20,6 +20,7 @@ import torch
 import torch.nn.attention.flex_attention
 from torch import nn
 from torch.ao.quantization import quantize_dynamic
+from torch.fx.experimental import proxy_tensor
 from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -41,6 +42,7 @@ from opbridge.torch_compat import (
 )
 from opbridge.torch_compat import flex_attention as flex
 from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up, warn_of_untested_version
+from opbridge.torch_compat.torchvision import loaded_patch_points
 
 PACKAGE = Path(opbridge.__file__).parent
 MODULES = (dynamo, exporting, fake_tensors, flex, onnx_exporter, patch_points, symbols, torchscript)
@@ -63,11 +65,68 @@ def is_internal(module: str) -> bool:
     return path[0] == "torch" and internal
 
 
-def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Private attributes that the file does not define, and all names of internal modules of torch."""
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+NAMES_OF_OTHERS = {  # private names in strings that are not torch's
+    "_core": "opbridge's module in C++",
+    "_exported_once": "a function of opbridge in another file",
+    "_graph": "the name of a parameter that opbridge makes",
+    "_outputs": "torch.onnx documents this parameter of symbolic functions",
+    "_thread": "Python's module",
+    **dict.fromkeys(
+        (
+            "_fake_quantize_learnable_per_channel_affine",
+            "_fake_quantize_learnable_per_tensor_affine",
+            "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+            "_get_tracing_state",
+        ),
+        "an operator, which a program may name",
+    ),
+}
+LOCALS = {"self": "Python's convention", "path": "of a function of opbridge"}
+
+
+def names_in_strings(tree: ast.AST) -> Iterator[ast.Constant]:
+    """The strings of the file, without those of f-strings and without prefixes and suffixes."""
+    parts: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+        if isinstance(node, ast.JoinedStr) or (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("endswith", "startswith", "removeprefix", "removesuffix")
+        ):
+            parts.update(id(part) for part in ast.walk(node) if isinstance(part, ast.Constant))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node
+
+
+def names_in_frames(node: ast.AST) -> Iterator[str]:
+    """The names of functions and of local variables that the code looks for in a frame."""
+    if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr.startswith("co_name"):
+        for side in node.comparators:
+            yield from (part.value for part in ast.walk(side) if isinstance(part, ast.Constant))
+    is_read = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("f_locals.get")
+    if is_read or (isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("f_locals")):
+        key = node.args[0] if isinstance(node, ast.Call) else node.slice
+        yield from [key.value] if isinstance(key, ast.Constant) and key.value not in LOCALS else []
+
+
+def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Private attributes and private names in strings that the file does not define, all names of internal modules of
+    torch, and the names by which code finds torch's functions and variables in frames."""
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    own = functions | {
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store)
+    }
+    for node in names_in_strings(tree):
+        name = str(node.value)
+        if re.fullmatch(r"_[A-Za-z]\w*", name):
+            yield from [] if name in own or name in NAMES_OF_OTHERS else [(node.lineno, name)]
+        elif re.fullmatch(r"torch[\w.]+", name) and is_internal(name):
+            yield node.lineno, name
+    for node in ast.walk(tree):
+        yield from ((node.lineno, name) for name in names_in_frames(node) if name != "forward")  # which is public
+        if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in functions:
             owner = ast.unparse(node.value)
             if owner not in ("self", "cls", "sys") and not owner.startswith("self."):
                 yield node.lineno, ast.unparse(node)
@@ -78,12 +137,6 @@ def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, name) for name in names if is_internal(name))
         elif isinstance(node, ast.keyword) and is_private(node.arg or ""):
             yield node.value.lineno, f"{node.arg}="
-        elif isinstance(node, ast.Constant) and re.fullmatch(r"torch[\w.]+", str(node.value)):
-            yield from [(node.lineno, str(node.value))] if is_internal(str(node.value)) else []
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr", "delattr"):
-            name = node.args[1]
-            if isinstance(name, ast.Constant) and is_private(str(name.value)):
-                yield node.lineno, ast.unparse(node)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +150,10 @@ def private_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
         "patch_attributes(torch.compiler, _is_compiling_flag=True)",
         "sys.modules.get('torch._dynamo')",
         "getattr(target, '_name', '')",
+        "name == '_is_zerotensor'",
+        "frame.f_code.co_name != 'int_'",
+        "frame.f_code.co_names == ('fn',)",
+        "frame.f_locals.get('func')",
     ],
 )
 def test_private_names_are_found(line: str) -> None:
@@ -124,6 +181,7 @@ def test_private_names_of_torch_stand_in_one_place() -> None:
         ("import torch; torch.nn.LSTM._no_such_thing", "LSTM._no_such_thing"),
         ("import torch; torch.nn.ReLU()._no_such_thing", "ReLU._no_such_thing"),
         ("PatchPoint(torch.compiler, '_no_such_flag')", "torch.compiler._no_such_flag"),
+        ("PatchPoint(torch.compiler, 'print')", "torch.compiler.print"),  # a builtin that the module does not use
         ("expect(torch.nn.Module(), '_parameters', '_no_such_dict')", "Module._no_such_dict"),
     ],
 )
@@ -310,6 +368,30 @@ def compiled() -> Model:
     return Model(lambda _, x: inner(torch.compile(torch.cos, backend="eager")(x)))
 
 
+def built_without_memory() -> None:
+    with opbridge.meta_parameters():
+        nn.Linear(1, 1)
+
+
+def of_torchvision(model: Model, x: torch.Tensor) -> Any:
+    ops, roi_heads, transform, resizing, resizing_v2 = map(importlib.import_module, OF_TORCHVISION)
+    boxes = torch.tensor([[0.0, 0, 4, 4]])
+    results = [{"boxes": boxes, "masks": torch.ones(1, 1, 4, 4)}]
+    resized = transform.GeneralizedRCNNTransform(4, 4, [0.0], [1.0]).eval().postprocess(results, [(4, 4)], [(8, 8)])
+    kept = [module.batched_nms(boxes, boxes[:, 0], torch.zeros(1), 0.5) for module in (ops, ops.boxes)]
+    masks = roi_heads.paste_masks_in_image(torch.ones(1, 1, 4, 4), boxes, (8, 8))
+    keypoints = roi_heads.keypointrcnn_inference(torch.rand(1, 1, 8, 8), [boxes])
+    images = [module.resize(x, [2], antialias=False) for module in (resizing, resizing_v2)]
+    return resized, kept, masks, keypoints, images
+
+
+OF_TORCHVISION = (
+    "torchvision.ops",
+    "torchvision.models.detection.roi_heads",
+    "torchvision.models.detection.transform",
+    "torchvision.transforms.functional",
+    "torchvision.transforms.v2.functional",
+)
 X = torch.arange(12.0).reshape(4, 3)
 SCENARIOS: dict[str, Callable[[], Any]] = {
     "questions": lambda: capture(Model(of_questions), (X,)),
@@ -339,6 +421,9 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "quantized": lambda: capture(Model(of_quantized_tensors), (torch.rand(2, 2),)),
     "layers": lambda: capture(quantized_layers(), (torch.rand(2, 3, 3),)),
     "scripted": lambda: capture(scripted(), (X,), how="trace"),
+    "scaled": lambda: capture(nn.Upsample(scale_factor=2.0), (torch.rand(1, 1, 4, 4),)),
+    "weights": built_without_memory,
+    "torchvision": lambda: capture(Model(of_torchvision), (torch.rand(3, 4, 6),), how="trace"),
     "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),
 }
 # The scenario in which torch or the model uses each replacement.
@@ -380,6 +465,7 @@ USED = {
     "patch_points.FAST_ATTENTION": "attention",
     "patch_points.FAST_ENCODER_LAYER": "attention",
     "patch_points.GRU": "packed",
+    "patch_points.INTERPOLATE": "scaled",
     "patch_points.IS_COMPILING": "questions",
     "patch_points.IS_EXPORTING": "questions",
     "patch_points.IS_TRACED_BY_FX": "attention",
@@ -396,6 +482,7 @@ USED = {
     "patch_points.QUANTIZE_PER_CHANNEL": "quantized",
     "patch_points.QUANTIZE_PER_TENSOR": "quantized",
     "patch_points.RECURRENT_CHECK": "packed",
+    "patch_points.REGISTRATION": "weights",
     "patch_points.REVERSION_OF_FX": "branches",
     "patch_points.RNN": "packed",
     "patch_points.SPARSE_COO": "sparse",
@@ -460,6 +547,23 @@ def test_torch_goes_through_the_replacement(point: str) -> None:
     assert str(POINTS[point]) in replacements_used(USED[point])
 
 
+def test_torchvision_goes_through_the_replacements() -> None:
+    pytest.importorskip("torchvision")
+    for name in OF_TORCHVISION:
+        importlib.import_module(name)
+    points = loaded_patch_points()
+    assert len(points) == 7
+    assert {str(point) for point in points} <= replacements_used("torchvision")
+
+
+def test_a_missing_function_of_torchvision_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops = pytest.importorskip("torchvision").ops
+    monkeypatch.delattr(ops, "batched_nms")
+    message = r"torchvision \S+ has no 'torchvision.ops.batched_nms', .* supports torch .* and the torchvision of each"
+    with pytest.raises(UnsupportedError, match=message):
+        loaded_patch_points()
+
+
 def test_torch_goes_through_the_tables_of_recurrent_layers() -> None:
     """The tables of kernels and decompositions, with which torch traces a program a second time."""
     assert {"DispatchKey.CompositeImplicitAutograd", "aten.lstm.input"} <= replacements_used("recurrent")
@@ -488,6 +592,18 @@ def test_sizes_are_numbers_to_the_model() -> None:
     for how in ("export", "trace"):
         capture(Model(look), (X,), how=how, dynamic_axes={"args_0": {0: "n"}})
     assert set(kinds) == {(torch.SymInt, True)}
+
+
+def test_torch_gives_functions_signatures_by_lambdas() -> None:
+    codes = []
+
+    def noting(*args: torch.Tensor) -> torch.Tensor:
+        codes.append(sys._getframe(1).f_code)
+        return args[0] * 2
+
+    proxy_tensor.make_fx(noting)(X)
+    assert any(map(symbols.is_signature, codes))
+    assert not symbols.is_signature(eval("lambda x: x + 1").__code__)
 
 
 def test_recurrent_modules_list_their_weights() -> None:

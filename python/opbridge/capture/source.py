@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import MODULE_CALL
+from opbridge.torch_compat.symbols import is_signature
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
@@ -36,8 +37,7 @@ def runs_users(frame: FrameType) -> bool:
     if frame.f_code.co_filename != _FROM_TEXT:
         return is_users(frame.f_code.co_filename)
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-    wraps_a_function = frame.f_code.co_names == ("fn",)  # the lambda by which torch.fx gives a function a signature
-    return not wraps_a_function and package not in ("torch", "opbridge")
+    return not is_signature(frame.f_code) and package not in ("torch", "opbridge")
 
 
 def _is_of_python(filename: str) -> bool:

@@ -4,24 +4,29 @@ No other file of opbridge uses a private name or an internal module of torch. Ea
 names up when it is imported. Names that ``import torch`` does not load are in modules of their own:
 
 - ``symbols``: symbolic sizes.
-- ``patch_points``: the attributes of torch that every capture replaces.
+- ``patch_points``: the attributes of torch that opbridge replaces, nearly all of them in every capture.
 - ``exporting``: the internals of torch.export. Loads torch._dynamo.
 - ``dynamo``, ``flex_attention``, ``onnx_exporter``: for models that use these.
 - ``fake_tensors``: the values that fake tensors keep.
 - ``torchscript_exporter``: for symbolic functions that are written for it.
+- ``torchvision``: functions of torchvision.
 - ``messages``: texts of torch's messages that opbridge reads.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
 
 from opbridge.torch_compat.lookup import expect, looked_up, warn_of_untested_version
+
+IS_ZERO = "_is_zerotensor"  # the method by which a tensor says that it is a derivative of 0, without memory
 
 warn_of_untested_version()
 with looked_up():
@@ -63,6 +68,7 @@ with looked_up():
     DisableTorchFunction = torch._C.DisableTorchFunction
     DisablePythonDispatcher = torch._C._DisablePythonDispatcher
     disabled_torch_function = torch._C._disabled_torch_function_impl
+    _DISPATCHED = list(inspect.signature(TorchDispatchMode.__torch_dispatch__).parameters)[1]  # the operator
     push_predispatch_mode: Callable[[Any], None] = _ops._set_mode_pre_dispatch
     pop_predispatch_mode: Callable[[], Any] = _ops._pop_mode_from_pre_dispatch
     PredispatchModes: Any = _ops._ModeStackStateForPreDispatch
@@ -80,7 +86,7 @@ with looked_up():
     MODULE_CALL = torch.nn.Module._call_impl  # the implementation of nn.Module.__call__
     expect(torch.nn.Module(), "_parameters", "_buffers", "_modules")
     expect(torch.nn.RNN(1, 1, device="meta"), "_flat_weights")
-    expect(torch.Tensor, "_version")
+    expect(torch.Tensor, "_version", IS_ZERO)
     expect(torch.empty(0).untyped_storage(), "_cdata")
     expect(MULTI_HEAD_ATTENTION, "_schema", "py_kernels", "_dispatch_cache")
     expect(HigherOrderOperator, "__call__", "dispatch", "name")
@@ -116,6 +122,12 @@ def kernels_of(operator: Any) -> dict[Any, Callable[..., Any]]:
 def forget_dispatched(operator: Any) -> None:
     """Clears the dispatch cache, so that torch looks up the kernels of the operator again."""
     operator._dispatch_cache.clear()
+
+
+def dispatched_in(frame: FrameType) -> OpOverload | None:
+    """The operator that a ``__torch_dispatch__`` which runs in this frame was given; None for other frames."""
+    operator = frame.f_locals.get(_DISPATCHED)
+    return operator if isinstance(operator, OpOverload) else None
 
 
 def backward_is_running() -> bool:
@@ -225,6 +237,7 @@ __all__ = [
     "DETACH",
     "EAGER_KERNEL",
     "FLAT_WEIGHTS",
+    "IS_ZERO",
     "MODULES",
     "MODULE_CALL",
     "MULTI_HEAD_ATTENTION",
@@ -250,6 +263,7 @@ __all__ = [
     "check",
     "decomposition_table",
     "disabled_torch_function",
+    "dispatched_in",
     "dual_numbers_exist",
     "dynamo_if_loaded",
     "enable_python_dispatcher",

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import inspect
 import re
+import sys
 import types
 import warnings
 from collections.abc import Iterator
@@ -28,9 +29,11 @@ _MISSING = re.compile(
 
 def missing(name: str) -> UnsupportedError:
     oldest, newest = KNOWN_VERSIONS
+    package = "torchvision" if name.startswith("torchvision.") else "torch"
+    supported = f"torch {oldest} to {newest}" + (" and the torchvision of each" if package == "torchvision" else "")
     return UnsupportedError(
-        f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge supports torch {oldest} to "
-        f"{newest}: install one of these, or a newer opbridge"
+        f"{package} {sys.modules[package].__version__} has no '{name}', which opbridge needs; this opbridge supports "
+        f"{supported}: install one of these, or a newer opbridge"
     )
 
 
@@ -66,15 +69,27 @@ def name_in(owner: Any, name: str) -> str:
 
 
 def find(owner: Any, name: str) -> Any:
-    """The attribute ``name`` of ``owner``, unbound for a class; a builtin if a module has no global of that name."""
+    """The attribute ``name`` of ``owner``, unbound for a class; a builtin if a module has no global of that name but
+    a function that uses it."""
     try:
         if isinstance(owner, type):
             return inspect.getattr_static(owner, name)
-        if isinstance(owner, types.ModuleType) and not hasattr(owner, name) and hasattr(builtins, name):
-            return getattr(builtins, name)
-        return getattr(owner, name)
+        is_builtin = isinstance(owner, types.ModuleType) and not hasattr(owner, name) and hasattr(builtins, name)
+        return getattr(builtins if is_builtin and _is_used_in(owner, name) else owner, name)
     except AttributeError:
         raise missing(name_in(owner, name)) from None
+
+
+def _is_used_in(module: types.ModuleType, name: str) -> bool:
+    """Whether a function of the module uses the global or builtin ``name``."""
+    functions = map(inspect.unwrap, filter(inspect.isfunction, vars(module).values()))
+    codes = [function.__code__ for function in functions if function.__module__ == module.__name__]
+    while codes:
+        code = codes.pop()
+        if name in code.co_names:
+            return True
+        codes += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return False
 
 
 def expect(owner: Any, *names: str) -> None:

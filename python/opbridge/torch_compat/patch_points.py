@@ -1,4 +1,4 @@
-"""The attributes of torch that every capture replaces."""
+"""The attributes of torch that opbridge replaces, nearly all of them in every capture."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
 CAUSAL_MASK = PatchPoint(torch.nn.modules.transformer, "_detect_is_causal_mask")
 OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these let a class override torch's functions
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
+
+INTERPOLATE = PatchPoint(nn.functional, "interpolate")
+REGISTRATION = PatchPoint(nn.Module, "register_parameter")  # of the parameters of modules that are being built
 
 # The functions that make sparse tensors.
 SPARSE_COO = PatchPoint(torch, "sparse_coo_tensor")

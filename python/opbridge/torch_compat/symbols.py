@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import CodeType
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ with looked_up():
     from torch._higher_order_ops.associative_scan import generic_associative_scan
     from torch._subclasses import fake_impls
     from torch.fx.experimental import symbolic_shapes
-    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+    from torch.fx.experimental.proxy_tensor import fake_signature, get_proxy_mode
     from torch.fx.experimental.sym_node import SymNode
     from torch.fx.experimental.symbolic_shapes import (
         DimDynamic,
@@ -41,6 +42,8 @@ with looked_up():
     sym_log2 = find(torch, "_sym_log2")
 
 EXPECTATION = find(SymNode, "expect_true").__code__  # of the method by which torch._check asks
+CONVERSION_TO_INT = find(SymNode, "int_").__code__  # of the method by which int() and C++ ask
+_SIGNATURE = fake_signature(len, 1).__code__  # of the lambda by which torch gives a function a signature
 INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
@@ -75,6 +78,11 @@ def always(env: Any, expression: Any) -> Any:
     return env._maybe_evaluate_static(expression)
 
 
+def is_signature(code: CodeType) -> bool:
+    """Whether it is the code of a lambda of torch that only calls a function: its file is that of code from a text."""
+    return code.co_filename == _SIGNATURE.co_filename and code.co_names == _SIGNATURE.co_names
+
+
 def with_expression(node: Any, expression: Any) -> Any:
     """A symbol like ``node`` with another expression of the same value."""
     return SymNode(expression, node.shape_env, node.pytype, node.hint, fx_node=node.fx_node)
@@ -99,6 +107,7 @@ __all__ = [
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
     "BROADCASTING",
+    "CONVERSION_TO_INT",
     "EXPECTATION",
     "EXPECTED_SYMBOL",
     "FILE_OF_ASSOCIATIVE_SCAN",
@@ -124,6 +133,7 @@ __all__ = [
     "free_unbacked_symbols",
     "get_proxy_mode",
     "has_shape_rule",
+    "is_signature",
     "scoped_library",
     "size_obliviously",
     "sym_log2",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
+from opbridge.torch_compat.torchvision import patch_points_of
 
 
 def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
@@ -71,21 +71,11 @@ def attributes_made_once(model: torch.nn.Module) -> set[str]:
     }
 
 
-# The modules in which torchvision looks these functions up.
-_MODULES: dict[Callable[..., Any], tuple[str, ...]] = {
-    batched_nms: ("torchvision.ops", "torchvision.ops.boxes"),
-    paste_masks_in_image: ("torchvision.models.detection.roi_heads", "torchvision.models.detection.transform"),
-    heatmaps_to_keypoints: ("torchvision.models.detection.roi_heads",),
-}
-
-
 @contextlib.contextmanager
 def patch_detection() -> Iterator[None]:
     """Replaces torchvision's functions by those of the same names above."""
     with contextlib.ExitStack() as until_the_end:
-        for function, module_names in _MODULES.items():
-            name = function.__name__
-            for module in map(sys.modules.get, module_names):
-                if hasattr(module, name):
-                    until_the_end.enter_context(patch_attributes(module, **{name: function}))
+        for function in (batched_nms, paste_masks_in_image, heatmaps_to_keypoints):
+            for point in patch_points_of(function.__name__):
+                until_the_end.enter_context(patch(point, function))
         yield

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from opbridge.capture.patching import patch_attributes
-
-# The modules in which torchvision looks the function up, and its names there.
-_NAMES = {
-    "torchvision.transforms.functional": "_compute_resized_output_size",
-    "torchvision.transforms.v2.functional._geometry": "__compute_resized_output_size",
-}
+from opbridge.capture.patching import patch
+from opbridge.torch_compat.torchvision import patch_points_of
 
 
 def _resized(image_size: Any, shorter: Any, max_size: int | None) -> list[Any]:
@@ -30,10 +24,8 @@ def _resized(image_size: Any, shorter: Any, max_size: int | None) -> list[Any]:
 @contextlib.contextmanager
 def patch_resizing() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
-        for module_name, name in _NAMES.items():
-            module = sys.modules.get(module_name)
-            if module is not None and hasattr(module, name):
-                until_the_end.enter_context(patch_attributes(module, **{name: _with_symbols(getattr(module, name))}))
+        for point in patch_points_of("output_size_of_resize"):
+            until_the_end.enter_context(patch(point, _with_symbols(point.original)))
         yield
 
 

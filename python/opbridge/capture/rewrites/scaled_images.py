@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
-from opbridge.capture.patching import patch_attributes
+from opbridge.capture.patching import patch
+from opbridge.torch_compat.patch_points import INTERPOLATE
 
 _CUBIC = -0.75  # PyTorch's coefficient of cubic convolution
 _LINEAR = ("linear", "bilinear", "trilinear")
@@ -25,7 +25,7 @@ Taps = list[tuple[torch.Tensor, torch.Tensor | None]]
 
 @contextlib.contextmanager
 def patch_interpolation() -> Iterator[None]:
-    original: Any = F.interpolate
+    original = INTERPOLATE.original
 
     def interpolate(
         input: torch.Tensor,
@@ -46,7 +46,7 @@ def patch_interpolation() -> Iterator[None]:
             return original(input, sizes, None, mode, align_corners)
         return _scaled(input, sizes, factors, mode)
 
-    with patch_attributes(F, interpolate=interpolate):
+    with patch(INTERPOLATE, interpolate):
         yield
 
 

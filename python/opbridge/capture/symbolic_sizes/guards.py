@@ -42,11 +42,12 @@ from opbridge.capture.symbolic_sizes.shape_rules import (
 )
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import FakeTensor, OpOverload
+from opbridge.torch_compat import FakeTensor, dispatched_in
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
 from opbridge.torch_compat.symbols import (
     BROADCASTING,
+    CONVERSION_TO_INT,
     EXPECTATION,
     FILE_OF_ASSOCIATIVE_SCAN,
     FILE_OF_TENSOR,
@@ -269,8 +270,8 @@ def _operator_of(frame: FrameType | None) -> str:
     """The operator that the user's code has called, if one runs."""
     name = ""
     while frame is not None and not runs_users(frame):
-        called = frame.f_locals.get("func")
-        if isinstance(called, OpOverload):
+        called = dispatched_in(frame)
+        if called is not None:
             name = operator_of(called).key
         frame = frame.f_back
     return name
@@ -328,7 +329,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
             what = f"an operator needs '{asked}' as a number; that this is {result} is {AS_IN_EXAMPLE}"
             raise _refused(caught, what)
         frame = sys._getframe(1)
-        if frame.f_code.co_name != "int_":
+        if frame.f_code is not CONVERSION_TO_INT:
             warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
             return result
         if _asked_by_model(frame):

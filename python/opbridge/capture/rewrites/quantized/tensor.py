@@ -14,7 +14,7 @@ from opbridge.capture.rewrites.quantized.operators import OPERATORS
 from opbridge.capture.rewrites.quantized.recurrent import CELLS, quantized_gru, quantized_lstm
 from opbridge.capture.rewrites.quantized.unpacking import unpacked
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat import OpOverload, OpOverloadPacket, pytree, wrapper_of_no_memory
+from opbridge.torch_compat import IS_ZERO, OpOverload, OpOverloadPacket, pytree, wrapper_of_no_memory
 from opbridge.torch_compat import patch_points as points
 
 _OPERATORS = {**OPERATORS, **EMBEDDINGS, **CELLS}
@@ -31,7 +31,7 @@ class QuantizedTensor(torch.Tensor):
         if func in _OF_NO_DATA:
             return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
         name, known = _known(func)
-        if name in ("is_sparse", "_is_zerotensor"):  # a capture asks this of results
+        if name in ("is_sparse", IS_ZERO):  # a capture asks this of results
             raise UnsupportedError(
                 "the model returns a quantized tensor, which ONNX does not have; return its dequantize() or int_repr()"
             )
