@@ -1,7 +1,8 @@
 // Golden tests of the passes: graphs before and after, as text. The files golden/PASS.txt hold the cases of a
 // pass: a line `# title`, the graph before, a line `=>`, and the graph after, or nothing if the pass must not
-// change the graph. OPBRIDGE_UPDATE_GOLDEN=1 writes the current results of the passes; read the difference
-// before you commit it.
+// change the graph. A title that ends with `(opset 22)` gives the opset, if that is not the default one.
+// OPBRIDGE_UPDATE_GOLDEN=1 writes the current results of the passes; read the difference before you commit
+// it.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -10,12 +11,15 @@
 #include <functional>
 #include <map>
 #include <sstream>
+#include <string_view>
+#include <type_traits>
 
 #include "ir/dead_code.h"
 #include "ir/parse.h"
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"
 #include "runtimes/onnxruntime/faults.h"
+#include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
 #include "runtimes/standard/transposed_weights.h"
 #include "simplify/passes.h"
@@ -26,63 +30,74 @@ namespace {
 
 const std::filesystem::path folder = OPBRIDGE_GOLDEN_DIR;
 
-using Pass = std::function<void(ir::Graph&)>;
+using Pass = std::function<void(ir::Graph&, int opset)>;
 
-// A rewrite of the stage for ONNX Runtime, which is given the names of the graph.
+// A pass that may also take the names of the graph, the opset, or both.
 template <class Rewrite>
-Pass with_names(const Rewrite& rewrite) {
-  return [rewrite](ir::Graph& graph) {
-    ir::Names names(graph);
-    rewrite(graph, names);
+Pass pass(const Rewrite& rewrite) {
+  return [rewrite](ir::Graph& graph, int opset) {
+    if constexpr (std::is_invocable_v<Rewrite, ir::Graph&>) {
+      rewrite(graph);
+    } else if constexpr (std::is_invocable_v<Rewrite, ir::Graph&, int>) {
+      rewrite(graph, opset);
+    } else {
+      ir::Names names(graph);
+      if constexpr (std::is_invocable_v<Rewrite, ir::Graph&, ir::Names&>) {
+        rewrite(graph, names);
+      } else {
+        rewrite(graph, names, opset);
+      }
+    }
   };
 }
 
 void throw_refusal(const ir::Node&, const Error& error) { throw error; }
 
-void legalize_for_standard(ir::Graph& graph) {
+void legalize_for_onnxruntime(ir::Graph& graph, int opset) {
+  onnxruntime::legalize(graph, opset, throw_refusal);
+}
+
+void legalize_for_standard(ir::Graph& graph, int opset) {
   OnnxModel model;
   model.graph = std::move(graph);
-  model.opset = default_opset;
-  model.opset_imports = {{"", default_opset}, {"opbridge", 1}};
+  model.opset = opset;
+  model.opset_imports = {{"", opset}, {"opbridge", 1}};
   standard::legalize(model, throw_refusal);
   graph = std::move(model.graph);
 }
 
 const std::map<std::string, Pass>& passes() {
   static const std::map<std::string, Pass> table = {
-      {"cast_before_rotations", with_names(onnxruntime::cast_before_rotations)},
-      {"compute_small_sigmoids", with_names(onnxruntime::compute_small_sigmoids)},
-      {"convert_dequantized_weights", with_names(onnxruntime::convert_dequantized_weights)},
-      {"divide_by_reciprocals", [](ir::Graph& graph) { divide_by_reciprocals(graph); }},
-      {"fit_element_types", with_names([](ir::Graph& graph, ir::Names& names) {
-         onnxruntime::fit_element_types(graph, names, default_opset, throw_refusal);
+      {"cast_before_rotations", pass(onnxruntime::cast_before_rotations)},
+      {"compute_small_sigmoids", pass(onnxruntime::compute_small_sigmoids)},
+      {"convert_dequantized_weights", pass(onnxruntime::convert_dequantized_weights)},
+      {"divide_by_reciprocals", pass(divide_by_reciprocals)},
+      {"fit_element_types", pass([](ir::Graph& graph, ir::Names& names, int opset) {
+         onnxruntime::fit_element_types(graph, names, opset, throw_refusal);
        })},
-      {"fold_batch_normalization", [](ir::Graph& graph) { fold_batch_normalization(graph); }},
-      {"fold_channel_scales", [](ir::Graph& graph) { fold_channel_scales(graph); }},
-      {"fold_constants", [](ir::Graph& graph) { fold_constants(graph); }},
-      {"functionalize", [](ir::Graph& graph) { graph = functionalize(std::move(graph)); }},
-      {"keep_lossy_casts", with_names(onnxruntime::keep_lossy_casts)},
-      {"keep_pads_before_pools", with_names([](ir::Graph& graph, ir::Names& names) {
-         onnxruntime::keep_pads_before_pools(graph, names, default_opset);
-       })},
-      {"keep_float_weights", with_names(onnxruntime::keep_float_weights)},
-      {"keep_repeated_quantization", with_names(onnxruntime::keep_repeated_quantization)},
-      {"keep_rounded_products", with_names(onnxruntime::keep_rounded_products)},
-      {"keep_transposed_outputs", with_names(onnxruntime::keep_transposed_outputs)},
-      {"mend_empty_products", with_names([](ir::Graph& graph, ir::Names& names) {
-         onnxruntime::mend_empty_products(graph, names, default_opset);
-       })},
-      {"merge_common_subexpressions", [](ir::Graph& graph) { merge_common_subexpressions(graph); }},
-      {"legalize_for_standard", legalize_for_standard},
-      {"multiply_four_bits", with_names(onnxruntime::multiply_four_bits)},
-      {"remove_dead_code", [](ir::Graph& graph) { ir::remove_dead_code(graph); }},
-      {"remove_identities", [](ir::Graph& graph) { remove_identities(graph); }},
-      {"canonicalize_transposes", [](ir::Graph& graph) { canonicalize_transposes(graph); }},
-      {"replace_prims", torch::replace_prims},
+      {"fold_batch_normalization", pass(fold_batch_normalization)},
+      {"fold_channel_scales", pass(fold_channel_scales)},
+      {"fold_constants", pass(fold_constants)},
+      {"functionalize", pass([](ir::Graph& graph) { graph = functionalize(std::move(graph)); })},
+      {"keep_lossy_casts", pass(onnxruntime::keep_lossy_casts)},
+      {"keep_pads_before_pools", pass(onnxruntime::keep_pads_before_pools)},
+      {"keep_float_weights", pass(onnxruntime::keep_float_weights)},
+      {"keep_repeated_quantization", pass(onnxruntime::keep_repeated_quantization)},
+      {"keep_rounded_products", pass(onnxruntime::keep_rounded_products)},
+      {"keep_transposed_outputs", pass(onnxruntime::keep_transposed_outputs)},
+      {"mend_empty_products", pass(onnxruntime::mend_empty_products)},
+      {"merge_common_subexpressions", pass(merge_common_subexpressions)},
+      {"legalize_for_onnxruntime", pass(legalize_for_onnxruntime)},
+      {"legalize_for_standard", pass(legalize_for_standard)},
+      {"multiply_four_bits", pass(onnxruntime::multiply_four_bits)},
+      {"remove_dead_code", pass(ir::remove_dead_code)},
+      {"remove_identities", pass(remove_identities)},
+      {"canonicalize_transposes", pass(canonicalize_transposes)},
+      {"replace_prims", pass(torch::replace_prims)},
       {"replace_nodes",
-       [](ir::Graph& graph) { onnxruntime::replace_nodes(graph, default_opset, throw_refusal); }},
-      {"simplify", [](ir::Graph& graph) { simplify(graph, default_opset); }},
-      {"transpose_quantized_weights", standard::transpose_quantized_weights},
+       pass([](ir::Graph& graph, int opset) { onnxruntime::replace_nodes(graph, opset, throw_refusal); })},
+      {"simplify", pass(simplify)},
+      {"transpose_quantized_weights", pass(standard::transpose_quantized_weights)},
   };
   return table;
 }
@@ -108,12 +123,18 @@ std::vector<Case> cases_of(const std::filesystem::path& path) {
   return cases;
 }
 
+int opset_of(const std::string& title) {
+  const std::string_view mark = " (opset ";
+  const size_t at = title.find(mark);
+  return at == std::string::npos ? default_opset : std::stoi(title.substr(at + mark.size()));
+}
+
 // The text after the pass; empty if it is unchanged, the message if the pass refuses the graph.
-std::string made_by(const Pass& pass, const std::string& before) {
+std::string made_by(const Pass& pass, const std::string& before, int opset) {
   ir::Graph graph = ir::parse(before);
   ir::verify(graph);
   try {
-    pass(graph);
+    pass(graph, opset);
   } catch (const Error& error) {
     return std::string("refused: ") + error.what() + "\n";
   }
@@ -132,7 +153,7 @@ TEST_P(Golden, GraphsAfterThePassAreAsWritten) {
   for (const auto& [title, before, after] : cases) {
     SCOPED_TRACE(path.string() + ": " + title);
     EXPECT_EQ(ir::print(ir::parse(before)), before) << "write the graph as ir::print does";
-    const std::string made = made_by(passes().at(GetParam()), before);
+    const std::string made = made_by(passes().at(GetParam()), before, opset_of(title));
     EXPECT_EQ(made, after);
     now << (now.str().empty() ? "" : "\n") << title << "\n" << before << "=>\n" << made;
   }
