@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -26,8 +27,13 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 Arrays = Mapping[str, np.ndarray | np.generic | TensorProto]
 
 
-def run(nodes: str, feeds: Arrays, constants: Arrays, opset: int = 21, threads: int = 0) -> list[np.ndarray]:
-    """``y``, and ``z`` if there is one, which the nodes make; these are in ONNX's text form."""
+def load(
+    nodes: str, feeds: Arrays, constants: Arrays, opset: int = 21, threads: int = 0, optimized: str = ""
+) -> onnxruntime.InferenceSession:
+    """A session that returns ``y``, and ``z`` if there is one, which the nodes make; these are in ONNX's text form.
+
+    The file ``optimized`` gets the nodes by which the runtime replaces them.
+    """
     graph = onnx.parser.parse_graph(f"fault () => () {{ {nodes} }}")
     made = {name for node in graph.node for name in node.output}
     for name, array in feeds.items():
@@ -42,8 +48,12 @@ def run(nodes: str, feeds: Arrays, constants: Arrays, opset: int = 21, threads: 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = threads
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(feeds))
+    options.optimized_model_filepath = optimized
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run(nodes: str, feeds: Arrays, constants: Arrays) -> list[np.ndarray]:
+    return load(nodes, feeds, constants).run(None, dict(feeds))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +69,11 @@ class Fault:
     until: tuple[int, int] | None = None  # the last one, if a later version is known not to have it
     threads: int = 0
 
+    def load(self, optimized: str = "") -> onnxruntime.InferenceSession:
+        return load(self.nodes, self.feeds, self.constants, self.opset, self.threads, optimized)
+
     def run(self) -> list[np.ndarray]:
-        return run(self.nodes, self.feeds, self.constants, self.opset, self.threads)
+        return self.load().run(None, dict(self.feeds))
 
 
 def computes(is_wrong: Callable[..., object]) -> Callable[[Fault], bool]:
@@ -80,6 +93,13 @@ def fails(*errors: type[Exception], match: str = "") -> Callable[[Fault], bool]:
         return False
 
     return shows
+
+
+def dequantizes_at_each_run(fault: Fault) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "optimized.onnx"
+        fault.load(str(path))
+        return "DequantizeLinear" in {node.op_type for node in onnx.load(path).graph.node}
 
 
 def crashes(fault: Fault) -> bool:
@@ -239,6 +259,14 @@ FAULTS = [
         fails(Fail, match="output_dtype INT8 does not match"),
         since=(1, 31),
     ),
+    Fault(
+        "dequantized_weights.cc",
+        "a weight is dequantized at each run",
+        "d = DequantizeLinear(w, scale) y = Conv(x, d)",
+        {"x": np.ones((1, 1, 4), np.float32)},
+        {"w": np.ones((1, 1, 2), np.int8), "scale": np.float32(1)},
+        dequantizes_at_each_run,
+    ),
     factors_of_quantized_weights_are_rounded("dequantized_weights.cc"),
     Fault(
         "dequantized_weights.cc",
@@ -335,6 +363,14 @@ FAULTS = [
         )
     ),
     float_weights_are_rounded(),
+    Fault(
+        "four_bit_products.cc",
+        "a weight is dequantized at each run",
+        "d = DequantizeLinear(w, scale) t = Transpose<perm = [1, 0]>(d) y = MatMul(x, t)",
+        {"x": np.ones((2, 4), np.float32)},
+        {"w": helper.make_tensor("w", TensorProto.INT4, [2, 4], bytes(4), raw=True), "scale": np.float32(1)},
+        dequantizes_at_each_run,
+    ),
     factors_of_quantized_weights_are_rounded("four_bit_products.cc"),
     *(
         Fault(
@@ -376,6 +412,16 @@ FAULTS = [
         {},
         computes_other_than(np.nan),
         since=(1, 31),
+    ),
+    Fault(
+        "log_sum_exp.cc",
+        "large numbers are infinite at opset 28",
+        "y = ReduceLogSumExp(x)",
+        {"x": np.array([1000, 1000], np.float32)},
+        {},
+        computes(np.isinf),
+        opset=28,
+        since=(1, 32),
     ),
     *(
         Fault(
@@ -535,6 +581,15 @@ FAULTS = [
         {"x": np.ones((3, 4, 5), np.int32)},
         {"w": np.ones((5, 2), np.float32)},
         crashes,
+    ),
+    Fault(
+        "rotations.cc",
+        "the Cast that the runtime inserts crashes too",
+        "turned = Transpose<perm = [1, 0, 2]>(x) y = MatMul(turned, w)",
+        {"x": np.ones((3, 4, 5), np.float16)},
+        {"w": np.ones((5, 2), np.float16)},
+        crashes,
+        since=(1, 31),
     ),
     products_become_divisions(),
     Fault(
