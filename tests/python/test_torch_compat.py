@@ -8,12 +8,13 @@ import functools
 import importlib
 import logging
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -39,6 +40,7 @@ from opbridge.torch_compat import (
     patch_points,
     symbols,
     torchscript,
+    torchscript_texts,
 )
 from opbridge.torch_compat import flex_attention as flex
 from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up, warn_of_untested_version
@@ -695,3 +697,109 @@ def test_warning_of_assigned_attributes() -> None:
     with pytest.warns(UserWarning, match="latest") as caught:
         torch.export.export(model, (X,), strict=False)
     assert any(messages.is_of_assigned_attributes(str(warning.message)) for warning in caught)
+
+
+def test_stack_of_cpp_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import torch; torch.ones(2) + torch.ones(3)"
+    monkeypatch.setenv("TORCH_SHOW_CPP_STACKTRACES", "1")  # which torch reads once
+    failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stderr
+    text = failed[failed.index("RuntimeError: ") :]
+    assert "\nException raised from " in text
+    assert messages.without_advice(text).count("\n") == 0
+
+
+def test_stack_traces_of_nodes() -> None:
+    program = torch.export.export(nn.Sequential(nn.Linear(3, 3)), (X,), strict=False)
+    (node,) = (each for each in program.graph.nodes if each.target is torch.ops.aten.linear.default)
+    outer, inner = messages.frames_of(node.stack_trace)
+    files = [sys.modules[kind.__module__].__file__ for kind in (nn.Sequential, nn.Linear)]
+    assert [outer[0], inner[0]] == files
+    code = nn.Linear.forward.__code__
+    assert code.co_firstlineno < inner[1] < code.co_firstlineno + 10
+    assert inner[2] == code.co_name
+
+
+class Pair(NamedTuple):
+    both: tuple[int, int]
+    rows: torch.Tensor
+
+
+def of_containers(x: torch.Tensor) -> Any:
+    with torch.no_grad():
+        pair = Pair((1, 2), x.T)
+    sizes = {"a": [size_of(x)]}
+    return pair, sizes.keys(), (x, x)
+
+
+def size_of(x: torch.Tensor) -> int:
+    return x.size(0)
+
+
+@functools.cache
+def nodes_of(function: Callable[..., Any], kind: str) -> list[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph = torch.jit.script(function).graph
+    return [node for node in graph.nodes() if node.kind() == kind]
+
+
+def test_torchscript_prints_the_fields_of_named_tuples() -> None:
+    made = [torchscript_texts.named_tuple_of(node) for node in nodes_of(of_containers, "prim::TupleConstruct")]
+    assert ("Pair", ("both", "rows")) in made
+    assert None in made
+
+
+def test_torchscript_prints_the_types_of_values() -> None:
+    containers = [*nodes_of(of_containers, "prim::DictConstruct"), *nodes_of(of_containers, "prim::ListConstruct")]
+    (mode,) = nodes_of(of_containers, "prim::CreateObject")
+    assert [torchscript_texts.is_container(node.output()) for node in containers] == [True, True]
+    assert not torchscript_texts.is_container(mode.output())
+    assert torchscript_texts.is_no_grad(mode.output())
+    assert not torchscript_texts.is_no_grad(containers[0].output())
+
+
+def test_torchscript_prints_the_names_of_functions() -> None:
+    (node,) = (node for node in nodes_of(of_containers, "prim::CallFunction"))
+    name = torchscript_texts.function_in(next(iter(node.inputs())))
+    assert torchscript.function_named(name).name == "size_of"
+
+
+def test_torchscript_prints_schemas() -> None:
+    (keys,) = nodes_of(of_containers, "aten::keys")
+    (size,) = nodes_of(of_containers, "aten::numpy_T")
+    (made,) = nodes_of(of_containers, "prim::DictConstruct")
+    assert torchscript_texts.returns_container(torchscript_texts.schema_line(keys))
+    assert torchscript_texts.schema_line(size) == "aten::numpy_T(Tensor(a) self) -> Tensor(a)"
+    assert not torchscript_texts.returns_container(torchscript_texts.schema_line(size))
+    assert torchscript_texts.schema_line(made) == ""
+
+
+def test_torchscript_prints_the_lines_of_nodes() -> None:
+    code = of_containers.__code__
+    (keys,) = nodes_of(of_containers, "aten::keys")
+    ((file, line, function),) = torchscript_texts.lines_of(keys, "f")
+    assert (file, function) == (__file__, "f")
+    assert code.co_firstlineno < line <= code.co_firstlineno + 5
+    (property_of_tensor,) = nodes_of(of_containers, "aten::numpy_T")
+    assert "<string>" in str(property_of_tensor.sourceRange())
+    assert torchscript_texts.lines_of(property_of_tensor, "f") == []
+
+
+def test_torchscript_prints_the_frames_of_traced_nodes() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(of_compiled, X)
+    view = next(node for node in traced.graph.nodes() if node.kind() == "aten::view")
+    code = of_compiled.__code__
+    innermost = torchscript_texts.lines_of(view, "")[0]
+    assert innermost == (code.co_filename, code.co_firstlineno + 1, code.co_name)
+
+
+def test_torchscript_prints_the_lines_of_loaded_nodes(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.script(nn.Linear(1, 1)).save(tmp_path / "model.pt")
+        loaded = torch.jit.load(tmp_path / "model.pt")
+    (linear,) = (node for node in loaded.graph.nodes() if node.kind() == "aten::linear")
+    places = torchscript_texts.lines_of(linear, "forward")
+    assert places[0][0] == sys.modules[nn.Linear.__module__].__file__

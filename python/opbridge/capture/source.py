@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import linecache
 import os
-import re
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import MODULE_CALL
+from opbridge.torch_compat.messages import frames_of
 from opbridge.torch_compat.symbols import is_signature
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -21,8 +21,6 @@ _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _RUN_OF_PART = "run_part"  # the function that runs a module within TorchScript
 _RUNS = {"follow", "_exported_once"}  # the functions of opbridge that call the model
 _MODULE_CALL = MODULE_CALL.__code__
-_FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
-
 
 _FROM_TEXT = "<string>"  # the file of code that is made of a text, as by exec()
 
@@ -105,10 +103,9 @@ def line_of_stack_trace(trace: str) -> str:
 def location_of_stack_trace(trace: str) -> tuple[str, int, str]:
     """File, line and function of the innermost frame outside of torch, or else of the innermost one, in a stack trace
     of torch.fx."""
-    frames = _FRAME.findall("  " + trace.lstrip()) or [("", 0, "")]
+    frames = frames_of(trace) or [("", 0, "")]
     outside = [frame for frame in frames if not frame[0].startswith(_TORCH)]
-    filename, line, function = (outside or frames)[-1]
-    return filename, int(line), function
+    return (outside or frames)[-1]
 
 
 class Scopes:

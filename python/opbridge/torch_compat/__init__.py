@@ -10,7 +10,7 @@ names up when it is imported. Names that ``import torch`` does not load are in m
 - ``fake_tensors``: the values that fake tensors keep.
 - ``torchscript_exporter``: for symbolic functions that are written for it.
 - ``torchvision``: functions of torchvision.
-- ``messages``: texts of torch's messages that opbridge reads.
+- ``messages``, ``torchscript_texts``: texts of torch that opbridge reads.
 """
 
 from __future__ import annotations

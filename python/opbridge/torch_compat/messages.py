@@ -13,6 +13,14 @@ _FIXED_SIZE = re.compile(
 )
 # The beginnings of torch's advice on its own logs and functions, and of a stack of C++ frames.
 _ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from )", flags=re.MULTILINE)
+# A frame in torch.fx's stack trace of a node.
+_FRAME = re.compile(r'  File "(.*)", line (\d+), in (.*)\n?')
+
+
+def frames_of(stack_trace: str) -> list[tuple[str, int, str]]:
+    """File, line and function of each frame, the innermost last."""
+    found = _FRAME.findall("  " + stack_trace.lstrip())
+    return [(file, int(line), function) for file, line, function in found]
 
 
 def fixed_size(error: BaseException) -> tuple[str | None, str | None, str | None, str] | None:

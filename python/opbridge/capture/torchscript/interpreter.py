@@ -22,6 +22,7 @@ from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.torchscript import Node, ScriptMethod, Value, function_named, graph_of, method_of
+from opbridge.torch_compat.torchscript_texts import function_in, schema_line
 
 Values = dict[int, Any]
 _WITH_EFFECT = frozenset({"prim::SetAttr", "prim::PythonOp", "prim::RaiseException"})
@@ -178,9 +179,9 @@ class Computation(Step):
         if function is None:
             raise Unknown
         self._function = function
-        self._logic = node.schema().partition("(")[0].partition(".")[0]
+        self._logic = schema_line(node).partition("(")[0].partition(".")[0]
         self._keeps_truths = node.kind() in _KEEPING_TRUTHS
-        self._has_effect = node.kind() in _WITH_EFFECT or scalars.changes_its_argument(node.schema())
+        self._has_effect = node.kind() in _WITH_EFFECT or scalars.changes_its_argument(schema_line(node))
         self._makes_several = len(self.outputs) > 1 or node.kind() in structures.UNPACKING
 
     def run(self, interpreter: Interpreter, values: Values) -> None:
@@ -214,7 +215,7 @@ class Call(Step):
         self._function = None
         if self._method is None:
             first, *_ = node.inputs()
-            self._function = function_named(first.type().annotation_str)
+            self._function = function_named(function_in(first))
             self.inputs = self.inputs[1:]
             if self._function is None:
                 raise Unknown
@@ -329,9 +330,9 @@ def _step_of(program: Program, node: Node, here: At) -> Step:
 
 
 def _function_of(node: Node) -> Callable[..., Any] | None:
-    schema = node.schema()
+    schema = schema_line(node)
     found = structures.function_of(node)
-    if found is None and schema != "(no schema)":
+    if found is None and schema:
         found = scalars.function_of(schema) or tensors.function_of(schema)
     return found
 

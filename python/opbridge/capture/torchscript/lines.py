@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import functools
-import re
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from opbridge.capture.source import is_users
 from opbridge.torch_compat.torchscript import Node
+from opbridge.torch_compat.torchscript_texts import lines_of
 
 # Calls a function with arguments, in a frame at a line.
 At = Callable[[Callable[..., Any], Sequence[Any]], Any]
-
-_TRACED = re.compile(r"^(.+)\((\d+)\): (.+)$", re.MULTILINE)  # a stack, the innermost frame first
-_SCRIPTED = re.compile(r'^ *File "(.+)", line (\d+)$', re.MULTILINE)  # a file, then that of a loaded model
 
 _call: Any = lambda function, arguments: function(*arguments)  # noqa: E731
 
 
 def line_of(node: Node, function: str) -> tuple[str, int, str] | None:
     """File, line and function from which the node was compiled; the innermost of the user's, or else of torch."""
-    text = str(node.sourceRange())
-    places = [(file, int(line), name) for file, line, name in _TRACED.findall(text)] or [
-        (file, int(line), function) for file, line in _SCRIPTED.findall(text)
-    ]
-    places = [place for place in places if place[0] != "<string>"]  # torch compiles properties of tensors from texts
-    return next((place for place in places if is_users(place[0])), places[0] if places else None)
+    lines = lines_of(node, function)
+    return next((line for line in lines if is_users(line[0])), lines[0] if lines else None)
 
 
 @functools.lru_cache(maxsize=4096)

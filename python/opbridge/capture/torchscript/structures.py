@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +14,14 @@ from opbridge.capture.torchscript import scalars
 from opbridge.capture.torchscript.branches import UNINITIALIZED
 from opbridge.capture.torchscript.sizes import SizeTensor, with_tensors
 from opbridge.torch_compat.torchscript import Node, function_named
+from opbridge.torch_compat.torchscript_texts import (
+    function_in,
+    is_container,
+    is_no_grad,
+    named_tuple_of,
+    returns_container,
+    schema_line,
+)
 
 Function = Callable[..., Any]
 
@@ -43,10 +50,10 @@ def function_of(node: Node) -> Function | None:
 
 
 def _tuple(node: Node) -> Function | None:
-    text = str(node).partition(" : ")[2].rpartition(" = prim::TupleConstruct")[0]
-    if not text.startswith("NamedTuple("):
+    named = named_tuple_of(node)
+    if named is None:
         return lambda *items: items
-    kind = _named_tuple(_untyped(node).output().type().annotation_str.rpartition(".")[2], _fields(text))
+    kind = _named_tuple(*named)
     return lambda *items: kind(*items)
 
 
@@ -55,28 +62,16 @@ def _named_tuple(name: str, fields: tuple[str, ...]) -> Any:
     return collections.namedtuple(name, fields)
 
 
-def _fields(text: str) -> tuple[str, ...]:
-    """The names in ``NamedTuple(a : Tensor, b : (int, int))``."""
-    inner = text.removeprefix("NamedTuple(")
-    while (flat := re.sub(r"[(\[][^()\[\]]*[)\]]", "", inner)) != inner:
-        inner = flat
-    return tuple(re.findall(r"(\w+) : ", inner))
-
-
 def _get(node: Node) -> Function | None:
     name = _untyped(node).s("name")
-    if _is_container(_untyped(node).output()) and not all(map(_only_reads, _untyped(node).output().uses())):
+    if is_container(node.output()) and not all(map(_only_reads, _untyped(node).output().uses())):
         return None  # Python gets a copy
     return lambda part: part.get(name)
 
 
 def _set(node: Node) -> Function | None:
     name, value = _untyped(node).s("name"), [*node.inputs()][1]
-    return None if _is_container(value) else lambda part, value: part.set(name, value)
-
-
-def _is_container(value: Any) -> bool:
-    return bool(re.search(r"\b(List|Dict)\[", value.type().annotation_str))
+    return None if is_container(value) else lambda part, value: part.set(name, value)
 
 
 def _only_reads(use: Any) -> bool:
@@ -86,14 +81,13 @@ def _only_reads(use: Any) -> bool:
         return True
     if user.kind() == "prim::CallFunction":
         first, *_ = user.inputs()
-        called: Any = function_named(_untyped(first).type().annotation_str)
+        called: Any = function_named(function_in(first))
         parameters = [] if called is None else [*called.graph.inputs()]
         return called is not None and all(map(_only_reads, parameters[use.offset - 1].uses()))
-    schema = user.schema()
-    if schema == "(no schema)" or scalars.changes_its_argument(schema):
+    schema = schema_line(user)
+    if not schema or scalars.changes_its_argument(schema):
         return False
-    returned = schema.rpartition("->")[2]
-    return not re.search(r"\[\]|Dict\(", returned) or "Tensor" in schema or scalars.makes_a_copy(schema)
+    return not returns_container(schema) or "Tensor" in schema or scalars.makes_a_copy(schema)
 
 
 def _is_instance(node: Node) -> Function:
@@ -175,8 +169,7 @@ def _same(function: Function) -> Callable[[Node], Function]:
 
 
 def _created(node: Node) -> Function | None:
-    is_of_mode = _untyped(node).output().type().annotation_str.endswith("torch.autograd.grad_mode.no_grad")
-    return torch.no_grad if is_of_mode else None
+    return torch.no_grad if is_no_grad(node.output()) else None
 
 
 _MAKERS: dict[str, Callable[[Node], Function | None]] = {
