@@ -152,26 +152,4 @@ std::string Names::unused(std::string name) {
   return name;
 }
 
-Node* add_node_beside(const Node& beside, Graph& graph, Names& names, const std::string& op,
-                      std::vector<Value*> inputs, std::vector<Attribute> attributes) {
-  Node* node = graph.add_node(op);
-  node->name = names.unused(beside.name + "/" + op);
-  node->inputs = std::move(inputs);
-  node->attributes = std::move(attributes);
-  node->source = beside.source;
-  return node;
-}
-
-void add_node_behind(Node& node, Graph& graph, Names& names, const std::string& op, const std::string& suffix,
-                     std::vector<Value*> others) {
-  Value* result = node.outputs[0];
-  Value* inner = graph.add_value(names.unused(result->name + suffix), result->type);
-  inner->producer = &node;
-  node.outputs[0] = inner;
-  others.insert(others.begin(), inner);
-  Node* behind = add_node_beside(node, graph, names, op, std::move(others));
-  behind->outputs = {result};
-  result->producer = behind;
-}
-
 }  // namespace opbridge::ir

@@ -70,14 +70,4 @@ class Names {
   std::unordered_set<std::string> taken_;
 };
 
-// Appends a node that serves the same call as `beside`: it has the same source, and a name made of
-// `beside`'s.
-Node* add_node_beside(const Node& beside, Graph& graph, Names& names, const std::string& op,
-                      std::vector<Value*> inputs, std::vector<Attribute> attributes = {});
-
-// Appends a node that computes the only result of `node` from a new value of the same type, which `node`
-// computes instead. `others` are its inputs after that value, whose name is the result's with `suffix`.
-void add_node_behind(Node& node, Graph& graph, Names& names, const std::string& op, const std::string& suffix,
-                     std::vector<Value*> others = {});
-
 }  // namespace opbridge::ir

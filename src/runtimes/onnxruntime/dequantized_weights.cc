@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ir/dead_code.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/dequantized.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
@@ -42,93 +42,76 @@ std::unordered_set<const ir::Node*> of_integer_products(ir::Graph& graph) {
   return found;
 }
 
-class Rewriter {
+// Appends nodes that make the result of a DequantizeLinear.
+class Conversion {
  public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names,
-           const std::unordered_set<const ir::Node*>& kept)
-      : root_(root), graph_(graph), names_(names), kept_(kept) {}
+  Conversion(ir::Rewriter& rewriter, const Dequantized& weight)
+      : rewriter_(rewriter), weight_(weight), node_(*weight.node), dims_(weight.integers.dims) {}
 
-  bool run() {
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    bool changed = false;
-    for (ir::Node* node : before) {
-      const std::optional<Dequantized> weight = kept_.contains(node) ? std::nullopt : dequantized(node);
-      if (weight) {
-        rewrite(*weight);
-      } else {
-        graph_.nodes.push_back(node);
-      }
-      changed |= weight.has_value();
-    }
-    return changed;
-  }
-
- private:
-  void rewrite(const Dequantized& weight) {
-    node_ = weight.node;
-    const Dims& dims = weight.integers.dims;
-    dims_ = dims;
+  void run() {
+    const Dims& dims = weight_.integers.dims;
     Dims of_scales;  // that broadcast with dims_
-    if (weight.axis) {
-      const auto axis = static_cast<std::ptrdiff_t>(*weight.axis);
-      of_scales = weight.scale.dims.size() == dims.size() ? weight.scale.dims : Dims(dims.size(), 1);
-      of_scales[*weight.axis] = dims[*weight.axis] / weight.block;
-      if (weight.block > 1) {
-        dims_[*weight.axis] /= weight.block;
-        dims_.insert(dims_.begin() + axis + 1, weight.block);
+    if (weight_.axis) {
+      const auto axis = static_cast<std::ptrdiff_t>(*weight_.axis);
+      of_scales = weight_.scale.dims.size() == dims.size() ? weight_.scale.dims : Dims(dims.size(), 1);
+      of_scales[*weight_.axis] = dims[*weight_.axis] / weight_.block;
+      if (weight_.block > 1) {
+        dims_[*weight_.axis] /= weight_.block;
+        dims_.insert(dims_.begin() + axis + 1, weight_.block);
         of_scales.insert(of_scales.begin() + axis + 1, 1);
       }
     }
     // Older versions have no Cast of 4-bit integers.
-    const ElementType type = weight.integers.element_type == ElementType::int4 ? ElementType::int8
-                             : weight.integers.element_type == ElementType::uint4
+    const ElementType type = weight_.integers.element_type == ElementType::int4 ? ElementType::int8
+                             : weight_.integers.element_type == ElementType::uint4
                                  ? ElementType::uint8
-                                 : weight.integers.element_type;
-    ir::Value* integers = constant(":integers", *tensor::convert_weight(weight.integers, type), dims_);
+                                 : weight_.integers.element_type;
+    ir::Value* integers = constant(":integers", *tensor::convert_weight(weight_.integers, type), dims_);
     ir::Value* value = then("Cast", {integers}, {{"to", static_cast<int64_t>(ElementType::float32)}});
-    if (weight.zero) {
-      ir::Weight zeros = *tensor::convert_weight(*weight.zero, ElementType::float32);
+    if (weight_.zero) {
+      ir::Weight zeros = *tensor::convert_weight(*weight_.zero, ElementType::float32);
       value = then("Sub", {value, constant(":zeros", std::move(zeros), of_scales)});
     }
-    value = then("Mul", {value, constant(":scales", weight.scale, of_scales)});
+    value = then("Mul", {value, constant(":scales", weight_.scale, of_scales)});
     if (dims_ != dims) {
       const auto rank = static_cast<int64_t>(dims.size());
       value = then("Reshape", {value, constant(":shape", ir::Weight::of<int64_t>(dims, {rank}), {rank})});
     }
-    ir::Node* last = value->producer;
-    last->outputs = {node_->outputs[0]};
-    node_->outputs[0]->producer = last;
+    ir::set_only_result(value->producer, node_.outputs[0]);
   }
 
+ private:
   ir::Value* constant(const char* suffix, ir::Weight made, Dims dims) {
     made.dims = std::move(dims);
-    return root_.add_initializer(names_.unused(node_->inputs[0]->name + suffix), std::move(made));
+    return rewriter_.add_constant(node_.inputs[0]->name + suffix, std::move(made));
   }
 
   ir::Value* then(const char* op, std::vector<ir::Value*> inputs,
                   std::vector<ir::Attribute> attributes = {}) {
-    ir::Node* added =
-        ir::add_node_beside(*node_, graph_, names_, op, std::move(inputs), std::move(attributes));
+    ir::Node* added = rewriter_.add(node_, op, std::move(inputs), std::move(attributes));
     const ir::TensorType type{ElementType::float32, std::vector<Dim>(dims_.begin(), dims_.end())};
-    return graph_.add_output_of(added, names_.unused(node_->outputs[0]->name + ":" + op), type);
+    return rewriter_.add_result(added, node_.outputs[0]->name + ":" + op, type);
   }
 
-  ir::Graph& root_;
-  ir::Graph& graph_;
-  ir::Names& names_;
-  const std::unordered_set<const ir::Node*>& kept_;
-  ir::Node* node_ = nullptr;  // that is replaced
-  Dims dims_;                 // of the results of the new nodes
+  ir::Rewriter& rewriter_;
+  const Dequantized& weight_;
+  const ir::Node& node_;
+  Dims dims_;  // of the results of the new nodes
 };
 
 }  // namespace
 
-bool convert_dequantized_weights(ir::Graph& graph, ir::Names& names) {
+void convert_dequantized_weights(ir::Graph& graph, ir::Names& names) {
   const std::unordered_set<const ir::Node*> kept = of_integer_products(graph);
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names, kept).run();
-  return changed && ir::remove_dead_code(graph);
+  const bool changed = ir::rewrite_nodes(graph, names, [&](ir::Rewriter& rewriter, ir::Node& node) {
+    const std::optional<Dequantized> weight = kept.contains(&node) ? std::nullopt : dequantized(&node);
+    if (weight) {
+      Conversion(rewriter, *weight).run();
+    } else {
+      rewriter.append(node);
+    }
+  });
+  if (changed) ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "ir/dead_code.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
 #include "runtimes/onnxruntime/faults.h"
@@ -69,30 +69,25 @@ struct Change {
 
 class Fitting {
  public:
-  Fitting(ir::Graph& root, ir::Names& names, int opset, const Refuse& refuse)
-      : root_(root), names_(names), opset_(opset), refuse_(refuse) {}
+  Fitting(int opset, const Refuse& refuse) : opset_(opset), refuse_(refuse) {}
 
-  bool run() {
-    for (ir::Graph* graph : ir::all_graphs(root_)) fit(*graph);
+  bool run(ir::Graph& root, ir::Names& names) {
+    ir::rewrite_nodes(root, names, [&](ir::Rewriter& rewriter, ir::Node& node) { fit(rewriter, node); });
     return changed_;
   }
 
  private:
-  void fit(ir::Graph& graph) {
-    const std::vector<ir::Node*> before = std::move(graph.nodes);
-    graph.nodes.clear();
-    for (ir::Node* node : before) {
-      replace_by_own(*node);
-      const bool fits = node->source.by_user || !ir::OpName(node->op).domain.empty();
-      const onnx::OpSchema* schema = fits ? nullptr : onnx::find_schema("", node->op, opset_);
-      const std::vector<Change> changes = schema ? changes_of(*schema, *node) : std::vector<Change>();
-      for (const Change& change : changes) {
-        if (change.by_attribute) node->set("dtype", static_cast<int64_t>(change.to));
-        cast_inputs(*schema, *node, change, graph);
-      }
-      graph.nodes.push_back(node);
-      for (const Change& change : changes) cast_outputs(*schema, *node, change, graph);
+  void fit(ir::Rewriter& rewriter, ir::Node& node) {
+    replace_by_own(node);
+    const bool fits = node.source.by_user || !ir::OpName(node.op).domain.empty();
+    const onnx::OpSchema* schema = fits ? nullptr : onnx::find_schema("", node.op, opset_);
+    const std::vector<Change> changes = schema ? changes_of(*schema, node) : std::vector<Change>();
+    for (const Change& change : changes) {
+      if (change.by_attribute) node.set("dtype", static_cast<int64_t>(change.to));
+      cast_inputs(*schema, node, change, rewriter);
     }
+    rewriter.append(node);
+    for (const Change& change : changes) cast_outputs(*schema, node, change, rewriter);
   }
 
   static void replace_by_own(ir::Node& node) {
@@ -128,54 +123,53 @@ class Fitting {
     return changes;
   }
 
-  void cast_inputs(const onnx::OpSchema& schema, ir::Node& node, const Change& change, ir::Graph& graph) {
+  void cast_inputs(const onnx::OpSchema& schema, ir::Node& node, const Change& change,
+                   ir::Rewriter& rewriter) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       ir::Value*& input = node.inputs[i];
-      if (input && schema.input(i)->type == change.variable) input = widened(input, change.to, node, graph);
+      if (input && schema.input(i)->type == change.variable)
+        input = widened(input, change.to, node, rewriter);
     }
   }
 
-  void cast_outputs(const onnx::OpSchema& schema, ir::Node& node, const Change& change, ir::Graph& graph) {
+  void cast_outputs(const onnx::OpSchema& schema, ir::Node& node, const Change& change,
+                    ir::Rewriter& rewriter) {
     for (ir::Value*& output : node.outputs) {
       const auto index = static_cast<size_t>(&output - node.outputs.data());
       if (schema.output(index)->type != change.variable) continue;
       ir::Value* narrow = output;
-      output = graph.add_value(names_.unused(narrow->name + ":wide"),
-                               ir::TensorType{change.to, narrow->tensor_type().dims});
+      output =
+          rewriter.add_value(narrow->name + ":wide", ir::TensorType{change.to, narrow->tensor_type().dims});
       output->producer = &node;
-      ir::Node* cast = add_cast(output, change.from, node, graph);
-      cast->outputs = {narrow};
-      narrow->producer = cast;
+      ir::set_only_result(add_cast(output, change.from, node, rewriter), narrow);
       if (is_exact(node, change.from)) exact_[narrow] = output;
       changed_ = true;
     }
   }
 
-  // `value` in `type`, for a node of `graph`.
-  ir::Value* widened(ir::Value* value, ElementType type, const ir::Node& by, ir::Graph& graph) {
+  // `value` in `type`, for the node `by`.
+  ir::Value* widened(ir::Value* value, ElementType type, const ir::Node& by, ir::Rewriter& rewriter) {
     if (const auto exact = exact_.find(value);
         exact != exact_.end() && element_type_of(exact->second) == type)
       return exact->second;
     const bool folds = value->weight && value->weight->bytes.size() <= most_folded_bytes;
-    const ir::Graph* where = folds ? &root_ : &graph;
+    const ir::Graph* where = folds ? nullptr : &rewriter.graph();
     ir::Value*& known = widened_[{where, value, type}];
     if (known) return known;
-    std::string name = names_.unused(value->name + ":" + std::string(opbridge::name(type)));
+    const std::string name = value->name + ":" + std::string(opbridge::name(type));
     if (folds) {
       if (std::optional<ir::Weight> weight = tensor::convert_weight(*value->weight, type))
-        return known = root_.add_initializer(std::move(name), std::move(*weight));
+        return known = rewriter.add_constant(name, std::move(*weight));
     }
-    ir::Node* cast = add_cast(value, type, by, graph);
-    return known =
-               graph.add_output_of(cast, std::move(name), ir::TensorType{type, value->tensor_type().dims});
+    return known = rewriter.add_result(add_cast(value, type, by, rewriter), name,
+                                       ir::TensorType{type, value->tensor_type().dims});
   }
 
-  ir::Node* add_cast(ir::Value* input, ElementType to, const ir::Node& beside, ir::Graph& graph) {
-    return ir::add_node_beside(beside, graph, names_, "Cast", {input}, {{"to", static_cast<int64_t>(to)}});
+  static ir::Node* add_cast(ir::Value* input, ElementType to, const ir::Node& beside,
+                            ir::Rewriter& rewriter) {
+    return rewriter.add(beside, "Cast", {input}, {{"to", static_cast<int64_t>(to)}});
   }
 
-  ir::Graph& root_;
-  ir::Names& names_;
   const int opset_;
   const Refuse& refuse_;
   bool changed_ = false;
@@ -185,8 +179,8 @@ class Fitting {
 
 }  // namespace
 
-bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse) {
-  return Fitting(graph, names, opset, refuse).run() && ir::remove_dead_code(graph);
+void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse) {
+  if (Fitting(opset, refuse).run(graph, names)) ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ir/dead_code.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
 
@@ -25,99 +25,66 @@ bool may_lack_elements(const std::vector<Dim>& dims) {
   return std::ranges::any_of(dims, [](const Dim& dim) { return dim.is(0) || tensor::may_be_zero(dim); });
 }
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names, int opset)
-      : root_(root), graph_(graph), names_(names), opset_(opset) {}
-
-  bool run() {
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    bool changed = false;
-    for (ir::Node* node : before) {
-      const bool rewritten = node->op == "MatMul" && rewrite(*node);
-      if (!rewritten) graph_.nodes.push_back(node);
-      changed |= rewritten;
-    }
-    return changed;
+// The axes are an input from opset 13 on.
+ir::Node* add_shaping(ir::Rewriter& rewriter, const char* op, ir::Value* input, int64_t axis,
+                      const ir::Node& beside, int opset) {
+  ir::Node* node = rewriter.add(beside, op, {input});
+  const std::vector<int64_t> axes{axis};
+  if (opset < 13) {
+    node->attributes = {{"axes", axes}};
+  } else {
+    node->inputs.push_back(rewriter.add_constant(input->name + ":axes", axes));
   }
+  return node;
+}
 
- private:
-  bool rewrite(ir::Node& node) {
-    const std::vector<Dim>*left = dims_of(node.inputs[0]), *right = dims_of(node.inputs[1]);
-    if (!left || !right) return false;
-    if (right->size() == 1 && left->size() > 1 && may_lack_elements(*left)) {
-      multiply_by_column(node);
-      return true;
-    }
-    return right->size() > 2 && become_constant(node);
-  }
+void multiply_by_column(ir::Rewriter& rewriter, ir::Node& node, int opset) {
+  ir::Value *vector = node.inputs[1], *result = node.outputs[0];
+  const ir::TensorType& type = result->tensor_type();
+  ir::Node* unsqueeze = add_shaping(rewriter, "Unsqueeze", vector, 1, node, opset);
+  node.inputs[1] =
+      rewriter.add_result(unsqueeze, vector->name + ":Unsqueeze",
+                          ir::TensorType{type.element_type, std::vector{dims_of(vector)->front(), Dim(1)}});
+  ir::TensorType wide = type;
+  if (wide.dims) wide.dims->emplace_back(1);
+  ir::Value* product = rewriter.add_value(result->name + ":column", wide);
+  ir::set_only_result(&node, product);
+  rewriter.append(node);
+  const auto last_axis = static_cast<int64_t>(dims_of(node.inputs[0])->size()) - 1;
+  ir::set_only_result(add_shaping(rewriter, "Squeeze", product, last_axis, node, opset), result);
+}
 
-  void multiply_by_column(ir::Node& node) {
-    const ir::TensorType& type = node.outputs[0]->tensor_type();
-    ir::Value* column = shaped("Unsqueeze", node.inputs[1], 1, node);
-    column->type = ir::TensorType{type.element_type, std::vector{dims_of(node.inputs[1])->front(), Dim(1)}};
-    ir::Value* result = node.outputs[0];
-    node.inputs[1] = column;
-    ir::Value* product = graph_.add_value(names_.unused(result->name + ":column"), ir::Type());
-    ir::TensorType wide = type;
-    if (wide.dims) wide.dims->emplace_back(1);
-    product->type = wide;
-    product->producer = &node;
-    node.outputs[0] = product;
-    graph_.nodes.push_back(&node);
-    ir::Node* squeeze =
-        shaping_node("Squeeze", product, static_cast<int64_t>(dims_of(node.inputs[0])->size()) - 1, node);
-    squeeze->outputs = {result};
-    result->producer = squeeze;
-  }
+bool lacks_elements(const ir::TensorType& type) {
+  return type.is_static() && std::ranges::any_of(*type.dims, [](const Dim& dim) { return dim.is(0); });
+}
 
-  // Whether it did.
-  bool become_constant(ir::Node& node) {
-    const ir::TensorType& type = node.outputs[0]->tensor_type();
-    if (!type.is_static() || std::ranges::none_of(*type.dims, [](const Dim& dim) { return dim.is(0); }))
-      return false;
-    std::vector<int64_t> dims;
-    for (const Dim& dim : *type.dims) dims.push_back(dim.value());
-    ir::Value* empty = root_.add_initializer(names_.unused(node.outputs[0]->name + ":empty"),
-                                             tensor::owned_weight(type.element_type, std::move(dims), {}));
-    node.op = "Identity";
-    node.inputs = {empty};
-    node.attributes.clear();
-    graph_.nodes.push_back(&node);
-    return true;
-  }
-
-  ir::Value* shaped(const char* op, ir::Value* input, int64_t axis, const ir::Node& beside) {
-    ir::Node* node = shaping_node(op, input, axis, beside);
-    return graph_.add_output_of(node, names_.unused(input->name + ":" + op), {});
-  }
-
-  // The axes are an input from opset 13 on.
-  ir::Node* shaping_node(const char* op, ir::Value* input, int64_t axis, const ir::Node& beside) {
-    ir::Node* node = ir::add_node_beside(beside, graph_, names_, op, {input});
-    const std::vector<int64_t> axes{axis};
-    if (opset_ < 13) {
-      node->attributes = {{"axes", axes}};
-    } else {
-      node->inputs.push_back(
-          root_.add_initializer(names_.unused(input->name + ":axes"), ir::Weight::of<int64_t>(axes, {1})));
-    }
-    return node;
-  }
-
-  ir::Graph& root_;
-  ir::Graph& graph_;
-  ir::Names& names_;
-  const int opset_;
-};
+// Appends a constant as the result of `node`.
+void replace_by_constant(ir::Rewriter& rewriter, const ir::Node& node) {
+  ir::Value* result = node.outputs[0];
+  const ir::TensorType& type = result->tensor_type();
+  std::vector<int64_t> dims;
+  for (const Dim& dim : *type.dims) dims.push_back(dim.value());
+  ir::Value* empty = rewriter.add_constant(result->name + ":empty",
+                                           tensor::owned_weight(type.element_type, std::move(dims), {}));
+  ir::set_only_result(rewriter.add(node, "Identity", {empty}), result);
+}
 
 }  // namespace
 
-bool mend_empty_products(ir::Graph& graph, ir::Names& names, int opset) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names, opset).run();
-  return changed && ir::remove_dead_code(graph);
+void mend_empty_products(ir::Graph& graph, ir::Names& names, int opset) {
+  const bool changed = ir::rewrite_nodes(graph, names, [&](ir::Rewriter& rewriter, ir::Node& node) {
+    const bool is_product = node.op == "MatMul";
+    const std::vector<Dim>* left = is_product ? dims_of(node.inputs[0]) : nullptr;
+    const std::vector<Dim>* right = is_product ? dims_of(node.inputs[1]) : nullptr;
+    if (left && right && right->size() == 1 && left->size() > 1 && may_lack_elements(*left)) {
+      multiply_by_column(rewriter, node, opset);
+    } else if (left && right && right->size() > 2 && lacks_elements(node.outputs[0]->tensor_type())) {
+      replace_by_constant(rewriter, node);
+    } else {
+      rewriter.append(node);
+    }
+  });
+  if (changed) ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -1,6 +1,6 @@
 // The rewrites of the legalize stage. Each is for one fault of ONNX Runtime and has a file of its own, whose
-// head names the versions, the model that shows the fault, the rewrite and the tests. A bool says whether the
-// graph changed. `names` are those of the graph.
+// head names the versions, the model that shows the fault, the rewrite and the tests. `names` are those of
+// the graph.
 #pragma once
 
 #include "ir/uses.h"
@@ -10,45 +10,45 @@
 namespace opbridge::onnxruntime {
 
 // Replaces single nodes by others (replacements.h).
-bool replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse);
+void replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse);
 
 // Replaces products by weights of 4 bits by MatMulNBits.
-bool multiply_four_bits(ir::Graph& graph, ir::Names& names);
+void multiply_four_bits(ir::Graph& graph, ir::Names& names);
 
 // Replaces DequantizeLinear of constants by Cast, Sub and Mul, except in products of integers.
-bool convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
+void convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
 
 // Lets nodes compute in element types for which the runtime has kernels.
-bool fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse);
+void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse);
 
 // Replaces a product by a vector, if the matrix may lack elements, by one of matrices, and an empty product
 // of batches by a constant.
-bool mend_empty_products(ir::Graph& graph, ir::Names& names, int opset);
+void mend_empty_products(ir::Graph& graph, ir::Names& names, int opset);
 
 // Replaces Cast(Transpose(x)) by Transpose(Cast(x)) before a MatMul.
-bool cast_before_rotations(ir::Graph& graph, ir::Names& names);
+void cast_before_rotations(ir::Graph& graph, ir::Names& names);
 
 // Gives a Pad before a pool a form that ONNX Runtime does not fuse into the pool.
 void keep_pads_before_pools(ir::Graph& graph, ir::Names& names, int opset);
 
 // Replaces x * (1 / y) that is rounded to integers by x * -(-1 / y), which ONNX Runtime does not replace by
 // x / y.
-bool keep_rounded_products(ir::Graph& graph, ir::Names& names);
+void keep_rounded_products(ir::Graph& graph, ir::Names& names);
 
 // Computes Sigmoid as 1 / (1 + Exp(-x)), where later nodes may depend on the relative error of small results.
-bool compute_small_sigmoids(ir::Graph& graph, ir::Names& names);
+void compute_small_sigmoids(ir::Graph& graph, ir::Names& names);
 
 // Separates products by float weights from the quantization of their results, for which ONNX Runtime rounds
 // the weights to 8 bits.
-bool keep_float_weights(ir::Graph& graph, ir::Names& names);
+void keep_float_weights(ir::Graph& graph, ir::Names& names);
 
 // Separates a quantization from one before it that has other levels, which ONNX Runtime would leave out.
-bool keep_repeated_quantization(ir::Graph& graph, ir::Names& names);
+void keep_repeated_quantization(ir::Graph& graph, ir::Names& names);
 
 // Separates outputs of the model from their transposes that are quantized.
-bool keep_transposed_outputs(ir::Graph& graph, ir::Names& names);
+void keep_transposed_outputs(ir::Graph& graph, ir::Names& names);
 
 // Separates a Cast from those before it, if the runtime would leave one of them out that changes the result.
-bool keep_lossy_casts(ir::Graph& graph, ir::Names& names);
+void keep_lossy_casts(ir::Graph& graph, ir::Names& names);
 
 }  // namespace opbridge::onnxruntime

@@ -24,8 +24,8 @@ bool is_product(const ir::Node& node) {
 
 }  // namespace
 
-bool keep_float_weights(ir::Graph& graph, ir::Names& names) {
-  return set_apart_where(graph, names, [](const ir::Node& node, const ir::Readers& readers) {
+void keep_float_weights(ir::Graph& graph, ir::Names& names) {
+  set_apart_where(graph, names, [](const ir::Node& node, const ir::Readers& readers) {
     return is_product(node) && is_dequantized(node.inputs[0]) && !is_dequantized(node.inputs[1]) &&
            readers.lead_to("QuantizeLinear", node.outputs[0], activations);
   });

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ir/dead_code.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/dequantized.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
@@ -66,83 +66,64 @@ ir::Weight packed_zeros(const Dequantized& weight, int64_t block, int64_t offset
   return ir::Weight::of<uint8_t>(packed, {rows * pairs});
 }
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names) : root_(root), graph_(graph), names_(names) {}
-
-  bool run() {
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    bool changed = false;
-    for (ir::Node* node : before) {
-      const bool rewritten = rewrite(*node);
-      if (!rewritten) graph_.nodes.push_back(node);
-      changed |= rewritten;
-    }
-    return changed;
+// The constants of MatMulNBits for a weight. Its levels are unsigned.
+std::vector<ir::Value*> factors(ir::Rewriter& rewriter, const Dequantized& weight, int64_t block) {
+  std::vector<ir::Value*> made;
+  const bool is_signed = weight.integers.element_type == ElementType::int4;
+  const auto add = [&](const char* suffix, ir::Weight constant) {
+    made.push_back(rewriter.add_constant(weight.node->inputs[0]->name + suffix, std::move(constant)));
+  };
+  std::vector<std::byte> levels(weight.integers.bytes.begin(), weight.integers.bytes.end());
+  if (is_signed) {
+    for (std::byte& pair : levels) pair ^= std::byte{0x88};  // adds 8 to both
   }
+  const int64_t rows = weight.integers.dims[0], blocks = weight.integers.dims[1] / block;
+  add(":levels", tensor::owned_weight(ElementType::uint8, {rows, blocks, block / 2}, std::move(levels)));
+  const std::vector<float> scales = for_each_block(weight.scale.as<float>(), weight, block);
+  add(":scales", ir::Weight::of<float>(scales, {rows * blocks}));
+  // Without zero points, they are 8.
+  if (weight.zero || !is_signed) add(":zeros", packed_zeros(weight, block, is_signed ? 8 : 0));
+  return made;
+}
 
- private:
-  bool rewrite(ir::Node& node) {
-    const std::optional<Dequantized> weight = transposed_factor(node);
-    if (!weight || bits_of(weight->integers.element_type) != 4 || weight->integers.dims.size() != 2)
-      return false;
-    const auto* type = std::get_if<ir::TensorType>(&node.inputs[0]->type);
-    const std::optional<int64_t> block = block_size(*weight);
-    if (!block || !type || !type->ranked() || type->rank() < 2) return false;
-    std::vector<ir::Value*> inputs = factors(*weight, *block);
-    inputs.insert(inputs.begin(), node.inputs[0]);
-    ir::Node* last =
-        ir::add_node_beside(node, graph_, names_, "com.microsoft::MatMulNBits", std::move(inputs),
-                            {{"K", weight->integers.dims[1]},
-                             {"N", weight->integers.dims[0]},
-                             {"bits", int64_t{4}},
-                             {"block_size", *block},
-                             {"accuracy_level", int64_t{1}}});  // float32
-    ir::Value* result = node.outputs[0];
-    if (node.inputs.size() > 2 && node.inputs[2]) {
-      ir::Value* product = graph_.add_output_of(last, names_.unused(result->name + ":product"), result->type);
-      last = ir::add_node_beside(node, graph_, names_, "Add", {product, node.inputs[2]});
-    }
-    last->outputs = {result};
-    result->producer = last;
-    return true;
+// The constants of each weight, which its products share.
+using Factors = std::unordered_map<const ir::Node*, std::vector<ir::Value*>>;
+
+// Appends a MatMulNBits that makes the result of `node`. Returns whether it did.
+bool replace(ir::Rewriter& rewriter, const ir::Node& node, Factors& known) {
+  const std::optional<Dequantized> weight = transposed_factor(node);
+  if (!weight || bits_of(weight->integers.element_type) != 4 || weight->integers.dims.size() != 2)
+    return false;
+  const auto* type = std::get_if<ir::TensorType>(&node.inputs[0]->type);
+  const std::optional<int64_t> block = block_size(*weight);
+  if (!block || !type || !type->ranked() || type->rank() < 2) return false;
+  std::vector<ir::Value*>& constants = known[weight->node];
+  if (constants.empty()) constants = factors(rewriter, *weight, *block);
+  std::vector<ir::Value*> inputs = constants;
+  inputs.insert(inputs.begin(), node.inputs[0]);
+  ir::Node* last = rewriter.add(node, "com.microsoft::MatMulNBits", std::move(inputs),
+                                {{"K", weight->integers.dims[1]},
+                                 {"N", weight->integers.dims[0]},
+                                 {"bits", int64_t{4}},
+                                 {"block_size", *block},
+                                 {"accuracy_level", int64_t{1}}});  // float32
+  ir::Value* result = node.outputs[0];
+  if (node.inputs.size() > 2 && node.inputs[2]) {
+    ir::Value* product = rewriter.add_result(last, result->name + ":product", result->type);
+    last = rewriter.add(node, "Add", {product, node.inputs[2]});
   }
-
-  // The constants of MatMulNBits, which products by the same weight share. Its levels are unsigned.
-  std::vector<ir::Value*> factors(const Dequantized& weight, int64_t block) {
-    std::vector<ir::Value*>& made = factors_[weight.node];
-    if (!made.empty()) return made;
-    const bool is_signed = weight.integers.element_type == ElementType::int4;
-    const auto add = [&](const char* suffix, ir::Weight constant) {
-      const std::string name = weight.node->inputs[0]->name + suffix;
-      made.push_back(root_.add_initializer(names_.unused(name), std::move(constant)));
-    };
-    std::vector<std::byte> levels(weight.integers.bytes.begin(), weight.integers.bytes.end());
-    if (is_signed) {
-      for (std::byte& pair : levels) pair ^= std::byte{0x88};  // adds 8 to both
-    }
-    const int64_t rows = weight.integers.dims[0], blocks = weight.integers.dims[1] / block;
-    add(":levels", tensor::owned_weight(ElementType::uint8, {rows, blocks, block / 2}, std::move(levels)));
-    const std::vector<float> scales = for_each_block(weight.scale.as<float>(), weight, block);
-    add(":scales", ir::Weight::of<float>(scales, {rows * blocks}));
-    // Without zero points, they are 8.
-    if (weight.zero || !is_signed) add(":zeros", packed_zeros(weight, block, is_signed ? 8 : 0));
-    return made;
-  }
-
-  ir::Graph& root_;
-  ir::Graph& graph_;
-  ir::Names& names_;
-  std::unordered_map<const ir::Node*, std::vector<ir::Value*>> factors_;
-};
+  ir::set_only_result(last, result);
+  return true;
+}
 
 }  // namespace
 
-bool multiply_four_bits(ir::Graph& graph, ir::Names& names) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names).run();
-  return changed && ir::remove_dead_code(graph);
+void multiply_four_bits(ir::Graph& graph, ir::Names& names) {
+  Factors known;
+  const bool changed = ir::rewrite_nodes(graph, names, [&](ir::Rewriter& rewriter, ir::Node& node) {
+    if (!replace(rewriter, node, known)) rewriter.append(node);
+  });
+  if (changed) ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -4,9 +4,7 @@
 // Fault: the runtime casts x to the last type at once, with optimizations disabled too: 0.5 is true, and 5e9
 // is the least int32 instead of its lower bits. Rewrite: Neg, which keeps what is 0, before the Cast to bool;
 // Neg twice before that to an integer. Tests: test_runtime_faults.py, and test_casts_by_way_of_another_type.
-#include <algorithm>
-
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 
 namespace opbridge::onnxruntime {
@@ -49,46 +47,29 @@ ElementType negatable(ElementType type) {
   return bits_of(type) < 32 || type == ElementType::int32 ? ElementType::int32 : ElementType::int64;
 }
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& graph, ir::Names& names) : graph_(graph), names_(names) {}
+// Puts a node before the Cast, behind those that precede it.
+void precede(ir::Rewriter& rewriter, ir::Node& cast, const char* op, ElementType type,
+             std::vector<ir::Attribute> attributes = {}) {
+  ir::Node* node = rewriter.add(cast, op, std::move(cast.inputs), std::move(attributes));
+  cast.inputs = {rewriter.add_result(node, cast.outputs[0]->name + ":" + op,
+                                     ir::TensorType{type, cast.outputs[0]->tensor_type().dims})};
+}
 
-  bool run() {
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    for (ir::Node* node : before) {
-      if (node->op == "Cast" && is_merged_wrongly(*node)) set_apart(*node);
-      graph_.nodes.push_back(node);
-    }
-    return graph_.nodes.size() != before.size();
-  }
-
- private:
-  void set_apart(ir::Node& cast) {
-    const bool is_to_bool = type_of(cast.outputs[0]) == ElementType::boolean;
-    const ElementType type = negatable(type_of(cast.inputs[0]));
-    if (type != type_of(cast.inputs[0])) precede(cast, "Cast", type, {{"to", static_cast<int64_t>(type)}});
-    for (int i = 0; i < (is_to_bool ? 1 : 2); ++i) precede(cast, "Neg", type);
-  }
-
-  // Puts a node before the Cast, behind those that precede it.
-  void precede(ir::Node& cast, const char* op, ElementType type, std::vector<ir::Attribute> attributes = {}) {
-    ir::Node* node =
-        ir::add_node_beside(cast, graph_, names_, op, std::move(cast.inputs), std::move(attributes));
-    cast.inputs = {graph_.add_output_of(node, names_.unused(cast.outputs[0]->name + ":" + op),
-                                        ir::TensorType{type, cast.outputs[0]->tensor_type().dims})};
-  }
-
-  ir::Graph& graph_;
-  ir::Names& names_;
-};
+void set_apart(ir::Rewriter& rewriter, ir::Node& cast) {
+  const bool is_to_bool = type_of(cast.outputs[0]) == ElementType::boolean;
+  const ElementType type = negatable(type_of(cast.inputs[0]));
+  if (type != type_of(cast.inputs[0]))
+    precede(rewriter, cast, "Cast", type, {{"to", static_cast<int64_t>(type)}});
+  for (int i = 0; i < (is_to_bool ? 1 : 2); ++i) precede(rewriter, cast, "Neg", type);
+}
 
 }  // namespace
 
-bool keep_lossy_casts(ir::Graph& graph, ir::Names& names) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(*each, names).run();
-  return changed;
+void keep_lossy_casts(ir::Graph& graph, ir::Names& names) {
+  ir::rewrite_nodes(graph, names, [](ir::Rewriter& rewriter, ir::Node& node) {
+    if (node.op == "Cast" && is_merged_wrongly(node)) set_apart(rewriter, node);
+    rewriter.append(node);
+  });
 }
 
 }  // namespace opbridge::onnxruntime

@@ -30,8 +30,8 @@ bool is_repeated(const ir::Node& node, const ir::Readers& readers) {
 
 }  // namespace
 
-bool keep_repeated_quantization(ir::Graph& graph, ir::Names& names) {
-  return set_apart_where(graph, names, is_repeated);
+void keep_repeated_quantization(ir::Graph& graph, ir::Names& names) {
+  set_apart_where(graph, names, is_repeated);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -218,13 +218,13 @@ void add_attributes(std::vector<Operand>& operands, const ir::Node& node,
   }
 }
 
-bool replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse) {
+void replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse) {
   bool is_needed = false;
   for (const ir::Graph* each : ir::all_graphs(graph)) {
     is_needed |=
         std::ranges::any_of(each->nodes, [](const ir::Node* node) { return has_replacement(*node); });
   }
-  return is_needed && Replacing(graph, opset, refuse).run(graph) && ir::remove_dead_code(graph);
+  if (is_needed && Replacing(graph, opset, refuse).run(graph)) ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "ir/dead_code.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 
 namespace opbridge::onnxruntime {
@@ -53,83 +53,70 @@ bool is_float16(const ir::Value* value) {
   return type && type->element_type == ElementType::float16;
 }
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& graph, ir::Names& names, const std::unordered_set<const ir::Value*>& constants)
-      : graph_(graph), names_(names), constants_(constants) {}
+ir::Value* made(ir::Rewriter& rewriter, const char* op, std::vector<ir::Value*> inputs,
+                std::vector<ir::Attribute> attributes, const ir::Node& beside) {
+  ir::Node* node = rewriter.add(beside, op, std::move(inputs), std::move(attributes));
+  return rewriter.add_result(node, beside.outputs[0]->name + ":" + op, {});
+}
 
-  bool run() {
-    std::unordered_set<const ir::Value*> multiplied;
-    for (const ir::Node* node : graph_.nodes) {
-      if (node->op == "MatMul") multiplied.insert(node->inputs.begin(), node->inputs.end());
-    }
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    for (ir::Node* node : before) {
-      if (node->op == "Cast" && multiplied.contains(node->outputs[0])) {
-        if (const ir::Node* turned = rotation(node->inputs[0])) cast_first(*node, *turned);
-      } else if (node->op == "MatMul" && is_float16(node->outputs[0]) &&
-                 constants_.contains(node->inputs[1])) {
-        if (rotation(node->inputs[0])) multiply_in_float32(*node);
-      }
-      graph_.nodes.push_back(node);
-    }
-    return graph_.nodes.size() != before.size();
+ir::Value* typed(ir::Value* value, const ir::Value* like, ElementType type = ElementType::float32) {
+  value->type = ir::TensorType{type, like->tensor_type().dims};
+  return value;
+}
+
+void become(ir::Node& node, const char* op, ir::Value* input, const std::vector<ir::Attribute>& attributes) {
+  node.op = op;
+  node.inputs = {input};
+  node.attributes = attributes;
+}
+
+// Cast(Transpose(x)) becomes Transpose(Cast(x)); `node`, the Cast, becomes the Transpose.
+void cast_first(ir::Rewriter& rewriter, ir::Node& node, const ir::Node& turned) {
+  const ElementType type = node.outputs[0]->tensor_type().element_type;
+  ir::Value* cast =
+      typed(made(rewriter, "Cast", {turned.inputs[0]}, node.attributes, node), turned.inputs[0], type);
+  become(node, "Transpose", cast, turned.attributes);
+}
+
+// Computes a float16 MatMul in float32, as the runtime would, but with the Cast before the Transpose.
+void multiply_in_float32(ir::Rewriter& rewriter, ir::Node& node, const ir::Node& turned) {
+  const auto to = [](ElementType type) {
+    return std::vector<ir::Attribute>{{"to", static_cast<int64_t>(type)}};
+  };
+  const std::vector<ir::Attribute> wide = to(ElementType::float32);
+  ir::Value* x = typed(made(rewriter, "Cast", {turned.inputs[0]}, wide, node), turned.inputs[0]);
+  x = typed(made(rewriter, "Transpose", {x}, turned.attributes, node), node.inputs[0]);
+  ir::Value* matrix = typed(made(rewriter, "Cast", {node.inputs[1]}, wide, node), node.inputs[1]);
+  ir::Value* product = typed(made(rewriter, "MatMul", {x, matrix}, {}, node), node.outputs[0]);
+  become(node, "Cast", product, to(ElementType::float16));
+}
+
+std::unordered_set<const ir::Value*> factors_of(const ir::Graph& graph) {
+  std::unordered_set<const ir::Value*> factors;
+  for (const ir::Node* node : graph.nodes) {
+    if (node->op == "MatMul") factors.insert(node->inputs.begin(), node->inputs.end());
   }
-
- private:
-  // Cast(Transpose(x)) becomes Transpose(Cast(x)); `node`, the Cast, becomes the Transpose.
-  void cast_first(ir::Node& node, const ir::Node& turned) {
-    const ElementType type = node.outputs[0]->tensor_type().element_type;
-    ir::Value* cast = typed(made("Cast", {turned.inputs[0]}, node.attributes, node), turned.inputs[0], type);
-    become(node, "Transpose", cast, turned.attributes);
-  }
-
-  // Computes a float16 MatMul in float32, as the runtime would, but with the Cast before the Transpose.
-  void multiply_in_float32(ir::Node& node) {
-    const ir::Node& turned = *rotation(node.inputs[0]);
-    const auto to = [](ElementType type) {
-      return std::vector<ir::Attribute>{{"to", static_cast<int64_t>(type)}};
-    };
-    const std::vector<ir::Attribute> wide = to(ElementType::float32);
-    ir::Value* x = typed(made("Cast", {turned.inputs[0]}, wide, node), turned.inputs[0]);
-    x = typed(made("Transpose", {x}, turned.attributes, node), node.inputs[0]);
-    ir::Value* matrix = typed(made("Cast", {node.inputs[1]}, wide, node), node.inputs[1]);
-    ir::Value* product = typed(made("MatMul", {x, matrix}, {}, node), node.outputs[0]);
-    become(node, "Cast", product, to(ElementType::float16));
-  }
-
-  ir::Value* made(const char* op, std::vector<ir::Value*> inputs, std::vector<ir::Attribute> attributes,
-                  const ir::Node& beside) {
-    ir::Node* node =
-        ir::add_node_beside(beside, graph_, names_, op, std::move(inputs), std::move(attributes));
-    return graph_.add_output_of(node, names_.unused(beside.outputs[0]->name + ":" + op), {});
-  }
-
-  static ir::Value* typed(ir::Value* value, const ir::Value* like, ElementType type = ElementType::float32) {
-    value->type = ir::TensorType{type, like->tensor_type().dims};
-    return value;
-  }
-
-  static void become(ir::Node& node, const char* op, ir::Value* input,
-                     const std::vector<ir::Attribute>& attributes) {
-    node.op = op;
-    node.inputs = {input};
-    node.attributes = attributes;
-  }
-
-  ir::Graph& graph_;
-  ir::Names& names_;
-  const std::unordered_set<const ir::Value*>& constants_;
-};
+  return factors;
+}
 
 }  // namespace
 
-bool cast_before_rotations(ir::Graph& graph, ir::Names& names) {
+void cast_before_rotations(ir::Graph& graph, ir::Names& names) {
   const std::unordered_set<const ir::Value*> constants = constants_of(graph);
   bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(*each, names, constants).run();
-  return changed && ir::remove_dead_code(graph);
+  for (ir::Graph* each : ir::all_graphs(graph)) {
+    const std::unordered_set<const ir::Value*> factors = factors_of(*each);
+    ir::Rewriter rewriter(graph, *each, names);
+    changed |= rewriter.run([&](ir::Node& node) {
+      if (node.op == "Cast" && factors.contains(node.outputs[0])) {
+        if (const ir::Node* turned = rotation(node.inputs[0])) cast_first(rewriter, node, *turned);
+      } else if (node.op == "MatMul" && is_float16(node.outputs[0]) && constants.contains(node.inputs[1])) {
+        if (const ir::Node* turned = rotation(node.inputs[0])) multiply_in_float32(rewriter, node, *turned);
+      }
+      rewriter.append(node);
+    });
+  }
+  if (changed) ir::remove_dead_code(graph);
 }
 
 }  // namespace opbridge::onnxruntime

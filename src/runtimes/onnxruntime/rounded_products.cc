@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "ir/rewriter.h"
 #include "ir/rounding.h"
-#include "ir/uses.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
 
@@ -18,48 +18,33 @@ namespace {
 
 bool is_one(const ir::Value* value) { return value->weight && tensor::number_of(*value->weight) == 1; }
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names) : root_(root), graph_(graph), names_(names) {}
+bool is_factor_of_rounded(const ir::Node& inverse, const ir::Rounding& rounding) {
+  const ElementType type = inverse.outputs[0]->tensor_type().element_type;
+  const bool is_integer = is_integral(type) && !tensor::is_unsigned(type);
+  return std::ranges::any_of(rounding.users(inverse.outputs[0]), [&](const ir::Node* user) {
+    return user->op == "Mul" && (is_integer || rounding.follows(user->outputs[0]));
+  });
+}
 
-  bool run() {
-    const ir::Rounding rounding(graph_);
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    for (ir::Node* node : before) {
-      graph_.nodes.push_back(node);
-      if (node->op != "Div" || !is_one(node->inputs[0])) continue;
-      const ElementType type = node->outputs[0]->tensor_type().element_type;
-      const bool is_integer = is_integral(type) && !tensor::is_unsigned(type);
-      const bool is_factor_of_rounded =
-          std::ranges::any_of(rounding.users(node->outputs[0]), [&](const ir::Node* user) {
-            return user->op == "Mul" && (is_integer || rounding.follows(user->outputs[0]));
-          });
-      if (is_factor_of_rounded) negate_twice(*node);
-    }
-    return graph_.nodes.size() != before.size();
-  }
-
- private:
-  void negate_twice(ir::Node& inverse) {
-    ir::Value* result = inverse.outputs[0];
-    const ElementType type = result->tensor_type().element_type;
-    inverse.inputs[0] =
-        root_.add_initializer(names_.unused(result->name + ":minus_one"), tensor::scalar_weight(-1.0, type));
-    ir::add_node_behind(inverse, graph_, names_, "Neg", ":negative");
-  }
-
-  ir::Graph& root_;
-  ir::Graph& graph_;
-  ir::Names& names_;
-};
+void negate_twice(ir::Rewriter& rewriter, ir::Node& inverse) {
+  const ir::Value* result = inverse.outputs[0];
+  inverse.inputs[0] = rewriter.add_constant(result->name + ":minus_one",
+                                            tensor::scalar_weight(-1.0, result->tensor_type().element_type));
+  rewriter.add_behind(inverse, "Neg", ":negative");
+}
 
 }  // namespace
 
-bool keep_rounded_products(ir::Graph& graph, ir::Names& names) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names).run();
-  return changed;
+void keep_rounded_products(ir::Graph& graph, ir::Names& names) {
+  for (ir::Graph* each : ir::all_graphs(graph)) {
+    const ir::Rounding rounding(*each);
+    ir::Rewriter rewriter(graph, *each, names);
+    rewriter.run([&](ir::Node& node) {
+      rewriter.append(node);
+      if (node.op == "Div" && is_one(node.inputs[0]) && is_factor_of_rounded(node, rounding))
+        negate_twice(rewriter, node);
+    });
+  }
 }
 
 }  // namespace opbridge::onnxruntime

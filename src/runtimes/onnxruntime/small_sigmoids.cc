@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ir/readers.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "tensor/constants.h"
 
@@ -136,48 +136,30 @@ class SmallResults {
   std::unordered_set<const ir::Value*> body_results_;
 };
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names) : root_(root), graph_(graph), names_(names) {}
+ir::Value* add(ir::Rewriter& rewriter, const char* op, std::vector<ir::Value*> inputs,
+               const ir::Node& beside) {
+  const ir::Value* result = beside.outputs[0];
+  return rewriter.add_result(rewriter.add(beside, op, std::move(inputs)), result->name + ":" + op,
+                             result->type);
+}
 
-  bool run(const SmallResults& small) {
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    for (ir::Node* node : before) {
-      if (is_inexact(*node) && small.matter(node->outputs[0])) replace(*node);
-      graph_.nodes.push_back(node);
-    }
-    return graph_.nodes.size() != before.size();
-  }
-
- private:
-  void replace(ir::Node& sigmoid) {
-    const ElementType type = sigmoid.outputs[0]->tensor_type().element_type;
-    ir::Value* one = root_.add_initializer(names_.unused(sigmoid.outputs[0]->name + ":one"),
-                                           tensor::scalar_weight(1.0, type));
-    ir::Value* power = add("Exp", {add("Neg", {sigmoid.inputs[0]}, sigmoid)}, sigmoid);
-    sigmoid.inputs = {add("Add", {power, one}, sigmoid)};
-    sigmoid.op = "Reciprocal";
-  }
-
-  ir::Value* add(const char* op, std::vector<ir::Value*> inputs, const ir::Node& beside) {
-    ir::Node* node = ir::add_node_beside(beside, graph_, names_, op, std::move(inputs));
-    const ir::Value* result = beside.outputs[0];
-    return graph_.add_output_of(node, names_.unused(result->name + ":" + op), result->type);
-  }
-
-  ir::Graph& root_;
-  ir::Graph& graph_;
-  ir::Names& names_;
-};
+void make_reciprocal(ir::Rewriter& rewriter, ir::Node& sigmoid) {
+  const ir::Value* result = sigmoid.outputs[0];
+  ir::Value* one = rewriter.add_constant(result->name + ":one",
+                                         tensor::scalar_weight(1.0, result->tensor_type().element_type));
+  ir::Value* power = add(rewriter, "Exp", {add(rewriter, "Neg", {sigmoid.inputs[0]}, sigmoid)}, sigmoid);
+  sigmoid.inputs = {add(rewriter, "Add", {power, one}, sigmoid)};
+  sigmoid.op = "Reciprocal";
+}
 
 }  // namespace
 
-bool compute_small_sigmoids(ir::Graph& graph, ir::Names& names) {
+void compute_small_sigmoids(ir::Graph& graph, ir::Names& names) {
   const SmallResults small(graph);
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names).run(small);
-  return changed;
+  ir::rewrite_nodes(graph, names, [&](ir::Rewriter& rewriter, ir::Node& node) {
+    if (is_inexact(node) && small.matter(node.outputs[0])) make_reciprocal(rewriter, node);
+    rewriter.append(node);
+  });
 }
 
 }  // namespace opbridge::onnxruntime

@@ -6,10 +6,9 @@
 #include <array>
 #include <string_view>
 #include <unordered_set>
-#include <vector>
 
 #include "ir/readers.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "runtimes/onnxruntime/set_apart.h"
 
@@ -20,26 +19,20 @@ namespace {
 constexpr std::array<std::string_view, 7> between = {"Flatten", "MaxPool",   "Reshape",  "Slice",
                                                      "Squeeze", "Transpose", "Unsqueeze"};
 
-bool set_transposes_apart(ir::Graph& root, ir::Graph& graph, ir::Names& names) {
-  const ir::Readers readers(graph);
-  const std::unordered_set<const ir::Value*> outputs(graph.outputs.begin(), graph.outputs.end());
-  const std::vector<ir::Node*> before = std::move(graph.nodes);
-  graph.nodes.clear();
-  for (ir::Node* node : before) {
-    if (node->op == "Transpose" && outputs.contains(node->inputs[0]) &&
-        readers.lead_to("QuantizeLinear", node->outputs[0], between))
-      set_apart_from_input(*node, root, graph, names);
-    graph.nodes.push_back(node);
-  }
-  return graph.nodes.size() != before.size();
-}
-
 }  // namespace
 
-bool keep_transposed_outputs(ir::Graph& graph, ir::Names& names) {
-  bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= set_transposes_apart(graph, *each, names);
-  return changed;
+void keep_transposed_outputs(ir::Graph& graph, ir::Names& names) {
+  for (ir::Graph* each : ir::all_graphs(graph)) {
+    const ir::Readers readers(*each);
+    const std::unordered_set<const ir::Value*> outputs(each->outputs.begin(), each->outputs.end());
+    ir::Rewriter rewriter(graph, *each, names);
+    rewriter.run([&](ir::Node& node) {
+      if (node.op == "Transpose" && outputs.contains(node.inputs[0]) &&
+          readers.lead_to("QuantizeLinear", node.outputs[0], between))
+        set_apart_from_input(rewriter, node);
+      rewriter.append(node);
+    });
+  }
 }
 
 }  // namespace opbridge::onnxruntime

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/dead_code.h"
-#include "ir/uses.h"
+#include "ir/rewriter.h"
 #include "runtimes/dequantized.h"
 #include "tensor/constants.h"
 #include "tensor/strided_copy.h"
@@ -26,60 +26,47 @@ ir::Weight transposed(const ir::Weight& matrix) {
                                  matrix.element_type);
 }
 
-class Rewriter {
- public:
-  Rewriter(ir::Graph& root, ir::Graph& graph, ir::Names& names) : root_(root), graph_(graph), names_(names) {}
+bool is_to_be_transposed(const Dequantized& weight) {
+  return weight.integers.dims.size() == 2 && (bits_of(weight.integers.element_type) == 4 || weight.block > 1);
+}
 
-  bool run() {
-    const std::vector<ir::Node*> before = std::move(graph_.nodes);
-    graph_.nodes.clear();
-    for (ir::Node* node : before) {
-      const std::optional<Dequantized> weight = transposed_factor(*node);
-      if (weight && weight->integers.dims.size() == 2 &&
-          (bits_of(weight->integers.element_type) == 4 || weight->block > 1)) {
-        node->inputs[1] = turned(*weight, *node);
-        if (node->op == "Gemm") node->set("transB", int64_t{0});
-      }
-      graph_.nodes.push_back(node);
-    }
-    return !turned_.empty();
+// The transpose of the dequantized weight, made before `user`.
+ir::Value* transposed(ir::Rewriter& rewriter, const Dequantized& weight, const ir::Node& user) {
+  std::vector<ir::Value*> inputs;
+  for (const ir::Value* input : weight.node->inputs) {
+    if (!input) continue;
+    const bool is_matrix = input->weight->dims.size() == 2;
+    inputs.push_back(rewriter.add_constant(input->name + ":transposed",
+                                           is_matrix ? transposed(*input->weight) : *input->weight));
   }
-
- private:
-  // The transpose of the dequantized weight, made before `user`.
-  ir::Value* turned(const Dequantized& weight, const ir::Node& user) {
-    ir::Value*& made = turned_[weight.node];
-    if (made) return made;
-    std::vector<ir::Value*> inputs;
-    for (const ir::Value* input : weight.node->inputs) {
-      if (!input) continue;
-      const bool is_matrix = input->weight->dims.size() == 2;
-      inputs.push_back(root_.add_initializer(names_.unused(input->name + ":transposed"),
-                                             is_matrix ? transposed(*input->weight) : *input->weight));
-    }
-    std::vector<ir::Attribute> attributes;
-    if (weight.axis) attributes.push_back({"axis", static_cast<int64_t>(1 - *weight.axis)});
-    if (const auto* block = weight.node->find("block_size")) attributes.push_back({"block_size", *block});
-    ir::Node* node = ir::add_node_beside(user, graph_, names_, "DequantizeLinear", std::move(inputs),
-                                         std::move(attributes));
-    const ir::TensorType type{ElementType::float32,
-                              std::vector<Dim>{weight.integers.dims[1], weight.integers.dims[0]}};
-    made = graph_.add_output_of(node, names_.unused(weight.node->outputs[0]->name + ":transposed"), type);
-    return made;
-  }
-
-  ir::Graph& root_;
-  ir::Graph& graph_;
-  ir::Names& names_;
-  std::unordered_map<const ir::Node*, ir::Value*> turned_;
-};
+  std::vector<ir::Attribute> attributes;
+  if (weight.axis) attributes.push_back({"axis", static_cast<int64_t>(1 - *weight.axis)});
+  if (const auto* block = weight.node->find("block_size")) attributes.push_back({"block_size", *block});
+  ir::Node* node = rewriter.add(user, "DequantizeLinear", std::move(inputs), std::move(attributes));
+  const ir::TensorType type{ElementType::float32,
+                            std::vector<Dim>{weight.integers.dims[1], weight.integers.dims[0]}};
+  return rewriter.add_result(node, weight.node->outputs[0]->name + ":transposed", type);
+}
 
 }  // namespace
 
 void transpose_quantized_weights(ir::Graph& graph) {
   ir::Names names(graph);
   bool changed = false;
-  for (ir::Graph* each : ir::all_graphs(graph)) changed |= Rewriter(graph, *each, names).run();
+  for (ir::Graph* each : ir::all_graphs(graph)) {
+    std::unordered_map<const ir::Node*, ir::Value*> known;  // the transpose of each weight
+    ir::Rewriter rewriter(graph, *each, names);
+    changed |= rewriter.run([&](ir::Node& node) {
+      const std::optional<Dequantized> weight = transposed_factor(node);
+      if (weight && is_to_be_transposed(*weight)) {
+        ir::Value*& made = known[weight->node];
+        if (!made) made = transposed(rewriter, *weight, node);
+        node.inputs[1] = made;
+        if (node.op == "Gemm") node.set("transB", int64_t{0});
+      }
+      rewriter.append(node);
+    });
+  }
   if (changed) ir::remove_dead_code(graph);
 }
 
