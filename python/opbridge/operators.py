@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from opbridge._operator_abi import Library
+from opbridge.operator_names import name_in, namespace, stem
 from opbridge.paths import checked_path
 
 __all__ = [
@@ -56,12 +57,12 @@ class Operator:
     @property
     def name(self) -> str:
         """With its namespace: ``opbridge::nms``."""
-        return self.schema.partition("(")[0]
+        return name_in(self.schema)
 
     @property
     def domain(self) -> str:
         """The namespace, which is the domain in ONNX."""
-        return self.schema.partition("::")[0]
+        return namespace(self.schema)
 
 
 def torch_library(path: str | Path | None = None) -> str:
@@ -194,8 +195,7 @@ def _existing(path: Path) -> str:
 def _overload(name: str) -> Any:
     import torch
 
-    namespace, _, short = name.partition("::")
-    return getattr(getattr(torch.ops, namespace), short).default
+    return getattr(getattr(torch.ops, namespace(name)), stem(name)).default
 
 
 def _fake(library: Library, index: int, overload: Any) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ import torch
 
 from opbridge import _core
 from opbridge.errors import FileError
+from opbridge.operator_names import namespace
 from opbridge.operators import COMPAT, loaded_ort_libraries, ort_library
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _copied_model(model: Path, folder: Path) -> str:
 
 def _copied_libraries(folder: Path, operators: Mapping[str, int]) -> list[str]:
     """The expressions for the paths of the libraries with the model's operators."""
-    domains = {name.partition("::")[0] for name in operators if "::" in name}
+    domains = {namespace(name) for name in operators if "::" in name}
     if not domains:
         return []
     expressions = []

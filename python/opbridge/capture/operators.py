@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from opbridge.operator_names import stem
 from opbridge.torch_compat import CHECK_OF_ASSIGNED_DATA, FakeTensorMode, OpOverload, pytree, schema_of
 from opbridge.torch_compat.symbols import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
@@ -39,7 +40,7 @@ class Operator:
     def __init__(self, overload: OpOverload) -> None:
         schema = schema_of(overload)
         self.key = f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-        self.stem = schema.name.rpartition("::")[2]
+        self.stem = stem(schema.name)
         self.names = tuple(argument.name for argument in schema.arguments)
         self.sizes_depend_on_data = torch.Tag.dynamic_output_shape in overload.tags or self.key in _UNTAGGED
         kinds = {str(result.type) for result in schema.returns}

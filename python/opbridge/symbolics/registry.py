@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from opbridge import _core
 from opbridge.errors import InvalidArgumentError
+from opbridge.operator_names import without_overload
 from opbridge.operators import loaded_torch_libraries
 from opbridge.symbolics import torch_ops
 from opbridge.symbolics.autograd import autograd_callbacks
@@ -141,10 +142,10 @@ def _add_registered_through_torch(merged: _core.Registry) -> None:
         for key, since, function in symbolics_registered_with_torch()
         if (key, since) not in own and not (getattr(function, "__module__", None) or "").startswith("torchvision.")
     ]
-    taken = {key.partition(".")[0] for key, _ in own} | {key for key, _, _ in functions}
+    taken = {without_overload(key) for key, _ in own} | {key for key, _, _ in functions}
     for key, since, function in functions:
         callback = for_torch_onnx(function)
         merged.add(key, since, False, callback, _label(function))
         for name, called in calls_of(key, callback):
-            if name.partition(".")[0] not in taken:
+            if without_overload(name) not in taken:
                 merged.add(name, since, False, called, _label(function))

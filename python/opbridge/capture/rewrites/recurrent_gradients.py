@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from opbridge.capture.rewrites.packed_sequences import steps_of
 from opbridge.capture.source import line_of_frame
 from opbridge.errors import UnsupportedError
+from opbridge.operator_names import stem
 from opbridge.torch_compat import schema_of
 from opbridge.torch_compat.patch_points import RECURRENT_OPERATORS
 
@@ -149,7 +150,7 @@ def _steps(operator: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
     schema = schema_of(operator)
     names = [argument.name for argument in schema.arguments]
     make = _of_packed_sequence if "batch_sizes" in names else _of_batch
-    return make(schema.name.rpartition("::")[2], names)
+    return make(stem(schema.name), names)
 
 
 STEPS = {operator: _steps(operator) for operator in RECURRENT_OPERATORS}

@@ -21,6 +21,7 @@ from opbridge.capture.torchscript.structures import Part
 from opbridge.capture.traced.bodies import NotRecorded
 from opbridge.capture.traced.recorder import Recorder
 from opbridge.errors import UnsupportedError
+from opbridge.operator_names import name_in, without_overload
 from opbridge.torch_compat.torchscript import Node, ScriptMethod, Value, function_named, graph_of, method_of
 from opbridge.torch_compat.torchscript_texts import function_in, schema_line
 
@@ -179,7 +180,7 @@ class Computation(Step):
         if function is None:
             raise Unknown
         self._function = function
-        self._logic = schema_line(node).partition("(")[0].partition(".")[0]
+        self._logic = without_overload(name_in(schema_line(node)))
         self._keeps_truths = node.kind() in _KEEPING_TRUTHS
         self._has_effect = node.kind() in _WITH_EFFECT or scalars.changes_its_argument(schema_line(node))
         self._makes_several = len(self.outputs) > 1 or node.kind() in structures.UNPACKING

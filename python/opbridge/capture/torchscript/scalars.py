@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.symbolic_sizes.python_functions import OF_MATH
+from opbridge.operator_names import name_in, without_overload
 
 Function = Callable[..., Any]
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -20,21 +21,18 @@ _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 def function_of(schema: str) -> Function | None:
     """The function for an operator that takes and returns no tensors; None if it is unknown."""
-    name = schema.partition("(")[0]
-    if re.search(r"\bTensor\b", schema):
-        return None
-    function = _FUNCTIONS.get(name.partition(".")[0])
-    if function is None or (name.partition(".")[0] in _OF_LISTS and "[]" not in schema.partition(",")[0]):
+    function = _FUNCTIONS.get(without_overload(name_in(schema)))
+    if function is None or re.search(r"\bTensor\b", schema):
         return None
     return _as_float(function) if schema.endswith("-> float") else function
 
 
 def changes_its_argument(schema: str) -> bool:
-    return schema.partition("(")[0].partition(".")[0] in _CHANGING
+    return without_overload(name_in(schema)) in _CHANGING
 
 
 def makes_a_copy(schema: str) -> bool:
-    return schema.partition("(")[0].partition(".")[0] in _COPYING
+    return without_overload(name_in(schema)) in _COPYING
 
 
 def to_int(value: Any) -> Any:

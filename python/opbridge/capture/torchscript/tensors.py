@@ -13,6 +13,7 @@ from opbridge.capture.torchscript.branches import Truth
 from opbridge.capture.torchscript.scalars import to_bool, to_float, to_int
 from opbridge.capture.torchscript.sizes import SizeTensor, computed, number_of, with_tensors
 from opbridge.dtypes import SCALAR_TYPES
+from opbridge.operator_names import name_in
 from opbridge.torch_compat import OpOverload, schema_of
 from opbridge.torch_compat.torchscript import OPERATORS_OF_TWINS, is_dispatched
 
@@ -23,7 +24,7 @@ _DTYPES = {number: dtype for dtype, (_, number) in SCALAR_TYPES.items()}
 
 def function_of(schema: str) -> Function | None:
     """The function for an operator; None if it is unknown."""
-    name = schema.partition("(")[0]
+    name = name_in(schema)
     if name in _FUNCTIONS:
         return _FUNCTIONS[name]
     found = _NAME.match(schema)

@@ -37,6 +37,7 @@ from opbridge.capture.symbolic_sizes.squeeze import squeeze_warning
 from opbridge.capture.traced.bodies import NotRecorded, WithBodies
 from opbridge.capture.traced.unrecorded_writes import FreshTensors
 from opbridge.errors import UnsupportedError
+from opbridge.operator_names import stem
 from opbridge.torch_compat import (
     DisablePythonDispatcher,
     DisableTorchFunction,
@@ -253,7 +254,7 @@ class Recorder(WithBodies):
     def _emit_number(
         self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER
     ) -> _core.ProgramValue:
-        name = self._unique(key.rpartition("::")[2])
+        name = self._unique(stem(key))
         names = tuple(f"arg{i}" for i in range(len(arguments)))
         if self._body is not None and size is not NUMBER:
             raise NotRecorded  # the number would be known outside of the body too

@@ -14,6 +14,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.patching import patch, patch_code
 from opbridge.dtypes import ELEMENT_TYPES
+from opbridge.operator_names import without_overload
 from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
 from opbridge.symbolics.builder import GraphContext, Results, ValueType
 from opbridge.symbolics.torchscript.arguments import Arguments, type_of
@@ -76,7 +77,7 @@ class _Call:
         self._core = core
         self._g = GraphContext(core)
         self._arguments = arguments
-        self._op = op.partition(".")[0]
+        self._op = without_overload(op)
 
     def _original_node(self, graph: Graph) -> Node:
         """The node of the operator, for functions that ask for its kind or the types of its results."""
