@@ -47,12 +47,12 @@ class Artifacts:
         self._result: ONNXProgram | None = None
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[None]:
+    def record(self) -> Iterator[None]:
         """Profiles the block, and writes the report at its end, also if it fails."""
         if self._options.report or self._options.dump_exported_program:
             self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            with self._profiled():
+            with self._profile_block():
                 yield
         except Exception:
             self._write_report(traceback.format_exc())
@@ -65,7 +65,7 @@ class Artifacts:
             print(self._result)
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def time_step(self, name: str) -> Iterator[None]:
         """Measures the time of a step of the export."""
         self.progress.begin(name)
         start = time.perf_counter()
@@ -102,7 +102,7 @@ class Artifacts:
         """Draws the model as an HTML page, if the export asks for it."""
         if self._options.page is None:
             return
-        with self.step("page"):
+        with self.time_step("page"):
             _core.write_page(model, self._options.page, steps=self._steps, errors=list(errors), verdict=verdict)
         self._say(f"page: {self._options.page}")
 
@@ -120,7 +120,7 @@ class Artifacts:
             logger.info("%s: weights, to which the model refers, %d bytes", files, result.referenced_bytes)
 
     @contextlib.contextmanager
-    def _profiled(self) -> Iterator[None]:
+    def _profile_block(self) -> Iterator[None]:
         if not self._options.profile:
             yield
             return

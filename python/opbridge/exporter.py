@@ -169,14 +169,14 @@ def export(
     artifacts = Artifacts(options.artifacts, model)
 
     def converted() -> tuple[Program, Report, Origin]:
-        with artifacts.step("capture"):
+        with artifacts.time_step("capture"):
             program = _captured(model, example, dynamic_axes, options, artifacts)
         artifacts.captured(program.graph)
         parameters: dict[str, torch.Tensor] = {}
         if options.parameters_as != "constants" or example.input_names:  # state_dict() may run hooks of the user
             parameters = _parameters_in(program, model)
         origin = _origin(model, example, target, options, parameters)
-        with artifacts.step("conversion"):
+        with artifacts.time_step("conversion"):
             report = _core.export_graph(
                 program.graph,
                 file,
@@ -200,7 +200,7 @@ def export(
             )
         return program, report, origin
 
-    with artifacts.recorded(), place_weights(model, files):
+    with artifacts.record(), place_weights(model, files):
         program, report, origin = converted()
         if any(call.made_up for call in program.calls):
             report, origin = _with_sizes_found(program, converted) or (report, origin)
@@ -245,7 +245,7 @@ def _verified(file: str, model: Any, example: Example, options: Options, artifac
     from opbridge.first_difference import errors_of_calls
     from opbridge.verification import Comparison, VerificationError, proven
 
-    with artifacts.step("verification"):
+    with artifacts.time_step("verification"):
         comparison = Comparison(file, model, example.args, example.kwargs, mode=options.mode)
         errors = errors_of_calls(comparison) if artifacts.has_page else []
     try:

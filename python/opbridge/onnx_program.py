@@ -205,7 +205,7 @@ class ONNXProgram:
         """Simplifies the model, unless the export did. A file that the export was given stays as it is."""
         if self._origin.is_simplified and self._model is None:
             return
-        with self._present_file() as source:
+        with self._write_current() as source:
             folder = TemporaryFolder()
             path = folder.model
             external = True if self.external_file is not None else None
@@ -228,7 +228,7 @@ class ONNXProgram:
         """
         from opbridge.runtime import session
 
-        with self._present_file() as path:
+        with self._write_current() as path:
             self._session = (initializer or session)(path)
 
     def release(self) -> None:
@@ -306,8 +306,8 @@ class ONNXProgram:
         return loaded
 
     @contextlib.contextmanager
-    def _present_file(self) -> Iterator[str]:
-        """The path of a file with the model as it is now."""
+    def _write_current(self) -> Iterator[str]:
+        """Yields the path of a file that holds the model as it is now."""
         if self._model is None:
             yield self._file
             return

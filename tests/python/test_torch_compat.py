@@ -43,7 +43,7 @@ from opbridge.torch_compat import (
     torchscript_texts,
 )
 from opbridge.torch_compat import flex_attention as flex
-from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, looked_up, warn_of_untested_version
+from opbridge.torch_compat.lookup import KNOWN_VERSIONS, PatchPoint, expect, look_up, warn_of_untested_version
 from opbridge.torch_compat.torchvision import loaded_patch_points
 
 PACKAGE = Path(opbridge.__file__).parent
@@ -190,7 +190,7 @@ def test_private_names_of_torch_stand_in_one_place() -> None:
 def test_a_missing_name_is_one_error(statement: str, name: str) -> None:
     oldest, newest = KNOWN_VERSIONS
     message = f"torch {torch.__version__} has no '{name}', which opbridge needs; this opbridge supports torch {oldest}"
-    with pytest.raises(UnsupportedError, match=re.escape(message)) as caught, looked_up():
+    with pytest.raises(UnsupportedError, match=re.escape(message)) as caught, look_up():
         exec(statement, {"torch": torch, "PatchPoint": PatchPoint, "expect": expect})
     assert newest in caught.value.message
 
@@ -230,7 +230,7 @@ def test_make_compat_takes_the_oldest_version() -> None:
 
 
 def test_an_error_of_another_kind_passes() -> None:
-    with pytest.raises(ImportError, match="no_such_package"), looked_up():
+    with pytest.raises(ImportError, match="no_such_package"), look_up():
         import no_such_package  # noqa: F401
 
 

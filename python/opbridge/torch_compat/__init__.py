@@ -24,12 +24,12 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat.lookup import expect, looked_up, warn_of_untested_version
+from opbridge.torch_compat.lookup import expect, look_up, warn_of_untested_version
 
 IS_ZERO = "_is_zerotensor"  # the method by which a tensor says that it is a derivative of 0, without memory
 
 warn_of_untested_version()
-with looked_up():
+with look_up():
     from torch._C import FunctionSchema
     from torch._decomp import decomposition_table
     from torch._dispatch.python import enable_python_dispatcher
@@ -178,7 +178,7 @@ def wrapper_of_no_memory(kind: Any, size: Sequence[Any], like: torch.Tensor) -> 
 
 def quantized_decomposed() -> Any:
     """The operators that quantize tensors of integers and floating-point numbers alone."""
-    with looked_up():
+    with look_up():
         importlib.import_module("torch.ao.quantization.fx._decomposed")
     return torch.ops.quantized_decomposed
 
@@ -191,7 +191,7 @@ def script_class_of(value: torch.ScriptObject) -> str:
 
 def scan(step: Callable[..., Any], state: Any, xs: Any) -> Any:
     """torch's loop over the first dim of ``xs``: the last state, and the results of all steps."""
-    with looked_up():
+    with look_up():
         operators = importlib.import_module("torch._higher_order_ops")
     return operators.scan(step, state, xs)
 
@@ -221,7 +221,7 @@ def symbolics_registered_with_torch() -> Iterator[tuple[str, int, Callable[..., 
     module = sys.modules.get("torch.onnx._internal.torchscript_exporter.registration")
     if module is None:
         return
-    with looked_up():
+    with look_up():
         groups: dict[str, Any] = module.registry._registry
         registered = [(key, group._functions._overrides) for key, group in groups.items()]
     for key, functions in registered:

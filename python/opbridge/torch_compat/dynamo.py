@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from opbridge.torch_compat.lookup import PatchPoint, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, look_up
 
-with looked_up():
+with look_up():
     from torch._dynamo import convert_frame, eval_frame
     from torch._dynamo.exc import TorchDynamoException as TRACING_ERROR
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat.lookup import PatchPoint, expect, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
 from opbridge.torch_compat.symbols import ShapeEnv
 
-with looked_up():
+with look_up():
     import torch._dynamo.config
     import torch._functorch.config
     import torch._functorch.predispatch
@@ -102,16 +102,16 @@ def is_of_vmap(target: Any) -> bool:
     return str(getattr(target, "__module__", "")).startswith(torch._functorch.predispatch.__name__)
 
 
-def data_propagated(holds: bool) -> contextlib.AbstractContextManager[None]:
+def propagate_data(enabled: bool) -> contextlib.AbstractContextManager[None]:
     """Sets whether fake tensors carry real ones. If a fake kernel then returns another type than the real one, as for
     signbit, the real one is used."""
     patched: contextlib.AbstractContextManager[None] = _functorch.patch(
-        fake_tensor_propagate_real_tensors=holds, generate_fake_kernels_from_real_mismatches=holds
+        fake_tensor_propagate_real_tensors=enabled, generate_fake_kernels_from_real_mismatches=enabled
     )
     return patched
 
 
-def constant_sizes_kept() -> contextlib.AbstractContextManager[None]:
+def keep_constant_sizes() -> contextlib.AbstractContextManager[None]:
     """Makes Dynamo take a size that is a number for constant: torch.export lets it assume the contrary, and by default
     it does so for sizes that differ from those of another call."""
     patched: contextlib.AbstractContextManager[None] = _dynamo.patch(
@@ -152,9 +152,9 @@ __all__ = [
     "ConstantSource",
     "ExportFunctionHandler",
     "FxPatch",
-    "constant_sizes_kept",
-    "data_propagated",
     "fx",
     "is_of_vmap",
+    "keep_constant_sizes",
+    "propagate_data",
     "proxies",
 ]

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import FakeTensor, FakeTensorMode
-from opbridge.torch_compat.lookup import PatchPoint, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, look_up
 
-with looked_up():
+with look_up():
     from torch._guards import detect_fake_mode
 
 MAY_TURN_CONST = PatchPoint(FakeTensorMode, "may_turn_const")  # whether a fake tensor keeps the value of a real one

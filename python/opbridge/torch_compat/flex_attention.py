@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from opbridge.torch_compat.lookup import PatchPoint, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, look_up
 
-with looked_up():
+with look_up():
     # torch.nn.attention has a function of the same name.
     _module: Any = importlib.import_module("torch.nn.attention.flex_attention")
     no_mask = _module.noop_mask

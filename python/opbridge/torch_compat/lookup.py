@@ -48,8 +48,8 @@ def warn_of_untested_version(version: str = torch.__version__) -> None:
 
 
 @contextlib.contextmanager
-def looked_up() -> Iterator[None]:
-    """Imports and attribute reads inside of this context raise that error."""
+def look_up() -> Iterator[None]:
+    """Raises that error for imports and attribute reads in this context that fail."""
     try:
         yield
     except (ImportError, AttributeError) as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from opbridge.torch_compat.lookup import PatchPoint, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, look_up
 
-with looked_up():
+with look_up():
     from torch.onnx._internal.exporter import _flags
 
 IS_EXPORTING = PatchPoint(_flags, "_is_onnx_exporting")

@@ -13,7 +13,7 @@ from torch.nn.modules import activation
 from torch.nn.utils import rnn
 
 from opbridge.torch_compat import decomposition_table
-from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, expect, find, look_up
 
 # Flags by which a model detects a capture or torch.compile.
 IS_COMPILING = PatchPoint(torch.compiler, "_is_compiling_flag")
@@ -67,7 +67,7 @@ LSTM = PatchPoint(nn.LSTM, "forward")
 GRU = PatchPoint(nn.GRU, "forward")
 RNN = PatchPoint(nn.RNN, "forward")
 PACK, PAD = "_pack_padded_sequence", "_pad_packed_sequence"  # the functions of PACKING
-with looked_up():
+with look_up():
     expect(PACKING.original, PACK, PAD)
     RECURRENT_OPERATORS: tuple[Any, ...] = tuple(
         getattr(getattr(torch.ops.aten, name), form)
@@ -82,6 +82,6 @@ for _operator in RECURRENT_OPERATORS:
 # Pools along one dim, whose kernel makes sizes numbers.
 MAX_POOL1D: Any = torch.ops.aten.max_pool1d.default
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-with looked_up():
+with look_up():
     expect(MAX_POOL1D, "py_kernels", "_dispatch_cache")
     MAX_POOL1D_OF_NUMBERS: Any = functools.partial(MAX_POOL1D._op_dk, COMPOSITE)

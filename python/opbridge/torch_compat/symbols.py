@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat.lookup import PatchPoint, expect, find, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, expect, find, look_up
 
-with looked_up():
+with look_up():
     import torch._refs
     import torch._tensor
     import torch.fx.experimental._config
@@ -94,10 +94,10 @@ def has_shape_rule(operator: Any) -> bool:
     return known
 
 
-def size_obliviously(holds: bool) -> contextlib.AbstractContextManager[None]:
+def set_size_oblivious(enabled: bool) -> contextlib.AbstractContextManager[None]:
     """Sets whether torch ignores the values of the example's sizes in its reasoning, in this thread."""
     config: Any = torch.fx.experimental._config
-    patched: contextlib.AbstractContextManager[None] = config.patch(backed_size_oblivious=holds)
+    patched: contextlib.AbstractContextManager[None] = config.patch(backed_size_oblivious=enabled)
     return patched
 
 
@@ -135,7 +135,7 @@ __all__ = [
     "has_shape_rule",
     "is_signature",
     "scoped_library",
-    "size_obliviously",
+    "set_size_oblivious",
     "sym_log2",
     "uninteresting_files",
     "with_expression",

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from opbridge.torch_compat import OpOverload
-from opbridge.torch_compat.lookup import PatchPoint, expect, looked_up
+from opbridge.torch_compat.lookup import PatchPoint, expect, look_up
 
-with looked_up():
+with look_up():
     from torch._C import Graph, Node, ScriptFunction, ScriptMethod, Value
     from torch.jit import _state
 

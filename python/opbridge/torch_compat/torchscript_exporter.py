@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from opbridge.torch_compat.lookup import expect, looked_up
+from opbridge.torch_compat.lookup import expect, look_up
 
-with looked_up():
+with look_up():
     from torch._C import Block, Graph, IntType, ListType, Node, OptionalType, TensorType, Value
     from torch.onnx._constants import ONNX_MAX_OPSET as NEWEST_OPSET
     from torch.onnx._internal.torchscript_exporter._globals import GLOBALS

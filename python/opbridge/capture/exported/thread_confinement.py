@@ -52,12 +52,12 @@ def _confine_fx() -> Iterator[None]:
     begun = False
 
     @contextlib.contextmanager
-    def waiting() -> Iterator[Any]:
+    def wait_and_enter() -> Iterator[Any]:
         is_nested = not begun and fx.CURRENT_PATCHER is not None
         with contextlib.nullcontext() if is_nested else one_at_a_time, original() as patcher:
             yield patcher
 
-    by_thread = ByThread(original, waiting, PATCHER_OF_FX)
+    by_thread = ByThread(original, wait_and_enter, PATCHER_OF_FX)
     setattr(fx, PATCHER_OF_FX, by_thread)
     try:
         latest = time.monotonic() + _LONGEST_TRACE
@@ -141,7 +141,7 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
             function = types.FunctionType(
                 code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
             )
-        with exporting.constant_sizes_kept():
+        with exporting.keep_constant_sizes():
             return compile_and_call(function, *args, **kwargs)
 
     return call

@@ -42,7 +42,7 @@ from opbridge.torch_compat import (
     pytree,
 )
 from opbridge.torch_compat.messages import fixed_size
-from opbridge.torch_compat.symbols import size_obliviously
+from opbridge.torch_compat.symbols import set_size_oblivious
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
@@ -101,7 +101,7 @@ def _exported_once(
     assigned: list[torch.Tensor] = []  # tensors whose data the model assigns
     try:
         with (
-            size_obliviously(size_oblivious),
+            set_size_oblivious(size_oblivious),
             skip_overhead(),
             confine_export(),
             watch_sizes(sizes, fixings, caught),

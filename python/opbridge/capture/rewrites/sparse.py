@@ -26,14 +26,14 @@ def patch_sparse(model: Any) -> Iterator[None]:
     """Replaces the functions that make sparse tensors, and the sparse buffers and attributes of the modules."""
     with contextlib.ExitStack() as until_the_end:
         for module in model.modules() if isinstance(model, torch.nn.Module) else ():
-            until_the_end.enter_context(_without_sparse_tensors(module))
+            until_the_end.enter_context(_hide_sparse_tensors(module))
         for point, function in _MAKERS.items():
             until_the_end.enter_context(patch(point, function))
         yield
 
 
 @contextlib.contextmanager
-def _without_sparse_tensors(module: torch.nn.Module) -> Iterator[None]:
+def _hide_sparse_tensors(module: torch.nn.Module) -> Iterator[None]:
     """Hides the sparse tensors from torch.export, which cannot represent them: a subclass has their stand-ins, which
     the module belongs to meanwhile."""
     kind, parts = type(module), [buffers_of(module), module.__dict__]

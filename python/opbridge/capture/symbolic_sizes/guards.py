@@ -190,14 +190,14 @@ def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
     replaced = ((builtins, "max"), (builtins, "min"), (math, "pow"))
 
     @contextlib.contextmanager
-    def confined() -> Iterator[None]:
+    def confine() -> Iterator[None]:
         before = [getattr(owner, name) for owner, name in replaced]
         with change():
             for (owner, name), elsewhere in zip(replaced, before, strict=True):
                 setattr(owner, name, ByThread(getattr(owner, name), elsewhere))
             yield
 
-    return confined
+    return confine
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ from opbridge.torch_compat.exporting import (
     CHECK_OF_FAKE_TENSORS,
     ConstantSource,
     ExportFunctionHandler,
-    data_propagated,
+    propagate_data,
 )
 from opbridge.torch_compat.messages import is_branch_on_data
 from opbridge.torch_compat.symbols import (
@@ -38,7 +38,7 @@ from opbridge.torch_compat.symbols import (
     GuardOnDataDependentSymNode,
     ShapeEnv,
     StatelessSymbolicContext,
-    size_obliviously,
+    set_size_oblivious,
 )
 
 
@@ -77,8 +77,8 @@ def _capture(
 ) -> _core.Graph:
     with (
         # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes.
-        size_obliviously(True),
-        data_propagated(numbers is not None),
+        set_size_oblivious(True),
+        propagate_data(numbers is not None),
         _leave_offsets_symbolic(),
         silence_torch_logs(),
         FakeTensorMode(shape_env=ShapeEnv(duck_shape=False), allow_non_fake_inputs=True) as mode,

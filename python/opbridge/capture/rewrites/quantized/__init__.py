@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from opbridge.capture.patching import patch
-from opbridge.capture.rewrites.quantized.modules import without_quantized_tensors
+from opbridge.capture.rewrites.quantized.modules import hide_quantized_tensors
 from opbridge.capture.rewrites.quantized.tensor import MAKERS
 
 
@@ -22,7 +22,7 @@ def patch_quantized(model: Any) -> Iterator[None]:
     """Replaces the functions that make quantized tensors, and the quantized weights of the modules."""
     with contextlib.ExitStack() as until_the_end:
         for module in model.modules() if isinstance(model, torch.nn.Module) else ():
-            until_the_end.enter_context(without_quantized_tensors(module))
+            until_the_end.enter_context(hide_quantized_tensors(module))
         for point, function in MAKERS.items():
             until_the_end.enter_context(patch(point, function))
         yield

@@ -18,7 +18,7 @@ from opbridge.torch_compat import buffers_of
 
 
 @contextlib.contextmanager
-def without_quantized_tensors(module: torch.nn.Module) -> Iterator[None]:
+def hide_quantized_tensors(module: torch.nn.Module) -> Iterator[None]:
     """Hides the quantized tensors and the packed weights, which no capture can represent, behind their stand-ins."""
     kind, parts = type(module), [buffers_of(module), module.__dict__]
     of_torch = any(base.__module__.startswith("torch.ao.nn.") for base in kind.__mro__)
