@@ -178,7 +178,8 @@ class Legalizer {
     }
     throw refusal(
         node, fmt::format("{} is not an operator of the ONNX standard; map it to standard operators, add a "
-                          "function of this name (g.add_function), or export with target=\"onnxruntime\"",
+                          "function of this name (g.onnxscript_op; in C++ g.add_function), or export with "
+                          "target=\"onnxruntime\"",
                           node.op));
   }
 
