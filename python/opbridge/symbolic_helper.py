@@ -10,8 +10,9 @@ import torch
 
 from opbridge.dtypes import SCALAR_TYPES
 from opbridge.errors import InvalidArgumentError
-from opbridge.symbolics.builder import GraphContext, Value
+from opbridge.symbolics.builder import GraphContext
 from opbridge.symbolics.torchscript import OwnFormNeeded
+from opbridge.symbolics.values import Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from opbridge.symbolics.builder import GraphContext, SequenceType, Value, ValueType
+from opbridge.symbolics.builder import GraphContext
 from opbridge.symbolics.registry import (
     register_custom_op_symbolic,
     register_op,
     symbolic,
     unregister_custom_op_symbolic,
 )
+from opbridge.symbolics.values import SequenceType, Value, ValueType
 
 __all__ = [
     "GraphContext",

@@ -1,134 +1,23 @@
-"""``g``, and the values that symbolic functions written in Python use."""
+"""``g``, with which symbolic functions written in Python make nodes."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from opbridge import _core
-from opbridge.dtypes import DTYPES, ELEMENT_TYPES, SCALAR_TYPES
+from opbridge.dtypes import ELEMENT_TYPES
+from opbridge.symbolics.attributes import SUFFIXED, attribute, tensor_of
+from opbridge.symbolics.values import Value, ValueType
 
 if TYPE_CHECKING:
     import onnxscript
 
-_STRING = 8  # onnx.TensorProto.STRING
-
 # The results of a symbolic function, and the form in which the core calls one: (g, operator, names, arguments).
 Results = list[_core.Value | None]
 Callback = Callable[[_core.GraphBuilder, str, list[str], list[Any]], Results]
-
-# `alpha_f=1.0`: the attribute's name, and its ONNX kind in torch.onnx's notation.
-_SUFFIXED = re.compile(r"^(?P<name>.+)_(?P<kind>[ifstg]|tp)$")
-
-
-class ValueType:
-    """The element type and the sizes of a value.
-
-    Args:
-        element_type: The number in ONNX's TensorProto.DataType; 0 if unknown.
-        dims: Ints, or texts of symbolic sizes; None if the rank is unknown.
-    """
-
-    def __init__(self, element_type: int, dims: Sequence[int | str] | None) -> None:
-        self.element_type = element_type
-        self.dims = None if dims is None else list(dims)
-
-    def dtype(self) -> torch.dtype | None:
-        """PyTorch's dtype; None if unknown."""
-        return DTYPES.get(self.element_type)
-
-    def scalarType(self) -> str | None:
-        """TorchScript's name of the dtype, such as "Float" for float32; None if unknown."""
-        dtype = self.dtype()
-        return None if dtype is None else SCALAR_TYPES[dtype][0]
-
-    def dim(self) -> int | None:
-        """The rank; None if unknown."""
-        return None if self.dims is None else len(self.dims)
-
-    def sizes(self) -> list[int | None] | None:
-        """The sizes; None for a size known only at run time."""
-        return None if self.dims is None else [size if isinstance(size, int) else None for size in self.dims]
-
-    varyingSizes = sizes
-
-    def with_dtype(self, dtype: torch.dtype) -> ValueType:
-        """The same sizes with another element type.
-
-        Args:
-            dtype: The element type.
-        """
-        return ValueType(ELEMENT_TYPES[dtype], self.dims)
-
-    def with_sizes(self, sizes: Sequence[int | str]) -> ValueType:
-        """The same element type with other sizes.
-
-        Args:
-            sizes: Ints, or texts of symbolic sizes.
-        """
-        return ValueType(self.element_type, sizes)
-
-
-class SequenceType:
-    """The type of a sequence of tensors, for attributes.
-
-    Args:
-        element: The type of its tensors.
-    """
-
-    def __init__(self, element: ValueType) -> None:
-        self.element = element
-
-
-class Value:
-    """A value of the ONNX graph. It is valid only during the call of the symbolic function."""
-
-    __slots__ = ("core",)
-
-    def __init__(self, core: _core.Value) -> None:
-        self.core = core
-
-    def type(self) -> ValueType:
-        """The element type and the sizes."""
-        return ValueType(self.core.element_type, self.core.dims)
-
-    def setType(self, type: ValueType) -> Value:
-        """Declares the type of the value, where it does not follow from the node.
-
-        Args:
-            type: The element type and the sizes.
-
-        Returns:
-            The value itself.
-        """
-        self.core._set_type(type.element_type, type.dims)
-        return self
-
-    def debugName(self) -> str:
-        """The name in the graph."""
-        return self.core.name
-
-    def __repr__(self) -> str:
-        return f"Value({self.core.name})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.core == other.core
-
-    def __hash__(self) -> int:
-        return hash(self.core)
-
-
-def wrapped(argument: Any) -> Any:
-    """The Python form of an argument that the core passes to a symbolic function."""
-    if isinstance(argument, _core.Value):
-        return Value(argument)
-    if type(argument) in (list, tuple):
-        return type(argument)(wrapped(item) for item in argument)
-    return argument
 
 
 # A size: an int, the text of a symbolic size as in ValueType.dims, or an int64 value of one element.
@@ -173,7 +62,7 @@ class GraphContext:
         Raises:
             InvalidNodeError: ONNX does not allow the node; the message says what its schema expects.
         """
-        given = [self.attribute(key, value) for key, value in attributes.items() if value is not None]
+        given = [attribute(key, value) for key, value in attributes.items() if value is not None]
         if name in ("Constant", "onnx::Constant") and len(given) == 1 and given[0][:2] == ("value", "t"):
             return Value(self._core.constant(given[0][2], True))
         made = self._core.op(name, [self.input(item) for item in inputs], given, outputs)
@@ -414,7 +303,7 @@ class GraphContext:
         kinds = attribute_kinds(function)
         named = {}
         for key, value in attributes.items():
-            match = _SUFFIXED.match(key)
+            match = SUFFIXED.match(key)
             named[key if key in kinds or match is None else match["name"]] = value
         unknown = sorted(set(named) - set(kinds))
         if unknown:
@@ -448,95 +337,9 @@ class GraphContext:
         if isinstance(item, Value):
             return item.core
         if isinstance(item, torch.Tensor):
-            return self._core.constant(_tensor(item), True)
+            return self._core.constant(tensor_of(item), True)
         if isinstance(item, (bool, int, float)):
             return self._core.number(item)
         if isinstance(item, (list, tuple)):
-            return self._core.constant(_tensor(item), True)
+            return self._core.constant(tensor_of(item), True)
         raise TypeError(f"g.op takes values, numbers and tensors as inputs, not {type(item).__name__}")
-
-    @staticmethod
-    def attribute(key: str, value: Any) -> tuple[str, str, Any]:
-        match = _SUFFIXED.match(key)
-        name, kind = (match["name"], match["kind"]) if match else (key, _kind_of(value))
-        if kind == "t":
-            return name, *_tensors(value)
-        if isinstance(value, torch.Tensor):
-            value = value.tolist()
-        convert = _CONVERSIONS[kind]
-        return name, kind, [convert(item) for item in value] if isinstance(value, (list, tuple)) else convert(value)
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, torch.dtype):
-        return ELEMENT_TYPES[value]
-    return value if isinstance(value, Value) else int(value)
-
-
-def _type(value: ValueType | SequenceType) -> tuple[int, list[int | str] | None, bool]:
-    if isinstance(value, SequenceType):
-        return value.element.element_type, value.element.dims, True
-    if isinstance(value, ValueType):
-        return value.element_type, value.dims, False
-    raise TypeError(f"an attribute of kind tp takes a ValueType or a SequenceType, not {type(value).__name__}")
-
-
-def _subgraph(value: Any) -> _core.Subgraph:
-    if isinstance(value, _core.Subgraph):
-        return value
-    raise TypeError(f"an attribute of kind g takes the result of g.subgraph, not {type(value).__name__}")
-
-
-_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "i": _number,
-    "f": float,
-    "s": lambda value: value,
-    "g": _subgraph,
-    "tp": _type,
-}
-
-
-def _kind_of(value: Any) -> str:
-    first = value[0] if isinstance(value, (list, tuple)) and value else value
-    if isinstance(first, float):
-        return "f"
-    if isinstance(first, str):
-        return "s"
-    if isinstance(first, torch.Tensor):
-        return "t"
-    if isinstance(first, _core.Subgraph):
-        return "g"
-    if isinstance(first, (ValueType, SequenceType)):
-        return "tp"
-    return "i"
-
-
-def _tensors(value: Any) -> tuple[str, Any]:
-    """The kind and value of an attribute that is a tensor or a list of tensors."""
-    tensors = list(value) if isinstance(value, (list, tuple)) else [value]
-    if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors):
-        return "t", _tensor(value)
-    sparse = [each.layout != torch.strided for each in tensors]
-    if any(sparse) and not all(sparse):
-        raise TypeError("an attribute takes dense or sparse tensors, not both")
-    convert = _sparse_tensor if all(sparse) else _tensor
-    converted = [convert(each) for each in tensors]
-    return "st" if all(sparse) else "t", converted[0] if isinstance(value, torch.Tensor) else converted
-
-
-def _sparse_tensor(tensor: torch.Tensor) -> tuple[_core.Tensor, _core.Tensor, list[int]]:
-    if tensor.layout != torch.sparse_coo or tensor.dense_dim() != 0:
-        raise TypeError("a sparse attribute takes a COO tensor without dense dimensions")
-    tensor = tensor.coalesce()
-    return _tensor(tensor.values()), _tensor(tensor.indices().t()), list(tensor.shape)
-
-
-def _tensor(value: Any) -> _core.Tensor:
-    if not isinstance(value, torch.Tensor):
-        array = np.asarray(value)
-        if array.dtype.kind == "U":
-            return _STRING, list(array.shape), array.reshape(-1).tolist()
-        value = torch.as_tensor(value)
-    tensor = value.detach().cpu().contiguous()
-    flat = tensor.reshape(-1).view(torch.uint8) if tensor.numel() else tensor.new_empty(0, dtype=torch.uint8)
-    return ELEMENT_TYPES[tensor.dtype], list(tensor.shape), flat.numpy().tobytes()

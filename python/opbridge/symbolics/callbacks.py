@@ -13,8 +13,9 @@ from typing import Any
 
 from opbridge import _core
 from opbridge.symbolics.arguments import bind, complete_arguments
-from opbridge.symbolics.builder import Callback, GraphContext, Results, wrapped
+from opbridge.symbolics.builder import Callback, GraphContext, Results
 from opbridge.symbolics.torchscript import OwnFormNeeded, call_function, call_method, uses_torch_onnx
+from opbridge.symbolics.values import wrapped
 
 SymbolicFunction = Callable[..., Any]
 

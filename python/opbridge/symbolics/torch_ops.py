@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from opbridge.symbolics.builder import GraphContext, Value
+from opbridge.symbolics.builder import GraphContext
+from opbridge.symbolics.values import Value
 
 
 def symbolics(domain_versions: dict[str, int]) -> Iterator[tuple[str, int, Callable[..., Any]]]:

@@ -16,8 +16,9 @@ import torch
 
 from opbridge import _core
 from opbridge.errors import InvalidArgumentError
-from opbridge.symbolics.builder import GraphContext, Value
+from opbridge.symbolics.builder import GraphContext
 from opbridge.symbolics.onnx_functions import attribute_kinds
+from opbridge.symbolics.values import Value
 from opbridge.torch_compat import OpOverload, schema_of
 
 # The opset from which on an operator that is called in the same way at a later opset means the same.

@@ -16,10 +16,11 @@ from opbridge.capture.patching import patch, patch_code
 from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.operator_names import without_overload
 from opbridge.symbolics.arguments import bind, complete_arguments, schema_of_name
-from opbridge.symbolics.builder import GraphContext, Results, ValueType
+from opbridge.symbolics.builder import GraphContext, Results
 from opbridge.symbolics.torchscript.arguments import Arguments, type_of
 from opbridge.symbolics.torchscript.context import OwnFormNeeded, TorchScriptContext
 from opbridge.symbolics.torchscript.translation import Translation
+from opbridge.symbolics.values import ValueType
 from opbridge.torch_compat import onnx_exporter
 from opbridge.torch_compat.messages import is_of_sizes_as_texts
 from opbridge.torch_compat.torchscript_exporter import (

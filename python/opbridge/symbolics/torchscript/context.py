@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opbridge.symbolics import builder
+from opbridge.symbolics.values import Value as OnnxValue
 from opbridge.torch_compat.torchscript_exporter import GraphContext, OptionalType, Value
 
 _LISTS = ("prim::ListConstruct", "prim::TupleConstruct", "onnx::SequenceConstruct")
@@ -51,7 +52,7 @@ class TorchScriptContext(GraphContext):
             none: Value = super().op("prim::Constant")
             none.setType(OptionalType.ofTensor())
             return none
-        if isinstance(item, builder.Value):
+        if isinstance(item, OnnxValue):
             raise OwnFormNeeded(f"a {type(item).__name__} of opbridge")
         if isinstance(item, torch.Tensor) and item.numel() == 1 and item.is_floating_point():
             item = item.reshape(())  # as torch does; an integer may be a list of one size or axis
@@ -94,5 +95,5 @@ def _torch_takes(key: str, value: Any) -> bool:
         return True
     first = value[0] if isinstance(value, Sequence) and not isinstance(value, str) and len(value) else value
     if key.endswith(("_i", "_f", "_s", "_z", "_ty")):
-        return not isinstance(first, (torch.dtype, builder.Value))
+        return not isinstance(first, (torch.dtype, OnnxValue))
     return key.endswith("_t") and isinstance(first, torch.Tensor) and first.layout == torch.strided

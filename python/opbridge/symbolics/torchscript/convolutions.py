@@ -12,7 +12,8 @@ from typing import Any
 
 from opbridge import _core
 from opbridge.symbolics.arguments import complete_arguments, schema_of_name
-from opbridge.symbolics.builder import Callback, GraphContext, Results, Value
+from opbridge.symbolics.builder import Callback, GraphContext, Results
+from opbridge.symbolics.values import Value
 
 _OF_CONVOLUTION = (
     "aten::conv1d",

@@ -9,8 +9,9 @@ import torch
 
 from opbridge import _core
 from opbridge.dtypes import ELEMENT_TYPES
-from opbridge.symbolics.builder import GraphContext, SequenceType, ValueType
-from opbridge.symbolics.builder import Value as OnnxValue
+from opbridge.symbolics.builder import GraphContext
+from opbridge.symbolics.values import SequenceType, ValueType
+from opbridge.symbolics.values import Value as OnnxValue
 from opbridge.torch_compat.torchscript_exporter import Block, ListType, Node, OptionalType, TensorType, Value
 
 _ONNX = "onnx::"
