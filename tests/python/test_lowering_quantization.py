@@ -32,7 +32,7 @@ RANGES = {
 }
 
 
-@pytest.mark.parametrize("opset", [13, 21, 23])
+@pytest.mark.parametrize("opset", [13, 21, 23, newest_opset()])
 def test_fake_quantization(opset: int) -> None:
     functions = {}
     for least, greatest in set(itertools.chain.from_iterable(RANGES.values())):
@@ -278,8 +278,18 @@ def test_nan_becomes_the_least_level(scale: float) -> None:
     check(functions, x, torch.tensor(scale), torch.tensor(2))
 
 
-def test_opsets_without_kernels_for_quantization() -> None:
-    check(lambda x: torch.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 255), X, opset=newest_opset())
+def test_quantization_at_the_newest_opset(tmp_path: pathlib.Path) -> None:
+    levels = torch.randint(-8, 8, (6, 8), dtype=torch.int8)
+    scales, points = torch.rand(6, 2), torch.randint(-3, 4, (6, 2), dtype=torch.int8)
+
+    def product(x: torch.Tensor) -> torch.Tensor:
+        weight = decomposed.dequantize_per_channel_group(levels, scales, points, -8, 7, torch.int8, 4, torch.float32)
+        return torch.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 255) @ weight.T
+
+    check(product, torch.randn(3, 8), opset=newest_opset())
+    path = tmp_path / "model.onnx"
+    opbridge.export(product, (torch.randn(3, 8),), path, opset_version=newest_opset(), target="onnx")
+    assert {"QuantizeLinear", "DequantizeLinear"} < set(operators(onnx.load(path)))
 
 
 def test_fake_quantization_of_dynamic_sizes():

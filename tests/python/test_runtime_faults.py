@@ -612,6 +612,19 @@ FAULTS = [
         loses_updates,
         threads=4,
     ),
+    *(
+        Fault(
+            "newest_quantization.cc",
+            f"{op} has no kernel of opset 28",
+            f"y = {op}({x}, scale)",
+            {x: np.ones((2, 3), dtype)},
+            {"scale": np.float32(0.5)},
+            fails(NoKernel),
+            opset=28,
+            since=(1, 32),
+        )
+        for op, x, dtype in [("QuantizeLinear", "x", np.float32), ("DequantizeLinear", "q", np.int8)]
+    ),
     Fault(
         "skip_norms.cc",
         "a normalization of a sum by one weight does not run",

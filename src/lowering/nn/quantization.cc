@@ -77,9 +77,8 @@ Value learned_zeros(GraphBuilder& g, Value zero_points, int64_t least, int64_t g
 bool is_byte(ElementType type) { return type == ElementType::int8 || type == ElementType::uint8; }
 
 // Whether QuantizeLinear and DequantizeLinear support the type and the zero points, which must be of that
-// type; PyTorch's may be any integers. Runtimes do not have those of opset 28 yet.
+// type; PyTorch's may be any integers.
 bool is_linear(GraphBuilder& g, ElementType type, const Scheme& scheme) {
-  if (g.opset() >= 28) return false;
   if (!scheme.known || !tensor::converts_exactly(*scheme.known, type)) return false;
   return is_byte(type) || (g.opset() >= 21 && (type == ElementType::int16 || type == ElementType::uint16));
 }

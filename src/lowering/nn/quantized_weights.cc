@@ -8,13 +8,10 @@
 namespace opbridge::lowering {
 namespace {
 
-// Runtimes do not have those of opset 28 yet.
-bool has_linear(const GraphBuilder& g, int since) { return g.opset() >= since && g.opset() < 28; }
-
 std::optional<ElementType> stored_type(const GraphBuilder& g, const ir::Weight& q, const Levels& levels) {
   const bool is_byte = q.element_type == ElementType::int8 || q.element_type == ElementType::uint8;
-  if (!is_byte || !has_linear(g, 13)) return std::nullopt;
-  if (has_linear(g, 21)) {
+  if (!is_byte || g.opset() < 13) return std::nullopt;
+  if (g.opset() >= 21) {
     if (levels.least >= -8 && levels.greatest <= 7 && tensor::converts_exactly(q, ElementType::int4))
       return ElementType::int4;
     if (levels.least >= 0 && levels.greatest <= 15 && tensor::converts_exactly(q, ElementType::uint4))
@@ -45,8 +42,7 @@ std::optional<Form> form_of(const GraphBuilder& g, const Blocks& blocks) {
   if (grouped.empty() && of_one.size() == 1)
     return Form{{sizes_at(blocks.count, of_one[0])}, of_one[0], std::nullopt};
   const std::vector<int64_t>& along = grouped.empty() ? undivided : grouped;
-  if (along.size() != 1 || (!grouped.empty() && !undivided.empty()) || !has_linear(g, 21))
-    return std::nullopt;
+  if (along.size() != 1 || (!grouped.empty() && !undivided.empty()) || g.opset() < 21) return std::nullopt;
   return Form{blocks.count, along[0], sizes_at(blocks.size, along[0]).value()};
 }
 

@@ -27,6 +27,7 @@ std::vector<Value> scan_along_first_axis(GraphBuilder& g, const ir::Node& scan);
 // For nodes with one result. An empty Value if the runtime computes the node correctly.
 
 Value attention_of_bfloat16(GraphBuilder& g, const ir::Node& attention);
+Value dequantized_by_arithmetic(GraphBuilder& g, const ir::Node& dequantize);
 Value dequantized_after_movement(GraphBuilder& g, const ir::Node& movement);
 Value expansion_to_nothing(GraphBuilder& g, const ir::Node& expansion);
 Value float64_convolution(GraphBuilder& g, const ir::Node& convolution);
@@ -34,6 +35,7 @@ Value float64_mean_of_image(GraphBuilder& g, const ir::Node& pool);
 Value float64_mean_of_windows(GraphBuilder& g, const ir::Node& pool);
 Value nearest_after_reflection(GraphBuilder& g, const ir::Node& sampling);
 Value clip_by_max_and_min(GraphBuilder& g, const ir::Node& clip);
+Value quantized_by_arithmetic(GraphBuilder& g, const ir::Node& quantize);
 Value own_roi_align(GraphBuilder& g, const ir::Node& align);
 Value range_from_zero(GraphBuilder& g, const ir::Node& range);
 Value normalized_sum_by_number(GraphBuilder& g, const ir::Node& product);
