@@ -58,6 +58,10 @@ class Page:
             for kind in ("mousePressed", "mouseReleased"):
                 self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=number)
 
+    def size(self, width: int, height: int) -> None:
+        """Sets the size of the window."""
+        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
     def dark(self, is_dark: bool) -> None:
         value = "dark" if is_dark else "light"
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
@@ -118,7 +122,7 @@ def chromium(folder: Path, width: int = 1500, height: int = 900) -> Iterator[Pag
         page = Page(ask, receive, session)
         page.send("Page.enable")
         page.send("Runtime.enable")
-        page.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        page.size(width, height)
         yield page
     finally:
         process.kill()

@@ -304,6 +304,41 @@ def test_a_graph_without_modules(browser: Page, tmp_path: Path) -> None:
     assert browser.errors == []
 
 
+def widths(browser: Page, width: int) -> dict[str, int]:
+    """The widths of the parts of the page in a window; 0: not shown."""
+    browser.size(width, 700)
+    browser.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    return dict(
+        browser.evaluate(
+            """({
+                page: document.documentElement.scrollWidth, modules: element("modules").offsetWidth,
+                stage: canvas.parentElement.offsetWidth, canvas: canvas.offsetWidth, panel: panel.offsetWidth,
+            })"""
+        )
+    )
+
+
+@pytest.mark.parametrize("name", ["modules", "plain"])
+def test_the_graph_has_the_middle_of_every_window(browser: Page, pages: Path, tmp_path: Path, name: str) -> None:
+    page = pages / "verified.html"
+    if name == "plain":
+        page = tmp_path / "m.html"
+        opbridge.export(lambda x: (x + 1).relu(), (X,), tmp_path / "m.onnx", report=page)
+    browser.open(page)
+    try:
+        for width, modules, panel in ((1500, 236, 360), (1000, 236, 360), (850, 0, 360), (500, 0, 225)):
+            modules *= name == "modules"
+            stage = width - modules - panel
+            expected = {"page": width, "modules": modules, "stage": stage, "canvas": stage, "panel": panel}
+            assert widths(browser, width) == expected
+            middle = "(canvas.clientWidth / 2 - view.x) / view.scale / graph.width"
+            assert browser.evaluate(middle) == pytest.approx(0.5, abs=0.01)
+            keep(browser, f"{name}-{width}")
+    finally:
+        browser.size(1500, 900)
+    assert browser.errors == []
+
+
 def test_a_module_that_is_called_twice(browser: Page, tmp_path: Path) -> None:
     class Shared(nn.Module):
         def __init__(self) -> None:
