@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from opbridge.errors import Error, InternalError, InvalidArgumentError
+from opbridge.errors import Error, FileError, InternalError, InvalidArgumentError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,14 +28,27 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fix", default="")
     parser.add_argument("--projects", default="")
     options = parser.parse_args(arguments)
+    output = _keep_output_for_report()
     try:
-        return _doctor(options)
+        return _doctor(options, output)
     except Error as error:
         print(f"opbridge: {error}", file=sys.stderr)
         return 3 if isinstance(error, InternalError) else 2
+    except SystemExit as error:  # of a model that is captured
+        print(f"opbridge: {_described(error)}", file=sys.stderr)
+        return 2
 
 
-def _doctor(options: argparse.Namespace) -> int:
+def _keep_output_for_report() -> TextIO:
+    """The standard output, to which only the report goes: what the user's code prints, in C++ too, goes to standard
+    error."""
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return output
+
+
+def _doctor(options: argparse.Namespace, output: TextIO) -> int:
     from opbridge import _core
     from opbridge.capture import capture
     from opbridge.operators import load_operators
@@ -61,9 +75,13 @@ def _doctor(options: argparse.Namespace) -> int:
         mappings=options.fix,
         projects=options.projects,
     )
-    print(report.rstrip("\n"))
+    text = report.rstrip("\n") + "\n"
     if written and not options.json:
-        print("\n" + written, end="")
+        text += "\n" + written
+    try:
+        print(text, end="", file=output, flush=True)
+    except OSError as error:
+        raise FileError(f"cannot print: {error.strerror}") from error
     return 0 if ok else 1
 
 
@@ -79,7 +97,7 @@ def _made_by(text: str) -> tuple[Any, Any, Any]:
         made = factory()
     except Error:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InvalidArgumentError(f"{text} fails with {_described(error)}", _line_of(error, source)) from error
     if not isinstance(made, tuple):
         return made, (), None
@@ -106,11 +124,11 @@ def _imported(source: str) -> types.ModuleType:
     return module
 
 
-def _described(error: Exception) -> str:
+def _described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-def _line_of(error: Exception, source: str) -> str:
+def _line_of(error: BaseException, source: str) -> str:
     """The last line of the user's file that the error passed."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"

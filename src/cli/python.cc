@@ -15,12 +15,16 @@ namespace fs = std::filesystem;
 
 constexpr char program[] = R"(import sys
 try:
-    from opbridge.command import main
-except ImportError as error:
-    print(f"opbridge: {sys.executable} cannot import opbridge ({error}); install the package opbridge there, or name "
-          "another Python by OPBRIDGE_PYTHON", file=sys.stderr)
-    sys.exit(2)
-sys.exit(main(sys.argv[1:]))
+    try:
+        from opbridge.command import main
+    except ImportError as error:
+        print(f"opbridge: {sys.executable} cannot import opbridge ({error}); install the package opbridge there, or "
+              "name another Python by OPBRIDGE_PYTHON", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(main(sys.argv[1:]))
+except KeyboardInterrupt:
+    print("opbridge: interrupted", file=sys.stderr)
+    sys.exit(130)
 )";
 
 std::string find_python() {

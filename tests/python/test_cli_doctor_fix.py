@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import ROOT, opbridge
+from command import OPBRIDGE, ROOT, opbridge
 
 import opbridge as package
 
@@ -266,3 +266,86 @@ def test_no_python(folder: Path) -> None:
     done = opbridge("doctor", f"{folder / 'script.py'}:make_model", env={"OPBRIDGE_PYTHON": "/nowhere/python"})
     assert done.returncode == 2
     assert "/nowhere/python cannot be started" in done.stderr
+
+
+EXITS = """
+import subprocess
+import sys
+
+import torch
+
+print("imported")
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        print("called")
+        return x + 1
+
+
+class Leaving(torch.nn.Module):
+    def forward(self, x):
+        sys.exit(0)
+
+
+def printing():
+    print("made")
+    sys.stdout.buffer.write(b"bytes")
+    subprocess.run(["echo", "from another process"], check=True)
+    return Model(), (torch.ones(2),)
+
+
+def leaving():
+    return Leaving(), (torch.ones(2),)
+
+
+def exits():
+    sys.exit(0)
+
+
+def exits_with_text():
+    raise SystemExit("bye")
+
+
+def interrupted():
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [
+        ("exits", 2, "exits fails with SystemExit: 0\n  at "),
+        ("exits_with_text", 2, "exits_with_text fails with SystemExit: bye\n  at "),
+        ("leaving", 2, "SystemExit: 0"),
+        ("interrupted", 130, "opbridge: interrupted\n"),
+    ],
+)
+def test_a_script_that_exits_has_no_report(tmp_path: Path, name: str, status: int, reason: str) -> None:
+    (tmp_path / "script.py").write_text(EXITS)
+    done = examined(tmp_path, name)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert reason in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_a_script_prints_is_no_part_of_the_report(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(EXITS)
+    done = examined(tmp_path, "printing", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ok"]
+    for text in ("imported", "made", "bytes", "called", "from another process"):
+        assert text in done.stderr
+
+
+def test_a_report_that_cannot_be_printed(folder: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [OPBRIDGE, "doctor", f"{folder / 'script.py'}:make_model"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **ENVIRONMENT},
+        )
+    assert done.returncode == 2
+    assert done.stderr == "opbridge: cannot print: No space left on device\n"
