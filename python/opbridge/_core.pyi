@@ -252,6 +252,9 @@ def rewrite_model(
     Returns what export_graph returns.
     """
 
+def tolerances_of(dtype: torch.dtype) -> tuple[float, float]:
+    """The relative and the absolute tolerance of an element type."""
+
 def compare_tensors(
     dtype: torch.dtype,
     dims: Sequence[int],

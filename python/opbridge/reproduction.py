@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,9 +14,7 @@ from opbridge import _core
 from opbridge.errors import FileError
 from opbridge.operator_names import namespace
 from opbridge.operators import COMPAT, loaded_ort_libraries, ort_library
-
-if TYPE_CHECKING:
-    from opbridge.verification import Comparison
+from opbridge.verification import Comparison, in_pairs
 
 _SCRIPT = '''"""Runs model.onnx in ONNX Runtime on inputs.npz and compares with expected.npz, PyTorch's outputs.
 
@@ -25,6 +22,7 @@ _SCRIPT = '''"""Runs model.onnx in ONNX Runtime on inputs.npz and compares with 
 """
 
 import ctypes
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +31,7 @@ import onnxruntime
 FOLDER = Path(__file__).parent
 MODEL = {model}
 LIBRARIES = {libraries}
+TOLERANCES = {tolerances}  # of each output: relative, absolute
 
 
 def run(path, feeds):
@@ -51,28 +50,48 @@ def run(path, feeds):
     return dict(zip(names, session.run_with_ort_values(names, values)))
 
 
-def numbers(value):
+def as_array(value):
+    if isinstance(value, np.ndarray):
+        return value
+    if value.data_type() != "tensor(bfloat16)":
+        return value.numpy()
+    bits = (ctypes.c_uint16 * int(np.prod(value.shape()))).from_address(value.data_ptr())
+    return np.array(bits).view("V2").reshape(value.shape())
+
+
+def numbers(array):
     """The elements as float64, complex numbers as pairs."""
-    if not isinstance(value, np.ndarray):
-        if value.data_type() == "tensor(bfloat16)":
-            bits = (ctypes.c_uint16 * int(np.prod(value.shape()))).from_address(value.data_ptr())
-            value = np.array(bits).view("V2").reshape(value.shape())
-        else:
-            value = value.numpy()
-    if value.dtype == np.dtype("V2"):
-        value = (value.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
-    return value.astype(np.float64)
+    if array.dtype == np.dtype("V2"):
+        array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return array.astype(np.float64)
+
+
+def compared(name, actual, expected):
+    """Whether both agree, and a line that says how far they do."""
+    if actual.dtype != expected.dtype:
+        return False, f"{{name}}: element type {{actual.dtype}}, PyTorch returns {{expected.dtype}}"
+    if actual.shape != expected.shape:
+        return False, f"{{name}}: shape {{actual.shape}}, PyTorch returns {{expected.shape}}"
+    relative, absolute = TOLERANCES[name]
+    a, e = numbers(actual), numbers(expected)
+    with np.errstate(invalid="ignore"):
+        differences = np.where((a == e) | (np.isnan(a) & np.isnan(e)), 0, np.abs(a - e))
+        agree = np.isfinite(differences) & (differences <= absolute + relative * np.abs(e))
+    return agree.all(), (
+        f"{{name}}: largest difference {{differences.max(initial=0):.6g}}; {{np.sum(~agree)}} of {{agree.size}} elements "
+        f"differ by more than {{absolute:g}} + {{relative:g}} * |expected|"
+    )
 
 
 actual = run(MODEL, dict(np.load(FOLDER / "inputs.npz")))
+agreements = []
 for name, expected in np.load(FOLDER / "expected.npz").items():
-    a, e = numbers(actual[name]), numbers(expected)
-    if a.shape != e.shape:
-        print(f"{{name}}: shape {{a.shape}}, PyTorch returns {{e.shape}}")
-        continue
-    with np.errstate(invalid="ignore"):
-        differences = np.where((a == e) | (np.isnan(a) & np.isnan(e)), 0, np.abs(a - e))
-    print(f"{{name}}: largest difference {{differences.max(initial=0):.6g}}")
+    agrees, line = compared(name, as_array(actual[name]), expected)
+    agreements.append(agrees)
+    print(line)
+if not all(agreements):
+    sys.exit("ONNX Runtime and PyTorch differ")
+print("all outputs agree")
 '''
 
 
@@ -82,12 +101,20 @@ def write_reproduction(folder: str | os.PathLike[str], comparison: Comparison, s
     path.mkdir(parents=True, exist_ok=True)
     model = _copied_model(Path(comparison.path), path)
     _save(path / "inputs.npz", comparison.feeds | comparison.parameters)
-    _save(path / "expected.npz", dict(zip(comparison.names, comparison.expected, strict=False)))
+    expected = {name: in_pairs(value) for name, value in zip(comparison.names, comparison.expected, strict=False)}
+    _save(path / "expected.npz", expected)
     libraries = _copied_libraries(path, _core.operators_of(os.fspath(comparison.path)))
+    tolerances = {name: _tolerances(tensor.dtype, *comparison.tolerances) for name, tensor in expected.items()}
     (path / "reproduce.py").write_text(
-        _SCRIPT.format(summary=summary, model=model, libraries=f"[{', '.join(libraries)}]"), encoding="utf-8"
+        _SCRIPT.format(summary=summary, model=model, libraries=f"[{', '.join(libraries)}]", tolerances=tolerances),
+        encoding="utf-8",
     )
     return path
+
+
+def _tolerances(dtype: torch.dtype, rtol: float | None, atol: float | None) -> tuple[float, float]:
+    relative, absolute = _core.tolerances_of(dtype)
+    return relative if rtol is None else rtol, absolute if atol is None else atol
 
 
 def _copied_model(model: Path, folder: Path) -> str:
@@ -121,8 +148,6 @@ def _copied_libraries(folder: Path, operators: Mapping[str, int]) -> list[str]:
 
 
 def _save(path: Path, tensors: Mapping[str, object]) -> None:
-    from opbridge.verification import in_pairs
-
     arrays = {}
     for name, value in tensors.items():
         tensor = in_pairs(value).contiguous()

@@ -13,6 +13,13 @@ namespace opbridge::python {
 void bind_comparison(nb::module_& module) {
   using namespace nb::literals;
   module.def(
+      "tolerances_of",
+      [](nb::handle dtype) {
+        const runtime::Tolerance usual = runtime::Tolerance::of(to_element_type(dtype));
+        return std::tuple(usual.relative, usual.absolute);
+      },
+      "dtype"_a, "The relative and the absolute tolerance of an element type.");
+  module.def(
       "compare_tensors",
       [](nb::handle dtype, const std::vector<int64_t>& dims, uintptr_t actual, uintptr_t expected,
          std::optional<double> rtol, std::optional<double> atol) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -150,14 +151,46 @@ def test_a_size_that_was_fixed_is_found_and_reproduced(tmp_path: Path) -> None:
     assert "the file fixes a size or a value" in str(raised.value)
     assert np.load(tmp_path / "wrong" / "inputs.npz")["x"].shape == (1, 3)
     path.unlink()
-    assert "mul: largest difference" in reproduced(tmp_path / "wrong")
+    difference = reproduced(tmp_path / "wrong", differs=True)
+    assert re.fullmatch(
+        r"mul: largest difference [\d.]+; 3 of 3 elements differ by more than 0.0001 \+ 0.0001 \* \|expected\|\n",
+        difference,
+    )
+    opbridge.export(lambda x: x, (X[:1],), tmp_path / "wrong" / "model.onnx", input_names=["x"], output_names=["mul"])
+    agreement = reproduced(tmp_path / "wrong", differs=False)
+    assert agreement.startswith("mul: largest difference 0; 0 of 3 elements differ")
+    assert agreement.endswith("all outputs agree\n")
 
 
-def reproduced(folder: Path) -> str:
+def reproduced(folder: Path, *, differs: bool) -> str:
     script = folder / "reproduce.py"
     done = subprocess.run([sys.executable, "-I", script], capture_output=True, text=True, cwd="/")
-    assert done.returncode == 0, done.stderr
+    verdict = (1, "ONNX Runtime and PyTorch differ\n") if differs else (0, "")
+    assert (done.returncode, done.stderr) == verdict
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("other", "line"),
+    [
+        (lambda x: x.double(), "y: element type float64, PyTorch returns float32"),
+        (lambda x: x[:1], "y: shape (1, 3), PyTorch returns (4, 3)"),
+    ],
+)
+def test_a_reproduction_of_another_type_or_shape(tmp_path: Path, other: Any, line: str) -> None:
+    opbridge.export(other, (X,), tmp_path / "m.onnx", output_names=["y"])
+    with pytest.raises(VerificationError):
+        opbridge.verify(tmp_path / "m.onnx", torch.relu, (X,), reproduction=tmp_path / "wrong")
+    assert reproduced(tmp_path / "wrong", differs=True) == f"{line}\n"
+
+
+def test_a_reproduction_has_the_tolerances_of_the_verification(tmp_path: Path) -> None:
+    opbridge.export(lambda x: x + 0.01, (X,), tmp_path / "m.onnx")
+    with pytest.raises(VerificationError):
+        opbridge.verify(tmp_path / "m.onnx", lambda x: x, (X,), rtol=0, atol=0.005, reproduction=tmp_path / "wrong")
+    assert "12 of 12 elements differ by more than 0.005 + 0 * |expected|" in reproduced(
+        tmp_path / "wrong", differs=True
+    )
 
 
 class Wrong(torch.autograd.Function):
@@ -187,7 +220,9 @@ def test_a_reproduction_with_operators_weights_and_bfloat16(tmp_path: Path) -> N
     (tmp_path / "big.onnx").unlink()
     (tmp_path / "big.onnx.data").unlink()
     expected = Module()(x).detach().float()
-    largest = float(reproduced(tmp_path / "wrong").split()[-1])
+    found = re.match(r"y: largest difference ([\d.e+]+); ", reproduced(tmp_path / "wrong", differs=True))
+    assert found
+    largest = float(found[1])
     assert largest == pytest.approx(float(expected.abs().max()), rel=0.02)
 
 
