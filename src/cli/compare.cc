@@ -33,6 +33,9 @@ bool run(const Options& options) {
   if (options.html.empty()) {
     print(inspect::to_text(difference, a, b));
   } else {
+    for (const onnx::ModelFile* model : {&a, &b}) {
+      for (const fs::path& input : model->files) support::refuse_to_replace(options.html, input);
+    }
     support::write_text(options.html, inspect::difference_page(difference, a, b));
   }
   return difference.same();

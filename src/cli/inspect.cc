@@ -45,6 +45,7 @@ void run(const Options& options) {
   onnx::ModelFile file;
   if (is_program) {
     file.model.graph = load_exported_program(options.model);
+    file.files = {options.model};
   } else {
     file = onnx::read_onnx(options.model);
   }
@@ -55,6 +56,7 @@ void run(const Options& options) {
   summary.file_bytes = fs::file_size(options.model);
 
   if (!options.html.empty()) {
+    for (const fs::path& input : file.files) support::refuse_to_replace(options.html, input);
     const std::string page = inspect::graph_page(graph, summary, is_program ? 0 : file.model.opset);
     support::write_text(options.html, page);
   }

@@ -126,14 +126,18 @@ ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const voi
   if (bytes.size() > INT_MAX) fail("it is larger than 2 GB, the limit of an ONNX file");
   TensorReader tensors(std::move(owner), folder);
   const std::string_view message(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return guarded([&] { return read_model(message, tensors); });
+  ModelFile file = guarded([&] { return read_model(message, tensors); });
+  file.files = tensors.external_files();
+  return file;
 }
 
 ModelFile read_onnx(const std::filesystem::path& path) {
   try {
-    const auto file = std::make_shared<const support::MappedFile>(path);
+    const auto content = std::make_shared<const support::MappedFile>(path);
     const std::filesystem::path folder = path.parent_path();
-    return parse_onnx(file->bytes(), file, folder.empty() ? "." : folder);
+    ModelFile file = parse_onnx(content->bytes(), content, folder.empty() ? "." : folder);
+    file.files.push_back(path);
+    return file;
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("cannot read {}: {}", path.string(), error.message()),
                 error.where());

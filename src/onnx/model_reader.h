@@ -22,7 +22,8 @@ struct ModelFile {
   std::string producer_version;
   std::string doc_string;
   std::vector<std::pair<std::string, std::string>> metadata;
-  std::vector<std::string> overridable;  // the initializers that are also inputs, in order
+  std::vector<std::string> overridable;      // the initializers that are also inputs, in order
+  std::vector<std::filesystem::path> files;  // that were read: of external data, and the model's own
 };
 
 // Maps the file and borrows its weights, including external data, which must be in or below the model's

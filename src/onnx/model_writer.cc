@@ -97,13 +97,7 @@ class Writing {
 };
 
 void refuse_to_replace_weights(const support::OutputFile& file, const std::vector<WeightFile>& weight_files) {
-  for (const WeightFile& weights : weight_files) {
-    std::error_code unknown;  // a file that does not exist is not the same file
-    if (std::filesystem::equivalent(weights.path, file.final_path(), unknown)) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} is both the input and the output", file.target().string()));
-    }
-  }
+  for (const WeightFile& weights : weight_files) support::refuse_to_replace(file.target(), weights.path);
 }
 
 // Whether the model at `path` keeps weights in the regular file `data`, and the new one does not need it.

@@ -187,9 +187,15 @@ void TensorReader::read_external(const ExternalData& data, ir::Weight& weight) {
   weight.owner = file;
 }
 
+std::vector<fs::path> TensorReader::external_files() const {
+  std::vector<fs::path> files;
+  for (const auto& [location, file] : external_files_) files.push_back(file.path);
+  return files;
+}
+
 std::shared_ptr<const support::MappedFile> TensorReader::external_file(std::string_view location) {
   if (const auto known = external_files_.find(location); known != external_files_.end()) {
-    return known->second;
+    return known->second.content;
   }
   const fs::path relative(location);
   if (folder_.empty() || !stays_below(relative) || location.find('\0') != std::string_view::npos) {
@@ -203,7 +209,9 @@ std::shared_ptr<const support::MappedFile> TensorReader::external_file(std::stri
     fail(fmt::format("external data \"{}\" is not read: it links outside the model's folder", location));
   }
   try {
-    return external_files_.emplace(location, std::make_shared<const support::MappedFile>(path)).first->second;
+    auto content = std::make_shared<const support::MappedFile>(path);
+    external_files_.emplace(location, ExternalFile{path, content});
+    return content;
   } catch (const Error& refusal) {
     throw Error(refusal.code(), fmt::format("external data {}: {}", location, refusal.message()));
   }

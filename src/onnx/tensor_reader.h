@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "opbridge/ir.h"
 #include "support/mapped_file.h"
@@ -28,6 +29,9 @@ class TensorReader {
   // Borrows raw and external bytes, and copies numbers from typed fields. Throws Error(invalid_file).
   NamedWeight read(std::string_view message);
 
+  // The files of external data that were read.
+  std::vector<std::filesystem::path> external_files() const;
+
  private:
   struct ExternalData {
     std::string_view location;
@@ -39,8 +43,11 @@ class TensorReader {
 
   std::shared_ptr<const void> owner_;
   std::filesystem::path folder_;
-  std::map<std::string, std::shared_ptr<const support::MappedFile>, std::less<>>
-      external_files_;  // by location
+  struct ExternalFile {
+    std::filesystem::path path;
+    std::shared_ptr<const support::MappedFile> content;
+  };
+  std::map<std::string, ExternalFile, std::less<>> external_files_;  // by location
 };
 
 }  // namespace opbridge::onnx

@@ -176,6 +176,14 @@ void publish(OutputFile& data, OutputFile& model) {
   old_data.keep_new();
 }
 
+void refuse_to_replace(const std::filesystem::path& output, const std::filesystem::path& input) {
+  std::error_code unknown;  // a file that does not exist is not the same file
+  if (fs::equivalent(output, input, unknown)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is both the input and the output", output.string()));
+  }
+}
+
 void write_text(const std::filesystem::path& path, std::string_view text) {
   const std::span<const std::byte> piece = std::as_bytes(std::span(text));
   OutputFile output(path);

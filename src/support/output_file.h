@@ -53,6 +53,9 @@ void publish(OutputFile& file);
 // files remain beside it as `.opbridge-*`.
 void publish(OutputFile& data, OutputFile& model);
 
+// Throws Error(invalid_argument) if `output` is the file `input`, under whatever name.
+void refuse_to_replace(const std::filesystem::path& output, const std::filesystem::path& input);
+
 // Writes a file of this text, in the same way.
 void write_text(const std::filesystem::path& path, std::string_view text);
 

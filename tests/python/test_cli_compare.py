@@ -197,6 +197,16 @@ def test_a_page(tmp_path: Path) -> None:
     assert '<tr class="new"><td></td><td>Tanh → %Tanh:out: float32[2, 64]' in page
 
 
+def test_no_page_replaces_a_model(tmp_path: Path) -> None:
+    onnx.save(model_of([helper.make_node("Neg", ["x"], ["out"])]), tmp_path / "a.onnx")
+    onnx.save(model_of([helper.make_node("Abs", ["x"], ["out"])]), tmp_path / "b.onnx")
+    for name in ("a.onnx", "b.onnx"):
+        before = (tmp_path / name).read_bytes()
+        line = refusal("compare", tmp_path / "a.onnx", tmp_path / "b.onnx", "--html", tmp_path / name)
+        assert "both the input and the output" in line
+        assert (tmp_path / name).read_bytes() == before
+
+
 def test_names_are_text_in_the_page(tmp_path: Path) -> None:
     a = model_of(
         [helper.make_node("Neg", ["x"], ["<script>alert(1)</script>"]), helper.make_node("Neg", ["y"], ["out"])]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import torch
 from command import opbridge, refusal
 from onnx import TensorProto, helper, numpy_helper
 
@@ -99,6 +100,28 @@ def test_draws_a_page(tmp_path: Path) -> None:
     page = (tmp_path / "m.html").read_text()
     assert page.startswith("<!DOCTYPE html>")
     assert '"op":"Relu"' in page
+
+
+def test_no_page_replaces_what_is_read(tmp_path: Path) -> None:
+    weights = onnx.numpy_helper.from_array(np.zeros(2000, np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])], "g", [float_value("x", 2000)], [float_value("y", 2000)], [weights]
+    )
+    onnx.save(make_model(graph), tmp_path / "m.onnx", save_as_external_data=True, location="w.data")
+    (tmp_path / "link.html").symlink_to(tmp_path / "m.onnx")
+    program = torch.export.export(torch.nn.ReLU(), (torch.zeros(2),))
+    torch.export.save(program, tmp_path / "p.pt2")
+    before = {file: file.read_bytes() for file in tmp_path.iterdir()}
+    for model, page in [
+        ("m.onnx", "m.onnx"),
+        ("m.onnx", "link.html"),
+        ("m.onnx", "w.data"),
+        ("m.onnx", f"../{tmp_path.name}/m.onnx"),
+        ("p.pt2", "p.pt2"),
+    ]:
+        line = refusal("inspect", tmp_path / model, "--html", tmp_path / page)
+        assert f"{tmp_path / page} is both the input and the output" in line
+    assert {file: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_refuses_in_one_line(tmp_path: Path) -> None:
