@@ -29,8 +29,9 @@ from opbridge.capture.source import line_of_frame
 from opbridge.capture.state.attributes import restore_attributes, restore_contents
 from opbridge.capture.state.reassigned_buffers import Registered
 from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
 from opbridge.capture.symbolic_sizes.dynamic_axes import DynamicSizes, Fixing, specialized
-from opbridge.capture.symbolic_sizes.guards import retry_with_builtins, watch_sizes
+from opbridge.capture.symbolic_sizes.guards import watch_sizes
 from opbridge.capture.traced.function_mode import DATA
 from opbridge.errors import Error, UnsupportedError
 from opbridge.torch_compat import (

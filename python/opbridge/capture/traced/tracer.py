@@ -91,7 +91,7 @@ def capture_symbolically(
 def _capture_on_fakes(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
-    from opbridge.capture.symbolic_sizes.guards import retry_with_builtins
+    from opbridge.capture.symbolic_sizes.builtin_calls import retry_with_builtins
     from opbridge.capture.traced.fake_tensors import capture_fake
 
     return retry_with_builtins(lambda: capture_fake(model, inputs, sizes, changed, numbers))

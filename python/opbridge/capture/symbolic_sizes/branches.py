@@ -1,0 +1,159 @@
+"""Branches on sizes: the model's, and those by which torch compares sizes or fixes them."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+import sympy
+
+from opbridge.capture.operators import operator_of
+from opbridge.capture.patching import patch
+from opbridge.capture.run_warnings import warn_of_run
+from opbridge.capture.source import line_of_frame, runs_users, users_frame
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.asking import GUARDS, asked_by_layer, asked_by_model, refused
+from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
+from opbridge.torch_compat import dispatched_in
+from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.symbols import (
+    BROADCASTING,
+    EXPECTATION,
+    always,
+    free_unbacked_symbols,
+    uninteresting_files,
+)
+
+_DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the symbol that is asked
+
+
+@contextlib.contextmanager
+def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
+    """Warns if the model branches by a symbolic size: the captured program always takes the branch of the example. A
+    check of sizes by torch is such a branch if the model catches its error."""
+    original = points.BOOL_OF_SYMBOL.original
+
+    def guard_bool(self: Any, file: str, line: int) -> Any:
+        asked, env = self.expr, self.shape_env
+        fixed = always(env, asked) is not None
+        try:
+            result = original(self, file, line)
+        except Exception as error:
+            caught.note(error)
+            raise
+        frame = sys._getframe(1)
+        differs = sizes.in_example(asked, env) not in (result, None)
+        tried = (differs or not fixed) and in_try_block(frame)
+        if tried or asked_by_model(frame):
+            if differs:
+                raise refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
+            if not asked_by_model(frame):
+                warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
+            elif not fixed:
+                warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
+        elif not fixed and free_unbacked_symbols(asked) and asked_by_layer(frame):
+            warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
+        elif result and not fixed and _compares_to_broadcast(frame) and (size := _may_be_one(asked, env)):
+            one, other = asked.args if size == asked.args[0] else reversed(asked.args)
+            warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', as in the example, and may be 1")
+        return result
+
+    uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
+    with patch(points.BOOL_OF_SYMBOL, guard_bool):
+        yield
+
+
+def _is_choice(frame: FrameType | None) -> bool:
+    """Whether torch goes on in another way if the sizes are not equal: only where it checks them, eager mode fails."""
+    codes = _torch_code(frame)
+    return EXPECTATION not in codes or bool(codes & BROADCASTING)
+
+
+def _torch_code(frame: FrameType | None) -> set[CodeType]:
+    """The code that runs in the frames inside of the innermost one of the user."""
+    codes = set()
+    while frame is not None and not runs_users(frame):
+        codes.add(frame.f_code)
+        frame = frame.f_back
+    return codes
+
+
+def _compares_to_broadcast(frame: FrameType | None) -> bool:
+    """Whether torch compares sizes to determine the shape of a broadcast."""
+    for _ in range(_DEPTH_OF_CHECK):
+        if frame is None:
+            return False
+        if frame.f_code in BROADCASTING:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _may_be_one(asked: Any, env: Any) -> Any:
+    """The size in the equation ``asked`` that may be 1 when the other is not; None if the equation fixes both."""
+    if not isinstance(asked, sympy.Eq) or not env.replace(asked).free_symbols:
+        return None
+    return next((side for side in asked.args if always(env, sympy.Ne(side, 1)) is not True), None)
+
+
+@contextlib.contextmanager
+def judge_assumptions(caught: Caught) -> Iterator[None]:
+    """Judges what torch assumes of sizes that depend on data. Refuses to broadcast such a size: torch takes it for the
+    other size, though it may be 1. Warns if both depend on data, or if the model may catch an error of the check."""
+    original = points.EXPECTED_SYMBOL.original
+
+    def expect_true(self: Any, *args: Any) -> Any:
+        asked, frame = self.expr, sys._getframe(1)
+        if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
+            return original(self, *args)
+        if isinstance(asked, sympy.Eq) and _torch_code(frame) & BROADCASTING:
+            if not all(map(free_unbacked_symbols, asked.args)):
+                found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
+                raise refused(
+                    caught,
+                    f"a size that depends on data ('{found}') broadcasts with '{other}', and torch takes it for that, "
+                    "which is wrong if it is 1; reshape the tensor to the size that it has",
+                )
+            one, other = asked.args
+            warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', which is wrong if one of them is 1")
+        if in_try_block(frame):
+            warn_of_run(f"an error that the model may catch: torch assumed '{asked}'")
+        return original(self, *args)
+
+    with patch(points.EXPECTED_SYMBOL, expect_true):
+        yield
+
+
+def _operator_of(frame: FrameType | None) -> str:
+    """The operator that the user's code has called, if one runs."""
+    name = ""
+    while frame is not None and not runs_users(frame):
+        called = dispatched_in(frame)
+        if called is not None:
+            name = operator_of(called).key
+        frame = frame.f_back
+    return name
+
+
+@contextlib.contextmanager
+def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught) -> Iterator[None]:
+    """Notes what fixes a size to a constant, the first for each constant. Refuses an equality that holds for the sizes
+    of the capture but not for those of the example."""
+    original = points.SYMBOL_REPLACEMENT.original
+
+    def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:
+        original(self, symbol, value, message)
+        frame = sys._getframe(1)
+        if value.is_number:
+            fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame)))
+        elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
+            raise refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
+        elif not value.is_Symbol and users_frame(frame) and _is_choice(frame):
+            warn_of_run(f"torch takes the size '{symbol}' for '{value}', as in the example")
+
+    with patch(points.SYMBOL_REPLACEMENT, set_replacement):
+        yield

@@ -1,0 +1,179 @@
+"""Calls of builtins and of functions of ``math`` with a size, which are replaced only if the model needs that."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import dis
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from types import FrameType
+from typing import Any
+
+import torch
+
+from opbridge.capture.failures import T
+from opbridge.capture.patching import ByThread, patch, patch_attributes
+from opbridge.capture.source import runs_users
+from opbridge.capture.symbolic_sizes.asking import asking_frame
+from opbridge.capture.symbolic_sizes.python_functions import (
+    OF_MATH,
+    called_here,
+    replace_in,
+)
+from opbridge.errors import UnsupportedError
+from opbridge.torch_compat import FakeTensor
+from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
+from opbridge.torch_compat.symbols import (
+    always,
+    free_unbacked_symbols,
+)
+
+_SYMBOLS = {torch.SymInt, torch.SymFloat}
+
+
+class _AskedByCall(BaseException):
+    """A C function converts a symbol to a number. Not an Exception, which a model might catch."""
+
+
+_stop_at_reading: ContextVar[Callable[[], None]] = ContextVar("_stop_at_reading", default=lambda: None)
+
+
+def stop_at_reading() -> None:
+    """Raises _AskedByCall if the model may read a number from a tensor by a function that is still to be replaced."""
+    _stop_at_reading.get()()
+
+
+def retry_with_builtins(capture: Callable[[], T]) -> T:
+    """``capture()``, with ``len``, ``min``, ``max`` and functions of ``math`` replaced if the model needs that, and
+    ``int`` and ``float`` in the modules that call them with a size or a tensor.
+
+    Replacing them makes torch.compile recompile its functions in all threads. So the first attempt is without; they
+    are replaced only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at the
+    first call of a function that has to be replaced too.
+    """
+    calls: list[tuple[dict[str, Any], str]] = []
+    try:
+        with _find_calls(calls) as found, patch(BUILTINS_OF_EXPORT, contextlib.nullcontext):
+            result = capture()
+        if not found:
+            return result
+    except (_AskedByCall, UnsupportedError):
+        pass
+    while True:
+        with (
+            patch_builtins(),
+            patch(BUILTINS_OF_EXPORT, _builtins_of_export(BUILTINS_OF_EXPORT.original)),
+            replace_in(calls),
+            _find_calls(calls, only_new=True) as found,
+        ):
+            try:
+                result = capture()
+            except (_AskedByCall, UnsupportedError):
+                if not found:
+                    raise
+        if not found:
+            return result
+
+
+@contextlib.contextmanager
+def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False) -> Iterator[list[str]]:
+    """Yields a list of the symbols that C functions convert, since the model may continue despite the exception.
+
+    Appends the globals of the user's functions that call ``int``, ``float`` or a function of ``math``, and its name,
+    to ``calls``. With ``only_new``, only calls that are not among them count.
+    """
+    found: list[str] = []
+
+    def finding(guard: Callable[[Any, str, int], Any]) -> Callable[[Any, str, int], Any]:
+        def ask(self: Any, file: str, line: int) -> Any:
+            if free_unbacked_symbols(self.expr):
+                stop_at_reading()
+            frame = asking_frame(sys._getframe(1))
+            asked_by_python = not file  # C++ passes its own file
+            is_call = "CALL" in dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if asked_by_python and is_call and always(self.shape_env, self.expr) is None:
+                new = _new_calls(frame, calls) if runs_users(frame) else []
+                calls.extend(new)
+                if new or not only_new:
+                    found.append(str(self.expr))
+                    raise _AskedByCall
+            return guard(self, file, line)
+
+        return ask
+
+    def stop() -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and not runs_users(frame):
+            frame = frame.f_back
+        if frame is not None and (new := _new_calls(frame, calls)):
+            calls.extend(new)
+            found.append("a number read from a tensor")
+            raise _AskedByCall
+
+    with contextlib.ExitStack() as until_the_end:
+        until_the_end.callback(_stop_at_reading.reset, _stop_at_reading.set(stop))
+        for guard in (points.INT_OF_SYMBOL, points.FLOAT_OF_SYMBOL, points.BOOL_OF_SYMBOL):
+            until_the_end.enter_context(patch(guard, finding(guard.original)))
+        yield found
+
+
+def _new_calls(frame: FrameType, calls: list[tuple[dict[str, Any], str]]) -> list[tuple[dict[str, Any], str]]:
+    names = frame.f_globals
+    known = {name for module, name in calls if module is names}
+    new = [name for name in called_here(names, frame.f_code.co_names) if name not in known]
+    # One by one: a type that is replaced cannot be an element type, and few calls of code that has both need float.
+    return [(names, min(new, key=lambda name: name == "float"))] if new else []
+
+
+def _builtins_of_export(change: Callable[[], Any]) -> Callable[[], Any]:
+    """Replaces the context manager in which torch.export replaces builtins, to confine it to this thread."""
+    replaced = ((builtins, "max"), (builtins, "min"), (math, "pow"))
+
+    @contextlib.contextmanager
+    def confine() -> Iterator[None]:
+        before = [getattr(owner, name) for owner, name in replaced]
+        with change():
+            for (owner, name), elsewhere in zip(replaced, before, strict=True):
+                setattr(owner, name, ByThread(getattr(owner, name), elsewhere))
+            yield
+
+    return confine
+
+
+@contextlib.contextmanager
+def patch_builtins() -> Iterator[None]:
+    """Makes ``len`` of a fake tensor, and ``min``, ``max`` and ``divmod`` of sizes, return symbols; Python's own
+    convert to a number, choose by the example, or fail."""
+    length = builtins.len
+
+    def len_(value: Any) -> Any:
+        return value.shape[0] if type(value) is FakeTensor and value.dim() else length(value)
+
+    def extremum(original: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if length(args) == 1 and isinstance(args[0], Iterator):
+                args = ([*args[0]],)
+            values = args[0] if length(args) == 1 and isinstance(args[0], (list, tuple)) else args
+            kinds = {type(value) for value in values}
+            if kinds & _SYMBOLS and kinds <= _SYMBOLS | {int, float} and not kwargs:
+                return functools.reduce(of_two, values)
+            return original(*args, **kwargs)
+
+        return call
+
+    divide = builtins.divmod
+
+    def divmod_(number: Any, by: Any) -> Any:
+        return (number // by, number % by) if {type(number), type(by)} & _SYMBOLS else divide(number, by)
+
+    extrema = {"min": extremum(min, torch.sym_min), "max": extremum(max, torch.sym_max)}
+    with (
+        patch_attributes(builtins, len=len_, divmod=divmod_, **extrema),
+        patch_attributes(math, **OF_MATH),
+    ):
+        yield

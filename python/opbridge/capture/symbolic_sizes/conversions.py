@@ -1,0 +1,182 @@
+"""Conversions of sizes to Python's numbers and texts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import sympy
+import torch
+
+from opbridge.capture.patching import current_thread, patch
+from opbridge.capture.run_warnings import warn_of_run
+from opbridge.capture.source import runs_users
+from opbridge.capture.suppressed_errors import Caught
+from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, refused
+from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
+from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
+from opbridge.capture.symbolic_sizes.python_functions import (
+    OF_MATH,
+)
+from opbridge.torch_compat import symbols as points
+from opbridge.torch_compat.symbols import (
+    CONVERSION_TO_INT,
+    SymNode,
+    always,
+    free_unbacked_symbols,
+)
+
+
+def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
+    """The number that the symbol is converted to, and whether it is only the example's, the symbol not being fixed."""
+    asked, sizes = node.expr, node.shape_env
+    fixed = always(sizes, asked) is not None
+    result = evaluate(node, file, line)
+    return result, not fixed and bool(sizes.replace(asked).free_symbols)
+
+
+@contextlib.contextmanager
+def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
+    """Refuses to convert to an int what the model computes from a dynamic size, since it would be the example's number.
+    Warns if an operator needs such a number, as ``split`` that of its pieces, and if it becomes a float.
+
+    If the size itself is converted, it becomes constant, and its axis is refused or becomes constant with it."""
+    original = points.INT_OF_SYMBOL.original
+
+    def guard_int(self: Any, file: str, line: int) -> Any:
+        asked = self.expr
+        if of_data and free_unbacked_symbols(asked):
+            stop_at_reading()
+            raise refused(
+                caught,
+                f"a size that depends on data ('{asked}') is needed as a Python number, as by range() or an "
+                "index of a list; compute with tensors instead, or with what int() and item() return",
+            )
+        result, is_example = _evaluated(self, original, file, line)
+        if not is_example:
+            return result
+        if sizes.in_example(asked, self.shape_env) not in (result, None):
+            what = f"an operator needs '{asked}' as a number; that this is {result} is {AS_IN_EXAMPLE}"
+            raise refused(caught, what)
+        frame = sys._getframe(1)
+        if frame.f_code is not CONVERSION_TO_INT:
+            warn_of_run(f"an operator needs '{asked}', which depends on a dynamic size, as the number {result}")
+            return result
+        if asked_by_model(frame):
+            raise refused(
+                caught,
+                f"'{asked}', which depends on a dynamic size, is made the number {result}, as by range() or an "
+                "index of a list; arithmetic, int(), round(), math.floor() and math.sqrt() keep it a size",
+            )
+        if asked_by_layer(frame):
+            warn_of_run(f"torch makes '{asked}', which depends on a dynamic size, the number {result}")
+        return result
+
+    of_float = points.FLOAT_OF_SYMBOL.original
+
+    def guard_float(self: Any, file: str, line: int) -> float:
+        asked = self.expr
+        if of_data and free_unbacked_symbols(asked):
+            stop_at_reading()
+            raise refused(
+                caught,
+                f"a number that depends on data ('{asked}') is needed as a Python number, as by a function of math; "
+                "compute with tensors instead, or with what float() and item() return",
+            )
+        result: float
+        result, is_example = _evaluated(self, of_float, file, line)
+        if is_example:
+            warn_of_run(f"'{asked}', which depends on a dynamic size, was made the number {result}")
+        return result
+
+    with patch(points.INT_OF_SYMBOL, guard_int), patch(points.FLOAT_OF_SYMBOL, guard_float):
+        yield
+
+
+@contextlib.contextmanager
+def pass_sizes_as_numbers() -> Iterator[None]:
+    """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``. NumPy's
+    functions of an object call its methods: ``numpy.sqrt(size)`` is ``size.sqrt()``."""
+
+    def attributes_of(number: type) -> Callable[[Any, str], Any]:
+        def get(self: Any, name: str) -> Any:
+            if current_thread() != thread or (name != "__class__" and name not in OF_MATH):
+                return object.__getattribute__(self, name)
+            if name in OF_MATH:
+                return functools.partial(OF_MATH[name], self)
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename.startswith("<frozen"):  # the module abc
+                frame = frame.f_back
+            return number if frame is not None and runs_users(frame) else type(self)
+
+        return get
+
+    # The __class__ of these classes cannot be set, and classes without bases (as in torch 2.13) accept no new bases.
+    thread, name = current_thread(), "__getattribute__"
+    numbers: dict[type, type] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+    outer = {kind: vars(kind)[name] for kind in numbers if name in vars(kind)}  # of an enclosing capture
+    try:
+        for kind, number in numbers.items():
+            setattr(kind, name, attributes_of(number))
+        yield
+    finally:
+        for kind in numbers:
+            if kind in outer:
+                setattr(kind, name, outer[kind])
+            else:
+                delattr(kind, name)
+
+
+@contextlib.contextmanager
+def keep_order_of_operations() -> Iterator[None]:
+    """Keeps sums and products of floating-point numbers apart, which sympy would join: ``x * 0.7 * 0.3`` becomes
+    ``0.21 * x``, whose rounding differs."""
+
+    def apart(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def compute(self: Any, other: Any) -> Any:
+            return (
+                original(self, other)
+                if points.get_proxy_mode() is not None
+                else original(_opaque(self), _opaque(other))
+            )
+
+        return compute
+
+    with contextlib.ExitStack() as until_the_end:
+        for operation in points.FLOAT_ARITHMETIC:
+            until_the_end.enter_context(patch(operation, apart(operation.original)))
+        yield
+
+
+def _opaque(node: Any) -> Any:
+    """``node``, with its expression in an ``Identity`` if it is a sum or a product of floating-point numbers."""
+    if not isinstance(node, SymNode) or node.pytype is not float or not isinstance(node.expr, (sympy.Add, sympy.Mul)):
+        return node
+    return points.with_expression(node, points.Identity(node.expr))
+
+
+@contextlib.contextmanager
+def warn_of_texts() -> Iterator[None]:
+    """Warns if the model converts a symbolic size to text, which is then that of the example's number."""
+
+    def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
+        def text(number: Any) -> str:
+            result = original(number)
+            if not asked_by_model(sys._getframe(1)):
+                return result
+            node = number.node
+            if always(node.shape_env, node.expr) is None:
+                result = str(node.hint) if node.has_hint() else result
+                warn_of_run(f"'{node.expr}', which depends on a dynamic size or on data, was made the text '{result}'")
+            return result
+
+        return text
+
+    with contextlib.ExitStack() as until_the_end:
+        for text in (points.INT_TEXT, points.FLOAT_TEXT, points.BOOL_TEXT):
+            until_the_end.enter_context(patch(text, telling(text.original)))
+        yield
