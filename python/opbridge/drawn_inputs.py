@@ -54,7 +54,7 @@ class DrawnInputs:
         self._ranges = ranges
 
     def sizes(self, which: int) -> dict[str, int]:
-        """The sizes of the drawn input ``which``: all least ones for 0, all greatest ones for 1, random ones after."""
+        """The sizes of drawn input number ``which``: the least for 0, the greatest for 1, then random ones."""
         if which == 0:
             return {name: each.least for name, each in self._ranges.items()}
         if which == 1:

@@ -96,7 +96,7 @@ print("all outputs agree")
 
 
 def write_reproduction(folder: str | os.PathLike[str], comparison: Comparison, summary: str) -> Path:
-    """Writes the folder and returns its path. What it has of an earlier reproduction is replaced."""
+    """Writes the folder and returns its path. Files of an earlier reproduction are replaced."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     model = _copied_model(Path(comparison.path), path)

@@ -128,7 +128,7 @@ def verify(
             1 on, up to about twice the given ones: first all least ones, then all greatest ones. Inputs that the
             PyTorch model refuses are drawn again.
         edge_values: Also compares the given inputs with zeros, infinities, and NaN in place of floating-point numbers.
-        seed: Of the random inputs.
+        seed: The seed of the random inputs.
         reproduction: A folder to be written on a mismatch: the ONNX model, the inputs, PyTorch's outputs, and a script
             that compares them without the PyTorch model.
 

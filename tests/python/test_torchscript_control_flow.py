@@ -322,7 +322,7 @@ class WritesOwn(nn.Module):
 
 
 def test_writes_to_what_a_branch_returns(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(UnsupportedError, match="one way of a branch on data has returned as it is"):
+    with pytest.raises(UnsupportedError, match="one branch returns a tensor unchanged and the model then writes"):
         opbridge.export(torch.jit.script(WritesAfter()), X, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     path = tmp_path / "model.onnx"
     opbridge.export(torch.jit.script(WritesOwn()), X, path, input_names=["x"], dynamic_axes={"x": {0: "n"}})

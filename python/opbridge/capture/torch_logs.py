@@ -1,4 +1,4 @@
-"""torch's log messages about what it tries during a capture; errors and warnings of a capture say what came of it."""
+"""Silences torch's log messages during a capture. opbridge's own errors and warnings report the outcome."""
 
 from __future__ import annotations
 

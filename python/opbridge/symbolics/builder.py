@@ -73,7 +73,7 @@ class GraphContext:
         """PyTorch's type of a result of the call, as captured.
 
         Args:
-            index: Of the result.
+            index: The index of the result.
 
         Returns:
             The type; its sizes are ints, or the texts of symbolic sizes.
@@ -102,7 +102,7 @@ class GraphContext:
         """Converts elements, by Cast.
 
         Args:
-            value: Of any type.
+            value: A value of any type.
             dtype: The element type of the result.
 
         Returns:
@@ -114,7 +114,7 @@ class GraphContext:
         """The shape of a value.
 
         Args:
-            value: Of any rank.
+            value: A value of any rank.
 
         Returns:
             int64 with one dimension: a constant if all sizes are known, else made by Shape.
@@ -125,7 +125,7 @@ class GraphContext:
         """One size of a value.
 
         Args:
-            value: Of any rank.
+            value: A value of any rank.
             axis: The axis; negative ones count from the end.
 
         Returns:
@@ -148,7 +148,7 @@ class GraphContext:
         """Another shape for the same elements, by Reshape.
 
         Args:
-            value: Of any shape.
+            value: A value of any shape.
             dims: The sizes, as for ``sizes``. One may be -1: what is left of the elements.
         """
         return Value(self._core.reshape(value.core, _sizes(dims)))
@@ -166,7 +166,7 @@ class GraphContext:
         """Reorders the axes, by Transpose, as torch.permute does.
 
         Args:
-            value: Of any rank.
+            value: A value of any rank.
             permutation: For each axis of the result, the axis of ``value``.
         """
         return Value(self._core.transpose(value.core, permutation))
@@ -175,7 +175,7 @@ class GraphContext:
         """Removes axes, by Squeeze in the form of the opset.
 
         Args:
-            value: Of any shape.
+            value: A value of any shape.
             axes: Axes of size 1.
         """
         return Value(self._core.squeeze(value.core, axes))
@@ -184,7 +184,7 @@ class GraphContext:
         """Inserts axes of size 1, by Unsqueeze in the form of the opset.
 
         Args:
-            value: Of any shape.
+            value: A value of any shape.
             axes: Their positions in the result.
         """
         return Value(self._core.unsqueeze(value.core, axes))
@@ -193,7 +193,7 @@ class GraphContext:
         """Concatenates, by Concat.
 
         Args:
-            values: Of one element type, and of equal sizes except along the axis.
+            values: Values of one element type, whose sizes are equal except along the axis.
             axis: The axis.
         """
         return Value(self._core.concat([value.core for value in values], axis))
@@ -202,7 +202,7 @@ class GraphContext:
         """``value[start:end:step]`` along an axis, by Slice in the form of the opset.
 
         Args:
-            value: Of any shape.
+            value: A value of any shape.
             axis: The axis.
             start: The first index. Negative bounds count from the end, and bounds beyond it stop there.
             end: The index behind the last one.
@@ -214,7 +214,7 @@ class GraphContext:
         """The elements at given indices along an axis, by Gather.
 
         Args:
-            value: Of any shape.
+            value: A value of any shape.
             indices: An int64 value or tensor of any shape, or a number.
             axis: The axis, which the axes of ``indices`` replace.
         """
@@ -224,7 +224,7 @@ class GraphContext:
         """Parts of a value, by Split in the form of the opset.
 
         Args:
-            value: Of any shape.
+            value: A value of any shape.
             axis: The axis.
             sizes: The size of each part along the axis, as for ``sizes``.
 
@@ -238,7 +238,7 @@ class GraphContext:
 
         Args:
             name: ReduceSum, ReduceMean, ReduceMax, ….
-            value: Of any shape.
+            value: A value of any shape.
             axes: The axes to reduce; none are all of them.
             keepdims: Keeps the axes with size 1.
         """
@@ -255,7 +255,7 @@ class GraphContext:
             g.op("If", condition, then_branch_g=double, else_branch_g=same)
 
         Args:
-            name: Of the body.
+            name: The name of the body.
             inputs: The types of the body's inputs, or values of these types.
             build: ``build(g, *values)`` makes the nodes with its own ``g`` and returns the outputs. The values are the
                 body's inputs. The body may use values from outside.

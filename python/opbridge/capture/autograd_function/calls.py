@@ -53,9 +53,9 @@ class FunctionCall:
     """``arguments`` are those of ``apply``, with slots instead of tensors and sizes; ``constants`` are the values of
     the tensors that do not depend on the model's inputs.
 
-    ``returns_tuple`` says whether ``forward`` returns a tuple; it is set when ``forward`` has run. ``made_up`` are the
-    axes, by the index of the output, where ``forward`` returns a constant size and the nodes of ``symbolic`` have one
-    that depends on data; the conversion fills it.
+    ``returns_tuple`` says whether ``forward`` returns a tuple; it is set when ``forward`` has run. ``made_up`` holds
+    pairs of an output's index and an axis whose size is constant in ``forward`` but depends on data in ``symbolic``;
+    the conversion fills it.
     """
 
     function: type[torch.autograd.Function]

@@ -137,7 +137,7 @@ class _Bridge:
         return returned(self._builder, result, self._resolve(argument), f"number_{index}")
 
     def _target_of(self, mutation: torch.export.graph_signature.OutputSpec) -> Any:
-        """The input or buffer whose new content a program without in-place operators returns."""
+        """The input or buffer whose new value the program returns; such a program has no in-place operators."""
         for node, spec in zip(self._exported.graph.nodes, self._exported.graph_signature.input_specs, strict=False):
             if mutation.target in (spec.target, spec.arg.name):
                 if node not in self._values:

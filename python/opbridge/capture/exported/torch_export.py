@@ -131,8 +131,8 @@ def _exported_once(
 
 @contextlib.contextmanager
 def _declare_keywords(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes) -> Iterator[None]:
-    """Makes the arguments that ``**kwargs`` takes parameters of ``forward``. Otherwise torch 2.13 cannot have dynamic
-    sizes, and a later one refuses those of an argument that is called as ``**kwargs`` is."""
+    """Turns the arguments that ``**kwargs`` takes into parameters of ``forward``. torch 2.13 does not support dynamic
+    sizes for them otherwise; later versions reject those of an argument named like ``**kwargs`` itself."""
     forward: Any = model.forward
     signature = signature_of(forward)
     declared = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]

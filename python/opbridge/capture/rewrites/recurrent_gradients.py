@@ -60,7 +60,7 @@ def _direction(
     backwards: bool,
 ) -> tuple[torch.Tensor, States]:
     """One layer in one direction. ``input`` is (length, batch, features); ``runs`` is (length, batch, 1), false after
-    the end of a sequence, where the states stay."""
+    the end of a sequence; the states then do not change."""
     w_ih, w_hh, *others = weights
     b_ih, b_hh = others[:2] if has_biases else (None, None)
     projection = others[-1] if len(others) > 2 * has_biases else None

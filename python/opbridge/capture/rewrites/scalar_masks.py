@@ -11,7 +11,7 @@ import torch
 
 
 class ScalarMasks:
-    """Indexes by a mask with an axis of its own. A mask gets one axis, so that all that it selects has one size."""
+    """Indexes by a mask with an axis of its own. A mask gets one axis, so that the selected part has one size."""
 
     def __init__(self) -> None:
         self._axes: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}

@@ -66,7 +66,7 @@ def _scaled(input: torch.Tensor, sizes: list[Any], factors: list[Any], mode: str
 
 
 def _taps(indices: torch.Tensor, from_size: Any, to_size: Any, step: Any, mode: str, *, is_image: bool) -> Taps:
-    """The elements of an axis of which those of the scaled axis are made, as indices and weights."""
+    """For each element of the scaled axis: the indices and weights of the elements it is interpolated from."""
 
     def limited(index: torch.Tensor) -> torch.Tensor:
         return index.to(torch.int64).clamp(min=0).minimum(torch.full((), from_size - 1, dtype=torch.int64))
@@ -92,10 +92,10 @@ def _taps(indices: torch.Tensor, from_size: Any, to_size: Any, step: Any, mode: 
 
 
 def _near(distance: torch.Tensor) -> torch.Tensor:
-    """The weight of cubic convolution of an element at a distance up to 1."""
+    """The cubic weight at a distance of at most 1."""
     return ((_CUBIC + 2) * distance - (_CUBIC + 3)) * distance * distance + 1
 
 
 def _far(distance: torch.Tensor) -> torch.Tensor:
-    """The weight of one at a distance from 1 to 2."""
+    """The cubic weight at a distance from 1 to 2."""
     return ((_CUBIC * distance - 5 * _CUBIC) * distance + 8 * _CUBIC) * distance - 4 * _CUBIC

@@ -34,8 +34,8 @@ def patch_sparse(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hide_sparse_tensors(module: torch.nn.Module) -> Iterator[None]:
-    """Hides the sparse tensors from torch.export, which cannot represent them: a subclass has their stand-ins, which
-    the module belongs to meanwhile."""
+    """Hides sparse tensors, which torch.export cannot represent: the module temporarily gets a subclass that holds
+    stand-ins."""
     kind, parts = type(module), [buffers_of(module), module.__dict__]
     found = [
         (part, list(part), {name: value for name, value in part.items() if _is_sparse(value)})
@@ -121,7 +121,7 @@ class _Entries:
         return self.of_axes(order)
 
     def of_axes(self, axes: Sequence[int]) -> _Entries:
-        """The axes in this order, or some of them: the entries along the others are added."""
+        """Permutes the axes. If axes are left out, entries that differ only in these are added."""
         indices = torch.stack([self.indices[axis] for axis in axes])
         shape = tuple(self.shape[axis] for axis in axes)
         return dataclasses.replace(self, indices=indices, shape=shape, coalesced=False)

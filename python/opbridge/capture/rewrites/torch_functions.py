@@ -225,7 +225,9 @@ class _CtcGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        raise UnsupportedError("the model computes a second derivative of F.ctc_loss, which PyTorch has not either")
+        raise UnsupportedError(
+            "the model computes a second derivative of F.ctc_loss, which PyTorch does not support either"
+        )
 
 
 def _ctc_loss(

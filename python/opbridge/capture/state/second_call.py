@@ -60,7 +60,8 @@ def _called(model: torch.nn.Module, inputs: Inputs, seed: int = 0) -> list[Any] 
 
 
 def _varied(inputs: Inputs) -> Inputs:
-    """The inputs with their elements in another order, and with other numbers unless they may be indices."""
+    """The inputs with their elements reversed. Floating-point numbers also change; integers do not, since they may be
+    indices."""
 
     def other(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):

@@ -59,7 +59,9 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
         elif result and not fixed and _compares_to_broadcast(frame) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
-            warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', as in the example, and may be 1")
+            warn_of_run(
+                f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example; it may be 1"
+            )
         return result
 
     uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
@@ -68,7 +70,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 
 
 def _is_choice(frame: FrameType | None) -> bool:
-    """Whether torch goes on in another way if the sizes are not equal: only where it checks them, eager mode fails."""
+    """Whether torch continues differently for unequal sizes. If it only checks them, eager mode fails too."""
     codes = _torch_code(frame)
     return EXPECTATION not in codes or bool(codes & BROADCASTING)
 
@@ -102,8 +104,8 @@ def _may_be_one(asked: Any, env: Any) -> Any:
 
 @contextlib.contextmanager
 def judge_assumptions(caught: Caught) -> Iterator[None]:
-    """Judges what torch assumes of sizes that depend on data. Refuses to broadcast such a size: torch takes it for the
-    other size, though it may be 1. Warns if both depend on data, or if the model may catch an error of the check."""
+    """Judges what torch assumes of sizes that depend on data. Refuses to broadcast such a size: torch assumes that it
+    equals the other one, though it may be 1. Warns if both depend on data, or if the model may catch an error of the check."""
     original = points.EXPECTED_SYMBOL.original
 
     def expect_true(self: Any, *args: Any) -> Any:
@@ -115,11 +117,13 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
                 found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
                 raise refused(
                     caught,
-                    f"a size that depends on data ('{found}') broadcasts with '{other}', and torch takes it for that, "
-                    "which is wrong if it is 1; reshape the tensor to the size that it has",
+                    f"a size that depends on data ('{found}') broadcasts with '{other}'; torch assumes that they are "
+                    "equal, which is wrong if the former is 1; reshape the tensor to the size that it has",
                 )
             one, other = asked.args
-            warn_of_run(f"sizes that broadcast: '{one}' was taken for '{other}', which is wrong if one of them is 1")
+            warn_of_run(
+                f"sizes that broadcast: torch assumes that '{one}' equals '{other}', which is wrong if one of them is 1"
+            )
         if in_try_block(frame):
             warn_of_run(f"an error that the model may catch: torch assumed '{asked}'")
         return original(self, *args)
@@ -151,9 +155,9 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
         if value.is_number:
             fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame)))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
-            raise refused(caught, f"the model takes '{symbol}' and '{value}' for equal, which is {AS_IN_EXAMPLE}")
+            raise refused(caught, f"the model assumes that '{symbol}' equals '{value}', which is {AS_IN_EXAMPLE}")
         elif not value.is_Symbol and users_frame(frame) and _is_choice(frame):
-            warn_of_run(f"torch takes the size '{symbol}' for '{value}', as in the example")
+            warn_of_run(f"torch assumes that the size '{symbol}' equals '{value}', as in the example")
 
     with patch(points.SYMBOL_REPLACEMENT, set_replacement):
         yield

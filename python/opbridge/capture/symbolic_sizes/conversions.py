@@ -32,7 +32,7 @@ from opbridge.torch_compat.symbols import (
 
 
 def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) -> tuple[Any, bool]:
-    """The number that the symbol is converted to, and whether it is only the example's, the symbol not being fixed."""
+    """Returns the number, and whether it holds for the example alone because the symbol is not fixed."""
     asked, sizes = node.expr, node.shape_env
     fixed = always(sizes, asked) is not None
     result = evaluate(node, file, line)

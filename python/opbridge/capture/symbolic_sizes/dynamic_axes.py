@@ -240,7 +240,7 @@ def _symbol(size: int | torch.SymInt) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Fixing:
-    """What makes a dynamic size constant: a line of the model, and the operator that runs in it, if one does."""
+    """The cause that makes a dynamic size constant: the line of the model, and the operator if one runs."""
 
     line: str = ""
     operator: str = ""
@@ -289,7 +289,7 @@ def _check_dim(dim: Any, size: int, what: str) -> None:
 
 
 def _names_by_axis(axes: Any, name: str) -> Mapping[Any, Any]:
-    """What dynamic_axes says of an input, as a dict; no name is None."""
+    """The dynamic_axes of one input as a dict; axes without a name map to None."""
     if axes is None or (isinstance(axes, Sequence) and not isinstance(axes, str)):
         return dict.fromkeys(axes or (), None)
     if not isinstance(axes, Mapping):

@@ -1,5 +1,6 @@
-"""``int``, ``float`` and functions of ``math`` that keep sizes symbolic, and ``int`` and ``float`` what a model reads
-from tensors. Python's own convert them to numbers."""
+"""Versions of ``int``, ``float`` and ``math`` functions that keep sizes symbolic.
+
+``int`` and ``float`` also keep numbers read from tensors symbolic. Python's own convert them to numbers."""
 
 from __future__ import annotations
 

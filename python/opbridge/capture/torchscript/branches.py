@@ -59,7 +59,8 @@ def logically(name: str, arguments: Sequence[Any]) -> Any:
 
 
 def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[[], list[Any]]]) -> list[Any]:
-    """What the branch makes, of which ``ways`` run the blocks. Raises NotRecorded if it cannot be a node."""
+    """Returns the results of a node with both blocks, which ``ways`` run. Raises NotRecorded if the branch cannot be a
+    node."""
     bodies = [Body(), Body()]
     known = symbols_before(condition.tensor)
     made: list[list[Any]] = []
@@ -93,7 +94,7 @@ def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[
 
 
 class _Result:
-    """The place of a tensor among the node's results; of one that decides a bool if ``is_truth``."""
+    """The index of a tensor among the node's results. With ``is_truth``, the tensor stands for a bool."""
 
     def __init__(self, index: int, is_truth: bool) -> None:
         self.index = index
@@ -145,7 +146,7 @@ class _Merge:
         return _Result(len(self.pairs) - 1, is_truth)
 
     def _filled(self, index: int, value: Any, other: Any) -> Any:
-        """Any tensor like the other for an uninitialized one."""
+        """A tensor like the other way's, for a value that this way leaves uninitialized."""
         if value is not UNINITIALIZED:
             return value
         with self._recorder.enter(self._bodies[index]):

@@ -253,7 +253,7 @@ class Branch(Step):
         self.keep(values, results)
 
     def _recorded(self, interpreter: Interpreter, values: Values, condition: Truth) -> list[Any] | None:
-        """What a node with both blocks makes; None if this run's block is to run alone."""
+        """Returns the results of a node with both blocks; None if this run executes one block instead."""
         recorder = interpreter.recorder
         if not self.here(recorder.records_branch_on, (condition.tensor,)):
             return None
@@ -295,7 +295,7 @@ class Loop(Step):
     def _recorded(
         self, interpreter: Interpreter, values: Values, number: int, count: Any, goes_on: Any, carried: list[Any]
     ) -> list[Any] | None:
-        """What a node with the body makes; None if the steps of this run are to follow each other."""
+        """Returns the results of a node with the body; None if this run executes each step instead."""
         recorder, by_size = interpreter.recorder, torch.SymInt is type(count) or torch.SymBool is type(fixed(goes_on))
         by_data = type(goes_on) is Truth and self.here(recorder.records_branch_on, (goes_on.tensor,))
         if not by_size and not by_data:

@@ -37,8 +37,9 @@ def record_loop(
     goes_on: Any,
     carried: list[Any],
 ) -> list[Any]:
-    """What the loop makes from its step ``number`` on, of which ``step`` runs one. Raises NotRecorded if it cannot be a
-    node. The node carries the number of the step, whether it goes on, and the leaves of ``carried``."""
+    """Returns the results of a node that runs the loop from step ``number`` on; ``step`` runs one step. Raises
+    NotRecorded if the loop cannot be a node. The node carries the number of the step, whether the loop continues, and
+    the leaves of ``carried``."""
     symbol: Any = count if type(count) is torch.SymInt else goes_on
     fake: Any = symbol.tensor if type(symbol) is Truth else None
     env = symbol.node.shape_env if fake is None else fake.fake_mode.shape_env

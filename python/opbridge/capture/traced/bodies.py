@@ -150,8 +150,8 @@ class WithBodies(abc.ABC):
         self._bind_all(made, iter(outputs), varies=True, written=False)
 
     def note_returned_as_is(self, result: torch.Tensor, operands: Sequence[torch.Tensor], made: torch.Tensor) -> None:
-        """Notes the memory of ``made`` if the result of a branch, for which it stands, is an operand or a part of it:
-        what writes to one of them may or may not write to the other."""
+        """Records that ``made``, which stands for the result of a branch, may share memory with an operand: a later
+        write to one may change the other."""
         if any(storage_id(operand) == storage_id(result) for operand in operands if has_memory(operand)):
             self._returned_as_is |= {storage_id(each): each for each in (result, made)}
 
@@ -170,8 +170,7 @@ class WithBodies(abc.ABC):
         written = written_tensors(operator, args, kwargs)
         if any(has_memory(tensor) and storage_id(tensor) in self._returned_as_is for tensor in written):
             raise UnsupportedError(
-                "the model writes to a tensor that one way of a branch on data has returned as it is, and the other "
-                "has not; clone() it first",
+                "one branch returns a tensor unchanged and the model then writes to it; clone() it in the branch",
                 line_of_frame(sys._getframe(2)),
             )
 

@@ -47,8 +47,8 @@ def record_below(record: Call, call: Callable[[], Any]) -> Any:
 
 
 def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
-    """The overload for a Python number as second argument, where that has derivatives of first order: for the number
-    as a tensor, torch would make a derivative of 0, whose sizes are constants."""
+    """The overload that takes a Python number as second argument, if it has first-order derivatives. For the number as
+    a tensor, torch would make a zero derivative with constant sizes."""
     if len(args) > 1 and type(args[1]) in (bool, int, float, complex) and dual_numbers_exist():
         form: OpOverload = _OF_NUMBERS.get(function, function)
         return form

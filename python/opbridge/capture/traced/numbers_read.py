@@ -21,7 +21,7 @@ class NumbersRead:
     """The numbers that a run reads from tensors, as by ``bool(x)`` or ``x.item()``, in order."""
 
     def __init__(self) -> None:
-        self.texts: list[str] = []  # in which NaN is equal to NaN
+        self.texts: list[str] = []  # texts, because NaN must equal NaN
 
     def restart(self) -> Callable[[OpOverload, Any], None]:
         """Forgets the numbers of an earlier run; returns the function that is to see each operator of the next one."""

@@ -47,8 +47,8 @@ def keeping_scheme(function: Callable[..., torch.Tensor], name: str) -> Callable
 
 
 def _averaging(function: Callable[..., torch.Tensor], name: str) -> Callable[..., Levels]:
-    """Functions that average the integers: what is halfway between two levels is so exactly, and is rounded as PyTorch
-    does in tensors of channels_last, which its convolutions return."""
+    """Functions that average the integers. Ties between two levels are exact, and are rounded as PyTorch rounds them
+    for channels_last tensors, which its convolutions return."""
 
     def call(x: Levels, *args: Any, **kwargs: Any) -> Levels:
         if isinstance(x.per_tensor(name).zero_point, int) and x.zero_point % 2 == 0:

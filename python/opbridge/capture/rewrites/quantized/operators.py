@@ -59,14 +59,14 @@ def _packing(weight: Levels, bias: Any, stride: Any, padding: Any, dilation: Any
 
 
 def rounding_by_extrema(reduce_range: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    """A function that rounds to the levels of the scale that the extrema of the input give, of which reduced ranges
-    have half as many."""
+    """Returns a function that rounds to the quantization grid derived from the input's extrema. A reduced range halves
+    the number of grid points."""
     choose, rounded = _of_extrema(reduce_range)
     return lambda x: rounded(x, choose(x))
 
 
 def _of_extrema(reduce_range: bool) -> tuple[Callable[..., Any], Callable[..., torch.Tensor]]:
-    """What chooses the scheme, and what rounds by it: functions that torch can capture in a loop."""
+    """Returns two functions, which torch can capture in a loop: one chooses the scheme, one rounds by it."""
     reduces = reduce_range and torch.backends.quantized.engine != "qnnpack"  # whose kernels ignore it
     operators, most = quantized_decomposed(), 127 if reduces else 255
     choose, quantize = operators.choose_qparams.tensor, operators.quantize_per_tensor.tensor
@@ -108,9 +108,9 @@ def _values(x: Levels) -> torch.Tensor:
     return x.per_tensor("it").dequantize()
 
 
-def _of_values(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Of the values of the first input; the others are numbers and float tensors."""
-    return lambda x, *args, **kwargs: function(_values(x), *args, **kwargs)
+def _of_values(compute: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Applies ``compute`` to the values of the first input. The other inputs are numbers or float tensors."""
+    return lambda x, *args, **kwargs: compute(_values(x), *args, **kwargs)
 
 
 def _of_two(function: Callable[..., torch.Tensor]) -> Callable[[Levels, Levels], torch.Tensor]:

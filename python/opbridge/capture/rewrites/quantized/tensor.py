@@ -130,7 +130,7 @@ def _of_integers(input: torch.Tensor, scale: float, zero_point: int) -> Quantize
 
 
 def _dequantize(input: Any = None, *, tensor: Any = None, tensors: Any = None) -> Any:
-    """Of tensors that are not quantized, too: they become those of torch.float32."""
+    """Also accepts tensors that are not quantized; converts them to float32."""
     given = next(each for each in (input, tensor, tensors) if each is not None)
     if isinstance(given, list | tuple):
         return [_dequantize(each) for each in given]

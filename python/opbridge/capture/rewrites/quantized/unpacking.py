@@ -1,4 +1,4 @@
-"""What stands for quantized tensors and packed weights that exist before the model runs."""
+"""Stand-ins for quantized tensors and packed weights that exist before the model runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opbridge.torch_compat import script_class_of
 
 
 def unpacked(value: Any) -> Any:
-    """None for anything else."""
+    """Returns the stand-in; None for any other value."""
     if isinstance(value, torch.ScriptObject):
         unpack = _UNPACKED.get(script_class_of(value))
         return unpack(value) if unpack else None
