@@ -105,7 +105,7 @@ class DrawnInputs:
 
 
 def _dim(size: int | str | None, given: int) -> _core.Dim | int:
-    """A size as the file states it; that of the example if the file states none or one that cannot be computed."""
+    """The size that the file states; the example's size if the file states none, or one that cannot be computed."""
     if not isinstance(size, str):
         return given
     try:

@@ -54,7 +54,7 @@ def first_difference(comparison: Comparison) -> str:
 
 
 def errors_of_calls(comparison: Comparison) -> list[CallError]:
-    """How far the result of each PyTorch operator is from PyTorch's; empty if the model cannot be captured again."""
+    """The error of each PyTorch operator's result; empty if the model cannot be captured again."""
     try:
         differences, _ = _differences(comparison)
     except Exception:  # the page is drawn without colours then

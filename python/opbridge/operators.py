@@ -151,8 +151,8 @@ def loaded_operators() -> list[Operator]:
 
 
 def lacks_gradient(name: str) -> bool:
-    """Whether ``name`` is an operator of a loaded set, and the set has no gradient of it: PyTorch then leaves the part
-    of a derivative through it out, with a warning."""
+    """Whether ``name`` is an operator of a loaded set that has no gradient for it. PyTorch then leaves its part out of
+    a derivative, with a warning."""
     every = [operator for operators, _ in _loaded.values() for operator in operators]
     return any(each.name == name for each in every) and not any(each.backward_of == name for each in every)
 

@@ -1,7 +1,7 @@
 """The keywords of torch.onnx.export, from the TorchScript exporter's first to the newest, as opbridge's options.
 
-A keyword is honoured where it means something, accepted where it cannot change the model, and refused by its name where
-opbridge would write something else than it asks for.
+A keyword is honoured if it means something to opbridge, accepted if it cannot change the model, and refused by name if
+opbridge cannot do what it asks for.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ArtifactOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The meaning of torch's keywords together with opbridge's own."""
+    """The options that follow from torch's keywords and opbridge's own."""
 
     capture: Capture | None  # None: as the model requires
     traces_otherwise: bool  # if torch.export cannot capture the model
@@ -238,7 +238,7 @@ class Example:
 
 
 def example_of(model: Any, given: Example) -> Example:
-    """``given``, completed by what an ExportableModule or an ExportedProgram says of itself."""
+    """Completes ``given`` with what an ExportableModule or an ExportedProgram knows about itself."""
     import torch
 
     if isinstance(model, torch.export.ExportedProgram):

@@ -27,7 +27,7 @@ def register_caches() -> None:
 
 
 def check_caches(inputs: Any) -> None:
-    """Refuses caches that have dropped tokens, or will: their count is a Python number, which would be a constant."""
+    """Refuses caches that drop tokens: they count them in a Python number, which would become a constant."""
     caches = _module()
     if caches is None:
         return
@@ -40,7 +40,7 @@ def check_caches(inputs: Any) -> None:
 
 
 def _module() -> Any:
-    """The module of the cache classes, if it is loaded, and its caches have layers, unlike in old releases."""
+    """The module of the cache classes if it is loaded. Old releases, whose caches have no layers, do not count."""
     caches = sys.modules.get("transformers.cache_utils")
     return caches if hasattr(caches, "StaticLayer") else None
 
@@ -73,7 +73,7 @@ class _DynamicCaches:
 
 
 class _StaticCaches:
-    """Caches of constant size. A model writes to their tensors; one of these counts the tokens."""
+    """Caches of constant size. A model writes to their tensors, one of which counts the tokens."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
@@ -111,7 +111,7 @@ class _StaticCaches:
 
 
 class _EncoderDecoderCaches:
-    """Two caches, and whether each layer has used the encoder's states."""
+    """The caches of self-attention and cross-attention, and a flag per layer: whether it has read the encoder."""
 
     def __init__(self, module: Any) -> None:
         self._module = module

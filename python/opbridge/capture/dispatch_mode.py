@@ -36,8 +36,8 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
 
 
 class _Derivatives(TorchFunctionMode):
-    """Keeps the operators of autograd itself from the mode while it differentiates a transformed function: torch cannot
-    pass to Python the numbers that a transform has wrapped."""
+    """Hides autograd's own operators from the mode while autograd differentiates a transformed function: torch cannot
+    pass numbers that a transform has wrapped to Python."""
 
     def __init__(self, around: Around) -> None:
         super().__init__()

@@ -33,8 +33,8 @@ Mode = Literal["evaluation", "training", "own"]
 
 
 def with_gradients_if_needed(run: Callable[[bool], T]) -> T:
-    """``run(False)``, or ``run(True)`` if the model fails because it differentiates what it has computed without
-    ``torch.enable_grad()``. The argument says whether autograd is on while the model runs."""
+    """Calls ``run(False)``. If the model fails because it differentiates without ``torch.enable_grad()``, calls
+    ``run(True)``. The argument says whether autograd is on while the model runs."""
     try:
         return run(False)
     except Exception as error:
@@ -45,8 +45,8 @@ def with_gradients_if_needed(run: Callable[[bool], T]) -> T:
 
 @contextlib.contextmanager
 def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation", with_gradients: bool = False) -> Iterator[None]:
-    """``mode``, and no gradients unless ``with_gradients``, in this thread. TorchScript modules have one mode for all
-    threads.
+    """Puts the modules into ``mode`` and disables gradients unless ``with_gradients``, in this thread. TorchScript
+    modules have one mode for all threads.
 
     torch.compile, which runs the branches of torch.cond, reverts the patches of torch.fx while it works and reapplies
     them at its end. Here, these would be those of another thread, which may have ended its trace meanwhile.
@@ -63,14 +63,14 @@ def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation", with_grad
 
 @contextlib.contextmanager
 def _enter_compile_session() -> Iterator[None]:
-    """While torch.compile traces for this thread, as in torch.cond, ``is_compiling`` stays false in other threads."""
+    """Keeps ``is_compiling`` false in other threads while torch.compile traces for this one, as in torch.cond."""
     with patch(IS_COMPILING, True):
         yield
 
 
 @contextlib.contextmanager
 def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradients: bool = False) -> Iterator[None]:
-    """Inference, in which torch's flags say that the model is being exported."""
+    """Enters inference, and sets torch's flags that say that the model is being exported."""
     if torch.is_autocast_enabled("cpu"):
         raise UnsupportedError(
             "the model is captured inside torch.autocast, whose casts a capture cannot see; "
@@ -97,7 +97,7 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
 
 @contextlib.contextmanager
 def _return_bool(*functions: Any) -> Iterator[None]:
-    """Makes functions that return a flag return a bool, since a patched flag is an object that differs by thread."""
+    """Makes functions that return a flag return a bool: a patched flag is a ``ByThread`` object, not a bool."""
     with contextlib.ExitStack() as until_the_end:
         for function in functions:
             until_the_end.enter_context(patch_code(function, "bool(original())"))
@@ -115,13 +115,13 @@ def _leave_transforms() -> Iterator[None]:
 
 
 def _own_modes() -> Any:
-    """Storage for the modes of the dispatch key PreDispatch, which torch shares between all threads."""
+    """Storage for this thread's modes of the dispatch key PreDispatch; torch shares one between all threads."""
     own = PredispatchModes()
     return lambda: own
 
 
 def _lock_compilation() -> Any:
-    """Lets torch.compile in other threads wait, since it uses the same global state of torch.fx as torch.export.
+    """Makes torch.compile in other threads wait, since it uses the same global state of torch.fx as torch.export.
 
     The lock is torch's own. It is taken before opbridge's, since a backend of torch.compile may call opbridge.
     """

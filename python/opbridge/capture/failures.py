@@ -76,7 +76,7 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
 
 
 def where_raised(error: Exception) -> str:
-    """The line of the model in which torch raised the error; empty if its text says that."""
+    """The line of the model in which torch raised the error; empty if the error's text names it."""
     return "" if isinstance(error, GuardOnDataDependentSymNode) else line_of_error(error)
 
 

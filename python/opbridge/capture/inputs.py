@@ -39,8 +39,8 @@ class Inputs:
         return args, kwargs
 
     def map_leaves(self, change: Callable[[Any], Any]) -> Inputs:
-        """The same structure with ``change`` applied to each leaf. A container may not keep the very tensors from which
-        it is made, as a cache of transformers, so they are taken from ``leaves``."""
+        """The same structure with ``change`` applied to each leaf. Takes the tensors from ``leaves``: a container
+        that is rebuilt, such as a cache of transformers, may not keep the tensor objects it is made of."""
         leaves = [change(leaf) for leaf in self.leaves]
         args, kwargs = self.with_leaves(leaves)
         _, structure = pytree.tree_flatten(self.parameters)
@@ -116,7 +116,7 @@ def read_inputs_of(
 def names_in_order(
     model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None, names: Sequence[str]
 ) -> Sequence[str]:
-    """The names of inputs in the order of the parameters of ``forward``, which keyword arguments may not have."""
+    """The names of inputs in the order of the parameters of ``forward``; keyword arguments may have another order."""
     _, keywords = _as_called(signature_of(model.forward), args, kwargs)
     inputs = read_inputs(model, args, kwargs)
     own = inputs.names[: len(names)]

@@ -103,7 +103,7 @@ def _has_new_symbols(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[s
 
 
 def is_assignment_of_data(node: torch.fx.Node) -> bool:
-    """Whether the node is what torch records of ``tensor.data = other``: only the check before the assignment."""
+    """Whether the node comes from ``tensor.data = other``: torch records only the check before the assignment."""
     return node.target is CHECK_OF_ASSIGNED_DATA
 
 

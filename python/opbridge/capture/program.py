@@ -48,7 +48,7 @@ class Sizes:
         self._computed: dict[Any, Any] = {}  # part of an expression → the symbol of the node that computes it
 
     def compute_with(self, emit: Emit) -> None:
-        """From here on, ``emit`` adds nodes for what no Dim expresses."""
+        """From here on, ``emit`` adds the nodes for numbers that no Dim expresses."""
         self._emit = emit
 
     def dim(self, size: torch.SymInt) -> _core.Dim:
@@ -109,7 +109,7 @@ class Sizes:
 
 
 def _bound(bound: Any) -> int | None:
-    """An end of a range of torch; None for infinity, and for the limit of the integers, which stands for it."""
+    """A bound of one of torch's ranges; None for infinity, and for the integer limit, by which torch represents it."""
     is_integer = isinstance(bound, int) or getattr(bound, "is_Integer", False)
     return int(bound) if is_integer and abs(int(bound)) < 2**62 else None
 
@@ -144,7 +144,7 @@ def describe(name: str, value: Any, sizes: Sizes, results: list[Result]) -> None
 
 
 def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) -> _core.ProgramValue:
-    """``value``, the graph's value for ``result``, as a tensor: a number passes through ``aten::scalar_tensor``."""
+    """Makes a tensor of ``value``, the graph's value for ``result``: a number goes through ``aten::scalar_tensor``."""
     if isinstance(result, torch.Tensor):
         return cast(_core.ProgramValue, value)
     dtype = torch.float32 if isinstance(result, torch.SymFloat) else NUMBER_DTYPES.get(type(result))
@@ -155,7 +155,7 @@ def returned(builder: _core.ProgramBuilder, result: Any, value: Any, name: str) 
 
 
 def layout_of_strided(operator: str, tensor: Any, sizes: Sizes) -> dict[str, Any]:
-    """Strides and offset of the argument of an operator like ``as_strided``, whose result depends on them."""
+    """Strides and offset of the tensor that an operator like ``as_strided`` reads; its result depends on them."""
     if not operator.startswith(("aten::as_strided", "prims::as_strided")) or not isinstance(tensor, torch.Tensor):
         return {}
     offset = sizes.shape((tensor.storage_offset(),))[0]
@@ -169,7 +169,7 @@ _ARGUMENTS_OF_CONVERSION = ("self", "dtype", "non_blocking", "copy", "memory_for
 def without_own_device(
     key: str, names: Sequence[str], tensor: Any, arguments: Sequence[Any], named: dict[str, Any]
 ) -> tuple[str, Sequence[Any], dict[str, Any]]:
-    """A call of ``tensor.to(…)`` without the device, if the tensor is on it: the result may be the tensor itself."""
+    """Removes the device from a call of ``tensor.to(…)`` if the tensor is on it: the call may return the tensor."""
     if key not in _MOVES or not isinstance(tensor, torch.Tensor):
         return key, arguments, named
     given = {**dict(zip(names, arguments, strict=False)), **named}
@@ -181,8 +181,8 @@ def without_own_device(
 
 
 def without_nested_lists(operator: str, named: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of torch.onnx.ops.symbolic, whose lists of lists a graph cannot hold: pairs are flattened, and
-    shapes are left out, being those of the results."""
+    """The arguments of torch.onnx.ops.symbolic without lists of lists, which a graph cannot hold: pairs are flattened,
+    and shapes are left out, since the results have them."""
     if not operator.startswith("onnx_symbolic::"):
         return named
     flat = [bound for pair in named["attr_pos"] for bound in pair]

@@ -10,7 +10,7 @@ from opbridge.capture.source import line_text, users_frame
 
 
 class TraceWarning(UserWarning):
-    """A value of the captured run has become a constant of the program, which computes with it for all inputs.
+    """A value of the captured run has become a constant; the program uses it for all inputs.
 
     ``warnings.simplefilter("error", opbridge.TraceWarning)`` makes it an error.
     """
@@ -20,7 +20,7 @@ _shown: dict[Any, Any] = {}  # the warnings of this capture: Python's default fi
 
 
 def forget_shown() -> None:
-    """Call it before a capture, which may run the model several times."""
+    """Forgets the warnings that were shown. Call it before a capture, which may run the model several times."""
     _shown.clear()
 
 

@@ -31,7 +31,7 @@ def is_users(filename: str) -> bool:
 
 
 def runs_users(frame: FrameType) -> bool:
-    """Whether the frame runs the user's code, which may be made of a text, as some of torch's is."""
+    """Whether the frame runs the user's code. Code made from a text, as by exec(), may be the user's or torch's."""
     if frame.f_code.co_filename != _FROM_TEXT:
         return is_users(frame.f_code.co_filename)
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -85,7 +85,7 @@ def line_of_frame(frame: FrameType | None) -> str:
 
 
 def line_of_error(error: BaseException) -> str:
-    """The innermost line of the user's code that the error has passed since it was caught; empty if there is none."""
+    """The innermost line of the user's code in the error's traceback; empty if there is none."""
     text, trace = "", error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
@@ -101,8 +101,8 @@ def line_of_stack_trace(trace: str) -> str:
 
 
 def location_of_stack_trace(trace: str) -> tuple[str, int, str]:
-    """File, line and function of the innermost frame outside of torch, or else of the innermost one, in a stack trace
-    of torch.fx."""
+    """File, line and function of a frame in a stack trace of torch.fx: the innermost one outside of torch, or else the
+    innermost one."""
     frames = frames_of(trace) or [("", 0, "")]
     outside = [frame for frame in frames if not frame[0].startswith(_TORCH)]
     return (outside or frames)[-1]

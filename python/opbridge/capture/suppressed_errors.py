@@ -23,7 +23,7 @@ class Caught:
             self._location = (frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
     def report(self) -> None:
-        """Call it after the model has returned: raises a refusal of opbridge again, and warns of any other error."""
+        """Raises a refusal of opbridge again, and warns of any other error. Call it after the model has returned."""
         if isinstance(self._error, Error):
             raise self._error
         if self._error is not None:

@@ -50,7 +50,7 @@ def complete_arguments(op: str, names: list[str], arguments: list[Any]) -> list[
 
 
 def _of_length(value: Any, length: int | None) -> Any:
-    """A list of one item stands for one of that length (``dilation=[2]`` for both axes), as in PyTorch's kernels."""
+    """Repeats the item of a list of one to that length (``dilation=[2]`` for both axes), as PyTorch's kernels do."""
     return value * length if length and isinstance(value, list) and len(value) == 1 else value
 
 

@@ -41,7 +41,8 @@ class TranslationTable:
             self._unused.add(name)
 
     def warn_of_unused(self) -> None:
-        """torch.onnx decomposes more operators before it looks them up, so that its table may have other names."""
+        """Warns of unused entries. torch.onnx decomposes more operators before it looks them up, so a table that is
+        written for it may have other names."""
         if self._unused:
             warnings.warn(
                 f"custom_translation_table: the model does not call {', '.join(sorted(self._unused))}; verbose=True "
@@ -93,7 +94,7 @@ class _Recorder:
         return self.eval(op.op_schema, args, kwargs)
 
     def eval(self, schema: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
-        """Is what onnxscript before 0.6 calls, and prefers later."""
+        """onnxscript before 0.6 calls this method; later versions prefer it."""
         given = {name: value for name, value in attributes.items() if value is not None}
         if schema.name == "Constant":
             return self.wrapped(self.g.op("Constant", value_t=_constant(given)))

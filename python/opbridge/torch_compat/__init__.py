@@ -160,7 +160,8 @@ def version_of(tensor: torch.Tensor) -> int:
 
 
 def has_memory(tensor: torch.Tensor) -> bool:
-    """Whether the tensor has memory: not if it is sparse, of a transform of torch.func, or a derivative of 0."""
+    """Whether the tensor has memory. Sparse tensors, those of a transform of torch.func and zero derivatives have
+    none."""
     return tensor.layout is torch.strided and not is_transformed(tensor) and not tensor._is_zerotensor()
 
 

@@ -112,8 +112,8 @@ def propagate_data(enabled: bool) -> contextlib.AbstractContextManager[None]:
 
 
 def keep_constant_sizes() -> contextlib.AbstractContextManager[None]:
-    """Makes Dynamo take a size that is a number for constant: torch.export lets it assume the contrary, and by default
-    it does so for sizes that differ from those of another call."""
+    """Makes Dynamo treat a size that is a number as constant. torch.export makes it treat them as dynamic; by default
+    Dynamo does so for sizes that differ from those of another call."""
     patched: contextlib.AbstractContextManager[None] = _dynamo.patch(
         assume_static_by_default=True, automatic_dynamic_shapes=False
     )

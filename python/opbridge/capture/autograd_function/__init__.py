@@ -1,1 +1,1 @@
-"""Calls of a torch.autograd.Function that has ``symbolic`` become single nodes of the captured program."""
+"""Captures each call of a torch.autograd.Function that defines ``symbolic`` as a single node."""

@@ -101,7 +101,7 @@ class FunctionCall:
 
 
 class _Context:
-    """The ``ctx`` of ``forward``; it keeps nothing, since there is no backward."""
+    """The ``ctx`` of ``forward``; it stores nothing, since backward never runs."""
 
     def __init__(self, function: type[torch.autograd.Function], argument_count: int) -> None:
         self._function = function
@@ -141,7 +141,7 @@ _found: ContextVar[Mapping[str, set[tuple[int, int]]]] = ContextVar("_found", de
 
 @contextlib.contextmanager
 def take_for_found(program: Program) -> Iterator[None]:
-    """Makes symbols of the sizes that the functions of ``program``, an earlier capture, have made up."""
+    """Makes symbols of the sizes for which ``program``, an earlier capture, has made-up constants."""
     axes: dict[str, set[tuple[int, int]]] = {}
     for call in program.calls:
         axes.setdefault(call.function.__qualname__, set()).update(call.made_up)
@@ -153,7 +153,7 @@ def take_for_found(program: Program) -> Iterator[None]:
 
 
 def capture_with_functions(model: torch.nn.Module, capture: Callable[[], _core.Graph]) -> Program:
-    """The program of ``model`` that ``capture()`` returns; calls of functions with ``symbolic`` are single nodes."""
+    """Returns the program that ``capture()`` makes; calls of functions with ``symbolic`` are single nodes."""
     transformed: set[type[torch.autograd.Function]] = set()
     while True:
         try:
@@ -165,7 +165,7 @@ def capture_with_functions(model: torch.nn.Module, capture: Callable[[], _core.G
 
 @contextlib.contextmanager
 def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> Iterator[list[FunctionCall]]:
-    """Yields a list to which the calls are added while a model runs. The classes ``others`` run unchanged."""
+    """Yields a list that collects the calls while a model runs. The classes ``others`` run unchanged."""
     _operator()
     global _calls
     calls = _calls = []
@@ -185,7 +185,7 @@ def _keep_functions_whole(others: Collection[type[torch.autograd.Function]]) -> 
 
 @contextlib.contextmanager
 def use_calls(calls: list[FunctionCall]) -> Iterator[None]:
-    """Makes ``calls`` the list in which calls are indexed, to run the operators of a captured program."""
+    """Runs the operators of a captured program with ``calls`` as the list that their call indices refer to."""
     global _calls
     before, _calls = _calls, calls
     try:

@@ -30,9 +30,9 @@ def probe_outputs(
 ) -> list[torch.Tensor]:
     """The results of ``run`` for fake ``tensors`` and ``sizes``, as fake tensors.
 
-    Runs it on random data of the example's sizes and, if some are dynamic, of other sizes: at all of these points each
-    size of the outputs must equal an integer plus integer multiples of the symbols. A size that differs for other data
-    of the same sizes becomes a new symbol, and so do those of the axes ``found``, with the index of the output.
+    Runs it on random data of the example's sizes and, if some are dynamic, of other sizes. At each of these points,
+    every output size must equal an integer plus integer multiples of the symbols. A size that differs for other data of
+    the same sizes becomes a new symbol. So do the axes in ``found``, which are pairs of an output's index and an axis.
     """
     example = _example(tensors, sizes)
     fixed: set[Any] = set()
@@ -69,8 +69,8 @@ def _outputs_where(
     leaders: dict[Any, Any],
     fixed: set[Any],
 ) -> list[torch.Tensor] | None:
-    """The outputs if each symbol has the value of its leader; None if the function runs at too few points. Adds to
-    ``fixed`` the symbols that cannot change alone."""
+    """The outputs if each symbol has the value of its leader; None if the function runs at too few points. Adds the
+    symbols that cannot change alone to ``fixed``."""
     example = {symbol: value for symbol, value in every.items() if leaders[symbol] is symbol}
 
     def run_at(point: Point, data: Data = _USUAL) -> list[torch.Tensor]:
@@ -150,7 +150,7 @@ class _Fit:
 
 
 def _points(example: Point) -> list[Point]:
-    """Points at which one symbol after the other has other values, and then all of them."""
+    """Points at which each symbol in turn has other values, then points at which all symbols have."""
     points = []
     for symbol, value in example.items():
         points += [{**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})]
@@ -165,7 +165,7 @@ def _symbolic(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[tor
 
 
 def _example(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> Point:
-    """The example's values of all symbols in the sizes; 2 for a symbol that is known only when the model runs."""
+    """The value of each symbol in the example; 2 for a symbol that is known only when the model runs."""
     point: Point = {}
     for size in _symbolic(tensors, sizes):
         for symbol in size.node.expr.free_symbols:
@@ -199,7 +199,7 @@ def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator, dat
 
 
 def _note_found(fits: list[list[_Fit]], outputs: list[torch.Tensor]) -> None:
-    """Notes the sizes that differ for other data of the same sizes."""
+    """Records the output sizes that differ between inputs of equal sizes."""
     for output, output_fits in zip(outputs, fits, strict=True):
         for size, fit in zip(output.shape, output_fits, strict=True):
             fit.is_found |= size != fit.base

@@ -3,7 +3,7 @@
 A size becomes a Dim wherever it is used, not a value, and the nodes that compute it are left out. A node that makes a
 new number (``aten::item``) stays, and its output names the number. Floating-point and boolean numbers are values.
 Assertions are left out. Regions that only switch gradients, disable autocast or mark a part of the model are replaced
-by their bodies. A number that the program returns, or that a body is called with, passes through
+by their bodies. A number that the program returns or passes to a body goes through
 ``aten::scalar_tensor``; None is not returned.
 """
 
@@ -46,10 +46,10 @@ _NUMBERS = (int, float, bool)
 def bridge(
     exported: torch.export.ExportedProgram, sizes: Sizes | None = None, parameters_are_kept: bool = True
 ) -> _core.Graph:
-    """``sizes`` renames the symbols of the program, as ``s77`` to ``batch``.
+    """``sizes`` renames the symbols of the program, for example ``s77`` to ``batch``.
 
-    Unless ``parameters_are_kept``, data that the program assigns to a parameter is discarded after the run: the
-    parameter becomes another value, and it is not written to."""
+    Unless ``parameters_are_kept``, data that the program assigns to a parameter is discarded after the run: from then
+    on the parameter stands for another value, and the original is not written to."""
     return _Bridge(exported, sizes or Sizes(), parameters_are_kept).run()
 
 
@@ -235,14 +235,14 @@ class _Bridge:
     def _emit_number(
         self, key: str, arguments: tuple[Any, ...], dtype: torch.dtype, size: _core.Dim = NUMBER
     ) -> _core.ProgramValue:
-        """Adds a node outside of all bodies, so that the number is known everywhere from here on."""
+        """Adds a node outside of all bodies, so that all later nodes can use the number."""
         self._numbers += 1
         names = tuple(f"arg{i}" for i in range(len(arguments)))
         result = (f"number_of_sizes_{self._numbers}", dtype, size)
         return self._outermost.call(key, names, arguments, {}, [result], "", "")[0]
 
     def _outputs_of(self, value: Any, outputs: Iterator[_core.ProgramValue]) -> Any:
-        """``value`` with the graph's values instead of torch's."""
+        """Replaces torch's values in ``value`` by those of the graph."""
         if isinstance(value, (list, tuple)):
             return [self._outputs_of(element, outputs) for element in value]
         if value is None:
@@ -289,7 +289,7 @@ class _Bridge:
         self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
 
     def _with_effects(self, node: torch.fx.Node) -> list[Any]:
-        """Calls an operator that takes and returns tokens. These fix the order of calls, which a graph always keeps."""
+        """Calls an operator that takes and returns tokens. They only fix the order of calls, which a graph keeps."""
         given: Any = node.args
         _, target, *args = given
         called = operator_of(target)
@@ -318,7 +318,7 @@ class _Bridge:
         return returned(self._builder, number, value, f"operand_{self._numbers}")
 
     def _body(self, body: torch.fx.Node) -> _core.Graph:
-        """A subgraph whose inputs are all that it uses."""
+        """A subgraph; everything that it uses is one of its inputs."""
         outer, self._builder = self._builder, _core.ProgramBuilder()
         try:
             for node in _module_of(body).graph.nodes:
@@ -394,7 +394,7 @@ def _warn_of_squeeze(node: torch.fx.Node, called: Operator, args: tuple[Any, ...
 
 
 def _matters(user: torch.fx.Node) -> bool:
-    """Whether a use of a number is not just an assertion."""
+    """Whether a number is used by more than an assertion."""
     if user.op != "call_function":
         return True
     if isinstance(user.target, OpOverload):

@@ -1,4 +1,4 @@
-"""Skips work of torch.export whose results are not used here, a third of its time."""
+"""Skips work of torch.export whose results opbridge does not use: a third of its time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def skip_overhead() -> Iterator[None]:
     """Collects only source lines of the model, generates no Python code for graphs that never run, pauses the garbage
     collector, and suppresses log messages about equations that torch tries and cannot solve.
 
-    The garbage collector belongs to the interpreter, so it pauses in all threads, whose results do not depend on it.
+    The garbage collector belongs to the interpreter, so it pauses in all threads. Their results do not depend on it.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -80,8 +80,8 @@ def _confine_fx() -> Iterator[None]:
 def _confine_flag() -> Iterator[None]:
     """Lets compiled functions of torch.compile, which refuse to run while torch.fx traces, run in other threads.
 
-    torch.cond clears the flag for a while, and then restores it. In another thread, which does not trace, it would
-    restore the flag of this one when that has ended.
+    torch.cond clears the flag temporarily. In another thread it would later restore the value that this thread had set,
+    even if this thread's trace has ended meanwhile.
     """
     if not exporting.FX_FLAG_IS_SHARED:
         yield
@@ -131,8 +131,8 @@ def _confine_tracer() -> Iterator[None]:
 def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
     """Lets Dynamo trace the branches of torch.cond and similar operators anew in each capture.
 
-    It would first try what it has compiled for other calls of torch.cond, and evaluating those guards would turn
-    symbolic sizes into constants. And it would make symbols of constant sizes, with which fewer operators compute.
+    Otherwise Dynamo first tries what it has compiled for other calls of torch.cond; evaluating those guards would turn
+    symbolic sizes into constants. It would also replace constant sizes by symbols, which fewer operators support.
     """
 
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -148,7 +148,7 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Arithmetic(type):
-    """The class of what computes with sizes, and what torch.export refuses in its programs without a reason."""
+    """The class of functions of sizes that torch.export refuses in its programs without a reason."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return instance is operator.xor or instance is sym_log2

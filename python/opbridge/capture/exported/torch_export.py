@@ -84,7 +84,7 @@ def export_program(
 
 
 def _is_unresolved(node: torch.fx.Node) -> bool:
-    """Whether torch records the node's effect on later nodes only in a second pass."""
+    """Whether torch resolves the node only in a second pass."""
     return exporting.is_of_vmap(node.target) or (name_of(node.target) == "wrap_with_autocast" and casts(node))
 
 
@@ -172,8 +172,8 @@ def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
-    """Notes errors, and tensors whose data is assigned; makes ``tensor.data``, which torch does not record, an
-    operator. A real tensor, as of a closure, would lose its memory by the assignment of fake data: this is refused."""
+    """Records errors, and tensors whose data is assigned. Makes an operator of ``tensor.data``, which torch does not
+    record. Refuses to assign fake data to a real tensor, as of a closure: the tensor would lose its memory."""
 
     class Seeing(exporting.ExportFunctionHandler):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

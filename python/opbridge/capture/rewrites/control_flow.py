@@ -1,4 +1,4 @@
-"""torch's own branches and loops (torch.cond, while_loop, scan, …), followed as one run takes them."""
+"""torch's own branches and loops (torch.cond, while_loop, scan, …), unrolled as one run executes them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _CUSTOM_FUNCTION = "custom_function_call"
 
 @contextlib.contextmanager
 def patch_control_flow() -> Iterator[None]:
-    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it makes. Lets the
-    transforms of torch.func have the calls of an autograd.Function."""
+    """Replaces torch.cond by the branch that this run takes, and loops and scans by the steps that it executes. Passes
+    calls of an autograd.Function on to the transforms of torch.func."""
     dispatch = CALL_OF_HIGHER_ORDER_OPERATOR.original
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ def _while_loop(cond_fn: Function, body_fn: Function, carried: Sequence[Any], ad
 
 
 def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor], additional: Sequence[Any]) -> Any:
-    """The step may return its carry and results as a tree, or flat; the scan returns them alike."""
+    """The step may return its carry and results nested or flat; the scan returns them in the same form."""
     carry, results = list(init), []
     if xs[0].shape[0] == 0:  # the step is called for its shapes, as in eager mode
         zeros = (x.new_zeros(x.shape[1:]) for x in xs)

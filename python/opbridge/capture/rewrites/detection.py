@@ -15,8 +15,8 @@ from opbridge.torch_compat.torchvision import patch_points_of
 def batched_nms(boxes: torch.Tensor, scores: torch.Tensor, idxs: torch.Tensor, iou_threshold: float) -> torch.Tensor:
     """Non-maximum suppression within each class: boxes are shifted so that classes do not overlap.
 
-    torchvision does the same for few boxes. For many it loops over the classes, and it treats no boxes separately;
-    both would make the captured program depend on the image.
+    torchvision does the same for few boxes. It loops over the classes if there are many, and has a branch for no boxes
+    at all; both would make the captured program depend on the image.
     """
     largest = torch.cat([boxes.flatten(), boxes.new_zeros(1)]).max()
     shifts = idxs.to(boxes) * (largest + 1)

@@ -31,8 +31,8 @@ def _for_symbols(original: Function) -> Callable[[Function], tuple[Function, Fun
 
 
 def _window(size: Any, periodic: bool, values: Callable[[torch.Tensor, Any], torch.Tensor], options: Any) -> Any:
-    """A window of ``values(indices, steps)``, where the last index of a symmetric window is ``steps``. A window of one
-    element is 1."""
+    """A window with the elements ``values(indices, steps)``; ``steps`` is the last index of a symmetric window. A
+    window of one element is 1."""
     dtype = options.pop("dtype", None) or torch.get_default_dtype()
     indices = torch.arange(size, dtype=dtype, device=options.get("device"))
     steps = size if periodic else torch.sym_max(size - 1, 1)

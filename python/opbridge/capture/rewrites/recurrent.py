@@ -33,7 +33,7 @@ def patch_recurrent() -> Iterator[None]:
 
 
 def _sizes_or(kernel: Callable[..., Any], operator: Any) -> Callable[..., Any]:
-    """Returns empty results of the right sizes for fake tensors, and calls ``kernel`` for others."""
+    """For fake tensors, returns empty results of the right sizes; for others, calls ``kernel``."""
     names = [argument.name for argument in schema_of(operator).arguments]
 
     def run(input: torch.Tensor, *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The sizes to which torchvision's transforms resize an image, without a branch by which of its sides is shorter."""
+"""The sizes to which torchvision's transforms resize an image, without a branch on which side is shorter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Sparse tensors that a model makes and consumes itself: as indices and values, which are dense tensors.
 
-ONNX Runtime has no kernels for sparse tensors. A product with one gathers the rows that its entries meet and adds them
-up. So it costs what the entries cost, and numbers that meet no entry do not count, even if they are infinite.
+ONNX Runtime has no kernels for sparse tensors. A product with a sparse matrix gathers one row of the dense operand per
+entry and adds the rows up. So its cost grows with the number of entries, and dense elements that no entry multiplies
+have no effect, even if they are infinite.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def _is_sparse(value: Any) -> bool:
 
 
 class _Attribute:
-    """A value that a class has for its instances alone."""
+    """A class attribute that only instances see."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -79,7 +80,7 @@ class _Attribute:
 class _Entries:
     """``indices`` (rank, entries) are int64, ``values`` (entries,) of any type.
 
-    Entries with equal indices are added; if they are coalesced, there are none, and the indices are in order."""
+    Entries with equal indices are added. Coalesced entries have distinct indices, in order."""
 
     indices: torch.Tensor
     values: torch.Tensor

@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 
 
 def retry_with_substitutes(capture: Callable[[], T]) -> T:
-    """``capture()``, and again with these functions replaced if it refuses the model."""
+    """Calls ``capture()``. If it refuses the model, calls it again with these functions replaced."""
 
     def substituted() -> T:
         with _Substitution():
@@ -51,7 +51,7 @@ class _Substitution(TorchFunctionMode):
 
 
 def _equal(input: torch.Tensor, other: torch.Tensor) -> Any:
-    """Returns a tensor instead of a bool, which a model can return."""
+    """Returns a tensor instead of a bool, so that a model can return the result."""
     if input.dim() != other.dim() or any(a != b for a, b in zip(input.shape, other.shape, strict=True)):
         return False
     return (input == other).all()
@@ -118,7 +118,7 @@ def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = No
 
 
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
-    """``torch.linspace`` for symbolic ends or steps; counts from both ends to the middle, as torch does."""
+    """``torch.linspace`` for symbolic ends or steps; as in torch, each half is computed from its own end."""
     dtype = dtype or torch.get_default_dtype()
     indices = torch.arange(steps, device=options.get("device")).to(dtype if dtype.is_floating_point else torch.float64)
     step = (end - start) / torch.sym_max(steps - 1, 1)
@@ -151,7 +151,7 @@ _FOR_SYMBOLS: tuple[tuple[PatchPoint, Function], ...] = (
 
 @contextlib.contextmanager
 def keep_sizes_in_tensors() -> Iterator[None]:
-    """Keeps symbolic the sizes from which a model makes tensors."""
+    """Keeps sizes symbolic when a model makes tensors of them."""
 
     def chosen(original: Function, symbolic: Function) -> Function:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -195,8 +195,8 @@ def _corrcoef(input: torch.Tensor) -> torch.Tensor:
 
 
 class _CtcLosses(torch.autograd.Function):
-    """opbridge's operator with its gradient for the transforms of torch.func, which take no gradient that is registered
-    with torch."""
+    """opbridge's operator with its gradient, for the transforms of torch.func, which ignore gradients that are
+    registered with torch."""
 
     @staticmethod
     def forward(*args: Any) -> torch.Tensor:
@@ -260,7 +260,7 @@ def _ctc_loss(
 
 
 def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """Uses the QR decomposition for ``driver="gels"``, which assumes full rank, otherwise the pseudoinverse."""
+    """Uses the QR decomposition for ``driver="gels"``, which assumes full rank; otherwise the pseudoinverse."""
     rows, columns = A.shape[-2:]
     by_singular_values = driver in ("gelss", "gelsd")
     if by_singular_values and rows > columns:  # whether it returns residuals depends on the rank
@@ -289,7 +289,7 @@ def _lstsq(A: torch.Tensor, B: torch.Tensor, rcond: float | None = None, *, driv
 
 
 def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
-    """Uses index tensors; torch 2.13 uses a mask, and has no number of its elements for a capture."""
+    """Uses index tensors. torch 2.13 selects by a mask, so the number of results is unknown in a capture."""
     size: Any = input.shape[0]
     if r == 0:
         return input.new_empty([0])
@@ -304,7 +304,7 @@ def _combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = Fals
 
 
 def _ascending_tuples(places: torch.Tensor, r: int, with_replacement: bool) -> torch.Tensor:
-    """The tuples of ``r`` of the indices, each ascending, in lexicographic order."""
+    """All ascending tuples of ``r`` indices, in lexicographic order."""
     axes = [places.reshape([-1 if axis == i else 1 for axis in range(r)]) for i in range(r)]
     ascend = [a <= b if with_replacement else a < b for a, b in itertools.pairwise(axes)]
     return functools.reduce(torch.logical_and, ascend).nonzero()
@@ -358,7 +358,7 @@ def _slope(x: torch.Tensor, dim: int, step: float, edge_order: int) -> torch.Ten
 
 
 def _einsum(equation: str, *operands: Any) -> torch.Tensor:
-    """Multiplies from left to right: opt_einsum, which finds a better order, takes no symbolic sizes."""
+    """Multiplies from left to right: opt_einsum, which finds a better order, does not support symbolic sizes."""
     tensors = operands[0] if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else operands
     is_symbolic = any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.shape)
     if len(tensors) <= 2 or not isinstance(equation, str) or not is_symbolic:
@@ -368,7 +368,7 @@ def _einsum(equation: str, *operands: Any) -> torch.Tensor:
 
 
 def _fill_diagonal_(self: torch.Tensor, fill_value: Any, wrap: bool = False) -> torch.Tensor:
-    """Writes to a view, where torch's own operator makes the sizes numbers."""
+    """Writes to a view; torch's own operator would make the sizes numbers."""
     if self.dim() != 2 or wrap:
         return self.fill_diagonal_(fill_value, wrap)
     self.diagonal().fill_(fill_value)

@@ -42,7 +42,7 @@ def patch_fast_paths() -> Iterator[None]:
 
 
 def _is_causal(mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None) -> bool:
-    """Without reading the mask, which depends on dynamic sizes or on inputs: it is applied anyway."""
+    """Never reads the mask, which may depend on dynamic sizes or on inputs: the mask is applied in any case."""
     return is_causal is True
 
 
@@ -127,7 +127,7 @@ KERNELS: dict[Any, Callable[..., Any]] = {
 
 
 def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]:
-    """Makes ``forward`` choose its path as in eager mode if the paths may differ: with masks, or with the hint."""
+    """Makes ``forward`` choose its path as in eager mode if their results may differ: with masks, or with the hint."""
     parameters = inspect.signature(forward)
     differing = (*masks, "is_causal")
 
@@ -148,7 +148,7 @@ def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]
 
 
 def _overrides(tensors: Sequence[Any]) -> bool:
-    """Whether a tensor's class overrides torch's functions, apart from the modes of the capture, which always do."""
+    """Whether a tensor's class overrides torch's functions. The modes of the capture, which always do, do not count."""
     disabled = disabled_torch_function
     own = (getattr(type(tensor), "__torch_function__", disabled) for tensor in tensors if type(tensor) not in _PLAIN)
     return any(function is not disabled for function in own)
@@ -184,7 +184,7 @@ def _encoder(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
 
 
 def _nests(encoder: nn.TransformerEncoder, src: torch.Tensor) -> bool:
-    """Whether eager mode passes nested tensors to the layers, apart from conditions on the mask."""
+    """Whether eager mode passes nested tensors to the layers, if the mask allows it."""
     if not (torch.backends.mha.get_fastpath_enabled() and getattr(encoder, "use_nested_tensor", False)):
         return False
     layer: Any = encoder.layers[0]

@@ -101,14 +101,14 @@ class Attributes:
                 holder.put_back()
 
     def put_back_written(self) -> None:
-        """Restores only what a captured program returns as outputs: buffers and other tensors except parameters."""
+        """Restores only what a captured program returns as outputs: buffers and other tensors, but not parameters."""
         for holder in self._holders:
             holder.put_back_written()
 
 
 @contextlib.contextmanager
 def restore_attributes(*roots: Any) -> Iterator[Attributes]:
-    """Undoes what a run assigns to the attributes of ``roots``, the model and its inputs, and of what they hold."""
+    """Undoes what a run assigns to attributes of ``roots`` (the model and its inputs) and of the objects in them."""
     with unset_fake_temporarily(), DisableTorchFunction():
         attributes = Attributes(*roots)
         attributes.lay_gradients_aside()
@@ -130,7 +130,7 @@ def named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 @contextlib.contextmanager
 def restore_contents(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
-    """Undoes what a run writes to the tensors, which are copied before."""
+    """Copies the tensors, and undoes what a run writes to them."""
     before = [(tensor, tensor.clone()) for tensor in map(_unexpanded, tensors)]
     try:
         yield
@@ -140,7 +140,7 @@ def restore_contents(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 
 
 def _unexpanded(tensor: torch.Tensor) -> torch.Tensor:
-    """A view of each element once: torch does not write to elements that share memory."""
+    """A view that has each element in memory once: torch does not write to elements that share memory."""
     if tensor.layout == torch.strided:
         for dim, stride in enumerate(tensor.stride()):
             if stride == 0 and tensor.shape[dim] > 1:
@@ -170,7 +170,7 @@ class _Holder:
         return dict(enumerate(self.owner))
 
     def differing(self) -> list[Any]:
-        """The keys whose objects have changed; all keys if only their order has."""
+        """The keys whose objects have changed; all keys if only their order has changed."""
         return []
 
     def changes(self) -> list[str]:
@@ -339,7 +339,7 @@ class _Tensor(_Holder):
         self._grad = owner.grad if owner.is_leaf else None
 
     def lay_gradient_aside(self) -> None:
-        """Removes the gradient during the run, since autograd would add to it in place."""
+        """Removes the gradient during the run: autograd would otherwise add to it in place."""
         if self._grad is not None:
             self.owner.grad = None
 
@@ -358,7 +358,7 @@ class _Tensor(_Holder):
         return names
 
     def changes(self) -> list[str]:
-        """Leaves out memory of tensors that are not parameters, whose changes the captured program contains."""
+        """Leaves out the memory of tensors that are not parameters: the captured program contains the writes to it."""
         return [
             f"{self.path}.{name}"
             for name in self.differing()
@@ -450,7 +450,7 @@ def _read_traits(kind: type) -> _Traits:
 
 
 def _same(before: Any, now: Any) -> bool:
-    """Whether both are indistinguishable without comparing the elements of tensors."""
+    """Whether the two are the same, judged without comparing elements of tensors."""
     if before is now:
         return True
     if type(before) is not type(now):

@@ -40,7 +40,7 @@ class Originals:
 
 
 def written_tensors(operator: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-    """The tensors among the arguments of a call to which it writes."""
+    """The arguments of a call that the call writes to."""
     for name, argument in [*zip(operator.names, args, strict=False), *kwargs.items()]:
         if name in operator.written:
             tensors = argument if isinstance(argument, (list, tuple)) else (argument,)

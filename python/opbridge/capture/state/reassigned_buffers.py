@@ -24,8 +24,8 @@ class Registered:
     def write_back(self, returned: Any) -> tuple[Any, list[str]]:
         """Copies the tensor that was assigned to each buffer into the original one, with operators that a capture sees.
 
-        Returns ``returned``, with copies of tensors that share memory with these buffers, and the names of changed
-        parameters and buffers that cannot be handled so and are left unchanged."""
+        Returns ``returned`` with copies of the tensors that share memory with these buffers, and the names of changed
+        parameters and buffers for which this is impossible; they keep their change."""
         leaves_of(returned)  # for its dataclasses
         assigned, others = [], []
         for path, tensors, before, are_buffers in self._before:

@@ -19,8 +19,8 @@ _LATER_CALLS = 3
 def refuse_what_is_kept(model: torch.nn.Module, inputs: Inputs, changed: Sequence[str]) -> None:
     """Refuses a model if the attributes ``changed`` carry an effect of one call to the next.
 
-    A captured program always does what the first call does. So the results of the model for other inputs are compared
-    with and without a call for the example before."""
+    A captured program always does what the first call does. So the model is called with other inputs twice: alone, and
+    after a call with the example. Both results must agree."""
     with restore_attributes(model, *inputs.others) as attributes:
         other = _varied(inputs)
         alone = _called(model, other)

@@ -36,8 +36,8 @@ _TRANSPARENT = (torch.__file__, sys.modules[SymNode.__module__].__file__, *GUARD
 
 
 def asking_frame(frame: FrameType) -> FrameType:
-    """The innermost frame outside of the code of symbols, of the replacements of builtins, and of what runs the nodes
-    of TorchScript, each in a frame at the user's line."""
+    """The innermost frame that is neither in torch's code of symbols, nor in a replacement of a builtin, nor in the
+    interpreter of TorchScript, which runs each node in a frame at the user's line."""
     while frame.f_back is not None and (
         frame.f_code.co_filename in _TRANSPARENT or frame.f_code.co_filename.startswith(_TORCHSCRIPT)
     ):
@@ -53,8 +53,7 @@ def asked_by_model(frame: FrameType) -> bool:
 
 
 def asked_by_layer(frame: FrameType) -> bool:
-    """Whether the conversion comes from torch's functions, layers, distributions and transforms of functions that are
-    written in Python."""
+    """Whether the conversion comes from Python code of torch: a function, a layer, a distribution or a transform."""
     return asking_frame(frame).f_code.co_filename.startswith(_LAYERS)
 
 

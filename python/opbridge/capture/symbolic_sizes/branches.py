@@ -33,8 +33,8 @@ _DEPTH_OF_CHECK = 6  # frames between a function that calls torch._check and the
 
 @contextlib.contextmanager
 def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
-    """Warns if the model branches by a symbolic size: the captured program always takes the branch of the example. A
-    check of sizes by torch is such a branch if the model catches its error."""
+    """Warns if the model branches on a symbolic size: the captured program always takes the branch of the example. A
+    check of sizes by torch counts as such a branch if the model catches its error."""
     original = points.BOOL_OF_SYMBOL.original
 
     def guard_bool(self: Any, file: str, line: int) -> Any:
@@ -76,7 +76,7 @@ def _is_choice(frame: FrameType | None) -> bool:
 
 
 def _torch_code(frame: FrameType | None) -> set[CodeType]:
-    """The code that runs in the frames inside of the innermost one of the user."""
+    """The code of the frames that the innermost frame of the user has called."""
     codes = set()
     while frame is not None and not runs_users(frame):
         codes.add(frame.f_code)
@@ -104,8 +104,11 @@ def _may_be_one(asked: Any, env: Any) -> Any:
 
 @contextlib.contextmanager
 def judge_assumptions(caught: Caught) -> Iterator[None]:
-    """Judges what torch assumes of sizes that depend on data. Refuses to broadcast such a size: torch assumes that it
-    equals the other one, though it may be 1. Warns if both depend on data, or if the model may catch an error of the check."""
+    """Judges what torch assumes about sizes that depend on data.
+
+    Refuses to broadcast such a size: torch assumes that it equals the other one, though it may be 1. Warns if both
+    depend on data, or if the model may catch an error of the check.
+    """
     original = points.EXPECTED_SYMBOL.original
 
     def expect_true(self: Any, *args: Any) -> Any:
@@ -145,8 +148,8 @@ def _operator_of(frame: FrameType | None) -> str:
 
 @contextlib.contextmanager
 def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught) -> Iterator[None]:
-    """Notes what fixes a size to a constant, the first for each constant. Refuses an equality that holds for the sizes
-    of the capture but not for those of the example."""
+    """Records the first cause that fixes a size to each constant. Refuses an equality that holds for the sizes of the
+    capture but not for those of the example."""
     original = points.SYMBOL_REPLACEMENT.original
 
     def set_replacement(self: Any, symbol: Any, value: Any, message: str) -> None:

@@ -49,12 +49,12 @@ def stop_at_reading() -> None:
 
 
 def retry_with_builtins(capture: Callable[[], T]) -> T:
-    """``capture()``, with ``len``, ``min``, ``max`` and functions of ``math`` replaced if the model needs that, and
+    """Calls ``capture()``. If the model needs it, replaces ``len``, ``min``, ``max`` and functions of ``math``, and
     ``int`` and ``float`` in the modules that call them with a size or a tensor.
 
-    Replacing them makes torch.compile recompile its functions in all threads. So the first attempt is without; they
-    are replaced only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at the
-    first call of a function that has to be replaced too.
+    Replacing them makes torch.compile recompile its functions in all threads. So the first attempt replaces nothing;
+    the next one follows only if it fails, or if a C function converts a symbol to a number in it. Each attempt stops at
+    the first call of another function that has to be replaced.
     """
     calls: list[tuple[dict[str, Any], str]] = []
     try:
@@ -82,10 +82,11 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False) -> Iterator[list[str]]:
-    """Yields a list of the symbols that C functions convert, since the model may continue despite the exception.
+    """Yields a list of the symbols that C functions convert; the exception alone would not do, since the model may
+    catch it.
 
-    Appends the globals of the user's functions that call ``int``, ``float`` or a function of ``math``, and its name,
-    to ``calls``. With ``only_new``, only calls that are not among them count.
+    For each user's function that calls ``int``, ``float`` or a function of ``math``, appends its globals and the
+    called name to ``calls``. With ``only_new``, only calls that are not yet in ``calls`` count.
     """
     found: list[str] = []
 

@@ -41,10 +41,10 @@ def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) ->
 
 @contextlib.contextmanager
 def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
-    """Refuses to convert to an int what the model computes from a dynamic size, since it would be the example's number.
-    Warns if an operator needs such a number, as ``split`` that of its pieces, and if it becomes a float.
+    """Refuses to convert a number that the model computes from a dynamic size to an int: it would be the example's.
+    Warns if an operator needs such a number, as ``split`` needs that of its pieces, and if it becomes a float.
 
-    If the size itself is converted, it becomes constant, and its axis is refused or becomes constant with it."""
+    If the size itself is converted, it becomes constant. Then its axis is refused, or becomes constant with it."""
     original = points.INT_OF_SYMBOL.original
 
     def guard_int(self: Any, file: str, line: int) -> Any:
@@ -99,8 +99,8 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
 
 @contextlib.contextmanager
 def pass_sizes_as_numbers() -> Iterator[None]:
-    """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``. NumPy's
-    functions of an object call its methods: ``numpy.sqrt(size)`` is ``size.sqrt()``."""
+    """Makes a symbolic size an ``int`` to the model, as in eager mode: ``isinstance`` reads ``__class__``. NumPy
+    computes functions of an object by its methods: ``numpy.sqrt(size)`` calls ``size.sqrt()``."""
 
     def attributes_of(number: type) -> Callable[[Any, str], Any]:
         def get(self: Any, name: str) -> Any:
@@ -161,7 +161,7 @@ def _opaque(node: Any) -> Any:
 
 @contextlib.contextmanager
 def warn_of_texts() -> Iterator[None]:
-    """Warns if the model converts a symbolic size to text, which is then that of the example's number."""
+    """Warns if the model converts a symbolic size to text: the text has the example's number."""
 
     def telling(original: Callable[[Any], str]) -> Callable[[Any], str]:
         def text(number: Any) -> str:

@@ -130,7 +130,7 @@ class DynamicSizes:
         return any(leaf.shape[axis] == 0 for leaf, axes in pairs for axis in axes)
 
     def in_example(self, expr: Any, env: Any) -> int | bool | None:
-        """The value of an expression for the sizes of the example, in which sizes may be 1 where a capture uses 2.
+        """The value of an expression for the sizes of the example; these may be 1 where a capture uses 2.
 
         None if there are no such sizes, or if the value depends on data."""
         if not self._ones:
@@ -220,7 +220,7 @@ class DynamicSizes:
         return self._with_leaves(leaves)
 
     def _with_leaves(self, leaves: list[dict[int, Any]]) -> DynamicSizes | None:
-        """The same arguments with other dynamic axes; None if they are not others."""
+        """The same arguments with these dynamic axes; None if the axes are the same as before."""
         if leaves == self.leaves:
             return None
         result = copy.copy(self)
@@ -247,7 +247,8 @@ class Fixing:
 
 
 def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> UnsupportedError:
-    """The error for a size that the caller declared dynamic. ``fixings`` say what fixes sizes, by the constants."""
+    """The error for a size that the caller declared dynamic. ``fixings`` maps constants to the causes that fix sizes to
+    them."""
     fixing = fixings.get(size, Fixing())
     if fixing.operator:
         why = (

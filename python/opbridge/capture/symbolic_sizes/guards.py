@@ -33,9 +33,9 @@ from opbridge.torch_compat import symbols as points
 def watch_sizes(
     sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Caught, of_data: bool = False
 ) -> Iterator[None]:
-    """Watches what a model does with symbolic sizes: it stays exact, or is refused, or causes a warning. ``of_data``
-    includes sizes that depend on data, for which torch would use the example's. Fills ``fixings`` with what fixes
-    sizes; ``caught`` notes refusals."""
+    """Watches what a model does with symbolic sizes: each operation stays exact, is refused, or causes a warning.
+    ``of_data`` includes sizes that depend on data, for which torch would use the example's. Fills ``fixings`` with the
+    causes that fix sizes; ``caught`` records refusals."""
     with (
         keep_sizes_in_tensors(),
         patch_shapes_of_unique(),

@@ -88,7 +88,7 @@ def number(expr: Any, dim: Callable[[Any], _core.Dim], emit: Emit, known: Mappin
 
 
 def integer_parts(expr: Any) -> list[Any]:
-    """The parts of an expression that :func:`emit_integer` computes; none is inside of another."""
+    """The parts of an expression that :func:`emit_integer` computes. No part contains another."""
     if type(expr).__name__ in _INTEGERS:
         return [expr]
     return [part for operand in expr.args for part in integer_parts(operand)]

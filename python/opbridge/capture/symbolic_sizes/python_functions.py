@@ -30,7 +30,8 @@ def _item(tensor: torch.Tensor) -> Any:
 
 
 class _Symbolic(type):
-    """The type of ``int`` and ``float`` whose calls keep sizes symbolic, and which include such sizes."""
+    """The metaclass of the versions of ``int`` and ``float``: their calls keep sizes symbolic, and symbolic sizes are
+    instances of them."""
 
     number: type
     symbol: type
@@ -91,7 +92,8 @@ OF_MATH = {
 
 
 def bit_length(number: Any) -> Any:
-    """``bit_length`` of a symbol. An odd number is near no power of two, where a logarithm would be rounded."""
+    """``bit_length`` of a symbol. Uses an odd number, which is not a power of two, where rounding could change the
+    logarithm's floor."""
     return math.floor(sym_log2(2 * abs(number) + 1)) if _is_size(number) else BIT_LENGTH.original(number)
 
 
@@ -109,7 +111,7 @@ _NAMES_OF_MATH = {getattr(math, name): name for name in OF_MATH}
 
 
 def called_here(names: dict[str, Any], code_names: tuple[str, ...]) -> list[str]:
-    """The functions to replace that code which uses ``code_names``, with the globals ``names``, may call."""
+    """The replaceable functions that code may call which uses ``code_names`` and has the globals ``names``."""
     return [name for name in code_names if _replacement(name, _value(names, name)) is not None]
 
 

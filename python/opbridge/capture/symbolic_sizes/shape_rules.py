@@ -1,4 +1,4 @@
-"""Shape rules that torch lacks, or has wrong, for symbolic sizes."""
+"""Shape rules for symbolic sizes that torch lacks or has wrong."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def add_missing_shapes() -> Iterator[None]:
 
 
 def leave_overlap_open() -> contextlib.AbstractContextManager[None]:
-    """Leaves it open whether elements of a tensor of dynamic sizes share memory. To find out, torch asks whether sizes
-    are 1, and takes the answer for all sizes. Writes to shared memory are refused later."""
+    """Makes torch's answer "unknown" to the question whether elements of a tensor of dynamic sizes share memory. torch
+    would compare sizes to 1 and assume the result for all sizes. Writes to shared memory are refused later."""
     original = points.OVERLAP.original
 
     def overlap(tensor: torch.Tensor) -> int:
@@ -67,8 +67,8 @@ def patch_shapes_of_unique() -> contextlib.AbstractContextManager[None]:
 
 
 def patch_shapes_of_unbind() -> contextlib.AbstractContextManager[None]:
-    """Corrects torch's own shapes of ``unbind`` along a size like ``Min(3, n)``: it splits the tensor into as many
-    pieces as in the example, and leaves their axis in place since it does not know its size to be 1."""
+    """Corrects torch's own shapes of ``unbind`` along a size like ``Min(3, n)``: torch splits the tensor into as many
+    pieces as in the example, but keeps their axis since it cannot prove that its size is 1."""
     operator = torch.ops.aten.unbind.int
     original = decomposition_table[operator]
 

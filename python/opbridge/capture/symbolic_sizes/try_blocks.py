@@ -27,8 +27,8 @@ def in_try_block(frame: FrameType | None) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _caught_lines(filename: str) -> dict[int, list[tuple[int, int]]]:
-    """For each function of the file, by its first line: the first and the last line of each block whose errors it
-    catches."""
+    """Maps the first line of each function of the file to its blocks whose errors it catches: the first and the last
+    line of each."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:

@@ -29,14 +29,15 @@ class Truth:
 
 
 class Uninitialized:
-    """The value of a variable on a way on which nothing reads it."""
+    """The value of a variable on a path that never reads it."""
 
 
 UNINITIALIZED = Uninitialized()
 
 
 def as_truth(value: Any) -> Any:
-    """A symbol that depends on data as a Truth. Other symbols are of sizes, whose branches are those of the example."""
+    """Makes a Truth of a symbol that depends on data. For other symbols, which depend on sizes, the program takes the
+    branch of the example."""
     if type(value) is torch.SymBool and free_unbacked_symbols(value.node.expr):
         return Truth(torch.scalar_tensor(value, dtype=torch.bool))
     return value

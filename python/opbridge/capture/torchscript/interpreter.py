@@ -113,7 +113,7 @@ class Program:
 
 
 def _constant(value: Any) -> Any:
-    """torch.jit.trace records an integer with which a size is computed as a tensor."""
+    """Makes a SizeTensor of an integer tensor: torch.jit.trace records integers that compute sizes as tensors."""
     if not isinstance(value, torch.Tensor) or value.dim() or value.dtype != torch.int64 or not value.is_cpu:
         return value
     memory = ctypes.c_int64.from_address(value.data_ptr())  # item() would be seen as an operator of the model

@@ -83,7 +83,7 @@ class TorchScriptContext(GraphContext):
 
 
 def _as_value(attribute: tuple[str, Any]) -> tuple[str, Any]:
-    """The attribute ``value`` of a Constant that may have another form; torch's passes know only this one."""
+    """The attribute ``value`` of a Constant, whichever form the Constant has; torch's passes know only ``value``."""
     key, value = attribute
     dtype = {"i": torch.int64, "f": torch.float32}.get(key.rpartition("_")[2])
     return ("value_t", torch.tensor(value, dtype=dtype)) if dtype is not None else attribute

@@ -32,7 +32,7 @@ _KERNEL = {"benchmark": False, "deterministic": False, "cudnn_enabled": True, "a
 
 
 def calls_of(key: str, callback: Callback) -> Iterator[tuple[str, Callback]]:
-    """The operators that a function for ``key`` maps too, each with its callback."""
+    """The further operators that a function for ``key`` maps, each with its callback."""
     for name in _CALLS.get(key, ()):
         yield name, _adapted(key, callback)
 

@@ -1,4 +1,4 @@
-"""Embeddings whose rows have scales of their own: rows of integers are gathered, then dequantized."""
+"""Embeddings with a scale per row: rows of integers are gathered, then dequantized."""
 
 from __future__ import annotations
 

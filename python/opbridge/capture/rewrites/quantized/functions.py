@@ -15,7 +15,7 @@ from opbridge.torch_compat import pytree
 
 
 def _moving(name: str) -> Callable[..., Any]:
-    """Functions that only move elements: they move the levels."""
+    """Functions that only move elements: they are applied to the levels."""
     function = getattr(torch.Tensor, name, None) or getattr(functional, name)
 
     def call(x: Levels, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ def _compared(function: Callable[[Any, Any], torch.Tensor]) -> Callable[[Any, An
 def concatenated(
     tensors: Sequence[Levels], dim: int = 0, scale: Any = None, zero_point: Any = None, relu: bool = False
 ) -> Levels:
-    """With the scheme of the first one where none is given."""
+    """The result has the scheme that is given, or else that of the first input."""
     values = torch.cat([each.per_tensor("cat").dequantize() for each in tensors], dim)
     of = tensors[0]
     scale, zero_point = of.scale if scale is None else scale, of.zero_point if zero_point is None else zero_point

@@ -17,8 +17,8 @@ QUANTIZED = {integers: quantized for quantized, integers in INTEGERS.items()}
 
 @dataclasses.dataclass(frozen=True)
 class Levels:
-    """``integers``, and the scheme: numbers, or tensors of one element, or tensors with one for each index along
-    ``axis``."""
+    """``integers`` and the scheme. Scale and zero point are numbers, tensors of one element, or tensors with an element
+    for each index along ``axis``."""
 
     integers: torch.Tensor
     scale: Any
@@ -64,7 +64,7 @@ class Levels:
         return quantized(values, self.scale, self.zero_point, self.dtype)
 
     def in_steps(self) -> Levels:
-        """With a scale of 1, whose sums and products are exact."""
+        """The same integers with a scale of 1, so that sums and products are exact."""
         one = torch.ones_like(self.scale) if isinstance(self.scale, torch.Tensor) else 1.0
         return dataclasses.replace(self, scale=one)
 

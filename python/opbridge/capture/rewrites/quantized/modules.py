@@ -49,7 +49,7 @@ def hide_quantized_tensors(module: torch.nn.Module) -> Iterator[None]:
 
 
 def _stand_in_of(name: str, value: Any, of_torch: bool) -> Any:
-    """The stand-in for an attribute of a module, ``of_torch`` or of others; None if it needs none."""
+    """The stand-in for an attribute of a module; None if it needs none. ``of_torch``: the module is one of torch's."""
     if of_torch and name in ("scale", "zero_point") and isinstance(value, torch.Tensor) and value.numel() == 1:
         return value.item()
     made = unpacked(value)

@@ -18,7 +18,7 @@ from opbridge.torch_compat import quantized_decomposed
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """Stands for the packed weights of a linear layer or of a convolution; ``options`` are those of the latter.
+    """Stands for the packed weights of a linear layer or of a convolution; ``options`` are the convolution's.
 
     Weights of half precision are a float tensor.
     """
@@ -85,7 +85,8 @@ _SMALLEST_SCALE = 6.1e-5
 def _dynamic(
     compute: Callable[[torch.Tensor, Packed], torch.Tensor], rounds_results: bool = False
 ) -> Callable[..., torch.Tensor]:
-    """``compute`` of a float input that is rounded. PyTorch rounds results of convolutions too, by the same scheme."""
+    """Applies ``compute`` to a float input that is rounded first. PyTorch also rounds results of convolutions, by the
+    same scheme."""
 
     def call(x: torch.Tensor, packed: Packed, reduce_range: bool = False) -> torch.Tensor:
         choose, rounded = _of_extrema(reduce_range)
@@ -123,13 +124,13 @@ def _of_two(function: Callable[..., torch.Tensor]) -> Callable[[Levels, Levels],
 
 
 def _prelu(x: Levels, weight: Levels) -> torch.Tensor:
-    """PyTorch multiplies what is positive by 1 as the scheme of the weights has it."""
+    """PyTorch multiplies positive elements by 1, quantized by the scheme of the weights."""
     values, one = _values(x), weight.quantized_alike(torch.ones(())).dequantize()
     return torch.where(values > 0, values * one, functional.prelu(values, _values(weight)))
 
 
 def _requantized(compute: Callable[..., torch.Tensor], inputs: int, relu: bool = False) -> Callable[..., Levels]:
-    """``compute`` of the inputs; then come the scale and the zero point of the result."""
+    """Applies ``compute`` to the inputs; the arguments after them are the scale and the zero point of the result."""
 
     def call(*args: Any, **kwargs: Any) -> Levels:
         given, scheme = list(args), []
@@ -191,7 +192,7 @@ def _rectified(x: Levels, relu: bool) -> Levels:
 
 
 def _plus_number(relu: bool) -> Callable[[Levels, float], Levels]:
-    """Moves the zero point; where that leaves the range of the integers, the scale grows."""
+    """Moves the zero point. If it would leave the range of the integers, increases the scale."""
 
     def call(x: Levels, other: float) -> Levels:
         (scale, zero_point), (least, most) = _scheme_of_numbers(x, other), x.range

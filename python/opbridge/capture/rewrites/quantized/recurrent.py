@@ -1,4 +1,4 @@
-"""Recurrent layers and cells of quantize_dynamic: each product has the scale that its input gives in that step."""
+"""Recurrent layers and cells of quantize_dynamic: in each step, the input of each product determines its scale."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Cell:
         return kind(self._product(self.of_input)(x), self._product(self.of_state)(state[0]), state)
 
     def steps(self, kind: Step, x: torch.Tensor, state: State, backward: bool) -> tuple[torch.Tensor, State]:
-        """PyTorch multiplies the whole sequence by the weights of the input, with one scale."""
+        """PyTorch multiplies the whole sequence by the input weights at once, with one scale for all steps."""
         inputs, product = self._product(self.of_input)(x), self._product(self.of_state)
 
         def step(state: State, of_input: torch.Tensor) -> tuple[State, torch.Tensor]:

@@ -64,7 +64,7 @@ class QuantizedTensor(torch.Tensor):
 
 
 def _known(func: Any) -> tuple[str, Callable[..., Any] | None]:
-    """The name by which messages call a function, and what computes it."""
+    """The name of a function in messages, and the function that computes it on levels."""
     if isinstance(func, OpOverload | OpOverloadPacket):
         _, name = str(func).split(".")[:2]
         return f"torch.ops.{func}", _OPERATORS.get(name) if str(func).startswith("quantized.") else None
