@@ -15,7 +15,7 @@ from opbridge.errors import Error
 
 _RANGE_KEY = "pytorch.size."
 _EDGES = {"zeros": (0.0, -0.0), "infinities": (math.inf, -math.inf), "NaN": (math.nan,)}
-_EDGE_DISTANCE = 3  # every third element is an infinity or NaN, so that some results are still numbers
+_EDGE_DISTANCE = 3  # every third element is an infinity or NaN, so that some results stay finite
 _ROOM = 7  # how far a size without upper bound may exceed its least value, if the example's is not greater
 
 

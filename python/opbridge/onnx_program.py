@@ -56,7 +56,7 @@ class Origin:
     parameters: Sequence[torch.Tensor]  # the values of the last inputs
 
     def feeds(self, names: Sequence[str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """The inputs of the ONNX model, which are called ``names``, for a call of the PyTorch model."""
+        """The inputs of the ONNX model for a call of the PyTorch model; ``names`` are theirs."""
         inputs = read_inputs_of(self.signature, self.model, args, kwargs)
         if self.example is not None:
             self._check_against(self.example, example_leaves(inputs))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # NumPy lacks these types; they are passed to ONNX Runtime as OrtValues over torch's memory.
 _NOT_IN_NUMPY = (torch.bfloat16,)
 
-# ONNX Runtime rounds the other factor of a product by DequantizeLinear to 8 bits, unless an option turns that off.
+# If one factor of a product comes from DequantizeLinear, ONNX Runtime rounds the other to 8 bits, unless an option
+# turns that off.
 _IN_FLOAT32 = ("session.qdq_matmulnbits_accuracy_level", "1")
 
 

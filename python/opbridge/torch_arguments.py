@@ -92,7 +92,7 @@ class ArtifactOptions:
     """The output of an export besides the model."""
 
     verbose: bool
-    quiet: bool  # no line on the terminal that says what an export does
+    quiet: bool  # whether the terminal shows no progress line
     report: bool
     page: str | None  # the path of the HTML page
     profile: bool

@@ -79,7 +79,7 @@ class Verification:
         return "\n  ".join(["ONNX Runtime and PyTorch differ:", *lines]) if lines else "all outputs agree"
 
     def table(self) -> str:
-        """A line for each output and each input, with how far it is from PyTorch's."""
+        """A line for each output and each input, with its difference from PyTorch's."""
         head = ("inputs", "output", "largest difference", "relative", "cosine", "mismatches")
         rows = [
             (
@@ -257,8 +257,8 @@ class Comparison:
         self.failure = ""  # of ONNX Runtime
 
     def with_inputs(self, inputs: Inputs, label: str) -> Comparison:
-        """The same on other inputs. InvalidArgumentError if PyTorch refuses them; if ONNX Runtime does, no output
-        agrees."""
+        """The same run on other inputs. Raises InvalidArgumentError if PyTorch refuses them. If ONNX Runtime does, no
+        output agrees."""
         other = copy.copy(self)
         other.inputs, other.label = inputs, label
         other.feeds = feeds_for(self._input_names, inputs)
@@ -300,7 +300,7 @@ class Comparison:
         return Verification(tuple(dataclasses.replace(each, inputs=self.label) for each in found))
 
     def _separated(self, names: list[str]) -> tuple[list[str], dict[str, torch.Tensor]]:
-        """The names without those of parameters, which follow the others, and these parameters."""
+        """The names of inputs without those of parameters, which come last, and the parameters."""
         state = self.module.state_dict()
         given = len(self.inputs.tensors)
         if len(names) <= given or not all(name in state for name in names[given:]):

@@ -21,7 +21,7 @@ from opbridge.symbolics.onnx_functions import attribute_kinds
 from opbridge.symbolics.values import Value
 from opbridge.torch_compat import OpOverload, schema_of
 
-# The opset from which on an operator that is called in the same way at a later opset means the same.
+# From this opset on, a call of an operator means the same at every later opset that accepts it.
 _STABLE_SINCE = 13
 
 _KINDS = {"INT": "i", "INTS": "i", "FLOAT": "f", "FLOATS": "f", "STRING": "s", "STRINGS": "s", "TENSOR": "t"}

@@ -146,7 +146,7 @@ def entered_transforms() -> tuple[int, int]:
 
 
 def leave_transforms(before: tuple[int, int]) -> None:
-    """Leaves those that were entered after ``before``."""
+    """Leaves the transforms that were entered after ``before`` was taken."""
     depth, level = before
     if _depth() > depth:
         _leave_to_depth(depth)
@@ -173,7 +173,7 @@ def storage_id(tensor: torch.Tensor) -> int:
 
 
 def wrapper_of_no_memory(kind: Any, size: Sequence[Any], like: torch.Tensor) -> Any:
-    """A tensor of a subclass that has a size, and the element type and device of ``like``, but no memory."""
+    """A tensor of the subclass ``kind`` without memory; it has the element type and device of ``like``."""
     return torch.Tensor._make_wrapper_subclass(kind, size, dtype=like.dtype, device=like.device)
 
 

@@ -103,8 +103,8 @@ def is_of_vmap(target: Any) -> bool:
 
 
 def propagate_data(enabled: bool) -> contextlib.AbstractContextManager[None]:
-    """Sets whether fake tensors carry real ones. If a fake kernel then returns another type than the real one, as for
-    signbit, the real one is used."""
+    """Sets whether fake tensors carry real ones. If a fake kernel then returns another type than the real kernel, as
+    for signbit, the real one's is used."""
     patched: contextlib.AbstractContextManager[None] = _functorch.patch(
         fake_tensor_propagate_real_tensors=enabled, generate_fake_kernels_from_real_mismatches=enabled
     )

@@ -39,7 +39,7 @@ def is_branch_on_data(error: BaseException) -> bool:
 
 
 def lacks_gradients(error: BaseException | None) -> bool:
-    """Whether the error, or one that caused it, is autograd's about a tensor without a graph."""
+    """Whether the error, or one that caused it, is autograd's complaint about a tensor without a graph."""
     seen: set[int] = set()  # errors may be each other's contexts
     while error is not None and id(error) not in seen:
         if "does not require grad and does not have a grad_fn" in str(error):

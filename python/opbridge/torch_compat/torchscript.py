@@ -36,8 +36,8 @@ CALL_OF_FUNCTION = PatchPoint(ScriptFunction, "__call__")
 
 
 def graph_of(called: Any) -> Graph:
-    """The graph of a function or a method. That of one which was loaded from a file holds the functions and methods
-    that it calls: Python cannot look these up."""
+    """The graph of a function or a method. If it was loaded from a file, the functions and methods that it calls are
+    inlined, since Python cannot look them up."""
     graph: Graph = called.graph
     if isinstance(called, ScriptMethod) and _is_loaded(called.owner):
         graph = graph.copy()

@@ -51,6 +51,6 @@ def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:
     if (value := value_of(tensor)) is not None:
         return value
     if version_of(tensor) or not all(isinstance(size, int) for size in tensor.shape):
-        return None  # a comparison of a symbolic size would fix it; a tensor that was written has another value
+        return None  # comparing a symbolic size would fix it; a tensor that was written to has another value
     alike = (each for each in _state if each.shape == tensor.shape and each.dtype == tensor.dtype)
     return next((each for each in alike if is_fake_of(tensor, each)), None)

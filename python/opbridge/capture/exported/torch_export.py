@@ -71,7 +71,7 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
                 "torch loses the assignment; make a new tensor instead"
             )
-        warn_of_squeezes(exported, sizes)  # of which the second pass leaves nothing where they keep all axes
+        warn_of_squeezes(exported, sizes)  # the second pass removes these if they keep all axes
         try:
             with confine_export():
                 exported = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)

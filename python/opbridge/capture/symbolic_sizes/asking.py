@@ -27,7 +27,7 @@ _LAYERS = (  # files and folders
     os.path.dirname(torch.autograd.__file__),
 )
 _TORCHSCRIPT = os.path.join(os.path.dirname(os.path.dirname(__file__)), "torchscript") + os.sep
-# The files of what replaces methods of symbols and builtins.
+# The files with the replacements for methods of symbols and for builtins.
 GUARDS = tuple(
     os.path.join(os.path.dirname(__file__), name)
     for name in ("branches.py", "builtin_calls.py", "conversions.py", "python_functions.py")

@@ -127,7 +127,8 @@ def _new_calls(frame: FrameType, calls: list[tuple[dict[str, Any], str]]) -> lis
     names = frame.f_globals
     known = {name for module, name in calls if module is names}
     new = [name for name in called_here(names, frame.f_code.co_names) if name not in known]
-    # One by one: a type that is replaced cannot be an element type, and few calls of code that has both need float.
+    # Only one at a time, int first: a replaced type cannot serve as an element type, and where both are called, few
+    # calls need float.
     return [(names, min(new, key=lambda name: name == "float"))] if new else []
 
 

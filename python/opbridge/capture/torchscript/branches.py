@@ -70,7 +70,7 @@ def record_branch(recorder: Recorder, condition: Truth, ways: Sequence[Callable[
             for tensor, _ in bodies[0].operands if body is bodies[1] else ():
                 recorder.lift(body, tensor)
             made.append([with_tensors(value) for value in way()])
-            for leaf in pytree.tree_leaves(made[-1]):  # they become operands before the other way has its own
+            for leaf in pytree.tree_leaves(made[-1]):  # they become operands before the other way adds its own
                 if isinstance(leaf, (torch.Tensor, Truth)):
                     recorder.value_of(leaf.tensor if isinstance(leaf, Truth) else leaf)
     merge = _Merge(recorder, bodies, condition, known)

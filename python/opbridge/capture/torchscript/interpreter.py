@@ -38,7 +38,7 @@ class Unknown(Exception):
 
 class Interpreter:
     def __init__(self, call: Callable[[Any, Sequence[Any]], Any], recorder: Recorder) -> None:
-        """``call`` calls functions and methods that have unknown nodes, without the module."""
+        """``call`` runs functions and methods that have unknown nodes; it is not given the module."""
         self._call = call
         self.recorder = recorder
         self._programs: dict[int, tuple[Any, Program | None]] = {}
@@ -74,7 +74,7 @@ class Interpreter:
             raise NotRecorded
 
     def decided(self, condition: Any) -> Any:
-        """A bool as this run has it."""
+        """The value of a bool in this run."""
         if type(condition) is Truth:
             self.refuse_effect()
         return bool(condition)

@@ -18,7 +18,7 @@ _call: Any = lambda function, arguments: function(*arguments)  # noqa: E731
 
 
 def line_of(node: Node, function: str) -> tuple[str, int, str] | None:
-    """File, line and function from which the node was compiled; the innermost of the user's, or else of torch."""
+    """File, line and function from which the node was compiled: the innermost one of the user, or else of torch."""
     lines = lines_of(node, function)
     return next((line for line in lines if is_users(line[0])), lines[0] if lines else None)
 

@@ -20,7 +20,7 @@ _BOOLS = (bool, torch.SymBool, Truth)
 
 
 def fixed(symbol: Any) -> Any:
-    """An integer or a bool as Python's own if it is the same for all sizes."""
+    """Makes a symbol a Python integer or bool if it has the same value for all sizes."""
     if type(symbol) not in (torch.SymInt, torch.SymBool):
         return symbol
     known = always(symbol.node.shape_env, symbol.node.expr)
@@ -96,7 +96,7 @@ def _is_carried(value: Any) -> bool:
 
 
 def _standing_for(value: Any, recorder: Recorder, env: Any) -> Any:
-    """Another value of the same type and size, of which nothing else is known."""
+    """An unknown value of the same type and size."""
     if isinstance(value, torch.Tensor):
         with recorder.pause():
             return torch.empty(value.shape, dtype=value.dtype, device=value.device)
@@ -115,7 +115,8 @@ def _take(recorder: Recorder, values: Sequence[Any]) -> None:
 
 
 def _check_alike(before: Any, after: Any) -> None:
-    """A loop carries tensors of one type and size, and anything but tensors and integers stays as it is."""
+    """Raises NotRecorded unless each carried tensor keeps its type and size, and all but tensors and integers stay
+    equal."""
     if isinstance(before, torch.Tensor):
         alike = (type(after) is torch.SymBool and before.dtype == torch.bool and before.dim() == 0) or (
             isinstance(after, torch.Tensor)

@@ -1,4 +1,4 @@
-"""Operators of numbers, lists, dicts and strings, by Python's own, which take symbols for numbers."""
+"""Operators of numbers, lists, dicts and strings, computed by Python's own, which accept symbols as numbers."""
 
 from __future__ import annotations
 

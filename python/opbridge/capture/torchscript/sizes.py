@@ -15,7 +15,7 @@ _INTEGERS = (int, torch.SymInt)
 class SizeTensor:
     """Stands for a tensor that holds an integer, whose value is a symbol or a number.
 
-    It becomes a tensor when an operator needs one. If that is written to, the value is unknown from then on."""
+    It becomes a tensor when an operator needs one. Once an operator writes to that tensor, the value is unknown."""
 
     __slots__ = ("_tensor", "value")
 
@@ -29,20 +29,20 @@ class SizeTensor:
         return self._tensor
 
     def add_in_place(self, value: Any) -> bool:
-        """Takes the new value; False if there is a tensor, which the caller has to write to."""
+        """Sets the new value. Returns False if there already is a tensor; then the caller must write to that."""
         self.value = None if self._tensor is not None else value
         return self._tensor is None
 
 
 def number_of(value: Any) -> Any:
-    """The number that a tensor stands for, or the tensor."""
+    """The number of a SizeTensor; any other value itself."""
     if type(value) is SizeTensor:
         return value.tensor() if value.value is None else value.value
     return value
 
 
 def with_tensors(value: Any) -> Any:
-    """The value with tensors in place of what stands for them."""
+    """The value with real tensors instead of their stand-ins."""
     kind = type(value)
     if kind is SizeTensor:
         return value.tensor()

@@ -28,7 +28,7 @@ Function = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A module of TorchScript, or an object that is one's attribute, and its path in the module that was called."""
+    """A module of TorchScript or an object in one of its attributes, with its path in the module that was called."""
 
     owner: Any
     path: str
@@ -75,7 +75,7 @@ def _set(node: Node) -> Function | None:
 
 
 def _only_reads(use: Any) -> bool:
-    """Whether the use neither changes a container of plain values nor makes another name for it."""
+    """Whether the use neither changes a container of plain values nor creates an alias of it."""
     user: Node = use.user
     if user.kind() == "prim::ListUnpack":
         return True
@@ -204,7 +204,8 @@ def _untyped(torch_object: Any) -> Any:
 
 
 def copied(value: Any, kind: Any) -> Any:
-    """An argument as TorchScript takes it: containers are copied, and integers are floats where a float is declared."""
+    """Converts an argument as TorchScript does: copies containers, and makes floats of integers where it declares a
+    float."""
     name = kind.kind()
     if name == "OptionalType":
         return None if value is None else copied(value, kind.getElementType())

@@ -21,8 +21,8 @@ from opbridge.torch_compat import has_memory, storage_id
 
 
 class NotRecorded(BaseException):
-    """A body has an effect besides its results, or results that a graph cannot have. Not an Exception, which the model
-    might catch."""
+    """A body has an effect besides its results, or results that a graph cannot represent. Not an Exception, which the
+    model might catch."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -54,10 +54,11 @@ class WithBodies(abc.ABC):
         self._body: Body | None = None  # in which the recorder is
         self._pausing = False
         self.interruption: BaseException | None = None
-        self._returned_as_is: dict[int, torch.Tensor] = {}  # by branches: memory → one of the tensors in it
+        # The memory of tensors that branches return unchanged → one of the tensors in it.
+        self._returned_as_is: dict[int, torch.Tensor] = {}
 
     def interrupt(self, interruption: BaseException) -> BaseException:
-        """Keeps what is raised in an operator to end the run: TorchScript's own interpreter makes an error of it."""
+        """Stores an exception by which an operator ends the run: TorchScript's own interpreter would replace it."""
         self.interruption = interruption
         return interruption
 
@@ -111,7 +112,7 @@ class WithBodies(abc.ABC):
         self._builder.output(value, "")
 
     def give_both(self, number: Any, flag: torch.Tensor) -> None:
-        """Makes the output of the body that ``number``, a bool or None, and the flag both hold."""
+        """Makes an output of the body: whether both ``number``, a bool or None, and the flag are true."""
         value = self._value_of(flag)
         if number is not None:
             made = [(self._unique("both"), torch.bool, ())]
@@ -124,7 +125,7 @@ class WithBodies(abc.ABC):
         return returned(self._builder, value, self._resolve(value), self._unique("number"))
 
     def lift(self, body: Body, tensor: torch.Tensor) -> tuple[_core.ProgramValue, bool]:
-        """Makes a tensor from outside an operand of the body, which the recorder is in."""
+        """Makes a tensor from outside an operand of ``body``, the one that is being recorded."""
         outer = body.outer
         assert outer is not None
         inner = self._builder, self._known, self._by_memory, self._body

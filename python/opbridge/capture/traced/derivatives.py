@@ -56,7 +56,7 @@ def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
 
 
 def form_of_transforms(function: OpOverload, args: Any) -> Callable[..., Any] | None:
-    """What to call instead of an operator whose kernel makes sizes numbers for tensors of a transform."""
+    """The function to call instead of an operator whose kernel would make sizes numbers, for tensors of a transform."""
     is_affine = function is _ATEN.linear.default and len(args) > 2 and args[2] is not None
     return _linear if is_affine and args[0].dim() > 2 and transforms_are_active() else None
 
@@ -93,8 +93,8 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args)
 
     def _determinant(self, func: OpOverload, matrices: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Records the factors that the derivative uses as those of the transposed matrices where torch computes these:
-        that depends on the layout, which a mapping does not know."""
+        """Records the factors that the derivative uses. Depending on the layout, which a mapping does not know, torch
+        factorizes the transposed matrices; then these factors are recorded."""
         *values, _, _ = self._record(func, (matrices,), {})
         factored = matrices
         if matrices.is_contiguous() and not matrices.is_complex():
@@ -104,7 +104,7 @@ class _Below(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _computes_sizes(args: Any, kwargs: dict[str, Any]) -> bool:
-    """Whether the operator serves to find the sizes of a derivative of 0, for which torch uses the meta device."""
+    """Whether the operator only determines the sizes of a zero derivative, which torch does on the meta device."""
     return kwargs.get("device") == _META or any(map(_is_on_meta, args))
 
 
@@ -113,8 +113,8 @@ def _is_on_meta(argument: Any) -> bool:
 
 
 def refuse_missing_gradient(function: OpOverload, result: Any) -> None:
-    """Refuses a derivative that goes through an operator of opbridge without a gradient. Some replace PyTorch's own,
-    which have one, so a derivative without this part would be wrong."""
+    """Refuses a derivative that goes through an operator of opbridge without a gradient. Such an operator may replace
+    one of PyTorch's that has a gradient; a derivative without this part would be wrong."""
     name = operator_of(function).key
 
     def refuse(_: torch.Tensor) -> None:

@@ -45,8 +45,8 @@ from opbridge.torch_compat.symbols import (
 def capture_fake(
     model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str], numbers: NumbersRead | None
 ) -> _core.Graph:
-    """Captures on fake tensors. If a model branches on data, it runs again with the data computed beside them, and
-    ``numbers`` is filled; without ``numbers`` it is refused."""
+    """Captures on fake tensors. If the model branches on data, captures again with fake tensors that carry data, and
+    fills ``numbers``; without ``numbers``, refuses it."""
     try:
         try:
             return _capture(model, inputs, sizes, changed, None)
@@ -100,8 +100,8 @@ def _capture(
 
 
 def _leave_offsets_symbolic() -> contextlib.AbstractContextManager[None]:
-    """Keeps torch from comparing the storage offsets of fake and real tensors, which would fix the sizes on which they
-    depend, such as that of the second of several tensors that nonzero() returns."""
+    """Keeps torch from comparing the storage offsets of fake and real tensors. The comparison would fix the sizes that
+    an offset depends on, for example in the second tensor that nonzero() returns."""
     original = CHECK_OF_FAKE_TENSORS.original
 
     def check(real: torch.Tensor, fake: torch.Tensor, *args: Any, **kwargs: Any) -> None:

@@ -19,8 +19,8 @@ _WATCHED = frozenset({*_OF_A_TENSOR, *_FROM_DATA, DATA.__get__, DATA.__set__, _T
 
 
 class WaysSeenBy(TorchFunctionMode):
-    """Calls ``read`` with tensors that are converted to Python or NumPy values, or are elements of a list from which
-    a tensor is made; ``assign_data`` instead of ``tensor.data = other``; and ``note`` with errors.
+    """Calls ``read`` with each tensor that is converted to Python or NumPy values, or is an element of a list that
+    becomes a tensor. Calls ``assign_data`` instead of ``tensor.data = other``, and ``note`` with errors.
 
     It also intercepts reads of ``data``, an alias that torch makes without an operator."""
 

@@ -37,8 +37,8 @@ class NumbersRead:
 
 
 def check_against_example(model: torch.nn.Module, inputs: Inputs, numbers: NumbersRead) -> None:
-    """Refuses a model whose capture, on ``inputs`` of other sizes than the example, has read other numbers than the
-    model reads from the example: it may have taken other branches."""
+    """Refuses a model if its capture has read other numbers than the model reads from the example: the capture may have
+    taken other branches. This can happen if the sizes of ``inputs`` differ from the example's."""
     if inputs.example is None or not numbers.texts:
         return
     of_example = NumbersRead()

@@ -87,14 +87,14 @@ class Recorder(WithBodies):
         self._for_real = for_real
         self._take_numbers = take_numbers  # with a warning
         self._module = module
-        self._written: dict[int, Any] = {}  # memory that was written to with what depends on the inputs
+        self._written: dict[int, Any] = {}  # memory to which values that depend on the inputs were written
         self._sizes = sizes
         sizes.compute_with(self._emit_number)
         self._scopes = Scopes(module)
         self._builder = _core.ProgramBuilder()
         # id of a tensor → the tensor, its value, and whether that depends on the inputs or on random numbers.
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], _core.ProgramValue, bool]] = {}
-        # Memory → the tensors in it that are fake or depend on the inputs, with their values and whether these do. Dead
+        # Memory → the tensors in it that are fake or depend on the inputs, their values, and whether these vary. Dead
         # tensors are kept too, since their memory may outlive them, in x.data or saved by autograd.
         self._by_memory: dict[int, list[tuple[Any, tuple[Any, ...], _core.ProgramValue, bool]]] = {}
         self._varies = False
@@ -305,7 +305,7 @@ class Recorder(WithBodies):
         return value
 
     def _is_written(self, tensor: torch.Tensor) -> bool:
-        """Whether an operator has written what depends on the inputs to the tensor's memory."""
+        """Whether an operator has written a value that depends on the inputs to the tensor's memory."""
         if not self._written or not has_memory(tensor):
             return False
         storage = self._written.get(storage_id(tensor))
@@ -374,7 +374,7 @@ def _check_autocast() -> None:
 def _sizes_depend_on_data(
     function: OpOverload, operator: Operator, varies: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
-    """Whether the sizes of the results must be symbols: those of what does not vary are those of this run."""
+    """Whether the sizes of the results must be symbols. If the arguments do not vary, this run's sizes hold."""
     if operator.sizes_depend_on_data and (operator.stem != "index" or _has_mask(args[1])):
         return varies or function.namespace != "aten"
     return custom_sizes_depend_on_data(function, args, kwargs)
@@ -399,5 +399,5 @@ def _memory_of(tensor: torch.Tensor) -> int:
 
 
 def _layout_of(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """The elements of its memory that the tensor shows."""
+    """The sizes, strides and offset by which the tensor views its memory."""
     return tensor.shape, tensor.stride(), tensor.storage_offset()

@@ -5,7 +5,8 @@ or if sizes (``nonzero``) or numbers (``x.item()``) depend on data, it runs on f
 
 Operators are recorded at the level of torch.export, before they are decomposed. ``torch.compiler.is_exporting()`` is
 true meanwhile, so that models take the same branches in both captures; ``torch.jit.is_tracing()`` is false, since
-torch.jit does not trace. TorchScript runs in Python, and in its own interpreter what ``capture.torchscript`` lacks.
+torch.jit does not trace. TorchScript runs in Python; functions with nodes that ``capture.torchscript`` lacks run
+in TorchScript's own interpreter.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _capture(
 
 
 def _capture_real(model: torch.nn.Module, inputs: Inputs, sizes: DynamicSizes, changed: list[str]) -> _core.Graph:
-    """Captures on the real inputs, unless the model reads numbers from tensors for which symbols can stand."""
+    """Captures on the real inputs, unless the model reads numbers from tensors that can be symbols."""
 
     def run(take_numbers: bool) -> _core.Graph:
         return follow(model, inputs, inputs.leaves, Sizes(), changed, Caught(), True, take_numbers=take_numbers)

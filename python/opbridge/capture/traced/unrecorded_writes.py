@@ -52,7 +52,7 @@ class FreshTensors:
             self._known[id(value)] = (weakref.ref(value), version_of(value), content)
 
     def _forget_memory_of(self, tensor: torch.Tensor) -> None:
-        """Forgets the tensors to whose memory an operator writes by way of x.data, which has a version of its own."""
+        """Forgets the tensors whose memory an operator writes through x.data, which has its own version counter."""
         if tensor.layout is not torch.strided:
             return
         storage = storage_id(tensor)
@@ -80,6 +80,6 @@ class FreshTensors:
 
 
 def _comparable(tensor: torch.Tensor, content: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tensor and one filled with ``content``, for a comparison; if ``content`` is NaN, masks of NaN instead."""
+    """The tensor, and one that is filled with ``content``; if ``content`` is NaN, their masks of NaN instead."""
     filled = content.expand(tensor.shape)
     return (tensor.isnan(), filled.isnan()) if bool(content.isnan()) else (tensor, filled)

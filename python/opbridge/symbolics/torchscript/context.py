@@ -16,7 +16,7 @@ _LISTS = ("prim::ListConstruct", "prim::TupleConstruct", "onnx::SequenceConstruc
 
 
 class OwnFormNeeded(Exception):
-    """The function uses what only opbridge's own ``g`` and values have."""
+    """The function uses methods that only opbridge's own ``g`` and values have."""
 
 
 @dataclasses.dataclass

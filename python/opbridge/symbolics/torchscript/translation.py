@@ -123,7 +123,7 @@ def _onnx_type(type: Any) -> ValueType | SequenceType:
 
 
 def _declare(value: OnnxValue, output: Value) -> None:
-    """Gives the output of an operator that ONNX does not know the type that the function has set."""
+    """Sets the type that the function has declared for an output of an operator that ONNX does not know."""
     type = output.type()
     if value.core.element_type or not isinstance(type, TensorType):
         return

@@ -24,7 +24,7 @@ class QuantizedTensor(torch.Tensor):
     """Stands for a quantized tensor, or for packed weights; functions of torch get its levels."""
 
     levels: Any  # Levels, or packed weights
-    shares_memory: bool = False  # with another one, which a function in place would change too
+    shares_memory: bool = False  # with another tensor, which an in-place function would change too
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
