@@ -15,6 +15,7 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch_versions import since_torch_2_15
 
 import opbridge
+from checking.models import compare, loaded
 from opbridge import TraceWarning, UnsupportedError
 from opbridge.runtime import run, session
 
@@ -85,21 +86,12 @@ EXAMPLES = [(torch.ones(4, 3), torch.arange(6.0).reshape(2, 3))]
 OTHERS = [(-torch.ones(2, 3), torch.arange(15.0).reshape(5, 3)), (torch.rand(7, 3), torch.zeros(3, 3))]
 
 
-def compare(model, path, others=OTHERS):
-    running = session(path)
-    for inputs in EXAMPLES + others:
-        expected = torch.utils._pytree.tree_leaves(model(*inputs))
-        actual = run(running, dict(zip(("x", "y"), inputs, strict=True)))
-        for got, wanted in zip(actual, expected, strict=True):
-            torch.testing.assert_close(got, torch.as_tensor(wanted))
-
-
 @pytest.mark.parametrize("kind", MODELS)
 def test_exported(kind, tmp_path):
     model = kind()
     with torch.no_grad():
         opbridge.export(model, EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
-        compare(model, tmp_path / "model.onnx")
+        compare(model, loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
 # torch.export.save cannot write a loop that carries a Python number.
@@ -109,7 +101,7 @@ def test_saved(kind, tmp_path):
     with torch.no_grad():
         torch.export.save(torch.export.export(model, EXAMPLES[0], dynamic_shapes=ROWS), tmp_path / "model.pt2")
         subprocess.run([COMMAND, "convert", tmp_path / "model.pt2", tmp_path / "model.onnx"], check=True)
-        compare(model, tmp_path / "model.onnx")
+        compare(model, loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
 @pytest.mark.parametrize("dynamic_shapes", [None, ROWS])
@@ -141,7 +133,7 @@ def test_a_branch_uses_a_constant_that_is_computed_outside(tmp_path):
             return torch.cond(x.sum() > 0, lambda x: x + c, lambda x: (x - c) * c.sum(), (x,)), y * c
 
     opbridge.export(Model(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
-    compare(Model(), tmp_path / "model.onnx")
+    compare(Model(), loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
 def test_forms(tmp_path):
@@ -160,7 +152,7 @@ def test_casts_of_autocast_are_kept(tmp_path):
     opbridge.export(Mixed(), inputs, tmp_path / "model.onnx", dynamic_shapes=ROWS)
     operators = [node.op_type for node in onnx.load(tmp_path / "model.onnx").graph.node]
     assert operators.count("Cast") >= 3
-    compare(Mixed(), tmp_path / "model.onnx")
+    compare(Mixed(), loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
 def test_vmap(tmp_path):
@@ -169,7 +161,7 @@ def test_vmap(tmp_path):
             return torch.vmap(lambda row: (row * y[0]).sum() + row)(x)
 
     opbridge.export(Mapped(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
-    compare(Mapped(), tmp_path / "model.onnx")
+    compare(Mapped(), loaded(tmp_path / "model.onnx"), EXAMPLES + OTHERS)
 
 
 def test_writing_to_what_is_outside_of_a_branch_is_refused(tmp_path):
@@ -237,7 +229,7 @@ class ScanOfPairs(nn.Module):
 def test_scans_of_one_row(kind, tmp_path):
     """ONNX does not define a Scan of no slices; ONNX Runtime's fails."""
     opbridge.export(kind(), EXAMPLES[0], tmp_path / "model.onnx", dynamic_shapes=ROWS)
-    compare(kind(), tmp_path / "model.onnx", [(torch.rand(1, 3), torch.rand(1, 3))])
+    compare(kind(), loaded(tmp_path / "model.onnx"), [*EXAMPLES, (torch.rand(1, 3), torch.rand(1, 3))])
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])

@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 import torch
-from lowering_check import named_tensors
 from torch import nn
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.nn import functional as F
 
 import opbridge
+from checking.models import compare, loaded
 from opbridge.errors import UnsupportedError
-from opbridge.runtime import run, session
 
 Function = Callable[..., Any]
 CAPTURES = ["export", "trace"]
@@ -40,15 +39,8 @@ def check(
     if isinstance(model, nn.Module):
         model.eval()
     opbridge.export(model, args, path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
-    running = session(path / "model.onnx")
-    names = [value.name for value in running.get_inputs()]
     another = tuple(torch.randn_like(arg) if arg.is_floating_point() else arg.flip(0) for arg in args)
-    for inputs in (args, another, *others):
-        copies = [tensor.detach().clone() for tensor in inputs]
-        expected = named_tensors({"result": model(*copies)})
-        actual = run(running, dict(zip(names, inputs, strict=True)))
-        for (_, wanted), got in zip(expected, actual, strict=True):
-            torch.testing.assert_close(got, wanted.detach(), rtol=rtol, atol=atol)
+    compare(model, loaded(path / "model.onnx"), (args, another, *others), rtol=rtol, atol=atol)
 
 
 class Network(nn.Module):

@@ -22,6 +22,7 @@ from torch.ao.quantization import (
 )
 
 import opbridge
+from checking.models import results
 from opbridge import UnsupportedError
 
 pytestmark = [
@@ -36,11 +37,9 @@ DYNAMIC = torch.export.Dim.DYNAMIC
 def check(model, inputs, tmp_path, capture, dynamic=None, others=(), level=0.0):
     """Compares with eager PyTorch: outputs of floating-point numbers may differ by ``level``, integers not at all."""
     program = opbridge.export(model, inputs, tmp_path / "model.onnx", capture=capture, dynamic_shapes=dynamic)
-    for each in (inputs, *others):
-        wanted = model(*each)
-        for got, expected in zip(program(*each), [wanted] if torch.is_tensor(wanted) else wanted, strict=True):
-            torch.testing.assert_close(got, expected, atol=1e-5 + level * 1.01, rtol=0)
-            assert ((got - expected).abs() > 1e-5).float().mean() <= 0.01, "too many are at another level"
+    for got, expected in results(model, program, (inputs, *others)):
+        torch.testing.assert_close(got, expected, atol=1e-5 + level * 1.01, rtol=0)
+        assert ((got - expected).abs() > 1e-5).float().mean() <= 0.01, "too many are at another level"
     return program
 
 

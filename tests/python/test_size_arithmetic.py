@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import opbridge
+from checking.models import export_and_verify
 from opbridge import TraceWarning
 
 CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
@@ -25,10 +26,7 @@ LENGTHS = (1, 2, 7, 10, 90, 110)  # 0.7 * 90 is 62.99999999999999
 def check(
     function: Function, folder: pathlib.Path, capture: Any, example: torch.Tensor, others: list[torch.Tensor], axes: Any
 ) -> None:
-    path = folder / "model.onnx"
-    opbridge.export(function, (example,), path, capture=capture, dynamic_shapes=(axes,))
-    for other in (example, *others):
-        opbridge.verify(path, function, (other,))
+    export_and_verify(function, folder / "model.onnx", (example, *others), axes, capture)
 
 
 def powers_of_two(x: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import opbridge
+from checking.models import compare
 from opbridge import UnsupportedError
 
 pytestmark = [
@@ -48,11 +49,7 @@ def exported(model, inputs, tmp_path, capture, dynamic=None):
 
 
 def check(model, inputs, tmp_path, capture, dynamic=None, others=()):
-    program = exported(model, inputs, tmp_path, capture, dynamic)
-    for each in (inputs, *others):
-        wanted = model(*each)
-        for got, expected in zip(program(*each), [wanted] if torch.is_tensor(wanted) else wanted, strict=True):
-            torch.testing.assert_close(got, expected)
+    compare(model, exported(model, inputs, tmp_path, capture, dynamic), (inputs, *others))
 
 
 @pytest.mark.parametrize(

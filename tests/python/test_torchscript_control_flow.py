@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import opbridge
+from checking.models import compare, loaded
 from opbridge import TraceWarning, UnsupportedError
-from opbridge.runtime import run, session
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning", "ignore:.*torch.jit.*:DeprecationWarning")
 
@@ -176,14 +176,6 @@ def told(export: Callable[[], Any]) -> list[warnings.WarningMessage]:
     return [each for each in messages if each.category is TraceWarning]
 
 
-def compare(module: nn.Module, path: pathlib.Path, inputs: list[torch.Tensor]) -> None:
-    running = session(path)
-    for x in inputs:
-        expected = torch.utils._pytree.tree_leaves(module(x))
-        for got, wanted in zip(run(running, {"x": x}), expected, strict=True):
-            torch.testing.assert_close(got, torch.as_tensor(wanted))
-
-
 @pytest.mark.parametrize("dynamic", [True, False])
 @pytest.mark.parametrize("kind", RECORDED)
 def test_recorded(kind: Any, dynamic: bool, tmp_path: pathlib.Path) -> None:
@@ -192,7 +184,7 @@ def test_recorded(kind: Any, dynamic: bool, tmp_path: pathlib.Path) -> None:
     script = torch.jit.script(module)
     assert not told(lambda: opbridge.export(script, X, path, input_names=["x"], dynamic_axes=axes))
     with torch.no_grad():
-        compare(module, path, OTHERS if dynamic else OTHERS[:3])
+        compare(module, loaded(path), [(x,) for x in (OTHERS if dynamic else OTHERS[:3])])
     operators = {node.op_type for node in onnx.load(path).graph.node}
     assert operators & {"If", "Loop"} or (not dynamic and RECORDED[kind] == ("Loop",))
 
@@ -200,7 +192,7 @@ def test_recorded(kind: Any, dynamic: bool, tmp_path: pathlib.Path) -> None:
 def test_script_if_tracing(tmp_path: pathlib.Path) -> None:
     module, path = ScriptedIfTracing(), tmp_path / "model.onnx"
     opbridge.export(torch.jit.trace(module, X), X, path, input_names=["x"], dynamic_axes={"x": {0: "n"}})
-    compare(module, path, OTHERS)
+    compare(module, loaded(path), [(x,) for x in OTHERS])
 
 
 @pytest.mark.parametrize("kind", [Branch, EarlyReturn, CountedRows])
@@ -221,7 +213,7 @@ def test_forms(kind: Any, form: str, tmp_path: pathlib.Path) -> None:
         scripted = torch.jit.trace(nn.Sequential(nn.Identity(), scripted), X, check_trace=False)
     assert not told(lambda: opbridge.export(scripted, X, path, input_names=["x"], dynamic_axes={"x": {0: "n"}}))
     with torch.no_grad():
-        compare(module, path, OTHERS)
+        compare(module, loaded(path), [(x,) for x in OTHERS])
 
 
 class WritesInPlace(nn.Module):
@@ -277,7 +269,7 @@ def test_followed_with_a_warning_at_the_line(kind: Any, dynamic: bool, tmp_path:
     messages = told(lambda: opbridge.export(torch.jit.script(module), X, path, input_names=["x"], dynamic_axes=axes))
     assert {(each.filename, each.lineno) for each in messages} == {(__file__, line)}
     if kind is not ChangesAttribute:
-        compare(module, path, [X, X + 1])
+        compare(module, loaded(path), [(X,), (X + 1,)])
 
 
 class Listed(nn.Module):
@@ -326,7 +318,7 @@ def test_writes_to_what_a_branch_returns(tmp_path: pathlib.Path) -> None:
         opbridge.export(torch.jit.script(WritesAfter()), X, input_names=["x"], dynamic_axes={"x": {0: "n"}})
     path = tmp_path / "model.onnx"
     opbridge.export(torch.jit.script(WritesOwn()), X, path, input_names=["x"], dynamic_axes={"x": {0: "n"}})
-    compare(WritesOwn(), path, OTHERS)
+    compare(WritesOwn(), loaded(path), [(x,) for x in OTHERS])
 
 
 class BySize(nn.Module):
