@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import opbridge
 from opbridge import TraceWarning
@@ -32,7 +33,7 @@ def repeated(x: torch.Tensor) -> torch.Tensor:
 
 
 def classes_found(x: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.one_hot((x * 10).long())
+    return F.one_hot((x * 10).long())
 
 
 def greatest_of_those_found(x: torch.Tensor) -> torch.Tensor:
@@ -133,8 +134,15 @@ def test_found_sizes_that_broadcast(capture: Any, tmp_path: pathlib.Path) -> Non
         total = x[x > 0.5] + x[x > 0.8]
         return total * total.shape[0]
 
-    for function in (of_known_size, written):
-        with pytest.raises(opbridge.UnsupportedError, match=r"broadcasts with '4', .* wrong if it is 1; reshape"):
+    def in_einsum(x: torch.Tensor) -> Any:
+        found = x[x > 0.5]
+        return torch.einsum("i,ij->j", found, torch.ones(4, 2)) / found.shape[0]
+
+    def in_take_along_dim(x: torch.Tensor) -> Any:
+        return torch.take_along_dim(torch.ones(4, 2), x[x > 0.5].long()[:, None], 1)
+
+    for function in (of_known_size, written, in_einsum, in_take_along_dim):
+        with pytest.raises(opbridge.UnsupportedError, match=r"broadcasts with '4'; .* wrong if the former is 1; reshape"):
             opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture=capture)
     with pytest.warns(TraceWarning, match=r"sizes that broadcast: .* wrong if one of them is 1"):
         opbridge.export(of_found_sizes, (FEW,), tmp_path / "model.onnx", capture=capture)
@@ -154,11 +162,32 @@ def test_found_sizes_of_one_mask(capture: Any, tmp_path: pathlib.Path) -> None:
     opbridge.verify(path, function, (MANY[:4],))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda found: F.prelu(-torch.ones(2, 4), found),
+        lambda found: F.cosine_similarity(found[:, None], torch.ones(4, 1), dim=1),
+        lambda found: F.scaled_dot_product_attention(found.view(-1, 1, 1), *[torch.ones(4, 2, 1)] * 2),
+    ],
+    ids=["prelu", "cosine_similarity", "attention"],
+)
+def test_an_operator_that_branches_on_a_found_size_is_reported(function: Any, tmp_path: pathlib.Path) -> None:
+    """These are composed of others in C++. If the size is 1, it broadcasts."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        found = x[x > 0.05]
+        result: torch.Tensor = function(found) * found.shape[0]
+        return result
+
+    with pytest.warns(TraceWarning, match="torch branches by a size that depends on data"):
+        opbridge.export(scaled, (FEW,), tmp_path / "model.onnx", capture="trace")
+
+
 def test_a_layer_that_branches_by_a_found_size_is_told(tmp_path: pathlib.Path) -> None:
     """local_response_norm returns its input if that has no elements."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.local_response_norm(x[x > 0.95].reshape(-1, 1, 1), 2)
+        return F.local_response_norm(x[x > 0.95].reshape(-1, 1, 1), 2)
 
     with pytest.warns(TraceWarning, match="torch branches by a size that depends on data"):
         opbridge.export(function, (FEW,), tmp_path / "model.onnx", capture="trace")

@@ -13,6 +13,7 @@ from opbridge.capture.source import line_of_frame, runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat.symbols import (
+    CODE_OF_SYMBOLS,
     FILE_OF_ASSOCIATIVE_SCAN,
     FILE_OF_TENSOR,
     SymNode,
@@ -55,6 +56,12 @@ def asked_by_model(frame: FrameType) -> bool:
 def asked_by_layer(frame: FrameType) -> bool:
     """Whether the conversion comes from Python code of torch: a function, a layer, a distribution or a transform."""
     return asking_frame(frame).f_code.co_filename.startswith(_LAYERS)
+
+
+def asked_by_cpp(frame: FrameType) -> bool:
+    """Whether a function of torch that is written in C++ asks a symbol, with ``frame`` as the innermost of Python: not
+    even torch's code of symbols stands between."""
+    return frame.f_code.co_filename not in CODE_OF_SYMBOLS
 
 
 def refused(caught: Caught, what: str) -> UnsupportedError:

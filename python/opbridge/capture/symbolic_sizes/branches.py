@@ -15,7 +15,7 @@ from opbridge.capture.patching import patch
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.asking import GUARDS, asked_by_layer, asked_by_model, refused
+from opbridge.capture.symbolic_sizes.asking import GUARDS, asked_by_cpp, asked_by_layer, asked_by_model, refused
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import dispatched_in
@@ -55,7 +55,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
             elif not fixed:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
-        elif not fixed and free_unbacked_symbols(asked) and asked_by_layer(frame):
+        elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(frame)):
             warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
         elif result and not fixed and _compares_to_broadcast(frame) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
@@ -115,7 +115,8 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
         asked, frame = self.expr, sys._getframe(1)
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
             return original(self, *args)
-        if isinstance(asked, sympy.Eq) and _torch_code(frame) & BROADCASTING:
+        # In C++, only operators that consist of others ask; those that broadcast are not told from the rest.
+        if isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(frame)):
             if not all(map(free_unbacked_symbols, asked.args)):
                 found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
                 raise refused(
