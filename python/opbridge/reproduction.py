@@ -78,8 +78,8 @@ def compared(name, actual, expected):
         differences = np.where((a == e) | (np.isnan(a) & np.isnan(e)), 0, np.abs(a - e))
         agree = np.isfinite(differences) & (differences <= absolute + relative * np.abs(e))
     return agree.all(), (
-        f"{{name}}: largest difference {{differences.max(initial=0):.6g}}; {{np.sum(~agree)}} of {{agree.size}} elements "
-        f"differ by more than {{absolute:g}} + {{relative:g}} * |expected|"
+        f"{{name}}: largest difference {{differences.max(initial=0):.6g}}; {{np.sum(~agree)}} of {{agree.size}} "
+        f"elements differ by more than {{absolute:g}} + {{relative:g}} * |expected|"
     )
 
 
