@@ -56,6 +56,8 @@ OF_LENGTHS: dict[str, Function] = {
     "math.sqrt": lambda x: x / math.sqrt(x.shape[0]),
     "an imported sqrt": lambda x: x[: int(sqrt(x.shape[0]))],
     "numpy.sqrt": lambda x: x / np.sqrt(x.shape[0]) + np.sqrt(x.shape[0] / 2),
+    "numpy.ceil": lambda x: x[: int(np.ceil(x.shape[0] / 2))],
+    "numpy.prod": lambda x: x * np.prod(x.shape) + np.sum(x.shape) + np.array(x.shape)[0],
     "power of a half": lambda x: x * x.shape[0] ** -0.5,
     "power": lambda x: x.sum() * 2 ** min(x.shape[0], 30),
     "and": lambda x: x[: x.shape[0] & ~3],
@@ -69,6 +71,31 @@ OF_LENGTHS: dict[str, Function] = {
     "topk": lambda x: x.topk(int(x.shape[0] * 0.5))[0],
     "quantile": lambda x: x.sort()[0][int(0.9 * (x.shape[0] - 1))],
 }
+
+
+IN_ARRAYS: dict[str, tuple[Function, str]] = {
+    "arange": (lambda x: x * torch.tensor(np.arange(x.shape[0])), "cannot compute"),
+    "from_numpy": (lambda x: x * torch.from_numpy(np.arange(x.shape[0])), "cannot compute"),
+    "array": (lambda x: x * torch.tensor(np.array(x.shape)), "cannot compute"),
+    "index": (lambda x: x[np.array([x.shape[0] - 1])], "cannot compute"),
+    "exp": (lambda x: x * np.exp(x.shape[0]), "cannot compute"),
+    "round": (lambda x: x * np.round(x.shape[0] / 4), "cannot compute"),
+    "zeros": (lambda x: x + torch.tensor(np.zeros(x.shape[0])), "fixes it to 12: .* as NumPy's do"),
+    "linspace": (lambda x: x + torch.tensor(np.linspace(0, 1, x.shape[0])), "fixes it to 12: .* as NumPy's do"),
+    "full": (lambda x: x + torch.tensor(np.full(x.shape, 2.0)), "fixes it to 12: .* as NumPy's do"),
+    "int64": (lambda x: x * np.int64(x.shape[0]), "fixes it to 12: .* as NumPy's do"),
+    "arange of floats": (lambda x: x * torch.tensor(np.arange(x.shape[0], dtype=np.float32)), "fixes it to 12"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*was made the number")
+@pytest.mark.parametrize("name", IN_ARRAYS)
+@CAPTURES
+def test_sizes_in_arrays_are_refused_at_the_models_line(name: str, capture: Any, tmp_path: pathlib.Path) -> None:
+    function, reason = IN_ARRAYS[name]
+    with pytest.raises(opbridge.UnsupportedError, match=reason) as raised:
+        check(function, tmp_path, capture, torch.linspace(0, 1, 12), [], {0: "n"})
+    assert raised.value.where.startswith("test_size_arithmetic.py:")
 
 
 @pytest.mark.parametrize("name", OF_LENGTHS)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.attention.flex_attention
@@ -642,6 +643,13 @@ def test_message_of_sizes_as_texts() -> None:
     with pytest.raises(TypeError) as caught:
         torch._C.TensorType.get().with_sizes(sizes)
     assert messages.is_of_sizes_as_texts(caught.value)
+
+
+@pytest.mark.parametrize("of_size", [lambda n: torch.tensor(np.arange(n)), np.exp])
+def test_messages_of_sizes_in_numpy(of_size: Any) -> None:
+    axes = {"args": ({0: torch.export.Dim("rows")},)}
+    error = failure_of_export(Model(lambda _, x: x * of_size(x.shape[0])), X, dynamic_shapes=axes)
+    assert messages.is_of_sizes_in_numpy(error)
 
 
 def test_a_message_of_autograd_without_a_graph() -> None:

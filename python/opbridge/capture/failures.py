@@ -13,7 +13,7 @@ from opbridge.capture.source import line_of_error
 from opbridge.capture.state.isolated_call import restore_model
 from opbridge.errors import InvalidArgumentError, UnsupportedError
 from opbridge.torch_compat import dynamo_if_loaded
-from opbridge.torch_compat.messages import without_advice
+from opbridge.torch_compat.messages import is_of_sizes_in_numpy, without_advice
 from opbridge.torch_compat.symbols import GuardOnDataDependentSymNode
 
 T = TypeVar("T")
@@ -75,7 +75,17 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
     raise refusal
 
 
-def where_raised(error: Exception) -> str:
+def refusal_of(error: Exception, instead: str) -> UnsupportedError:
+    """The error to raise for torch's ``error`` about a model that runs in eager mode. Its text follows ``instead``
+    unless opbridge has a better one."""
+    if is_of_sizes_in_numpy(error):
+        text = "NumPy cannot compute with a dynamic size; use functions of torch, as torch.arange for numpy.arange"
+    else:
+        text = f"{instead} {first_lines(error)}"
+    return UnsupportedError(text, _where_raised(error))
+
+
+def _where_raised(error: Exception) -> str:
     """The line of the model in which torch raised the error; empty if the error's text names it."""
     return "" if isinstance(error, GuardOnDataDependentSymNode) else line_of_error(error)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+import numpy
 import torch
 
 from opbridge.torch_compat import MODULE_CALL
@@ -16,6 +17,7 @@ from opbridge.torch_compat.messages import frames_of
 from opbridge.torch_compat.symbols import is_signature
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_NUMPY = os.path.dirname(numpy.__file__) + os.sep
 _PYTHON = os.path.dirname(os.__file__) + os.sep
 _OPBRIDGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _RUN_OF_PART = "run_part"  # the function that runs a module within TorchScript
@@ -43,6 +45,11 @@ def _is_of_python(filename: str) -> bool:
     return filename.startswith(_PYTHON) and "site-packages" not in filename and "dist-packages" not in filename
 
 
+def _names_line(frame: FrameType) -> bool:
+    """Whether a message may name the line of the frame: one of NumPy says less than that which calls it."""
+    return runs_users(frame) and not frame.f_code.co_filename.startswith(_NUMPY)
+
+
 @functools.lru_cache(maxsize=4096)
 def line_text(filename: str, line: int, function: str) -> str:
     """``model.py:12 in forward: return self.conv(x)``."""
@@ -52,11 +59,12 @@ def line_text(filename: str, line: int, function: str) -> str:
 
 
 def users_frame(frame: FrameType | None) -> FrameType | None:
-    """The innermost running frame of the user's code (``is_users``), or else torch's innermost ``forward``."""
+    """The innermost running frame of the user's code (``is_users``) outside of NumPy, or else torch's innermost
+    ``forward``."""
     fallback = None
     while frame is not None:
         code = frame.f_code
-        if runs_users(frame):
+        if _names_line(frame):
             return frame
         if code.co_filename.startswith(_OPBRIDGE):
             if code.co_name in _RUNS:
@@ -89,7 +97,7 @@ def line_of_error(error: BaseException) -> str:
     text, trace = "", error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if runs_users(trace.tb_frame) and not _is_of_python(code.co_filename):
+        if _names_line(trace.tb_frame) and not _is_of_python(code.co_filename):
             text = line_text(code.co_filename, trace.tb_lineno, code.co_name)
         trace = trace.tb_next
     return text

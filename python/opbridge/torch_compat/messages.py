@@ -11,6 +11,10 @@ _FIXED_SIZE = re.compile(
     r"You marked (?:L\['(\w+)'\]\S*\.size\(\)\[(\d+)\]|(\S+)) as dynamic but your code specialized it to be a "
     r"constant \((\d+)\)"
 )
+# torch's and NumPy's messages for an array that has a symbolic size as an object.
+_SIZE_IN_NUMPY = re.compile(
+    r"can't convert np.ndarray of type numpy.object_|loop of ufunc does not support .* type Sym"
+)
 # The beginnings of torch's advice on its own logs and functions, and of a stack of C++ frames.
 _ADVICE = re.compile(r"^(?:For more |The error above |Exception raised from )", flags=re.MULTILINE)
 # A frame in torch.fx's stack trace of a node.
@@ -47,6 +51,11 @@ def lacks_gradients(error: BaseException | None) -> bool:
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
+
+
+def is_of_sizes_in_numpy(error: BaseException) -> bool:
+    """Whether NumPy's objects, as which it takes symbolic sizes, cannot be computed with or become a tensor."""
+    return _SIZE_IN_NUMPY.search(str(error)) is not None
 
 
 def is_of_assigned_attributes(warning: str) -> bool:

@@ -18,7 +18,7 @@ from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
 from opbridge.capture.exported.thread_confinement import confine_export
-from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, where_raised
+from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, refusal_of
 from opbridge.capture.inputs import Inputs, signature_of
 from opbridge.capture.operators import is_assignment_of_data
 from opbridge.capture.patching import patch, patch_attributes
@@ -122,10 +122,9 @@ def _exported_once(
         if fixed := fixed_size(error):
             name, axis, dim, size = fixed
             raise specialized(dim or f"axis {axis} of the input '{name}'", size, fixings) from error
-        raise UnsupportedError(
-            f'torch.export cannot capture the model; capture="trace" follows one run of it instead. '
-            f"torch.export says: {first_lines(error)}",
-            where_raised(error),
+        raise refusal_of(
+            error,
+            'torch.export cannot capture the model; capture="trace" follows one run of it instead. torch.export says:',
         ) from error
 
 

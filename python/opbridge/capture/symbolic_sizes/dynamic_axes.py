@@ -258,7 +258,7 @@ def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> Unsuppor
     else:
         why = (
             ": its Python code depends on this very size (a branch, range(), an index of a list, a function that takes "
-            "a number); compute with tensors"
+            "a number, as NumPy's do); compute with tensors"
         )
     return UnsupportedError(
         f"{what} was to be dynamic, but the model fixes it to {size}{why}, or make the size constant", fixing.line

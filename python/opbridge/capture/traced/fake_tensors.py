@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opbridge import _core
-from opbridge.capture.failures import check_that_it_runs, first_lines, where_raised
+from opbridge.capture.failures import check_that_it_runs, first_lines, refusal_of
 from opbridge.capture.inputs import Inputs
 from opbridge.capture.patching import patch
 from opbridge.capture.program import Sizes
@@ -67,9 +67,7 @@ def capture_fake(
                 "torch cannot capture the model because a dynamic size is 0 in the example: pass an example that has "
                 f"elements ({first_lines(error)})"
             ) from error
-        raise UnsupportedError(
-            f"the model does not run with symbolic sizes: {first_lines(error)}", where_raised(error)
-        ) from error
+        raise refusal_of(error, "the model does not run with symbolic sizes:") from error
 
 
 def _capture(
