@@ -42,6 +42,7 @@ class Draws(nn.Module):
             "bernoulli": torch.bernoulli(p.expand(n, 4)),
             "bernoulli of a number": torch.bernoulli(x, 0.25),
             "bernoulli_": torch.empty(size).bernoulli_(0.3),
+            "bernoulli_ of no number": torch.empty(size).bernoulli_(),
             "bernoulli_ of a tensor": torch.empty(n, 4).bernoulli_(p.expand(n, 4)),
             "multinomial": torch.multinomial(p.expand(n, 4), COLUMNS, replacement=True),
             "poisson": torch.poisson(x.abs() * 20),

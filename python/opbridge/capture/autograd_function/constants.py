@@ -25,15 +25,14 @@ _state: list[torch.Tensor] = []  # the small tensors that the model registers
 
 @contextlib.contextmanager
 def keep_constants(model: torch.nn.Module) -> Iterator[None]:
-    """Keeps the values of small tensors of integers while ``model`` is captured. torch keeps those of one element."""
+    """Keeps the values of small constants while ``model`` is captured. torch keeps those of one element."""
     global _state
     before = _state
     _state = [each for each in itertools.chain(model.parameters(), model.buffers()) if each.numel() <= _MOST_ELEMENTS]
     original = MAY_TURN_CONST.original
 
     def may_turn_const(mode: Any, tensor: torch.Tensor) -> bool:
-        is_plain = not is_fake(tensor) and tensor.layout == torch.strided and not tensor.is_meta
-        if is_plain and not tensor.is_floating_point() and not tensor.is_complex():
+        if not is_fake(tensor) and tensor.layout == torch.strided and not tensor.is_meta:
             return tensor.numel() <= _MOST_ELEMENTS
         return bool(original(mode, tensor))
 

@@ -21,6 +21,7 @@ from opbridge.capture.failures import T, otherwise
 from opbridge.capture.patching import patch
 from opbridge.capture.rewrites import made_by_size
 from opbridge.capture.rewrites.inverse_stft import istft
+from opbridge.capture.rewrites.literals import LITERALS
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
@@ -44,7 +45,7 @@ def retry_with_substitutes(capture: Callable[[], T]) -> T:
 class _Substitution(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
-        self._substitutes = _SUBSTITUTES | ScalarMasks().substitutes()
+        self._substitutes = _SUBSTITUTES | LITERALS | ScalarMasks().substitutes()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._substitutes.get(func, func)(*args, **(kwargs or {}))

@@ -202,6 +202,7 @@ class Recorder(WithBodies):
                 ]
             names = ("self", "new_data")
             self._builder.call("aten::set_data", names, (before, after), {}, [], scope, line)
+            self._known[id(tensor)] = (weakref.ref(tensor), before, self._varies)
         if is_fake(tensor) or not is_fake(other):
             self._inside = True
             try:

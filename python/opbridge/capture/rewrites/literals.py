@@ -1,0 +1,32 @@
+"""Ranges of constant numbers, as literal tensors: a capture knows the values of these, which a model may read."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from opbridge.torch_compat import pytree, unset_fake_temporarily
+
+_MOST_ELEMENTS = 1 << 12
+_OPTIONS = {"dtype", "device", "start", "end", "step", "steps"}
+
+
+def _as_literal(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(make)
+    def call(*args: Any, **kwargs: Any) -> torch.Tensor:
+        numbers = pytree.tree_leaves((args, [kwargs[name] for name in kwargs.keys() - {"dtype", "device"}]))
+        if not kwargs.keys() <= _OPTIONS or not all(type(number) in (int, float) for number in numbers):
+            return make(*args, **kwargs)
+        with unset_fake_temporarily():
+            made = make(*args, **kwargs)
+        if made.numel() > _MOST_ELEMENTS:
+            return make(*args, **kwargs)
+        return torch.tensor(made.tolist(), dtype=made.dtype, device=made.device)
+
+    return call
+
+
+LITERALS = {make: _as_literal(make) for make in (torch.arange, torch.linspace)}

@@ -1,0 +1,69 @@
+"""Numbers that a model computes from constants alone are known in a capture: it may use them as Python numbers."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import opbridge
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
+SIZES = pytest.mark.parametrize("sizes", [None, ({0: torch.export.Dim("n", min=1)},)], ids=["constant", "dynamic"])
+
+
+def axes(x: torch.Tensor) -> torch.Tensor:
+    return x.sum(torch.arange(1, x.dim()).tolist())
+
+
+def steps(x: torch.Tensor) -> torch.Tensor:
+    times = torch.linspace(0, 1, 5)
+    for _ in range(int(torch.ceil((times[-1] - times[0]) / 0.3 + 1).item())):
+        x = x * 1.5
+    return x
+
+
+def count(x: torch.Tensor) -> torch.Tensor:
+    counts = torch.arange(5)
+    counts += 1
+    return torch.cat([x] * int(counts.float().mean()))
+
+
+@CAPTURES
+@SIZES
+@pytest.mark.parametrize("function", [axes, steps, count])
+def test_constants_may_be_read(function: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", opbridge.TraceWarning)
+        opbridge.export(function, (torch.rand(4, 5, 6),), path, capture=capture, dynamic_shapes=sizes)
+    opbridge.verify(path, function, (torch.rand(4 if sizes is None else 3, 5, 6),))
+
+
+def written(x: torch.Tensor) -> torch.Tensor:
+    table = torch.arange(3.0)
+    table[1:].add_(x.sum())
+    return x * int(table.sum())
+
+
+def copied_into(x: torch.Tensor) -> torch.Tensor:
+    table = torch.arange(3.0)
+    torch.add(x.flatten()[:3], 1, out=table)
+    return x * int(table.sum())
+
+
+def reassigned(x: torch.Tensor) -> torch.Tensor:
+    table = torch.arange(3.0)
+    table.data = x.flatten()[:3]
+    return x * int(table.sum())
+
+
+@CAPTURES
+@SIZES
+@pytest.mark.parametrize("function", [written, copied_into, reassigned])
+def test_what_is_written_to_them_is_not_constant(function: Any, sizes: Any, capture: Any, tmp_path: Any) -> None:
+    path = tmp_path / "model.onnx"
+    opbridge.export(function, (torch.rand(4, 5),), path, capture=capture, dynamic_shapes=sizes)
+    opbridge.verify(path, function, (10 * torch.rand(4, 5),))
