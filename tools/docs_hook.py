@@ -16,6 +16,7 @@ from typing import Any
 import nbformat
 from mkdocs.exceptions import PluginError
 from mkdocs.plugins import event_priority
+from mkdocstrings import MkdocstringsExtension
 
 sys.path.insert(0, str(Path(__file__).parent))
 from docs_reference import ReferenceError, expand, search_entries
@@ -35,6 +36,19 @@ _LINE_END = re.compile(rf"(?<=[{_CHINESE}])\n *(?=[{_CHINESE}])|(?<=[{_PUNCTUATI
 _SNIPPET = re.compile(r'^( *)# (--8<-- ")', re.MULTILINE)
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]+)\]\((?P<path>[\w./-]+)(?:#[\w-]+)?\)")
 _BLOCK = re.compile(r"^( *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
+
+
+@event_priority(100)  # before mkdocstrings
+def on_config(config: Any) -> Any:
+    """Gives each language the headings of docstrings in its own words.
+
+    mkdocstrings adds an extension for each language. That of the language built before would render the pages first.
+    """
+    config.plugins["mkdocstrings"].config["locale"] = config.plugins["i18n"].current_language or "en"
+    config.markdown_extensions[:] = [
+        each for each in config.markdown_extensions if not isinstance(each, MkdocstringsExtension)
+    ]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -63,6 +64,28 @@ def test_both_languages_have_the_same_pages(site: Path) -> None:
     assert english == chinese
     for folder in (site, site / "zh"):
         assert len(list((folder / "tutorial").glob("*.ipynb"))) == 7
+
+
+@pytest.mark.parametrize(("folder", "headings"), [("", {"Parameters", "Returns"}), ("zh/", {"参数", "返回"})])
+def test_the_headings_of_docstrings_are_in_the_language_of_the_page(
+    folder: str, headings: set[str], site: Path
+) -> None:
+    page = (site / f"{folder}reference/python.html").read_text()
+    found = set(re.findall(r'class="doc-section-title">(\w+)', page))
+    assert headings <= found
+    assert all(text.isascii() == (folder == "") for text in found)
+
+
+def test_the_colours_follow_the_system(site: Path, browser: Page) -> None:
+    scheme = "document.body?.getAttribute('data-md-color-scheme')"
+    address = (site / "index.html").as_uri()
+    try:
+        for system, expected in (("light", "default"), ("dark", "slate"), ("light", "default")):
+            features = [{"name": "prefers-color-scheme", "value": system}]
+            browser.send("Emulation.setEmulatedMedia", features=features)
+            shows(browser, address, f"{scheme} === '{expected}'")
+    finally:
+        browser.send("Emulation.setEmulatedMedia", features=[])
 
 
 @pytest.mark.parametrize("folder", ["", "zh/"])
