@@ -61,6 +61,9 @@ struct ConvertOptions {
   std::vector<WeightFile> weight_files = {};  // from which the graph borrows weights
   Progress* progress = nullptr;
   std::function<void(const std::string&)> warn = {};  // what holds only for the captured example
+  // Returns the schema of an operator without mapping, whose skeleton then has every argument. If there is no
+  // function, as for a .pt2 file, or it returns none, the skeleton has the arguments that the calls give.
+  std::function<std::optional<OperatorSchema>(const std::string& op)> schema_of = {};
   bool source_lines = true;  // the PyTorch line of each node as its doc_string and metadata
   bool simplify = true;
   // The new values of inputs and buffers that the program writes become additional outputs, named `NAME_out`.
@@ -143,8 +146,11 @@ struct MissingOperator {
   std::string op = {};  // "tutorial::soft_clip"
   size_t calls = 0;
   std::vector<std::string> locations = {};  // of the calls in the program
-  OperatorSchema schema =
-      {};  // as the calls show it; arguments that all calls leave at their defaults may be missing
+  OperatorSchema schema = {};
+  // Whether the schema is the operator's own. Otherwise it is what the calls show: arguments that they leave
+  // at their defaults may be missing.
+  bool schema_is_known = false;
+  size_t results = 0;  // the most that a call has
 };
 
 struct Diagnosis {

@@ -162,15 +162,14 @@ def diagnose_graph(
     name: str,
     target: str,
     opset: int,
-    schema_of: Callable[[str], str | None],
     json: bool,
     mappings: str,
     projects: str,
 ) -> tuple[bool, str, str]:
     """Reports how each operator of the graph, which is consumed, is converted.
 
-    ``schema_of`` returns the schema that torch has of an operator. Returns whether no link is missing, the report, and
-    lines that say what was written into the file ``mappings`` and the folder ``projects``, unless these are empty.
+    Returns whether no link is missing, the report, and lines that say what was written into the file ``mappings`` and
+    the folder ``projects``, unless these are empty.
     """
 
 def expose_values(graph: Graph) -> list[tuple[str, str, str]]:

@@ -52,7 +52,6 @@ def _doctor(options: argparse.Namespace, output: TextIO) -> int:
     from opbridge import _core
     from opbridge.capture import capture
     from opbridge.operators import load_operators
-    from opbridge.symbolics.arguments import schema_of_name
     from opbridge.symbolics.registry import registry_for
 
     for library in options.ops:
@@ -60,17 +59,12 @@ def _doctor(options: argparse.Namespace, output: TextIO) -> int:
     model, args, kwargs = _made_by(options.model)
     program = capture(model, args, kwargs)
 
-    def schema_of(op: str) -> str | None:
-        schema = schema_of_name(op)
-        return None if schema is None else str(schema)
-
     ok, report, written = _core.diagnose_graph(
         program.graph,
         registry_for(program, options.opset),
         name=options.model,
         target=options.target,
         opset=options.opset,
-        schema_of=schema_of,
         json=options.json,
         mappings=options.fix,
         projects=options.projects,

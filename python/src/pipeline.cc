@@ -38,6 +38,13 @@ ParametersAs to_parameters_as(const std::string& text) {
   return ParametersAs::constants;
 }
 
+// The schema that torch has of an operator.
+std::optional<OperatorSchema> schema_in_torch(const std::string& op) {
+  const nb::object schema = nb::module_::import_("opbridge.symbolics.arguments").attr("schema_of_name")(op);
+  if (schema.is_none()) return std::nullopt;
+  return parse_schema(nb::str(schema).c_str());
+}
+
 nb::tuple as_tuple(size_t nodes, const WriteReport& report) {
   std::vector<std::string> referenced_files;
   for (const std::filesystem::path& file : report.referenced_files) referenced_files.push_back(file.string());
@@ -69,6 +76,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
   options.input_names = std::move(input_names);
   options.output_names = std::move(output_names);
   options.progress = progress;
+  options.schema_of = schema_in_torch;
   if (!warn.is_none()) options.warn = [warn](const std::string& what) { warn(what); };
   OnnxModel model = to_onnx(graph.take(), registry_of(registry), options);
   for (const auto& [domain, version] : nb::cast<std::map<std::string, int>>(domain_versions)) {
@@ -106,21 +114,17 @@ std::map<std::string, int> operators_of(const std::filesystem::path& path) {
   return counts;
 }
 
-// Reports how each operator of the graph is converted, and writes what is missing. `schema_of` returns the
-// schema line that torch has of an operator, or None. Returns whether no link is missing, the report, and
-// what was written.
+// Reports how each operator of the graph is converted, and writes what is missing. Returns whether no link is
+// missing, the report, and what was written.
 nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::string& name,
-                         const std::string& target, int opset, const nb::callable& schema_of, bool json,
+                         const std::string& target, int opset, bool json,
                          const std::filesystem::path& mappings, const std::filesystem::path& projects) {
   ConvertOptions options;
   options.target = to_target(target);
   options.opset = opset;
   options.mutations_as_outputs = true;
-  Diagnosis diagnosis = diagnose(graph.take(), registry_of(registry), options);
-  for (MissingOperator& each : diagnosis.missing) {
-    const nb::object line = schema_of(each.op);
-    if (!line.is_none()) each.schema = parse_schema(nb::cast<std::string>(line));
-  }
+  options.schema_of = schema_in_torch;
+  const Diagnosis diagnosis = diagnose(graph.take(), registry_of(registry), options);
   const std::string report = json ? inspect::to_json(diagnosis, name, options.target, opset)
                                   : inspect::to_text(diagnosis, name, options.target, opset);
   const std::string written = scaffold::write_repair({mappings, projects}, diagnosis, name, opset);
@@ -178,7 +182,7 @@ void bind_pipeline(nb::module_& module) {
       "differences of PyTorch's calls by the names of their results, `verdict` is the verification's.");
   module.def(
       "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
-      "opset"_a, "schema_of"_a, "json"_a, "mappings"_a, "projects"_a,
+      "opset"_a, "json"_a, "mappings"_a, "projects"_a,
       "Reports how each operator of the graph, which is consumed, is converted. Returns whether no link is\n"
       "missing, the report, and lines that say what was written into `mappings` and `projects`.");
   module.def("expose_values", &expose_values, "graph"_a,

@@ -83,9 +83,10 @@ std::string to_json(const Diagnosis& diagnosis, const std::string& model, Target
   }
   std::vector<std::string> missing;
   for (const MissingOperator& each : diagnosis.missing) {
-    missing.push_back(fmt::format(R"({{"operator": {}, "calls": {}, "schema": {}, "locations": {}}})",
-                                  json_string(each.op), each.calls, json_string(each.schema.str()),
-                                  json_strings(each.locations)));
+    missing.push_back(fmt::format(
+        R"({{"operator": {}, "calls": {}, "schema": {}, "schema_is_known": {}, "locations": {}}})",
+        json_string(each.op), each.calls, json_string(each.schema.str()), each.schema_is_known,
+        json_strings(each.locations)));
   }
   return fmt::format(
       R"({{"model": {}, "target": "{}", "opset": {}, "ok": {}, "operators": [{}], "missing": [{}], "problems": {}}})",

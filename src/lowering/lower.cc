@@ -60,7 +60,7 @@ class Lowering final : public ValueMap, public BodyLowering {
         options_(options),
         g_(model_.graph, options.opset),
         complex_(g_, *this, *this),
-        report_(registry, options.opset) {
+        report_(registry, options) {
     model_.opset = options.opset;
     model_.graph.name = source.name;
   }
@@ -74,7 +74,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   }
 
   LoweringDiagnosis diagnose() {
-    LoweringDiagnosis result{{}, {}, MissingReport(registry_, options_.opset)};
+    LoweringDiagnosis result{{}, {}, MissingReport(registry_, options_)};
     log_ = &result.log;
     lower_all();
     model_.functions = BuilderStage(g_).functions();

@@ -27,8 +27,8 @@ std::string locations_text(const std::vector<std::string>& locations) {
 }
 
 // The skeleton of a symbolic function, for the user to complete.
-std::string skeleton_text(const OperatorSchema& schema, int opset) {
-  const MappingSkeleton skeleton = mapping_skeleton(schema, opset);
+std::string skeleton_text(const MissingOperator& missing, int opset) {
+  const MappingSkeleton skeleton = mapping_skeleton(missing.schema, missing.results, opset);
   return fmt::format("      {}\n      {}\n          return {}\n", skeleton.decorator, skeleton.head,
                      skeleton.node);
 }
@@ -37,9 +37,17 @@ std::string skeleton_text(const OperatorSchema& schema, int opset) {
 
 void MissingReport::add_missing(const ir::Node& node) {
   auto entry = std::ranges::find(missing_, node.op, &MissingOperator::op);
-  if (entry == missing_.end()) entry = missing_.insert(missing_.end(), MissingOperator{.op = node.op});
+  if (entry == missing_.end()) {
+    entry = missing_.insert(missing_.end(), MissingOperator{.op = node.op});
+    if (std::optional<OperatorSchema> known =
+            options_->schema_of ? options_->schema_of(node.op) : std::nullopt) {
+      entry->schema = *std::move(known);
+      entry->schema_is_known = true;
+    }
+  }
   ++entry->calls;
-  learn_schema(entry->schema, node);
+  entry->results = std::max(entry->results, node.outputs.size());
+  if (!entry->schema_is_known) learn_schema(entry->schema, node);
   add_location(entry->locations, node);
 }
 
@@ -52,11 +60,12 @@ void MissingReport::add_refused(const ir::Node& node, const Error& error) {
 }
 
 Error MissingReport::error() const {
+  const int opset = options_->opset;
   std::string text;
   if (!missing_.empty()) {
     text += fmt::format(
         "{} operator{} of this model {} no mapping to ONNX opset {} (the second link is missing):\n",
-        missing_.size(), missing_.size() == 1 ? "" : "s", missing_.size() == 1 ? "has" : "have", opset_);
+        missing_.size(), missing_.size() == 1 ? "" : "s", missing_.size() == 1 ? "has" : "have", opset);
     for (const MissingOperator& missing : missing_) {
       const std::string& op = missing.op;
       text += fmt::format("\n  {}  ({} call{})\n", op, missing.calls, missing.calls == 1 ? "" : "s") +
@@ -64,7 +73,7 @@ Error MissingReport::error() const {
       if (std::optional<int> first = registry_->first_opset(op)) {
         text += fmt::format(
             "    It has a mapping from opset {} on; export with opset_version={}, or register one for {}:\n",
-            *first, *first, opset_);
+            *first, *first, opset);
       } else if (op.starts_with("aten::")) {
         text += "    Register one before the export:\n";
       } else {
@@ -73,8 +82,10 @@ Error MissingReport::error() const {
             "--ops); "
             "otherwise register one before the export:\n";
       }
-      text += skeleton_text(missing.schema, opset_);
+      text += skeleton_text(missing, opset);
     }
+    if (!std::ranges::all_of(missing_, &MissingOperator::schema_is_known))
+      text += fmt::format("\n{}\n", about_unknown_schemas);
   }
   if (!refused_.empty()) {
     if (!text.empty()) text += "\n";

@@ -11,7 +11,8 @@ namespace opbridge {
 
 class MissingReport {
  public:
-  explicit MissingReport(const SymbolicRegistry& registry, int opset) : registry_(&registry), opset_(opset) {}
+  MissingReport(const SymbolicRegistry& registry, const ConvertOptions& options)
+      : registry_(&registry), options_(&options) {}
 
   void add_missing(const ir::Node& node);
   void add_refused(const ir::Node& node, const Error& error);
@@ -28,7 +29,7 @@ class MissingReport {
     ErrorCode code;
   };
   const SymbolicRegistry* registry_;
-  int opset_;
+  const ConvertOptions* options_;
   std::vector<MissingOperator> missing_;  // in order of appearance
   std::vector<Refused> refused_;
 };

@@ -26,6 +26,9 @@ SchemaType type_of(Kind kind, const char* name, bool list = false) {
   return type;
 }
 
+// The type of an argument that is None in all calls.
+constexpr const char* unknown_type = "NoneType";
+
 // The type that a value shows. None shows none.
 struct ShownType {
   std::optional<SchemaType> operator()(std::monostate) const { return std::nullopt; }
@@ -71,7 +74,7 @@ struct ShownType {
 SchemaType joined(const SchemaType& a, const SchemaType& b) {
   SchemaType type = a;
   if (a.kind == Kind::integer && (b.kind == Kind::floating || b.kind == Kind::sym_int)) type = b;
-  if (a.kind == Kind::opaque) type = b;
+  if (a.name == unknown_type) type = b;
   type.optional = a.optional || b.optional;
   type.optional_elements = a.optional_elements || b.optional_elements;
   return type;
@@ -127,7 +130,7 @@ void learn_schema(OperatorSchema& schema, const ir::Node& call) {
   for (const ir::Attribute& attribute : call.attributes) {
     const std::optional<SchemaType> shown =
         std::visit(ShownType(), static_cast<const ir::AttributeVariant&>(attribute.value));
-    SchemaType type = shown.value_or(type_of(Kind::opaque, "Any"));
+    SchemaType type = shown.value_or(type_of(Kind::opaque, unknown_type));
     type.optional = !shown.has_value();
     const auto known = std::ranges::find(schema.arguments, attribute.name, &SchemaArgument::name);
     if (known == schema.arguments.end()) {
@@ -138,7 +141,7 @@ void learn_schema(OperatorSchema& schema, const ir::Node& call) {
   }
 }
 
-MappingSkeleton mapping_skeleton(const OperatorSchema& schema, int opset) {
+MappingSkeleton mapping_skeleton(const OperatorSchema& schema, size_t results, int opset) {
   const std::string name = schema.name.substr(schema.name.find("::") + 2);
   const bool is_aten = schema.name.starts_with("aten::");
   std::vector<std::string> parameters{"g"}, inputs, attributes;
@@ -146,11 +149,14 @@ MappingSkeleton mapping_skeleton(const OperatorSchema& schema, int opset) {
     const std::string parameter = python_name(argument.name);
     parameters.push_back(parameter);
     const SchemaType& type = argument.type;
-    if (type.kind == Kind::tensor) {
-      inputs.push_back((type.list ? "*" : "") + parameter);
+    if (type.kind == Kind::tensor && type.list) {
+      inputs.push_back(type.optional ? fmt::format("*({} or [])", parameter) : "*" + parameter);
+    } else if (type.kind == Kind::tensor || type.name == unknown_type) {  // an input takes numbers too
+      inputs.push_back(parameter);
     } else if (type.kind == Kind::sym_int) {  // may be computed when the model runs, as no attribute can
-      inputs.push_back(type.list ? fmt::format("g.sizes({})", parameter)
-                                 : fmt::format("g.sizes([{}])", parameter));
+      const std::string sizes =
+          type.list ? fmt::format("g.sizes({})", parameter) : fmt::format("g.sizes([{}])", parameter);
+      inputs.push_back(type.optional ? fmt::format("None if {} is None else {}", parameter, sizes) : sizes);
     } else {
       const std::string value = type.kind != Kind::opaque ? parameter
                                 : type.optional ? fmt::format("None if {0} is None else str({0})", parameter)
@@ -161,7 +167,7 @@ MappingSkeleton mapping_skeleton(const OperatorSchema& schema, int opset) {
   std::vector<std::string> arguments{is_aten ? fmt::format("\"my_domain::{}\"", python_name(name))
                                              : fmt::format("\"{}\"", schema.name)};
   arguments.insert(arguments.end(), inputs.begin(), inputs.end());
-  if (schema.returns.size() > 1) arguments.push_back(fmt::format("outputs={}", schema.returns.size()));
+  if (results > 1) arguments.push_back(fmt::format("outputs={}", results));
   arguments.insert(arguments.end(), attributes.begin(), attributes.end());
   return {fmt::format("@opbridge.symbolic(\"{}\", opset={})", schema.key(), opset),
           fmt::format("def {}({}):", python_name(name), fmt::join(parameters, ", ")),

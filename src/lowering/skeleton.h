@@ -1,7 +1,9 @@
 // The mapping of an operator as a Python function for the user to complete.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "opbridge/ir.h"
 #include "opbridge/schema.h"
@@ -9,7 +11,8 @@
 namespace opbridge {
 
 // Adds to `schema` what a call shows of its operator: the arguments and the number of results. Arguments at
-// their defaults may be missing in calls; a None shows no type.
+// their defaults may be missing in calls. A None shows no type; an argument that is None in all calls gets
+// the type `NoneType?`.
 void learn_schema(OperatorSchema& schema, const ir::Node& call);
 
 struct MappingSkeleton {
@@ -18,6 +21,14 @@ struct MappingSkeleton {
   std::string node;       // g.op("tutorial::soft_clip", x, limit_f=limit): a custom node with every argument
 };
 
-MappingSkeleton mapping_skeleton(const OperatorSchema& schema, int opset);
+// `results` is the number of a call's results, which the schema does not tell of a Tensor[].
+MappingSkeleton mapping_skeleton(const OperatorSchema& schema, size_t results, int opset);
+
+// What a reader must know of a skeleton whose schema calls have shown.
+inline constexpr std::string_view about_unknown_schemas =
+    "A .pt2 file lacks the arguments that all calls leave at their defaults; an operator may have more than "
+    "these.\n"
+    "For all of them, examine a Python function that returns (model, args): opbridge doctor "
+    "script.py:make_model";
 
 }  // namespace opbridge

@@ -224,7 +224,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
   if (options.simplify) simplify(model.graph, options.opset);
-  MissingReport report(registry, options.opset);
+  MissingReport report(registry, options);
   legalize(model, options.target, add_calls_to(report));
   if (!report.empty()) throw report.error();
   if (options.parameters_as == ParametersAs::defaults) attach_defaults(model, inputs, std::move(parameters));

@@ -40,7 +40,7 @@ std::string unique_head(const std::string& head, std::set<std::string>& names) {
 }
 
 std::string function_text(const MissingOperator& missing, int opset, std::set<std::string>& names) {
-  const MappingSkeleton skeleton = mapping_skeleton(missing.schema, opset);
+  const MappingSkeleton skeleton = mapping_skeleton(missing.schema, missing.results, opset);
   std::string text = fmt::format("\n\n# {}\n{}\n", one_line(missing.schema.str()), calls_text(missing));
   text += fmt::format(
       "# Write it in standard ONNX, as in g.op(\"Mul\", x, 2.0). If ONNX lacks what the operator computes, "
@@ -60,10 +60,11 @@ std::string function_text(const MissingOperator& missing, int opset, std::set<st
 std::string mapping_file(const std::vector<MissingOperator>& missing, const std::string& model, int opset) {
   std::string title = one_line(model);
   std::erase_if(title, [](char c) { return c == '"' || c == '\\'; });
+  const bool are_known = std::ranges::all_of(missing, &MissingOperator::schema_is_known);
   std::string text = fmt::format(
-      "\"\"\"Mappings that {} lacks. Write the bodies, and import this file before the export.\"\"\"\n\n"
+      "\"\"\"Mappings that {} lacks. Write the bodies, and import this file before the export.{}\"\"\"\n\n"
       "import opbridge\n",
-      title);
+      title, are_known ? "" : fmt::format("\n\n{}\n", about_unknown_schemas));
   std::set<std::string> names;
   for (const MissingOperator& each : missing) text += function_text(each, opset, names);
   return text;
@@ -72,6 +73,7 @@ std::string mapping_file(const std::vector<MissingOperator>& missing, const std:
 std::string write_repair(const Repair& repair, const Diagnosis& diagnosis, const std::string& model,
                          int opset) {
   std::string written;
+  bool has_unknown_project = false;
   std::vector<MissingOperator> without_project;
   for (const MissingOperator& each : diagnosis.missing) {
     bool has_project = false;
@@ -82,6 +84,7 @@ std::string write_repair(const Repair& repair, const Diagnosis& diagnosis, const
         written += fmt::format("{}: a project for {}; its README.md says how to go on\n", directory.string(),
                                each.op);
         has_project = true;
+        has_unknown_project |= !each.schema_is_known;
       } catch (const Error& error) {
         if (error.code() == ErrorCode::io) throw;
         written += fmt::format("{}: no project: {}\n", each.op, error.message());
@@ -89,6 +92,7 @@ std::string write_repair(const Repair& repair, const Diagnosis& diagnosis, const
     }
     if (!has_project) without_project.push_back(each);
   }
+  if (has_unknown_project) written += fmt::format("{}\n", about_unknown_schemas);
   if (repair.mappings.empty()) return written;
   if (without_project.empty()) return written + "No mapping is missing; no file is written.\n";
   write_new(repair.mappings, mapping_file(without_project, model, opset));

@@ -88,7 +88,7 @@ def test_a_factory(folder: Path) -> None:
     assert "aten::add.Tensor   1      there    Add      ONNX Runtime" in done.stdout
     assert "def shifted(g, x, parts, scale, dims, rows, mode, exact):" in done.stdout
     assert (
-        'return g.op("fix_test::shifted", x, *parts, scale_f=scale, dims_i=dims, rows_i=rows, mode_s=mode, '
+        'return g.op("fix_test::shifted", x, *parts, g.sizes(dims), g.sizes([rows]), scale_f=scale, mode_s=mode, '
         "exact_i=exact)" in done.stdout
     )
     assert examined(folder, "program").stdout.splitlines()[2:6] == done.stdout.splitlines()[2:6]
@@ -228,6 +228,81 @@ def test_operators_of_one_name_and_names_that_python_has(tmp_path: Path) -> None
     text = (tmp_path / "fixes.py").read_text()
     assert "def twin(g, arg_lambda, device, dtype):" in text
     assert "outputs=2" in text
+
+
+DEFAULTS = """
+import torch
+
+library = torch.library.Library("fix_defaults", "DEF")
+library.define("mix(Tensor a, Tensor? b, Tensor[]? parts=None, SymInt? rows=None, *, float alpha=1.0, str mode='up', "
+               "Layout? layout=None) -> Tensor[]")
+library.impl("mix", lambda a, b, parts=None, rows=None, *, alpha=1.0, mode="", layout=None: [a + 1, a + 2, a + 3],
+             "CompositeExplicitAutograd")
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        a, b, c = torch.ops.fix_defaults.mix(x, None)
+        return a + b + c
+
+
+def make_model():
+    return Model(), (torch.ones(2),)
+
+
+def save(path):
+    torch.export.save(torch.export.export(*make_model()), path)
+"""
+
+
+def test_arguments_at_their_defaults_and_none(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(DEFAULTS)
+    script = imported(tmp_path / "script.py")
+    script.save(tmp_path / "m.pt2")
+    head = "def mix(g, a, b, parts, rows, alpha, mode, layout):"
+    node = (
+        'g.op("fix_defaults::mix", a, b, *(parts or []), None if rows is None else g.sizes([rows]), outputs=3, '
+        "alpha_f=alpha, mode_s=mode, layout_s=None if layout is None else str(layout))"
+    )
+    lacks = "A .pt2 file lacks the arguments that all calls leave at their defaults"
+
+    done = examined(tmp_path, "make_model", "--fix", tmp_path / "fixes.py")
+    assert done.returncode == 1, done.stderr
+    text = (tmp_path / "fixes.py").read_text()
+    for shown in (done.stdout, text):
+        assert head in shown
+        assert f"return {node}" in shown
+        assert lacks not in shown
+    assert json.loads(examined(tmp_path, "make_model", "--json").stdout)["missing"][0]["schema_is_known"]
+    model, args = script.make_model()
+    with pytest.raises(package.UnsupportedError) as error:
+        package.export(model, args)
+    assert head in str(error.value)
+    assert lacks not in str(error.value)
+
+    done = opbridge("doctor", tmp_path / "m.pt2", "--fix", tmp_path / "of_pt2.py")
+    assert done.returncode == 1, done.stderr
+    of_pt2 = (tmp_path / "of_pt2.py").read_text()
+    for shown in (done.stdout, of_pt2):
+        assert "def mix(g, a, b):" in shown
+        assert 'return g.op("fix_defaults::mix", a, b, outputs=3)' in shown
+        assert lacks in shown
+        assert "opbridge doctor script.py:make_model" in shown
+    assert not json.loads(opbridge("doctor", tmp_path / "m.pt2", "--json").stdout)["missing"][0]["schema_is_known"]
+    refused = opbridge("convert", tmp_path / "m.pt2", tmp_path / "m.onnx").stderr
+    assert lacks in refused
+
+    refusal = '    g.refuse("its mapping in this file has no body yet")\n'
+    for name, file in (("fixes", text), ("of_pt2", of_pt2)):
+        (suggested,) = [line for line in file.splitlines() if line.startswith("#     return g.op(")]
+        (tmp_path / f"{name}.py").write_text(file.replace(refusal, suggested.removeprefix("# ") + "\n"))
+        try:
+            imported(tmp_path / f"{name}.py")
+            proto = package.export(model, args).model_proto
+        finally:
+            package.unregister_custom_op_symbolic("fix_defaults::mix", 21)
+        (made,) = [each for each in proto.graph.node if each.domain == "fix_defaults"]
+        assert len(made.output) == 3
 
 
 LIBRARIES: list[Any] = []
