@@ -63,7 +63,7 @@ class DrawnInputs:
 
     def like_example(self, sizes: Mapping[str, int] | None = None) -> Inputs:
         """Inputs of these sizes, or of those of the example, with values between the least and the greatest of each
-        given tensor."""
+        given tensor. Where all its floating-point numbers are equal, the values have the normal distribution."""
         drawn = {id(tensor): self._drawn(tensor, self._shape(tensor, sizes)) for tensor in self._inputs.tensors}
         return self._inputs.map_leaves(lambda leaf: drawn.get(id(leaf), leaf))
 
@@ -87,8 +87,6 @@ class DrawnInputs:
     def _drawn(self, example: torch.Tensor, shape: list[int]) -> torch.Tensor:
         if example.is_complex():
             return torch.view_as_complex(self._drawn(torch.view_as_real(example), [*shape, 2]))
-        if example.dtype == torch.bool:
-            return torch.randint(0, 2, shape, generator=self._generator).bool().to(example.device)
         values = example.detach().cpu()
         if not values.is_floating_point():
             integers = values.to(torch.int64)
@@ -97,7 +95,7 @@ class DrawnInputs:
             return drawn.to(example.dtype).to(example.device)
         finite = values.double()[values.isfinite()]
         low, high = (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
-        if low == high:
+        if low == high:  # as of torch.ones, whose value says nothing of a range
             drawn = torch.randn(shape, generator=self._generator, dtype=torch.float64)
         else:
             drawn = torch.rand(shape, generator=self._generator, dtype=torch.float64) * (high - low) + low

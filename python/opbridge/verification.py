@@ -124,7 +124,9 @@ def verify(
             1e-2 for float16, 5e-2 for bfloat16, 0 for integers.
         atol: The absolute tolerance; the same defaults.
         random_inputs: The number of inputs to compare besides those given. Their values are drawn between the least
-            and the greatest value of each given tensor. Dynamic sizes are drawn from the ranges of the export, or from
+            and the greatest value of each given tensor: a mask that is all true stays so. Where all floating-point
+            numbers of a tensor are equal, as those of ``torch.ones``, they are drawn from the normal distribution with
+            mean 0 and deviation 1. Dynamic sizes are drawn from the ranges of the export, or from
             1 on, up to about twice the given ones: first all least ones, then all greatest ones. Inputs that the
             PyTorch model refuses are drawn again.
         edge_values: Also compares the given inputs with zeros, infinities, and NaN in place of floating-point numbers.

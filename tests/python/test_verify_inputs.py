@@ -109,6 +109,23 @@ def test_values_are_like_the_given_ones(tmp_path: Path) -> None:
         assert set(drawn[1].tolist()) <= set(range(3, 10))
 
 
+def test_values_of_tensors_whose_elements_are_equal(tmp_path: Path) -> None:
+    seen: list[tuple[torch.Tensor, ...]] = []
+
+    def model(x: torch.Tensor, keep: torch.Tensor, drop: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        if not torch.compiler.is_exporting():
+            seen.append((x, keep, drop, i))
+        return torch.where(keep & ~drop, x, 0) + i
+
+    given = (torch.ones(64), torch.ones(64).bool(), torch.zeros(64).bool(), torch.full((64,), 3))
+    opbridge.export(model, given, tmp_path / "m.onnx")
+    seen.clear()
+    assert opbridge.verify(tmp_path / "m.onnx", model, given, random_inputs=2).ok
+    for x, *others in seen[1:]:
+        assert x.min() < 0 < x.max()
+        assert all(torch.equal(drawn, like) for drawn, like in zip(others, given[1:], strict=True))
+
+
 def test_inputs_that_the_model_refuses_are_drawn_again(tmp_path: Path) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
         return x.reshape(-1, 2)
