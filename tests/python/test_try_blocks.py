@@ -54,6 +54,41 @@ def caught_elsewhere(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 
 
+class OwnError(RuntimeError):
+    pass
+
+
+ERRORS = (KeyError, RuntimeError)
+
+
+def in_a_tuple(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(2, -1)
+    except ERRORS:
+        return x * 2
+
+
+def raised_again(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(2, -1)
+    except RuntimeError as error:
+        raise OwnError("not two rows") from error
+
+
+def translated(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return raised_again(x)
+    except OwnError:
+        return x * 2
+
+
+def own_error(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return x.view(2, -1)
+    except OwnError:
+        return x * 2
+
+
 # Each can be computed for 6 elements.
 MAY_FAIL: dict[str, Function] = {
     "view": caught(lambda x: x.view(2, -1)),
@@ -70,6 +105,8 @@ MAY_FAIL: dict[str, Function] = {
     "maximum": caught(lambda x: x[5:].amax(0)),
     "found": caught(lambda x: x[x > -1].view(2, -1)),
     "suppressed": suppressed,
+    "in a tuple": in_a_tuple,
+    "translated": translated,
 }
 
 
@@ -97,6 +134,7 @@ def test_an_error_that_is_not_caught_is_no_branch(capture: Any, tmp_path: pathli
     with warnings.catch_warnings():
         warnings.simplefilter("error", TraceWarning)
         export(passed_on, 6, tmp_path / "model.onnx", capture)
-        export(caught_elsewhere, 6, tmp_path / "model.onnx", capture)
+        for function in (caught_elsewhere, raised_again, own_error):
+            export(function, 6, tmp_path / "model.onnx", capture)
         with contextlib.suppress(KeyError):
             export(lambda x: x.view(2, -1), 6, tmp_path / "model.onnx", capture)

@@ -8,6 +8,7 @@ import functools
 import linecache
 from collections.abc import Iterator
 from types import FrameType
+from typing import NamedTuple
 
 from opbridge.capture.source import users_frames
 
@@ -15,54 +16,90 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _ERRORS_OF_CHECKS = (RuntimeError, IndexError, ValueError, AssertionError)
 
 
+class _Block(NamedTuple):
+    """The lines of a block whose errors are caught, and the dotted names of these errors: None for errors of any kind,
+    and for an expression that is not a name. ``raises``: each of them leads to another error."""
+
+    first: int
+    last: int
+    caught: list[str | None]
+    raises: bool
+
+
 def in_try_block(frame: FrameType | None) -> bool:
-    """Whether the user's code runs a line of a ``try`` whose ``except`` may catch an error of a check of sizes, or of a
-    ``with suppress()``."""
-    return any(
-        first <= caller.f_lineno <= last
+    """Whether the user's code runs a line of a ``try`` whose ``except`` may catch an error of a check of sizes and go
+    on, or of a ``with suppress()``."""
+    around = [
+        (block, caller)
         for caller in users_frames(frame)
-        for first, last in _caught_lines(caller.f_code.co_filename).get(caller.f_code.co_firstlineno, ())
-    )
+        for block in _blocks(caller.f_code.co_filename).get(caller.f_code.co_firstlineno, ())
+        if block.first <= caller.f_lineno <= block.last
+    ]
+    catching = [block for block, caller in around if any(_catches(name, caller) for name in block.caught)]
+    if any(block.raises for block in catching):  # what they raise, another block may catch
+        return not all(block.raises for block, _ in around)
+    return bool(catching)
+
+
+def _catches(name: str | None, frame: FrameType) -> bool:
+    """Whether an ``except`` of this name in the frame may catch an error of a check."""
+    if name is None:
+        return True
+    first, *attributes = name.split(".")
+    caught = frame.f_globals.get(first, getattr(builtins, first, None))
+    for attribute in attributes:
+        caught = getattr(caught, attribute, None)
+    kinds = caught if isinstance(caught, tuple) else (caught,)
+    return any(not isinstance(kind, type) or issubclass(error, kind) for kind in kinds for error in _ERRORS_OF_CHECKS)
 
 
 @functools.lru_cache(maxsize=256)
-def _caught_lines(filename: str) -> dict[int, list[tuple[int, int]]]:
-    """Maps the first line of each function of the file to its blocks whose errors it catches: the first and the last
-    line of each."""
+def _blocks(filename: str) -> dict[int, list[_Block]]:
+    """Maps the first line of each function of the file to its blocks whose errors it catches."""
     try:
         tree = ast.parse("".join(linecache.getlines(filename)))
     except SyntaxError:
         return {}
     return {
-        min(line.lineno for line in (function, *function.decorator_list)): [
-            (body[0].lineno, body[-1].end_lineno or body[-1].lineno) for body in _caught_blocks(function)
-        ]
+        min(line.lineno for line in (function, *function.decorator_list)): list(_blocks_in(function))
         for function in ast.walk(tree)
         if isinstance(function, _FUNCTIONS)
     }
 
 
-def _caught_blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+def _blocks_in(node: ast.AST) -> Iterator[_Block]:
     for child in ast.iter_child_nodes(node):
-        if (isinstance(child, ast.Try) and any(_catches(handler.type) for handler in child.handlers)) or (
-            isinstance(child, (ast.With, ast.AsyncWith)) and any(map(_suppresses, child.items))
-        ):
-            yield child.body
+        if isinstance(child, ast.Try):
+            for handler in child.handlers:
+                yield _block(child.body, list(_names(handler.type)), _raises(handler))
+        elif isinstance(child, (ast.With, ast.AsyncWith)) and (suppressed := list(_suppressed(child.items))):
+            yield _block(child.body, suppressed, raises=False)
         if not isinstance(child, _FUNCTIONS):
-            yield from _caught_blocks(child)
+            yield from _blocks_in(child)
 
 
-def _catches(kind: ast.expr | None) -> bool:
-    """Whether an ``except`` of this kind may catch an error of a check. Only names of builtins are known."""
+def _block(body: list[ast.stmt], caught: list[str | None], raises: bool) -> _Block:
+    return _Block(body[0].lineno, body[-1].end_lineno or body[-1].lineno, caught, raises)
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    """Whether the handler ends in an error in any case."""
+    leaves = any(isinstance(each, (ast.Return, ast.Break, ast.Continue)) for each in ast.walk(handler))
+    return isinstance(handler.body[-1], ast.Raise) and not leaves
+
+
+def _names(kind: ast.expr | None) -> Iterator[str | None]:
     if isinstance(kind, ast.Tuple):
-        return any(map(_catches, kind.elts))
-    caught = vars(builtins).get(kind.id) if isinstance(kind, ast.Name) else None
-    return not isinstance(caught, type) or any(issubclass(error, caught) for error in _ERRORS_OF_CHECKS)
+        for each in kind.elts:
+            yield from _names(each)
+    else:
+        is_name = isinstance(kind, (ast.Name, ast.Attribute))
+        name = ast.unparse(kind) if kind is not None and is_name else ""
+        yield name if name.replace(".", "").isidentifier() else None
 
 
-def _suppresses(item: ast.withitem) -> bool:
-    call = item.context_expr
-    if not isinstance(call, ast.Call):
-        return False
-    names = getattr(call.func, "id", ""), getattr(call.func, "attr", "")
-    return "suppress" in names and any(map(_catches, call.args))
+def _suppressed(items: list[ast.withitem]) -> Iterator[str | None]:
+    for call in (item.context_expr for item in items):
+        if isinstance(call, ast.Call) and "suppress" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
+            for kind in call.args:
+                yield from _names(kind)
