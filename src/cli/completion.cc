@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "support/shell.h"
 
 namespace opbridge::cli {
 namespace {
+
+using support::shell_quoted;
 
 struct Choice {
   std::string name;  // "--opset"
@@ -60,13 +63,6 @@ std::string names(const Items& items) {
   return fmt::format("{}", fmt::join(all, " "));
 }
 
-// The text inside single quotes of a shell.
-std::string quoted(const std::string& text) {
-  std::string result;
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return "'" + result + "'";
-}
-
 std::string bash(const std::vector<Subcommand>& commands) {
   std::string values, options;
   std::map<std::string, std::string> by_option;
@@ -110,7 +106,8 @@ std::string zsh(const std::vector<Subcommand>& commands) {
   };
   std::string described, cases;
   for (const Subcommand& command : commands) {
-    described += fmt::format("    {}\n", quoted(fmt::format("{}:{}", command.name, text(command.help))));
+    described +=
+        fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", command.name, text(command.help))));
     cases += fmt::format("    {})\n      _arguments \\\n", command.name);
     for (const Choice& option : command.options) {
       std::string value;
@@ -119,7 +116,7 @@ std::string zsh(const std::vector<Subcommand>& commands) {
                                       : fmt::format(":value:({})", fmt::join(option.values, " "));
       }
       cases += fmt::format("        {} \\\n",
-                           quoted(fmt::format("{}[{}]{}", option.name, text(option.help), value)));
+                           shell_quoted(fmt::format("{}[{}]{}", option.name, text(option.help), value)));
     }
     cases += "        '*:file:_files' ;;\n";
   }
@@ -147,15 +144,16 @@ std::string fish(const std::vector<Subcommand>& commands) {
   std::string text;
   for (const Subcommand& command : commands) {
     text += fmt::format("complete -c opbridge -n __fish_use_subcommand -f -a {} -d {}\n", command.name,
-                        quoted(command.help));
+                        shell_quoted(command.help));
     for (const Choice& option : command.options) {
       std::string value;
       if (option.takes_value)
-        value = option.values.empty()
-                    ? " -r"
-                    : fmt::format(" -x -a {}", quoted(fmt::format("{}", fmt::join(option.values, " "))));
+        value =
+            option.values.empty()
+                ? " -r"
+                : fmt::format(" -x -a {}", shell_quoted(fmt::format("{}", fmt::join(option.values, " "))));
       text += fmt::format("complete -c opbridge -n '__fish_seen_subcommand_from {}' -l {}{} -d {}\n",
-                          command.name, option.name.substr(2), value, quoted(option.help));
+                          command.name, option.name.substr(2), value, shell_quoted(option.help));
     }
   }
   return text;

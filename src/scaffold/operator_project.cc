@@ -109,26 +109,6 @@ std::string sample(const SchemaArgument& argument, const std::string& size) {
   return fmt::format("[{}]", join(std::vector<std::string>(list_size(type), one)));
 }
 
-void check(const OperatorSchema& schema, const std::string& line) {
-  const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorCode::unsupported, "an operator cannot have the schema " + schema.str() + ": " + why);
-  };
-  if (schema.name.starts_with("aten::")) refuse("the namespace aten is PyTorch's own");
-  if (schema.name.find("::") == std::string::npos) refuse("its name needs a namespace: ns::name");
-  bool has_tensor = false;
-  for (const SchemaArgument& argument : schema.arguments) {
-    if (argument.type.optional_elements) refuse("lists have no optional elements: " + argument.name);
-    if (argument.keyword_only) refuse("write it without '*'");
-    has_tensor = has_tensor || (is_tensor(argument) && !argument.type.optional);
-  }
-  if (!has_tensor) refuse("it needs an argument of type Tensor or Tensor[]");
-  try {
-    op::detail::SchemaReader(line).read();
-  } catch (const char* why) {
-    refuse(why);
-  }
-}
-
 // The replacements of the placeholders in the templates: everything that differs between projects.
 class Project {
  public:
@@ -479,8 +459,27 @@ session = opbridge.session("model.onnx")                  # an onnxruntime.Infer
 
 }  // namespace
 
+std::string why_no_project(const OperatorSchema& schema, const std::string& line) {
+  if (schema.name.starts_with("aten::")) return "the namespace aten is PyTorch's own";
+  if (schema.name.find("::") == std::string::npos) return "its name needs a namespace: ns::name";
+  bool has_tensor = false;
+  for (const SchemaArgument& argument : schema.arguments) {
+    if (argument.type.optional_elements) return "lists have no optional elements: " + argument.name;
+    if (argument.keyword_only) return "write it without '*'";
+    has_tensor = has_tensor || (is_tensor(argument) && !argument.type.optional);
+  }
+  if (!has_tensor) return "it needs an argument of type Tensor or Tensor[]";
+  try {
+    op::detail::SchemaReader(line).read();
+  } catch (const char* why) {
+    return why;
+  }
+  return {};
+}
+
 std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const std::string& line) {
-  check(schema, line);
+  if (const std::string why = why_no_project(schema, line); !why.empty())
+    throw Error(ErrorCode::unsupported, "an operator cannot have the schema " + schema.str() + ": " + why);
   const Project project(schema, line);
   const std::pair<std::string, std::string_view> files[] = {
       {"README.md", readme_template},

@@ -14,6 +14,10 @@ struct ProjectFile {
   std::string text;
 };
 
+// Why an operator of this schema has no project; empty if it has one. `line` is the schema as the user wrote
+// it.
+std::string why_no_project(const OperatorSchema& schema, const std::string& line);
+
 // Throws Error(unsupported) for a schema that an operator cannot have.
 std::vector<ProjectFile> operator_project(const OperatorSchema& schema, const std::string& line);
 

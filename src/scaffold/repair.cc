@@ -10,10 +10,14 @@
 #include "lowering/skeleton.h"
 #include "opbridge/error.h"
 #include "scaffold/operator_names.h"
+#include "scaffold/operator_project.h"
 #include "scaffold/write_files.h"
+#include "support/shell.h"
 
 namespace opbridge::scaffold {
 namespace {
+
+using support::shell_quoted;
 
 // The text in one line, without what would end a comment or a string of Python.
 std::string one_line(std::string_view text) {
@@ -39,17 +43,25 @@ std::string unique_head(const std::string& head, std::set<std::string>& names) {
   return name + head.substr(open);
 }
 
+// How to begin an operator that has the kernel.
+std::string project_text(const MissingOperator& missing) {
+  const std::string schema = missing.schema.str();
+  const std::string why = why_no_project(missing.schema, schema);
+  if (why.empty())
+    return fmt::format("# An operator with this kernel: opbridge new-op {}\n",
+                       one_line(shell_quoted(schema)));
+  return fmt::format("# `opbridge new-op` writes no operator of this schema: {}\n", one_line(why));
+}
+
 std::string function_text(const MissingOperator& missing, int opset, std::set<std::string>& names) {
   const MappingSkeleton skeleton = mapping_skeleton(missing.schema, missing.results, opset);
   std::string text = fmt::format("\n\n# {}\n{}\n", one_line(missing.schema.str()), calls_text(missing));
   text += fmt::format(
       "# Write it in standard ONNX, as in g.op(\"Mul\", x, 2.0). If ONNX lacks what the operator computes, "
       "make a "
-      "node of\n# your own, with a kernel in ONNX Runtime; with every argument it is:\n#     return {}\n",
-      skeleton.node);
-  if (!is_aten(missing))
-    text += fmt::format("# An operator with this kernel: opbridge new-op \"{}\"\n",
-                        one_line(missing.schema.str()));
+      "node of\n# your own, with a kernel in ONNX Runtime; with {} it is:\n#     return {}\n",
+      missing.schema_is_known ? "every argument" : "the arguments of the calls", skeleton.node);
+  if (!is_aten(missing)) text += project_text(missing);
   text += fmt::format("{}\n{}\n    g.refuse(\"its mapping in this file has no body yet\")\n",
                       skeleton.decorator, unique_head(skeleton.head, names));
   return text;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -303,6 +304,54 @@ def test_arguments_at_their_defaults_and_none(tmp_path: Path) -> None:
             package.unregister_custom_op_symbolic("fix_defaults::mix", 21)
         (made,) = [each for each in proto.graph.node if each.domain == "fix_defaults"]
         assert len(made.output) == 3
+
+
+SCHEMAS = {
+    "quoted": 'Tensor a, str mode="it\'s $HOME"',
+    "starred": "Tensor a, *, float b=1.0",
+    "holes": "Tensor a, Tensor?[] b",
+    "scalar": "Tensor a, Scalar b=1",
+    "layout": "Tensor a, Layout? b=None",
+    "flags": "Tensor a, bool[3] b",
+}
+LINES = f"""
+import torch
+
+library = torch.library.Library("fix_lines", "DEF")
+for name, arguments in {SCHEMAS!r}.items():
+    library.define(f"{{name}}({{arguments}}) -> Tensor")
+    library.impl(name, lambda a, *_, **__: a + 1, "CompositeExplicitAutograd")
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        ops = torch.ops.fix_lines
+        x = ops.layout(ops.scalar(ops.starred(ops.quoted(x))))
+        return ops.flags(ops.holes(x, [None, x]), [True, False, True])
+
+
+def make_model():
+    return Model(), (torch.ones(2),)
+"""
+
+
+def test_new_op_takes_the_schemas_that_the_file_offers_it(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(LINES)
+    done = examined(tmp_path, "make_model", "--fix", tmp_path / "fixes.py")
+    assert done.returncode == 1, done.stderr
+    text = (tmp_path / "fixes.py").read_text()
+    assert text.count("\n@opbridge.symbolic(") == len(SCHEMAS)
+    offers = [line for line in text.splitlines() if line.startswith("# An operator with this kernel: ")]
+    offered = [shlex.split(offer.partition(": ")[2]) for offer in offers]
+    for name, arguments in SCHEMAS.items():
+        words = ["opbridge", "new-op", f"fix_lines::{name}({arguments}) -> Tensor"]
+        done = opbridge(*words[1:], "--directory", tmp_path / name)
+        assert (words in offered) == (done.returncode == 0)
+        if done.returncode != 0:
+            why = done.stderr.rpartition("-> Tensor: ")[2]
+            assert why
+            assert f"# `opbridge new-op` writes no operator of this schema: {why}" in text
+    assert len(offered) == 2
 
 
 LIBRARIES: list[Any] = []
