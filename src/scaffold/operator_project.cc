@@ -151,6 +151,7 @@ class Project {
         {"@tensor_names@", join(tensor_names())},
         {"@call@", call()},
         {"@tensors@", tuple(std::vector<std::string>(tensor_names().size(), "torch.randn(rows, 4)"))},
+        {"@gradient_step@", differentiable_ ? gradient_step() : ""},
         {"@gradient_test@", differentiable_ ? gradient_test() : ""},
         {"@optional_test@", optional_test()},
     };
@@ -223,6 +224,7 @@ class Project {
     }
     return "\n    .backward(floating_types, []<class T>(" + parameter_list(items) +
            ") {\n"
+           "      // Optional: without a gradient, delete this function and the test of it.\n"
            "      // The gradient of the sum of all results, each weighted by its grad_….\n"
            "      context.parallel_for(grad_" +
            outs_[0] +
@@ -280,6 +282,11 @@ class Project {
       items.push_back(std::move(value));
     }
     return join(items);
+  }
+
+  static std::string gradient_step() {
+    return ", and the gradient in `.backward`. Without a gradient, delete\n"
+           "   `.backward` there and `test_gradient` in the tests";
   }
 
   static std::string gradient_test() {
@@ -446,7 +453,7 @@ $ pip install --no-build-isolation .      # builds against the installed torch a
 ```
 
 1. Write the computation in PyTorch: `reference` in `tests/test_@name@.py`.
-2. Write the shape rule, the kernel and the gradient in `@name@.cc`.
+2. Write the shape rule and the kernel in `@name@.cc`@gradient_step@.
 3. Run `pytest`.
 
 ```python

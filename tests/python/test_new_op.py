@@ -69,6 +69,17 @@ def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("schema", "has_gradient"), [(SCHEMA, True), ("custom::my_op(Tensor a, Tensor b) -> Tensor[]", False)]
+)
+def test_the_project_says_what_to_delete_without_a_gradient(tmp_path: Path, schema: str, has_gradient: bool) -> None:
+    assert new_op(tmp_path, schema).returncode == 0
+    texts = {name: (tmp_path / "my_op" / name).read_text() for name in ("README.md", "my_op.cc", "tests/test_my_op.py")}
+    assert ("`test_gradient`" in texts["README.md"]) is has_gradient
+    assert ("without a gradient, delete this" in texts["my_op.cc"]) is has_gradient
+    assert ("def test_gradient()" in texts["tests/test_my_op.py"]) is has_gradient
+
+
+@pytest.mark.parametrize(
     ("schema", "message"),
     [
         ("my_op(Tensor a) -> Tensor", "ns::name"),
