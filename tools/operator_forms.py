@@ -106,7 +106,6 @@ def _add(forms: Forms, exported: torch.export.ExportedProgram) -> None:
             name="",
             target="onnxruntime",
             opset=opset,
-            schema_of=lambda op: None,
             json=True,
             mappings="",
             projects="",
