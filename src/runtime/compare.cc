@@ -64,12 +64,13 @@ Difference compare_as(const ir::Weight& actual, const ir::Weight& expected, Tole
       expected_square += wanted * wanted;
     }
     if (value == wanted || (std::isnan(value) && std::isnan(wanted))) continue;
-    const Number error = std::fabs(value - wanted);
+    // NaN differs from a number by more than any amount.
+    constexpr Number infinity = std::numeric_limits<Number>::infinity();
+    const Number error = std::isnan(value - wanted) ? infinity : std::fabs(value - wanted);
     const Number size = std::fabs(wanted);
-    const Number least = std::numeric_limits<double>::min();
+    const Number relative = size > 0 && std::isfinite(error) ? error / size : infinity;
     difference.max_absolute = std::max(difference.max_absolute, static_cast<double>(error));
-    difference.max_relative =
-        std::max(difference.max_relative, static_cast<double>(error / std::max(size, least)));
+    difference.max_relative = std::max(difference.max_relative, static_cast<double>(relative));
     // An infinity agrees only with itself, although the tolerance of an infinite expected value is infinite.
     if (std::isfinite(error) && error <= tolerance.absolute + tolerance.relative * size) continue;
     if (wrong++ == 0) first = i;
@@ -113,6 +114,10 @@ Difference compare(const ir::Weight& actual, const ir::Weight& expected, Toleran
     const double unknown = std::numeric_limits<double>::quiet_NaN();
     return Difference{unknown, unknown, unknown, expected.element_count(), std::move(mismatch)};
   };
+  for (const double part : {tolerance.relative, tolerance.absolute}) {
+    if (!(part >= 0))
+      throw Error(ErrorCode::invalid_argument, fmt::format("a tolerance is at least 0, not {:g}", part));
+  }
   if (actual.element_type != expected.element_type) {
     return incomparable(
         fmt::format("element type {}, expected {}", name(actual.element_type), name(expected.element_type)));

@@ -22,14 +22,14 @@ struct Tolerance {
 
 struct Difference {
   double max_absolute = 0;
-  double max_relative = 0;  // relative to the expected value
+  double max_relative = 0;  // relative to the expected value: infinite if that is 0
   double cosine = 1;        // of the angle between both tensors, as vectors of their finite elements
   int64_t mismatches = 0;   // the elements that differ by more than the tolerance
   std::string mismatch;     // the mismatch in one line; empty if the tensors agree
 };
 
 // Shapes and element types must be equal. Throws Error(unsupported) for sub-byte element types, float8 and
-// strings.
+// strings, and Error(invalid_argument) for a tolerance that is negative or NaN.
 Difference compare(const ir::Weight& actual, const ir::Weight& expected, Tolerance tolerance);
 
 }  // namespace opbridge::runtime

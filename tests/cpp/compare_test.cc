@@ -31,6 +31,25 @@ TEST(Compare, TellsTheLargestDifferences) {
   EXPECT_DOUBLE_EQ(difference.max_relative, 0.5);
 }
 
+TEST(Compare, TheDifferenceFromZeroAndOfNanIsInfinite) {
+  const Difference from_zero = compare(vector_of<float>({0.5F, 1}), vector_of<float>({0, 1}), {});
+  EXPECT_EQ(from_zero.max_absolute, 0.5);
+  EXPECT_EQ(from_zero.max_relative, kInfinity);
+  EXPECT_EQ(compare(vector_of<float>({0}), vector_of<float>({0}), {}).max_relative, 0);
+  const Difference of_nan = compare(vector_of<double>({kNan, 1}), vector_of<double>({2, 1}), {});
+  EXPECT_EQ(of_nan.max_absolute, kInfinity);
+  EXPECT_EQ(of_nan.max_relative, kInfinity);
+  EXPECT_EQ(compare(vector_of<double>({kInfinity}), vector_of<double>({-kInfinity}), {}).max_relative,
+            kInfinity);
+}
+
+TEST(Compare, RefusesTolerancesBelowZero) {
+  for (const double wrong : {-1.0, kNan}) {
+    EXPECT_THROW(compare(vector_of<float>({1}), vector_of<float>({1}), {wrong, 0}), Error);
+    EXPECT_THROW(compare(vector_of<float>({1}), vector_of<float>({1}), {0, wrong}), Error);
+  }
+}
+
 TEST(Compare, CountsMismatchesAndMeasuresTheAngle) {
   const Difference turned = compare(vector_of<float>({3, 4}), vector_of<float>({4, -3}), {});
   EXPECT_EQ(turned.mismatches, 2);

@@ -148,6 +148,19 @@ def test_custom_operators_are_loaded(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_difference_from_zero_and_tolerances_that_are_none(folder: Path, tmp_path: Path) -> None:
+    with np.load(folder / "out.npz") as arrays:
+        np.savez(tmp_path / "zero.npz", y=0 * arrays["y"], k=arrays["k"])
+    status, text = check(folder, tmp_path / "zero.npz")
+    assert status == 1
+    row = next(line.split() for line in text.splitlines() if line.split()[:1] == ["y"])
+    assert row[2] == "inf"
+    for option in ("--rtol", "--atol"):
+        for wrong in ("nan", "-1"):
+            arguments = ("--inputs", folder / "in.npz", "--expect", folder / "out.npz", f"{option}={wrong}")
+            assert "at least 0" in refusal("verify", folder / "model.onnx", *arguments, env=ENVIRONMENT)
+
+
 def test_names_that_do_not_fit(folder: Path) -> None:
     assert "no array for the model's input 'x'" in refused(folder, inputs="out.npz")
     assert "no array for the model's output 'y'" in refused(folder, expect="in.npz")
