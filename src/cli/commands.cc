@@ -1,5 +1,9 @@
 #include "cli/commands.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <map>
@@ -16,6 +20,16 @@ void print(std::string_view text) {
   }
 }
 
+CLI::Validator one_of(std::vector<std::string> words) {
+  std::string description = fmt::format("{}", fmt::join(words, "|"));
+  return {[words = std::move(words)](std::string& text) {
+            return std::ranges::find(words, text) != words.end()
+                       ? std::string()
+                       : fmt::format("'{}' is none of {}", text, fmt::join(words, ", "));
+          },
+          std::move(description)};
+}
+
 void add_target(CLI::App& command, Target& target) {
   const std::map<std::string, Target> targets = {{"onnxruntime", Target::onnxruntime},
                                                  {"onnx", Target::onnx}};
@@ -23,7 +37,7 @@ void add_target(CLI::App& command, Target& target) {
       .add_option("--target", target,
                   "What the model relies on: onnxruntime (with opbridge's operators), or onnx (the ONNX "
                   "standard alone)")
-      ->transform(CLI::CheckedTransformer(targets).description("onnxruntime|onnx"))
+      ->transform(one_of(targets))
       ->default_str("onnxruntime");
 }
 

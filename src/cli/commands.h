@@ -4,7 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "opbridge/convert.h"
@@ -21,6 +24,23 @@ void add_completion(CLI::App& app);
 
 // Writes to standard output; throws Error(io) if that fails.
 void print(std::string_view text);
+
+// Accepts these words alone.
+CLI::Validator one_of(std::vector<std::string> words);
+
+// Accepts the names of `choices` alone, and sets the option to their values, of an enum.
+template <class T>
+CLI::Validator one_of(const std::map<std::string, T>& choices) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : choices) names.push_back(name);
+  CLI::Validator validator = one_of(std::move(names));
+  validator.operation([check = validator, choices](std::string& text) {
+    std::string wrong = check(text);
+    if (wrong.empty()) text = std::to_string(static_cast<int>(choices.at(text)));
+    return wrong;
+  });
+  return validator;
+}
 
 // The option --target, which sets `target`.
 void add_target(CLI::App& command, Target& target);

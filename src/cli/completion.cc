@@ -26,6 +26,7 @@ struct Subcommand {
   std::string name;
   std::string help;
   std::vector<Choice> options;
+  std::vector<Choice> positionals;
 };
 
 // The values of a type written as "onnxruntime|onnx", which CLI11 writes after a colon.
@@ -44,15 +45,27 @@ std::vector<std::string> values_of(const std::string& full) {
 std::vector<Subcommand> subcommands_of(CLI::App& app) {
   std::vector<Subcommand> result;
   for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; })) {
-    Subcommand command{each->get_name(), each->get_description(), {}};
+    Subcommand command{each->get_name(), each->get_description(), {}, {}};
     for (const CLI::Option* option : each->get_options()) {
-      if (option->get_positional()) continue;
+      const std::vector<std::string> values = values_of(option->get_type_name());
+      if (option->get_positional()) {
+        command.positionals.push_back({option->get_name(), option->get_description(), true, values});
+        continue;
+      }
       command.options.push_back({"--" + option->get_lnames().front(), option->get_description(),
-                                 option->get_items_expected_max() > 0, values_of(option->get_type_name())});
+                                 option->get_items_expected_max() > 0, values});
     }
     result.push_back(std::move(command));
   }
   return result;
+}
+
+// The words that a command takes besides its options. Empty: files.
+std::string words_of(const Subcommand& command) {
+  std::vector<std::string> words;
+  for (const Choice& each : command.positionals)
+    words.insert(words.end(), each.values.begin(), each.values.end());
+  return fmt::format("{}", fmt::join(words, " "));
 }
 
 // Names, separated by spaces.
@@ -67,7 +80,8 @@ std::string bash(const std::vector<Subcommand>& commands) {
   std::string values, options;
   std::map<std::string, std::string> by_option;
   for (const Subcommand& command : commands) {
-    options += fmt::format("    {}) words='{}' ;;\n", command.name, names(command.options));
+    options += fmt::format("    {}) options='{}' words='{}' ;;\n", command.name, names(command.options),
+                           words_of(command));
     for (const Choice& option : command.options) {
       if (!option.values.empty()) by_option[option.name] = fmt::format("{}", fmt::join(option.values, " "));
     }
@@ -75,7 +89,13 @@ std::string bash(const std::vector<Subcommand>& commands) {
   for (const auto& [name, words] : by_option)
     values += fmt::format("    {}) COMPREPLY=($(compgen -W '{}' -- \"$current\")); return ;;\n", name, words);
   return fmt::format(R"(_opbridge() {{
-  local words='' current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  local options='' words='' current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}}
+  # "--target=onnx" is three words.
+  if [ "$current" = = ]; then
+    current=''
+  elif [ "$previous" = = ]; then
+    previous=${{COMP_WORDS[COMP_CWORD-2]}}
+  fi
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W '{}' -- "$current"))
     return
@@ -85,8 +105,13 @@ std::string bash(const std::vector<Subcommand>& commands) {
   case ${{COMP_WORDS[1]}} in
 {}  esac
   case $current in
-    -*) COMPREPLY=($(compgen -W "$words" -- "$current")) ;;
-    *) COMPREPLY=($(compgen -f -- "$current")) ;;
+    -*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;
+    *)
+      if [ -n "$words" ]; then
+        COMPREPLY=($(compgen -W "$words" -- "$current"))
+      else
+        COMPREPLY=($(compgen -f -- "$current"))
+      fi ;;
   esac
 }}
 complete -o filenames -F _opbridge opbridge
@@ -109,16 +134,18 @@ std::string zsh(const std::vector<Subcommand>& commands) {
     described +=
         fmt::format("    {}\n", shell_quoted(fmt::format("{}:{}", command.name, text(command.help))));
     cases += fmt::format("    {})\n      _arguments \\\n", command.name);
+    const auto values = [](const Choice& choice) {
+      return choice.values.empty() ? "_files" : fmt::format("({})", fmt::join(choice.values, " "));
+    };
     for (const Choice& option : command.options) {
-      std::string value;
-      if (option.takes_value) {
-        value = option.values.empty() ? ":value:_files"
-                                      : fmt::format(":value:({})", fmt::join(option.values, " "));
-      }
+      const std::string value = option.takes_value ? ":value:" + values(option) : "";
       cases += fmt::format("        {} \\\n",
-                           shell_quoted(fmt::format("{}[{}]{}", option.name, text(option.help), value)));
+                           shell_quoted(fmt::format("{}{}[{}]{}", option.name, option.takes_value ? "=" : "",
+                                                    text(option.help), value)));
     }
-    cases += "        '*:file:_files' ;;\n";
+    for (const Choice& each : command.positionals)
+      cases += fmt::format("        {} \\\n", shell_quoted(fmt::format(":{}:{}", each.name, values(each))));
+    cases += "        ;;\n";
   }
   return fmt::format(R"(#compdef opbridge
 _opbridge() {{
@@ -145,6 +172,9 @@ std::string fish(const std::vector<Subcommand>& commands) {
   for (const Subcommand& command : commands) {
     text += fmt::format("complete -c opbridge -n __fish_use_subcommand -f -a {} -d {}\n", command.name,
                         shell_quoted(command.help));
+    if (const std::string words = words_of(command); !words.empty())
+      text += fmt::format("complete -c opbridge -n '__fish_seen_subcommand_from {}' -f -a {}\n", command.name,
+                          shell_quoted(words));
     for (const Choice& option : command.options) {
       std::string value;
       if (option.takes_value)
@@ -166,8 +196,7 @@ void add_completion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash, zsh or fish")
       ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
-      ->type_name("bash|zsh|fish");
+      ->check(one_of({"bash", "zsh", "fish"}));
   command->footer(
       "bash:  opbridge completion bash > ~/.local/share/bash-completion/completions/opbridge\n"
       "zsh:   opbridge completion zsh > ~/.zfunc/_opbridge, with fpath+=~/.zfunc before compinit in "

@@ -86,7 +86,7 @@ void add_convert(CLI::App& app) {
       ->add_option("--external-data", options.external_data,
                    "Store weights in a separate file: auto (if the model would exceed 2 GB), always, never; "
                    "reference: leave them in the .pt2, which must be in the output's folder or below")
-      ->transform(CLI::CheckedTransformer(external_data).description("auto|always|never|reference"));
+      ->transform(one_of(external_data));
   command->add_option("--custom-opset", arguments->custom_opsets,
                       "Version of another domain, DOMAIN=VERSION");
   command->add_option("--ops", arguments->libraries, "A library of operators written once (libNAME_ort.so)");

@@ -36,7 +36,18 @@ def test_bash() -> None:
     assert completed("doctor", "--f") == {"--fix"}
     assert completed("convert", "--target", "onnx") == {"onnx", "onnxruntime"}
     assert completed("convert", "--external-data", "a") == {"auto", "always"}
+    assert completed("convert", "--target", "=") == {"onnx", "onnxruntime"}
+    assert completed("convert", "--target", "=", "onnxr") == {"onnxruntime"}
+    assert completed("completion", "") == {"bash", "zsh", "fish"}
+    assert completed("completion", "z") == {"zsh"}
     assert "opbridge" in completed("inspect", "opbri")
+    assert "opbridge" in completed("verify", "--inputs", "=", "opbri")
+
+
+def test_the_choices_of_a_positional() -> None:
+    assert "':shell:(bash zsh fish)'" in script("zsh")
+    assert "'--target=[" in script("zsh")
+    assert "complete -c opbridge -n '__fish_seen_subcommand_from completion' -f -a 'bash zsh fish'" in script("fish")
 
 
 def commands_and_options() -> dict[str, set[str]]:
