@@ -46,6 +46,9 @@ _CHINESE = {
     "error": "出错",
     "crash": "崩溃",
     "type a name": "输入名称",
+    "every opset": "所有 opset",
+    "no node": "没有节点",
+    "no call was found": "没有找到调用",
 }
 
 
@@ -113,7 +116,10 @@ def search_entries(language: str) -> list[dict[str, str]]:
     """The mappings for the index of the site's search, where a table would be one long text."""
     entries = []
     for key, each in _read_mappings()["mappings"].items():
-        opsets = "; ".join(f"{_word('from', language)} {opset}: {' '.join(nodes)}" for opset, nodes in each["becomes"])
+        opsets = "; ".join(
+            f"{_word('from', language)} {opset}: {' '.join(nodes) or _word('no node', language)}"
+            for opset, nodes in each["becomes"]
+        )
         text = f"{_word('since opset', language)} {each['since']}; {opsets}".removesuffix("; ")
         entries.append({"location": f"reference/mappings.html#{key}", "title": key, "text": html.escape(text)})
     return entries
@@ -134,17 +140,22 @@ def _mappings(name: str, language: str) -> str:
         return f'<a href="operators.html#{pages[op]}">{code}</a>' if op in pages else code
 
     def becomes(changes: list[tuple[int, list[str]]]) -> str:
-        lists = [" ".join(map(node, nodes)) for _, nodes in changes]
-        if len(lists) < 2:
-            return "".join(lists)
-        opsets = (f"{_word('from', language)} {opset}: " for opset, _ in changes)
-        return "<br>".join(opset + nodes for opset, nodes in zip(opsets, lists, strict=True))
+        forms = [
+            (f"{_word('from', language)} {opset}: " if len(changes) > 1 else "")
+            + (" ".join(map(node, nodes)) or f"<i>{_word('no node', language)}</i>")
+            for opset, nodes in changes
+        ]
+        return (
+            "".join(f'<div data-from="{opset}">{form}</div>' for (opset, _), form in zip(changes, forms, strict=True))
+            or f"<i>{_word('no call was found', language)}</i>"
+        )
 
     rows = [
         [f"<code>{html.escape(key)}</code>", str(max(each["since"], data["opsets"][0])), becomes(each["becomes"])]
         for key, each in data["mappings"].items()
     ]
-    return _table(["PyTorch operator", "since opset", "becomes"], rows, language)
+    opsets = f' data-opsets="{data["opsets"][0]} {data["opsets"][-1]}" data-every="{_word("every opset", language)}"'
+    return _table(["PyTorch operator", "since opset", "becomes"], rows, language, opsets)
 
 
 def _measured(name: str, language: str) -> str:
@@ -170,13 +181,13 @@ def _versions(name: str, language: str) -> str:
     return found[0]
 
 
-def _table(titles: list[str], rows: list[list[str]], language: str) -> str:
-    """A table that assets/filter.js gives a field to search in."""
+def _table(titles: list[str], rows: list[list[str]], language: str, attributes: str = "") -> str:
+    """A table that assets/filter.js gives a field to search in, and with ``data-opsets`` a list to choose an opset."""
     head = "".join(f"<th>{_word(title, language)}</th>" for title in titles)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     hint = _word("type a name", language)
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"
-    return f'<div class="filtered" data-hint="{hint}" data-search-exclude>{table}</div>'
+    return f'<div class="filtered" data-hint="{hint}"{attributes} data-search-exclude>{table}</div>'
 
 
 _PARTS: dict[str, Callable[[str, str], str]] = {

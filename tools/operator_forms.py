@@ -1,8 +1,9 @@
 """Writes what each PyTorch operator becomes at each opset, for the site, into a file that is the argument.
 
-Calls of torch.testing's operator database, and calls drawn at random of operators that it does not call, are captured
-once and lowered to every opset. The file is JSON: by the key of the mapping, the first opset at which it holds, and
-``[opset, nodes]`` wherever its nodes change. It is written anew only if the core has changed.
+Calls of torch.testing's operator database, written examples (operator_examples.py), and calls drawn at random of
+operators that these do not call, are captured once and lowered to every opset. The file is JSON: by the key of the
+mapping, the first opset at which it holds, and ``[opset, nodes]`` wherever its nodes change. It is written anew only if
+the core has changed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import onnx
+import operator_examples
 import torch
 from torch.utils import _pytree as pytree
 
@@ -30,14 +32,19 @@ from hunt.calls import Call, draw_call, overloads
 from hunt.tensors import TensorSpec
 from opbridge import _core
 from opbridge.capture import capture
+from opbridge.capture.program import Program
 from opbridge.symbolics.registry import registry, registry_for
 
 OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
 CALLS = 2  # the first and the last one of those that are drawn
 DRAWN = 24
 SEEDS = 5  # of random calls
+# Mappings of arithmetic on sizes, which becomes expressions: the nodes of these depend on what reads the size.
+OF_SIZES = ("_operator::", "builtins::", "math::", "torch::")
 CHUNK = 8
 TIMEOUT = 60
+
+_SOURCES = [Path(file) for file in (_core.__file__, __file__, operator_examples.__file__)]
 
 Forms = dict[str, dict[int, list[str]]]  # key: opset: nodes, in the order of appearance
 
@@ -60,7 +67,18 @@ def forms_of(name: str) -> Forms:
         for sample in drawn[:: max(1, len(drawn) - 1)][:CALLS]:
             model, args = _Call(sample).eval(), tuple(sample.tensors)
             with contextlib.suppress(Exception):
-                _add(forms, torch.export.export(model, args, strict=False))
+                exported = torch.export.export(model, args, strict=False)
+                _add(forms, lambda exported=exported: capture(exported))
+    return forms
+
+
+def example_forms() -> Forms:
+    """The forms of the operators that the database does not call, in written examples."""
+    forms: Forms = {}
+    for name, (model, args) in operator_examples.examples().items():
+        found: Forms = {}
+        _add(found, lambda model=model, args=args: capture(model, args))
+        forms[name] = found[name]
     return forms
 
 
@@ -79,26 +97,33 @@ class _Drawn(torch.nn.Module):
 
 
 def drawn_forms_of(name: str) -> Forms:
-    """The forms of an operator in the first random call that can be lowered, preferably of float32."""
+    """The forms of an operator in the first random call that becomes nodes, or else that can be lowered, preferably of
+    float32. If the capture replaces the operator, they are those of its replacement."""
     overload = next(overload for overload in overloads() if overload.name == name)
     calls = []
     for seed in range(SEEDS):
         with contextlib.suppress(Exception):  # some operators have no samples to draw from
             calls += [call for call in [draw_call(seed, overload)] if call is not None]
+    without_nodes: Forms = {}
     for call in sorted(calls, key=lambda call: sum(spec.dtype != torch.float32 for spec in call.specs)):
         forms: Forms = {}
         with contextlib.suppress(Exception):  # a call that torch.export does not capture
             args = tuple(spec.make() for spec in call.specs)
-            _add(forms, torch.export.export(_Drawn(call).eval(), args, strict=False))
-        if name in forms:
-            return {name: forms[name]}
-    return {}
+            exported = torch.export.export(_Drawn(call).eval(), args, strict=False)
+            _add(forms, lambda exported=exported: capture(exported))
+        if not forms:
+            continue
+        found = forms[name] if name in forms else merged([{name: each} for each in forms.values()])[name]
+        if any(found.values()):
+            return {name: found}
+        without_nodes = {name: found}
+    return without_nodes
 
 
-def _add(forms: Forms, exported: torch.export.ExportedProgram) -> None:
+def _add(forms: Forms, captured: Callable[[], Program]) -> None:
     mappings: Any = None
     for opset in OPSETS:
-        program = capture(exported)
+        program = captured()
         mappings = mappings or registry_for(program, opset)
         _, report, _ = _core.diagnose_graph(
             program.graph,
@@ -150,9 +175,11 @@ def merged(parts: list[Forms]) -> Forms:
 
 
 def table(forms: Forms) -> dict[str, dict[str, Any]]:
-    """The table of all mappings, also those that no call of the database has."""
+    """The table of all mappings but those of sizes, also of those that no call has."""
     first: dict[str, int] = {}
     for key, opset, *_ in registry().entries():
+        if key.startswith(OF_SIZES):
+            continue
         first[key] = min(opset, first.get(key, opset))
     result = {}
     for key, opset in sorted(first.items()):
@@ -162,7 +189,7 @@ def table(forms: Forms) -> dict[str, dict[str, Any]]:
             if each == key or (each.partition(".")[0] == key and each not in first):
                 by_opset = merged([{key: by_opset}, {key: nodes}])[key]
         for at, nodes in sorted(by_opset.items()):
-            if nodes and (not changes or changes[-1][1] != nodes):
+            if not changes or changes[-1][1] != nodes:
                 changes.append((at, nodes))
         result[key] = {"since": opset, "becomes": changes}
     return result
@@ -170,13 +197,15 @@ def table(forms: Forms) -> dict[str, dict[str, Any]]:
 
 def main() -> None:
     file = Path(sys.argv[1])
-    core = hashlib.sha256(Path(_core.__file__).read_bytes() + Path(__file__).read_bytes()).hexdigest()
+    core = hashlib.sha256(b"".join(file.read_bytes() for file in _SOURCES)).hexdigest()
     if file.exists() and json.loads(file.read_text())["core"] == core:
         return
     print("opbridge: lowering the calls of torch's operator database to every opset, which takes some minutes")
-    forms = _measured(database(), drawn=False)
+    forms = merged([_measured(database(), drawn=False), example_forms()])
     drawn = {overload.name for overload in overloads()}
-    missing = [key for key, each in table(forms).items() if not each["becomes"] and key in drawn]
+    missing = [
+        key for key, each in table(forms).items() if not any(nodes for _, nodes in each["becomes"]) and key in drawn
+    ]
     forms = merged([forms, _measured(missing, drawn=True)])
     file.parent.mkdir(parents=True, exist_ok=True)
     content = {"core": core, "opsets": list(OPSETS), "mappings": table(forms), "bodies": _core.standard_bodies()}
