@@ -9,7 +9,7 @@
 
 #include "builder/operator_lowering.h"
 #include "opbridge/registry.h"
-#include "support/path.h"
+#include "support/operator_library.h"
 
 namespace opbridge {
 namespace {
@@ -85,10 +85,9 @@ struct OperatorLibrary {
 };
 
 // Opens a library, which stays open unless it is refused: its registrations with PyTorch remain, and a
-// registry may be copied. `path` may lack the suffix _ort.so, as in opbridge.load_operators.
-OperatorLibrary open_library(std::filesystem::path path) {
-  support::check_path(path);
-  if (!std::filesystem::exists(path)) path += "_ort.so";
+// registry may be copied.
+OperatorLibrary open_library(const std::filesystem::path& name) {
+  const std::filesystem::path path = support::operator_library(name);
   std::unique_ptr<void, int (*)(void*)> handle(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
   if (handle == nullptr) {
     throw Error(ErrorCode::invalid_file, fmt::format("cannot open the operator library: {}", dlerror()));

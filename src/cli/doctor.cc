@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -7,8 +9,10 @@
 #include "cli/python.h"
 #include "inspect/diagnosis_report.h"
 #include "opbridge/convert.h"
+#include "opbridge/error.h"
 #include "opbridge/frontend.h"
 #include "scaffold/repair.h"
+#include "support/zip_archive.h"
 
 namespace opbridge::cli {
 namespace {
@@ -41,9 +45,24 @@ std::vector<std::string> python_arguments(const Options& options) {
   return arguments;
 }
 
+// Refuses a file that is neither a .pt2 nor named like one, with a message that says what is wanted.
+void refuse_other_file(const fs::path& model) {
+  if (model.extension() == ".pt2" || !fs::is_regular_file(model) || support::is_zip(model)) return;
+  const std::string file = model.string();
+  throw Error(ErrorCode::invalid_argument,
+              model.extension() == ".py"
+                  ? fmt::format("{0} is a script: name its function that returns (model, args), as in "
+                                "{0}:make_model",
+                                file)
+                  : fmt::format("{} is no .pt2 file; doctor examines a .pt2 file, or the model that a Python "
+                                "function returns: script.py:make_model",
+                                file));
+}
+
 // Whether no link is missing.
 bool run(const Options& options) {
   if (is_factory(options.model)) run_in_python(python_arguments(options));
+  refuse_other_file(options.model);
   const Diagnosis diagnosis =
       diagnose(load_exported_program(options.model), mappings(options.libraries), options.convert);
   const std::string name = fs::path(options.model).filename();

@@ -1,9 +1,7 @@
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
-#include <string_view>
 
 #include "cli/commands.h"
 #include "inspect/graph_page.h"
@@ -13,6 +11,7 @@
 #include "opbridge/frontend.h"
 #include "opbridge/ir.h"
 #include "support/output_file.h"
+#include "support/zip_archive.h"
 
 namespace opbridge::cli {
 namespace {
@@ -26,12 +25,6 @@ struct Options {
   bool graph = false;
 };
 
-bool is_zip(const fs::path& path) {
-  char first[4] = {};
-  std::ifstream(path, std::ios::binary).read(first, sizeof(first));
-  return std::string_view(first, sizeof(first)) == std::string_view("PK\x03\x04", 4);
-}
-
 std::string printable_lines(const std::string& text) {
   std::istringstream lines(text);
   std::string result;
@@ -41,7 +34,7 @@ std::string printable_lines(const std::string& text) {
 
 void run(const Options& options) {
   // A file named .pt2 is read as a program, so that a broken one gets the error message of that format.
-  const bool is_program = is_zip(options.model) || fs::path(options.model).extension() == ".pt2";
+  const bool is_program = support::is_zip(options.model) || fs::path(options.model).extension() == ".pt2";
   onnx::ModelFile file;
   if (is_program) {
     file.model.graph = load_exported_program(options.model);

@@ -139,7 +139,7 @@ SymbolTable::Ranges symbol_ranges(json::Object program) {
 
 ir::Graph read_exported_program(std::span<const std::byte> archive_bytes, std::shared_ptr<const void> owner,
                                 WeightsOfProgram weights) {
-  const support::ZipArchive archive(archive_bytes, std::move(owner));
+  const support::ZipArchive archive(archive_bytes, std::move(owner), "a .pt2 file");
   const Program found = find_program(archive);
   check_byte_order(archive, found.root);
   simdjson::dom::parser parser;

@@ -174,7 +174,12 @@ ir::Weight read_npy(const support::ZipArchive::Content& content) {
 
 std::vector<NamedTensor> read_npz(std::span<const std::byte> bytes, std::shared_ptr<const void> owner) {
   std::vector<NamedTensor> tensors;
-  const support::ZipArchive archive(bytes, std::move(owner));
+  const std::string_view start(reinterpret_cast<const char*>(bytes.data()),
+                               std::min(bytes.size(), npy_magic.size()));
+  if (start == npy_magic)
+    throw Error(ErrorCode::invalid_file,
+                "a .npy file has one array without a name; numpy.savez saves arrays under their names");
+  const support::ZipArchive archive(bytes, std::move(owner), "an .npz file");
   for (const support::ZipArchive::Entry& entry : archive.entries()) {
     std::string_view name = entry.name;
     if (name.ends_with(".npy")) name.remove_suffix(4);

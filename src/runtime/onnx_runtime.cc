@@ -13,6 +13,7 @@
 
 #include "opbridge/error.h"
 #include "runtime/find_library.h"
+#include "support/operator_library.h"
 #include "support/path.h"
 
 namespace opbridge::runtime {
@@ -44,9 +45,7 @@ Owned<OrtSessionOptions> session_options(const OrtApi& api,
   // Otherwise it rounds the other factor of a product by DequantizeLinear to 8 bits.
   check(api, api.AddSessionConfigEntry(options, "session.qdq_matmulnbits_accuracy_level", "1"));
   for (const std::filesystem::path& library : libraries) {
-    support::check_path(library);
-    // The path must be absolute: the loader would search other folders for a bare name.
-    const std::filesystem::path path = std::filesystem::absolute(library);
+    const std::filesystem::path path = support::operator_library(library);
     check(api, api.RegisterCustomOpsLibrary_V2(options, path.c_str()), ErrorCode::invalid_file,
           library.string());
   }

@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -121,12 +122,13 @@ Directory read_directory_end64(std::span<const std::byte> archive, size_t locato
   return directory;
 }
 
-Directory find_directory(std::span<const std::byte> archive) {
+Directory find_directory(std::span<const std::byte> archive, std::string_view wanted) {
   const std::optional<size_t> end_at = find_directory_end(archive);
   if (!end_at) {
-    const bool begins_as_zip = archive.size() >= 4 && ByteReader(archive).u32() == local_header;
-    throw Error(ErrorCode::invalid_file, begins_as_zip ? "a truncated zip archive: its end is missing"
-                                                       : "not a zip archive, which a .pt2 file is");
+    if (archive.size() >= 4 && ByteReader(archive).u32() == local_header)
+      throw Error(ErrorCode::invalid_file, "a truncated zip archive: its end is missing");
+    throw Error(ErrorCode::invalid_file,
+                wanted.empty() ? "not a zip archive" : fmt::format("not a zip archive, which {} is", wanted));
   }
   if (*end_at >= directory_end64_locator_size) {
     const size_t locator_at = *end_at - directory_end64_locator_size;
@@ -148,9 +150,16 @@ Directory find_directory(std::span<const std::byte> archive) {
 
 }  // namespace
 
-ZipArchive::ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner)
+bool is_zip(const std::filesystem::path& file) {
+  char first[4] = {};
+  std::ifstream(file, std::ios::binary).read(first, sizeof(first));
+  return ByteReader(std::as_bytes(std::span(first))).u32() == local_header;
+}
+
+ZipArchive::ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner,
+                       std::string_view wanted)
     : archive_(archive), owner_(std::move(owner)) {
-  const Directory directory = find_directory(archive);
+  const Directory directory = find_directory(archive, wanted);
   if (directory.entries > directory.size / directory_entry_size)
     damaged("it has fewer entries than it declares");
   entries_.reserve(directory.entries);

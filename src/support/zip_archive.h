@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -17,6 +18,9 @@ namespace opbridge::support {
 
 class ByteReader;
 class Inflater;
+
+// Whether the file begins as a zip archive.
+bool is_zip(const std::filesystem::path& file);
 
 class ZipArchive {
  public:
@@ -34,8 +38,9 @@ class ZipArchive {
   };
 
   // Throws Error(invalid_file) if `archive` is not a zip archive or is damaged. `owner` keeps its bytes
-  // alive.
-  ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner);
+  // alive. `wanted` is the kind of file for the error: "a .pt2 file".
+  ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner,
+             std::string_view wanted = {});
 
   std::span<const Entry> entries() const { return entries_; }
   const Entry* find(std::string_view name) const;  // null where missing

@@ -144,8 +144,10 @@ def test_custom_operators_are_loaded(tmp_path: Path) -> None:
     np.savez(tmp_path / "o.npz", y=(2 * a + b).numpy())
     arguments = ("verify", tmp_path / "m.onnx", "--inputs", tmp_path / "i.npz", "--expect", tmp_path / "o.npz")
     assert "my_add" in refusal(*arguments, env=ENVIRONMENT)
-    done = opbridge(*arguments, "--ops", package.ort_library(COMPAT), env=ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (0, "")
+    for named in (package.ort_library(COMPAT), COMPAT, f"{COMPAT}.so"):
+        done = opbridge(*arguments, "--ops", named, env=ENVIRONMENT)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert "absent.so: no such file, nor absent_ort.so" in refusal(*arguments, "--ops", "absent.so", env=ENVIRONMENT)
 
 
 def test_the_difference_from_zero_and_tolerances_that_are_none(folder: Path, tmp_path: Path) -> None:
@@ -174,7 +176,9 @@ def test_arrays_that_do_not_fit_the_model(folder: Path, tmp_path: Path) -> None:
 def test_files_that_are_something_else(folder: Path, tmp_path: Path) -> None:
     assert "no such file" in refused(folder, inputs="missing.npz")
     assert "refuses" in refused(folder, model="in.npz")
-    assert "not a zip archive" in refused(folder, inputs="model.onnx")
+    assert "not a zip archive, which an .npz file is" in refused(folder, inputs="model.onnx")
+    np.save(tmp_path / "one.npy", np.zeros(2))
+    assert "a .npy file has one array" in refused(folder, inputs=tmp_path / "one.npy")
     np.savez(tmp_path / "objects.npz", x=np.array([None]), n=np.arange(3))
     assert "element type '|O'" in refused(folder, inputs=tmp_path / "objects.npz")
     np.savez(tmp_path / "big.npz", x=np.zeros(1, ">f4"), n=np.arange(3))
