@@ -1,6 +1,9 @@
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <new>
 
 #include "cli/commands.h"
@@ -25,7 +28,11 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& outcome) {
     return outcome.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    errno = 0;
+    const int status = app.exit(error);
+    if (std::cout.flush()) return status == 0 ? 0 : 2;
+    std::fprintf(stderr, "opbridge: cannot print: %s\n", std::strerror(errno));
+    return 2;
   } catch (const opbridge::Error& error) {
     std::fprintf(stderr, "opbridge: %s\n", error.what());
     return error.code() == opbridge::ErrorCode::internal ? 3 : 2;

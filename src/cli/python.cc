@@ -28,7 +28,8 @@ except KeyboardInterrupt:
 )";
 
 std::string find_python() {
-  if (const char* chosen = std::getenv("OPBRIDGE_PYTHON")) return chosen;
+  if (const char* chosen = std::getenv("OPBRIDGE_PYTHON"); chosen != nullptr && *chosen != '\0')
+    return chosen;
   std::error_code unknown;
   std::vector<fs::path> folders{fs::read_symlink("/proc/self/exe", unknown).parent_path()};
   if (const char* environment = std::getenv("VIRTUAL_ENV")) folders.push_back(fs::path(environment) / "bin");

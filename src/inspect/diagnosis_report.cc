@@ -62,8 +62,9 @@ std::string to_text(const Diagnosis& diagnosis, const std::string& model, Target
                fmt::format("{}", fmt::join(each.becomes, " ")),
                fmt::format("{}", fmt::join(runners_of(each.becomes, target), ", "))});
   }
-  std::string text = fmt::format("{}: {} operators in {} calls, to opset {}\n\n{}", printable(model),
-                                 diagnosis.operators.size(), calls, opset, table.text());
+  std::string text =
+      fmt::format("{}: {} in {}, to opset {}\n\n{}", printable(model),
+                  plural(diagnosis.operators.size(), "operator"), plural(calls, "call"), opset, table.text());
   if (needs_shipped)
     text += fmt::format("\n{}: opbridge.session(\"model.onnx\"), or libopbridge_ops_ort.so in a session.\n",
                         shipped);

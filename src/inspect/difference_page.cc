@@ -96,7 +96,8 @@ class PageWriter {
     std::string text = page_head;
     const std::string verdict = difference_.same()
                                     ? "the same, up to names"
-                                    : fmt::format("{} nodes differ", difference_.different_nodes());
+                                    : plural(difference_.different_nodes(), "node") +
+                                          (difference_.different_nodes() == 1 ? " differs" : " differ");
     text += fmt::format("<header><b>{} | {}</b><span>{}</span></header>\n<main>\n", html(difference_.a.file),
                         html(difference_.b.file), verdict);
     text += overview() + values("Inputs", difference_.inputs) + values("Outputs", difference_.outputs) +

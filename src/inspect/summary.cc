@@ -44,10 +44,6 @@ std::string grouped(uint64_t number) {
   return text;
 }
 
-std::string plural(size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string named_rows(std::string_view title, const std::vector<Summary::Named>& values) {
   Table table;
   for (const auto& [name, type] : values) table.add({name, type});

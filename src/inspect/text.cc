@@ -78,6 +78,10 @@ std::string size_text(uint64_t bytes) {
   return fmt::format("{:.1f} {}", size, unit);
 }
 
+std::string plural(size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 size_t length(std::string_view text) {
   size_t count = 0;
   for (; !text.empty(); ++count) text.remove_prefix(first_character(text).bytes);

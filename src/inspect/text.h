@@ -21,6 +21,9 @@ std::string clipped(std::string_view text, size_t most);
 // "97.8 MB", in powers of ten.
 std::string size_text(uint64_t bytes);
 
+// "1 node", "2 nodes".
+std::string plural(size_t count, std::string_view noun);
+
 // The number of characters.
 size_t length(std::string_view text);
 

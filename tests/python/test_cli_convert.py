@@ -116,7 +116,17 @@ def test_a_target_that_cannot_be_written(pt2: Path, tmp_path: Path) -> None:
 
 def test_a_wrong_command_line() -> None:
     assert convert().returncode == 2
+    for option, words in (("--target", "onnx, onnxruntime"), ("--external-data", "always, auto, never, reference")):
+        line = convert("m.pt2", "m.onnx", option, "foo").stderr.splitlines()[0]
+        assert line == f"{option}: 'foo' is none of {words}"
     assert convert("--help").returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["convert", "--help"]])
+def test_help_that_cannot_be_printed(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([OPBRIDGE, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "opbridge: cannot print: No space left on device\n")
 
 
 def test_the_version() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from command import OPBRIDGE, ROOT, opbridge
+from command import OPBRIDGE, ROOT, opbridge, refusal
 
 import opbridge as package
 
@@ -384,6 +384,27 @@ def test_what_is_no_script(tmp_path: Path) -> None:
     assert "SyntaxError" in done.stderr
     assert "wrong.py:1" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_empty_name_of_python_is_none(folder: Path) -> None:
+    done = opbridge("doctor", "nothing.py:make", env={**ENVIRONMENT, "OPBRIDGE_PYTHON": ""})
+    assert "cannot be started" not in done.stderr
+
+
+def test_files_of_other_kinds(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text("")
+    assert f"as in {tmp_path / 'ops.py'}:make_model" in refusal("doctor", tmp_path / "ops.py")
+    (tmp_path / "m.onnx").write_bytes(b"\x08\x0a")
+    line = refusal("doctor", tmp_path / "m.onnx")
+    assert "m.onnx is no .pt2 file" in line
+    assert "script.py:make_model" in line
+    (tmp_path / "m.pt2").write_text("text")
+    assert "not a zip archive, which a .pt2 file is" in refusal("doctor", tmp_path / "m.pt2")
+
+
+def test_one_operator_in_one_call(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), tmp_path / "m.pt2")
+    assert "m.pt2: 1 operator in 1 call, to opset" in opbridge("doctor", tmp_path / "m.pt2").stdout
 
 
 def test_no_python(folder: Path) -> None:
