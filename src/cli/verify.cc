@@ -99,7 +99,12 @@ void add_verify(CLI::App& app) {
                       "The ONNX Runtime library to use; found automatically by default");
   command->add_option("--rtol", options->rtol, "Relative tolerance; its default depends on the element type");
   command->add_option("--atol", options->atol, "Absolute tolerance; its default depends on the element type");
-  command->footer("Exit status: 0 if all outputs agree, 1 if one differs, 2 if they cannot be compared.");
+  command->footer(
+      "It compares the outputs for one set of inputs, without PyTorch. In Python, opbridge.verify compares "
+      "with the "
+      "PyTorch model, and can draw inputs and sizes (random_inputs=8), try zeros, infinities and NaN "
+      "(edge_values=True), and write a folder that reproduces a difference (reproduction=\"folder\").\n"
+      "Exit status: 0 if all outputs agree, 1 if one differs, 2 if they cannot be compared.");
   command->callback([options] {
     if (!run(*options)) throw CLI::RuntimeError(1);
   });
