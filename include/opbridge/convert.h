@@ -114,7 +114,7 @@ OnnxModel lower(const ir::Graph& graph, const SymbolicRegistry& registry, const 
 
 // Folds constants, merges common subexpressions, removes identities and dead code. Graph outputs keep their
 // names.
-void simplify(ir::Graph& graph, int opset);
+void simplify(ir::Graph& graph);
 
 struct WriteReport {
   uint64_t model_bytes = 0;

@@ -1,7 +1,6 @@
 // Broadcasting of two tensors.
 #pragma once
 
-#include <algorithm>
 #include <span>
 #include <vector>
 

@@ -1,6 +1,5 @@
 // The next representable number after self towards other. The arguments are those of torch.nextafter.
 #include <bit>
-#include <limits>
 
 #include "../common/broadcast.h"
 

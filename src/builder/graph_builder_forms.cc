@@ -1,6 +1,5 @@
 // Common operators: those whose form changed between opsets, and shortcuts for operators that would do
 // nothing.
-#include <fmt/format.h>
 
 #include <numeric>
 

@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <complex>
-#include <limits>
 #include <utility>
 
 #include "frontend/graph_reader.h"

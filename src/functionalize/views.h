@@ -1,7 +1,6 @@
 // View operators: applied again to newer elements of the base, and inverted for writes through them.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -34,8 +33,6 @@ class Emitter {
   std::vector<ir::Node*> nodes;
 
  private:
-  std::string name_like(const ir::Value& form);
-
   ir::Graph& graph_;
   const ir::Source* source_ = nullptr;
   int made_ = 0;

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "inspect/text.h"
 #include "runtime/compare.h"
 
 namespace opbridge::inspect {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 
 #include "inspect/table.h"
 #include "inspect/text.h"

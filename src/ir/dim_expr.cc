@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>

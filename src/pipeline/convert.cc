@@ -223,7 +223,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   model.metadata = size_ranges(model.graph);
   if (model.graph.outputs.empty())
     throw Error(ErrorCode::unsupported, "the model returns no tensor, but an ONNX model needs outputs");
-  if (options.simplify) simplify(model.graph, options.opset);
+  if (options.simplify) simplify(model.graph);
   MissingReport report(registry, options);
   legalize(model, options.target, add_calls_to(report));
   if (!report.empty()) throw report.error();
@@ -238,7 +238,7 @@ OnnxModel read_written(const std::filesystem::path& path, const ConvertOptions& 
   restore_defaults(model, file.overridable);
   if (!options.simplify) return model;
   align_weights(model.graph);
-  simplify(model.graph, model.opset);
+  simplify(model.graph);
   if (options.target == Target::onnxruntime) {
     // Simplifications may restore what the target had rewritten.
     legalize_for_onnxruntime(model, [](const ir::Node&, const Error& error) { throw error; });

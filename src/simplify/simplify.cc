@@ -5,7 +5,7 @@
 
 namespace opbridge {
 
-void simplify(ir::Graph& graph, int) {
+void simplify(ir::Graph& graph) {
   ir::remove_dead_code(graph);
   ir::RewriteLog log(graph);
   const auto run = [&](auto& pass, const char* name) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "opbridge/error.h"
 #include "support/path.h"

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <span>
 #include <string_view>
-#include <vector>
 
 namespace opbridge::support {
 

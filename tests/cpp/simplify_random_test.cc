@@ -37,11 +37,11 @@ const Pass passes[] = {
      [](ir::Graph& g) {
        onnxruntime::legalize(g, default_opset, [](const ir::Node&, const Error& error) { throw error; });
      }},
-    {"simplify", [](ir::Graph& g) { simplify(g, default_opset); }},
+    {"simplify", [](ir::Graph& g) { simplify(g); }},
     {"simplify twice",
      [](ir::Graph& g) {
-       simplify(g, default_opset);
-       simplify(g, default_opset);
+       simplify(g);
+       simplify(g);
      }},
 };
 

@@ -67,7 +67,7 @@ TEST(Simplify, APadOutsideABodyIsKeptFromThePoolInside) {
 // Large graphs, for which passes once took quadratic time or exhausted the stack.
 
 void run_all(ir::Graph& graph) {
-  simplify(graph, default_opset);
+  simplify(graph);
   onnxruntime::legalize(graph, default_opset, [](const ir::Node&, const Error& error) { throw error; });
   ir::verify(graph);
 }

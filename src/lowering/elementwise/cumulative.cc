@@ -1,7 +1,6 @@
 // Cumulative sums, products and extrema along one dim.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <functional>
 

@@ -5,7 +5,6 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
-#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {

@@ -1,5 +1,4 @@
 // Distances and similarities of vectors.
-#include <cmath>
 
 #include "builder/shape_inference.h"
 #include "lowering/add.h"

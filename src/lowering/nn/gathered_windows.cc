@@ -1,9 +1,7 @@
 // Windows of images, gathered axis by axis, for im2col and for pooling and convolution of types that ONNX's
 // operators or a runtime's kernels do not take. Values have an opmath type.
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "lowering/common.h"
 #include "lowering/nn/pooling.h"

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "lowering/add.h"
-#include "lowering/indexing/indexing.h"
 #include "lowering/nn/recurrent_layer.h"
 
 namespace opbridge::lowering {

@@ -1,11 +1,9 @@
 #include "lowering/reduction/reduce.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "lowering/common.h"
-#include "lowering/indexing/indexing.h"
 #include "lowering/kernel.h"
 #include "tensor/constants.h"
 

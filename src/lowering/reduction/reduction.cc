@@ -1,11 +1,8 @@
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "lowering/add.h"
 #include "lowering/kernel.h"
 #include "lowering/reduction/reduce.h"
-#include "tensor/constants.h"
 
 namespace opbridge::lowering {
 namespace {

@@ -6,7 +6,6 @@
 // Rewrite: Mul(Sub(Cast(w), zero), scale), which the runtime folds when it loads the model. Where the weight
 // is multiplied by a value that is dequantized too, the operators stay: the runtime multiplies integers.
 // Tests: test_runtime_faults.py, test_quantized_models.py.
-#include <algorithm>
 #include <unordered_set>
 #include <vector>
 

@@ -5,7 +5,6 @@
 // all dims are known and the result of a broadcast of batches has no elements, it is a constant. Tests:
 // test_runtime_faults.py, mend_empty_products.txt.
 #include <algorithm>
-#include <cstddef>
 #include <vector>
 
 #include "ir/dead_code.h"

@@ -6,7 +6,6 @@
 // Tests: test_runtime_faults.py, test_products_by_inverses_are_rounded_as_written, and
 // test_integer_inverses_are_truncated.
 #include <algorithm>
-#include <vector>
 
 #include "ir/rewriter.h"
 #include "ir/rounding.h"

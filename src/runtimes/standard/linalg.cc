@@ -1,6 +1,5 @@
 // Linear algebra of real matrices, a row or a column at a time, computed in float64. A singular matrix, for
 // which PyTorch raises an error, gives infinities or NaN.
-#include <fmt/format.h>
 
 #include <array>
 

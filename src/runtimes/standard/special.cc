@@ -1,5 +1,4 @@
 // Special functions, computed in float64.
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <span>

@@ -1,6 +1,5 @@
 #include "runtimes/standard/transposed_weights.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <vector>
 
