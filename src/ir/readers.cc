@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/queries.h"
+
 namespace opbridge::ir {
 
 void Readers::add(const Graph& graph) {
@@ -24,14 +26,6 @@ bool Readers::lead_to(std::string_view op, const Value* value,
     if (reader->inputs[0] != value) return false;
     return reader->op == op || (is_one_of(between, *reader) && lead_to(op, reader->outputs[0], between));
   });
-}
-
-bool is_one_of(std::span<const std::string_view> operators, const Node& node) {
-  return std::ranges::find(operators, node.op) != operators.end();
-}
-
-const Node* producer_of(const Value* value, std::string_view op) {
-  return value->producer && value->producer->op == op ? value->producer : nullptr;
 }
 
 }  // namespace opbridge::ir

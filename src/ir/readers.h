@@ -27,9 +27,4 @@ class Readers {
   std::unordered_map<const Value*, std::vector<const Node*>> readers_;
 };
 
-bool is_one_of(std::span<const std::string_view> operators, const Node& node);
-
-// The node that makes the value, if it is of that operator; otherwise null.
-const Node* producer_of(const Value* value, std::string_view op);
-
 }  // namespace opbridge::ir

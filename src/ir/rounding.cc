@@ -4,6 +4,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "ir/queries.h"
+
 namespace opbridge::ir {
 namespace {
 

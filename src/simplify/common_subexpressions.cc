@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/queries.h"
 #include "ir/uses.h"
 #include "simplify/passes.h"
 
@@ -73,7 +74,7 @@ bool merge_common_subexpressions(ir::Graph& graph) {
     std::unordered_map<std::string, ir::Node*>& nodes = nodes_of[&holder];
     const bool is_output =
         std::ranges::any_of(node.outputs, [&](const ir::Value* value) { return uses.is_output(value); });
-    if (is_output || is_random(node) || node.op.find("::") != std::string::npos) return;
+    if (is_output || is_random(node) || !ir::is_standard(node)) return;
     const auto [entry, fresh] = nodes.emplace(key_of(node), &node);
     if (fresh || entry->second->outputs.size() != node.outputs.size()) return;
     for (size_t i = 0; i < node.outputs.size(); ++i) uses.replace(node.outputs[i], entry->second->outputs[i]);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ir/queries.h"
 #include "ir/uses.h"
 #include "simplify/passes.h"
 #include "tensor/evaluate.h"
@@ -54,8 +55,7 @@ bool fold_constants(ir::Graph& graph) {
   std::vector<const ir::Weight*> inputs;
   return uses.for_each_node([&](ir::Graph& holder, ir::Node& node) {
     if (node.outputs.size() != 1 || uses.is_output(node.outputs[0])) return;
-    if (node.op.find("::") != std::string::npos || uses_quantized_weight(node) || repeats_elements(node))
-      return;
+    if (!ir::is_standard(node) || uses_quantized_weight(node) || repeats_elements(node)) return;
 
     std::optional<ir::Weight> result;
     if (node.op == "Shape") result = static_shape(node);

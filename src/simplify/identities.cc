@@ -1,6 +1,7 @@
 // Removes nodes that return one of their inputs unchanged.
 #include <algorithm>
 
+#include "ir/queries.h"
 #include "ir/uses.h"
 #include "simplify/passes.h"
 #include "tensor/constants.h"
@@ -37,19 +38,14 @@ bool has_every_value_of(ElementType wide, ElementType narrow) {
   return narrow == ElementType::float32 && wide == ElementType::float64;
 }
 
-ElementType element_type_of_value(const ir::Value& value) {
-  const auto* type = std::get_if<ir::TensorType>(&value.type);
-  return type == nullptr ? ElementType::undefined : type->element_type;
-}
-
 // The input of the node before, if `node` inverts that node.
 ir::Value* undone_source_of(const ir::Node& node) {
   const ir::Node* before = node.inputs[0]->producer;
   if (before == nullptr || before->op != node.op || before->inputs.size() != 1) return nullptr;
   ir::Value* source = before->inputs[0];
   if (node.op == "Neg" || node.op == "Not" || node.op == "BitwiseNot") return source;
-  const bool is_back = node.op == "Cast" && has_every_value_of(element_type_of_value(*node.inputs[0]),
-                                                               element_type_of_value(*source));
+  const bool is_back =
+      node.op == "Cast" && has_every_value_of(ir::element_type(node.inputs[0]), ir::element_type(source));
   return is_back ? source : nullptr;
 }
 

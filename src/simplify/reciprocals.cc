@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/queries.h"
 #include "ir/rounding.h"
 #include "ir/uses.h"
 #include "simplify/passes.h"
@@ -9,10 +10,7 @@ namespace opbridge {
 namespace {
 
 // Half types would be rounded at another step, and runtimes fuse few nodes of float64.
-bool is_float32(const ir::Value& value) {
-  const auto* type = std::get_if<ir::TensorType>(&value.type);
-  return type && type->element_type == ElementType::float32;
-}
+bool is_float32(const ir::Value& value) { return ir::element_type(&value) == ElementType::float32; }
 
 }  // namespace
 

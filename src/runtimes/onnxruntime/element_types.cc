@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/dead_code.h"
+#include "ir/queries.h"
 #include "ir/rewriter.h"
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
@@ -52,12 +53,6 @@ constexpr std::string_view own_in_float64[] = {
 };
 static_assert(std::ranges::is_sorted(own_in_float64));
 
-std::optional<ElementType> element_type_of(const ir::Value* value) {
-  const auto* type = value ? std::get_if<ir::TensorType>(&value->type) : nullptr;
-  if (!type || type->element_type == ElementType::undefined) return std::nullopt;
-  return type->element_type;
-}
-
 // For each type variable of an operator, the type to compute in, where that is another.
 struct Change {
   size_t variable;
@@ -77,7 +72,7 @@ class Fitting {
  private:
   void fit(ir::Rewriter& rewriter, ir::Node& node) {
     replace_by_own(node);
-    const bool fits = node.source.by_user || !ir::OpName(node.op).domain.empty();
+    const bool fits = node.source.by_user || !ir::is_standard(node);
     const onnx::OpSchema* schema = fits ? nullptr : onnx::find_schema("", node.op, opset_);
     const std::vector<Change> changes = schema ? changes_of(*schema, node) : std::vector<Change>();
     for (const Change& change : changes) {
@@ -90,14 +85,17 @@ class Fitting {
 
   static void replace_by_own(ir::Node& node) {
     if (node.source.by_user || !std::ranges::binary_search(own_in_float64, node.op)) return;
-    if (element_type_of(node.inputs[0]) != ElementType::float64) return;
+    if (ir::element_type(node.inputs[0]) != ElementType::float64) return;
     node.op[0] = static_cast<char>(node.op[0] - 'A' + 'a');
     node.op = "opbridge::" + node.op;
   }
 
   std::vector<Change> changes_of(const onnx::OpSchema& schema, const ir::Node& node) {
     std::vector<std::optional<ElementType>> types;
-    for (const ir::Value* input : node.inputs) types.push_back(element_type_of(input));
+    for (const ir::Value* input : node.inputs) {
+      const ElementType type = ir::element_type(input);
+      types.push_back(type == ElementType::undefined ? std::nullopt : std::optional(type));
+    }
     const onnx::TypeResolution resolution =
         onnx::resolve(schema, types, onnx::type_attribute(schema, node.attributes));
     std::vector<Change> changes;
@@ -148,7 +146,7 @@ class Fitting {
   // `value` in `type`, for the node `by`.
   ir::Value* widened(ir::Value* value, ElementType type, const ir::Node& by, ir::Rewriter& rewriter) {
     if (const auto exact = exact_.find(value);
-        exact != exact_.end() && element_type_of(exact->second) == type)
+        exact != exact_.end() && ir::element_type(exact->second) == type)
       return exact->second;
     const bool folds = value->weight && value->weight->bytes.size() <= most_folded_bytes;
     const ir::Graph* where = folds ? nullptr : &rewriter.graph();

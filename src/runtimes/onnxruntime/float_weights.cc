@@ -7,6 +7,7 @@
 #include <array>
 #include <string_view>
 
+#include "ir/queries.h"
 #include "ir/readers.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "runtimes/onnxruntime/set_apart.h"

@@ -6,6 +6,7 @@
 // Tests: test_runtime_faults.py, test_values_are_quantized_twice.
 #include <algorithm>
 
+#include "ir/queries.h"
 #include "ir/readers.h"
 #include "runtimes/onnxruntime/faults.h"
 #include "runtimes/onnxruntime/set_apart.h"

@@ -8,7 +8,7 @@
 // Rewrite: Mul(x, x) for Pow(x, 2), which the runtime does not fuse.
 // Tests: test_runtime_faults.py, test_lowering_normalization.py, and
 // test_rms_norm_of_one_number_broadcasts_to_its_weight.
-#include "ir/readers.h"
+#include "ir/queries.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"
 

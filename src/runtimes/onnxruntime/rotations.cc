@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "ir/dead_code.h"
+#include "ir/queries.h"
 #include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 
@@ -46,11 +47,6 @@ std::unordered_set<const ir::Value*> constants_of(ir::Graph& graph) {
     constants.insert(each->initializers.begin(), each->initializers.end());
   }
   return constants;
-}
-
-bool is_float16(const ir::Value* value) {
-  const auto* type = std::get_if<ir::TensorType>(&value->type);
-  return type && type->element_type == ElementType::float16;
 }
 
 ir::Value* made(ir::Rewriter& rewriter, const char* op, std::vector<ir::Value*> inputs,
@@ -110,7 +106,8 @@ void cast_before_rotations(ir::Graph& graph, ir::Names& names) {
     changed |= rewriter.run([&](ir::Node& node) {
       if (node.op == "Cast" && factors.contains(node.outputs[0])) {
         if (const ir::Node* turned = rotation(node.inputs[0])) cast_first(rewriter, node, *turned);
-      } else if (node.op == "MatMul" && is_float16(node.outputs[0]) && constants.contains(node.inputs[1])) {
+      } else if (node.op == "MatMul" && ir::element_type(node.outputs[0]) == ElementType::float16 &&
+                 constants.contains(node.inputs[1])) {
         if (const ir::Node* turned = rotation(node.inputs[0])) multiply_in_float32(rewriter, node, *turned);
       }
       rewriter.append(node);

@@ -4,7 +4,7 @@
 // SkipLayerNormalization, which takes only weights of the length of the rows: the run fails. Rewrite: w is a
 // number without dims, beside which the runtime does not fuse the sum. Tests: test_runtime_faults.py,
 // test_layer_normalization_of_sums_by_one_weight.
-#include "ir/readers.h"
+#include "ir/queries.h"
 #include "runtimes/onnxruntime/replacements.h"
 #include "tensor/constants.h"
 

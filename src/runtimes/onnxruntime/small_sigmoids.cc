@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/queries.h"
 #include "ir/readers.h"
 #include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
@@ -83,8 +84,7 @@ bool magnifies(const ir::Node& node, const ir::Value* value) {
       "ArgMax", "ArgMin", "Log", "NonZero", "Reciprocal", "ReduceLogSum", "Sign", "Sqrt", "TopK"};
   static constexpr std::array<std::string_view, 5> comparisons = {"Equal", "Greater", "GreaterOrEqual",
                                                                   "Less", "LessOrEqual"};
-  const bool is_standard = node.op.find("::") == std::string::npos;
-  if (!is_standard || ir::is_one_of(always, node)) return true;
+  if (!ir::is_standard(node) || ir::is_one_of(always, node)) return true;
   if (node.op == "Div") return node.inputs[1] == value;
   if (ir::is_one_of(comparisons, node)) return !has_large_constant(node);
   if (node.op == "Pow") {

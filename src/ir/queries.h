@@ -1,0 +1,22 @@
+// Questions about a node or a value that need nothing else of the graph.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "opbridge/ir.h"
+
+namespace opbridge::ir {
+
+// Whether the operator belongs to ONNX's own domain.
+bool is_standard(const Node& node);
+
+bool is_one_of(std::span<const std::string_view> operators, const Node& node);
+
+// The node that makes the value, if it is of that operator; otherwise null.
+const Node* producer_of(const Value* value, std::string_view op);
+
+// The element type of a tensor; undefined if the value is null or not a tensor.
+ElementType element_type(const Value* value);
+
+}  // namespace opbridge::ir
