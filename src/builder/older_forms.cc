@@ -7,6 +7,7 @@
 #include "onnx/schema_table.h"
 #include "onnx/type_inference.h"
 #include "tensor/constants.h"
+#include "tensor/shape.h"
 
 namespace opbridge {
 namespace {
@@ -129,17 +130,6 @@ std::optional<Value> range(GraphBuilder& g, Value start, Value end, Value step) 
   return g.cast(from_zero ? made : g.op("Add", made, wide(start)), type);
 }
 
-// The number of elements from one index along each axis to the next.
-std::vector<Dim> strides_of(std::span<const Dim> dims) {
-  std::vector<Dim> strides(dims.size(), Dim(1));
-  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
-
-Dim product(std::span<const Dim> dims) {
-  return std::accumulate(dims.begin(), dims.end(), Dim(1), [](const Dim& a, const Dim& b) { return a * b; });
-}
-
 Value times(GraphBuilder& g, Value value, const Dim& factor) {
   return factor.is(1) ? value : g.op("Mul", value, g.size(factor));
 }
@@ -164,21 +154,21 @@ Value positions(GraphBuilder& g, const Dim& count, const Dim& stride, int64_t ax
 Value gather_elements(GraphBuilder& g, Value data, Value indices, int64_t axis) {
   const int64_t rank = data.rank();
   axis = wrap_axis(axis, rank);
-  const std::vector<Dim> strides = strides_of(data.dims());
+  const std::vector<Dim> strides = tensor::row_major_strides(data.dims());
   Value at = times(g, g.cast(indices, ElementType::int64), strides[axis]);
   for (int64_t i = 0; i < rank; ++i) {
     if (i != axis && !indices.dim(i).is(1))
       at = g.op("Add", at, positions(g, indices.dim(i), strides[i], i, rank));
   }
   const std::vector<Dim> dims = indices.dims();
-  return g.typed(g.op("Gather", g.reshape(data, {product(data.dims())}), at, attr("axis", 0)),
+  return g.typed(g.op("Gather", g.reshape(data, {tensor::element_count(data.dims())}), at, attr("axis", 0)),
                  {data.element_type(), dims});
 }
 
 // The index of GatherND or ScatterND along the first axes of `data`, as one: without the last axis of
 // `indices`.
 Value flat_index(GraphBuilder& g, Value data, Value indices, int64_t axes) {
-  const std::vector<Dim> strides = strides_of(std::span(data.dims()).first(axes));
+  const std::vector<Dim> strides = tensor::row_major_strides(std::span(data.dims()).first(axes));
   const int64_t last = indices.rank() - 1;
   Value at;
   for (int64_t i = 0; i < axes; ++i) {
@@ -209,7 +199,8 @@ std::optional<Value> gather_nd(GraphBuilder& g, Value data, Value indices) {
   const std::optional<int64_t> axes = indexed_axes(data, indices);
   if (!axes) return std::nullopt;
   const std::span<const Dim> all = data.dims();
-  Value rows = g.reshape(data, joined(std::array{product(all.first(*axes))}, all.subspan(*axes)));
+  Value rows =
+      g.reshape(data, joined(std::array{tensor::element_count(all.first(*axes))}, all.subspan(*axes)));
   return g.op("Gather", rows, flat_index(g, data, indices, *axes), attr("axis", 0));
 }
 
@@ -217,9 +208,10 @@ std::optional<Value> scatter_nd(GraphBuilder& g, Value data, Value indices, Valu
   const std::optional<int64_t> axes = indexed_axes(data, indices);
   if (!axes) return std::nullopt;
   const std::vector<Dim> all = data.dims();
-  const Dim rows = product(std::span(all).first(*axes)), width = product(std::span(all).subspan(*axes));
+  const Dim rows = tensor::element_count(std::span(all).first(*axes)),
+            width = tensor::element_count(std::span(all).subspan(*axes));
   const std::vector<Dim> of_indices(indices.dims().begin(), indices.dims().end() - 1);
-  const Dim count = product(of_indices);
+  const Dim count = tensor::element_count(of_indices);
   Value at = g.reshape(flat_index(g, data, indices, *axes), {count, Dim(1)});
   Value written = g.op("Scatter", g.reshape(data, {rows, width}), g.expand(at, std::array{count, width}),
                        g.reshape(updates, {count, width}), attr("axis", 0));

@@ -8,8 +8,8 @@
 
 #include "ir/attribute_or.h"
 #include "ir/dim_expr.h"
-#include "tensor/broadcast.h"
 #include "tensor/constants.h"
+#include "tensor/shape.h"
 
 namespace opbridge {
 namespace {

@@ -7,16 +7,11 @@
 
 #include "functionalize/arguments.h"
 #include "functionalize/views.h"
+#include "tensor/shape.h"
 #include "torch/traits.h"
 
 namespace opbridge::functionalization {
 namespace {
-
-Strides contiguous_strides(const std::vector<Dim>& dims) {
-  Strides strides(dims.size(), 1);
-  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
 
 // The strides of a view of shape `to` on elements of shape `from` with `strides`, or nothing. The algorithm
 // is that of ATen's computeStride: it merges axes that are adjacent in memory and splits them anew. Without
@@ -144,7 +139,7 @@ std::optional<Strides> strides_in_contiguous_storage(const View& view) {
   for (const View* each = &view; each->base != nullptr; each = each->base) path.push_back(each);
   const ir::TensorType& whole = view.storage->whole->type();
   std::optional<Strides> strides;
-  if (whole.ranked()) strides = contiguous_strides(*whole.dims);
+  if (whole.ranked()) strides = tensor::row_major_strides(*whole.dims);
   for (; !path.empty(); path.pop_back()) strides = derive_checked(*path.back(), strides);
   return strides;
 }
@@ -221,7 +216,8 @@ const std::optional<Strides>& strides_of(View& view) {
   }
   if (!known->strides_computed) {
     known->strides_computed = true;
-    if (known->contiguous && known->type().ranked()) known->strides = contiguous_strides(*known->type().dims);
+    if (known->contiguous && known->type().ranked())
+      known->strides = tensor::row_major_strides(*known->type().dims);
   }
   for (; !path.empty(); path.pop_back()) {
     View& next = *path.back();

@@ -223,12 +223,6 @@ bool may_be_empty(std::span<const Dim> dims) {
   return std::ranges::any_of(dims, [](const Dim& dim) { return dim.least() == 0; });
 }
 
-Dim element_count(std::span<const Dim> dims) {
-  Dim count(1);
-  for (const Dim& dim : dims) count = count * dim;
-  return count;
-}
-
 Dim element_count(Value value) { return element_count(value.dims()); }
 
 std::vector<int64_t> axes_except(int64_t axis, int64_t rank) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "opbridge/symbolic.h"
+#include "tensor/shape.h"
 
 namespace opbridge::lowering {
 
@@ -97,7 +98,7 @@ std::span<const Dim> last_dims(std::span<const Dim> dims, int64_t count);
 // Refuses a constant of so many elements that it may exceed the 2 GB limit of a model file.
 void check_constant(const GraphBuilder& g, int64_t count);
 
-Dim element_count(std::span<const Dim> dims);
+using tensor::element_count;
 // Whether a dim is 0, or may be when the model runs. A dim whose bound is negative is a count of windows,
 // which PyTorch refuses below 1.
 bool may_be_empty(std::span<const Dim> dims);

@@ -18,7 +18,7 @@ using Inputs = std::span<const ir::Weight* const>;
 template <class T, class R, class Apply>
 std::optional<ir::Weight> elementwise(const ir::Weight& a, const ir::Weight& b, ElementType result_type,
                                       Apply apply) {
-  const std::vector<int64_t> dims = broadcast_dims({a.dims, b.dims});
+  const std::vector<int64_t> dims = broadcast_shape({a.dims, b.dims});
   const auto strides_a = broadcast_strides(a.dims, dims), strides_b = broadcast_strides(b.dims, dims);
   if (!strides_a || !strides_b || !NewWeight::fits(result_type, dims)) return std::nullopt;
   NewWeight result(result_type, dims);
@@ -101,7 +101,7 @@ std::optional<ir::Weight> binary_of_bool(const std::string& op, const ir::Weight
 
 std::optional<ir::Weight> where(const ir::Weight& condition, const ir::Weight& x, const ir::Weight& y) {
   if (condition.element_type != ElementType::boolean || x.element_type != y.element_type) return std::nullopt;
-  const std::vector<int64_t> dims = broadcast_dims({condition.dims, x.dims, y.dims});
+  const std::vector<int64_t> dims = broadcast_shape({condition.dims, x.dims, y.dims});
   const auto strides_c = broadcast_strides(condition.dims, dims), strides_x = broadcast_strides(x.dims, dims),
              strides_y = broadcast_strides(y.dims, dims);
   if (!strides_c || !strides_x || !strides_y || !NewWeight::fits(x.element_type, dims)) return std::nullopt;
@@ -189,7 +189,7 @@ std::optional<ir::Weight> matmul(const ir::Weight& a, const ir::Weight& b) {
     return std::nullopt;
   const int64_t rows = a.dims[a.dims.size() - 2], terms = a.dims.back(), columns = b.dims.back();
   const std::span batch_a(a.dims.data(), a.dims.size() - 2), batch_b(b.dims.data(), b.dims.size() - 2);
-  const auto batch = broadcast_dims({batch_a, batch_b});
+  const auto batch = broadcast_shape({batch_a, batch_b});
   const auto strides_a = broadcast_strides(batch_a, batch), strides_b = broadcast_strides(batch_b, batch);
   std::vector<int64_t> dims = batch;
   for (const int64_t dim : {rows, columns}) dims.push_back(dim);

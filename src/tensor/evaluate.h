@@ -62,7 +62,7 @@ void for_each_offset(std::span<const int64_t> dims, std::span<const int64_t> str
 }
 
 // The broadcast shape of tensors of these shapes, which must be compatible.
-std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_t>> shapes);
+std::vector<int64_t> broadcast_shape(std::initializer_list<std::span<const int64_t>> shapes);
 
 // The strides that read a tensor of `dims` as broadcast to `result`; missing if it does not broadcast to that
 // shape.

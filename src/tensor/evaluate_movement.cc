@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "ir/attribute_or.h"
-#include "tensor/broadcast.h"
 #include "tensor/evaluate.h"
+#include "tensor/shape.h"
 
 namespace opbridge::tensor {
 namespace {
@@ -99,7 +99,7 @@ std::optional<ir::Weight> transpose(const ir::Node& node, const ir::Weight& sour
 std::optional<ir::Weight> expand(Inputs inputs) {
   const std::optional<Dims> shape = ints_of(inputs, 1);
   if (!shape) return std::nullopt;
-  Dims dims = broadcast_dims({*shape, inputs[0]->dims});  // either side may broadcast
+  Dims dims = broadcast_shape({*shape, inputs[0]->dims});  // either side may broadcast
   const std::optional<Dims> strides = broadcast_strides(inputs[0]->dims, dims);
   return strides ? view_copy(*inputs[0], std::move(dims), *strides, 0) : std::nullopt;
 }
@@ -275,7 +275,7 @@ std::optional<int64_t> checked_count(std::span<const int64_t> dims) {
   return count;
 }
 
-std::vector<int64_t> broadcast_dims(std::initializer_list<std::span<const int64_t>> shapes) {
+std::vector<int64_t> broadcast_shape(std::initializer_list<std::span<const int64_t>> shapes) {
   std::vector<int64_t> dims;
   for (const std::span<const int64_t> shape : shapes) {
     dims = broadcast_shape(std::span<const int64_t>(dims), shape,

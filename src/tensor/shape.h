@@ -4,7 +4,22 @@
 #include <utility>
 #include <vector>
 
+#include "opbridge/dim.h"
+
 namespace opbridge::tensor {
+
+inline Dim element_count(std::span<const Dim> dims) {
+  Dim count(1);
+  for (const Dim& dim : dims) count = count * dim;
+  return count;
+}
+
+// The number of elements from one index along each axis to the next.
+inline std::vector<Dim> row_major_strides(std::span<const Dim> dims) {
+  std::vector<Dim> strides(dims.size(), Dim(1));
+  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
 
 // The shape to which `a` and `b` broadcast, by NumPy's rule: shapes are aligned at their last dims. `merge`
 // gives the size for two sizes that are aligned.
