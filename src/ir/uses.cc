@@ -139,17 +139,12 @@ void erase_nodes(ir::Graph& graph, const std::unordered_set<const ir::Node*>& no
 Names::Names(ir::Graph& graph) {
   for (const ir::Graph* each : all_graphs(graph)) {
     for (const auto* values : {&each->initializers, &each->inputs}) {
-      for (const ir::Value* value : *values) taken_.insert(value->name);
+      for (const ir::Value* value : *values) taken_.try_emplace(value->name);
     }
     for (const ir::Node* node : each->nodes) {
-      for (const ir::Value* output : node->outputs) taken_.insert(output->name);
+      for (const ir::Value* output : node->outputs) taken_.try_emplace(output->name);
     }
   }
-}
-
-std::string Names::unused(std::string name) {
-  while (!taken_.insert(name).second) name += "_";
-  return name;
 }
 
 }  // namespace opbridge::ir

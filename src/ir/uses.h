@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "opbridge/ir.h"
+#include "support/unique_name.h"
 
 namespace opbridge::ir {
 
@@ -64,10 +65,10 @@ void erase_nodes(ir::Graph& graph, const std::unordered_set<const ir::Node*>& no
 class Names {
  public:
   explicit Names(ir::Graph& graph);
-  std::string unused(std::string name);  // it, or something like it
+  std::string unused(const std::string& name) { return support::unique_name(taken_, name); }
 
  private:
-  std::unordered_set<std::string> taken_;
+  support::NameCounts taken_;
 };
 
 }  // namespace opbridge::ir

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <string_view>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "scaffold/operator_project.h"
 #include "scaffold/write_files.h"
 #include "support/shell.h"
+#include "support/unique_name.h"
 
 namespace opbridge::scaffold {
 namespace {
@@ -36,11 +36,9 @@ std::string calls_text(const MissingOperator& missing) {
 }
 
 // `def f(g, x):` with a function name that no other mapping of the file has.
-std::string unique_head(const std::string& head, std::set<std::string>& names) {
+std::string unique_head(const std::string& head, support::NameCounts& names) {
   const size_t open = head.find('(');
-  std::string name = head.substr(0, open);
-  for (int i = 2; !names.insert(name).second; ++i) name = fmt::format("{}_{}", head.substr(0, open), i);
-  return name + head.substr(open);
+  return support::unique_name(names, head.substr(0, open)) + head.substr(open);
 }
 
 // How to begin an operator that has the kernel.
@@ -53,7 +51,7 @@ std::string project_text(const MissingOperator& missing) {
   return fmt::format("# `opbridge new-op` writes no operator of this schema: {}\n", one_line(why));
 }
 
-std::string function_text(const MissingOperator& missing, int opset, std::set<std::string>& names) {
+std::string function_text(const MissingOperator& missing, int opset, support::NameCounts& names) {
   const MappingSkeleton skeleton = mapping_skeleton(missing.schema, missing.results, opset);
   std::string text = fmt::format("\n\n# {}\n{}\n", one_line(missing.schema.str()), calls_text(missing));
   text += fmt::format(
@@ -77,7 +75,7 @@ std::string mapping_file(const std::vector<MissingOperator>& missing, const std:
       "\"\"\"Mappings that {} lacks. Write the bodies, and import this file before the export.{}\"\"\"\n\n"
       "import opbridge\n",
       title, are_known ? "" : fmt::format("\n\n{}\n", about_unknown_schemas));
-  std::set<std::string> names;
+  support::NameCounts names;
   for (const MissingOperator& each : missing) text += function_text(each, opset, names);
   return text;
 }
