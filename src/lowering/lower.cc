@@ -177,12 +177,7 @@ class Lowering final : public ValueMap, public BodyLowering {
   // The copying form of a view operator (`aten::view_copy`) has the mapping of the view.
   const Symbolic* find(const std::string& op) const {
     const Symbolic* symbolic = registry_.find(op, options_.opset);
-    const size_t dot = std::min(op.find('.'), op.size());
-    constexpr std::string_view copy = "_copy";
-    if (symbolic || !op.starts_with("aten::") || !std::string_view(op).substr(0, dot).ends_with(copy)) {
-      return symbolic;
-    }
-    return registry_.find(std::string(op).erase(dot - copy.size(), copy.size()), options_.opset);
+    return symbolic ? symbolic : registry_.find(torch::without_copy(op), options_.opset);
   }
 
   void lower_node(const ir::Node& node, GraphBuilder& g) {

@@ -27,6 +27,14 @@ std::string_view without_overload(std::string_view op) {
   return op.substr(0, op.find('.', name == std::string_view::npos ? 0 : name));
 }
 
+std::string without_copy(std::string_view op) {
+  constexpr std::string_view suffix = "_copy";
+  const std::string_view name = without_overload(op);
+  const bool is_copying = op.starts_with("aten::") && name.ends_with(suffix) && name != "aten::_to_copy" &&
+                          name != "aten::index_copy";
+  return is_copying ? std::string(op).erase(name.size() - suffix.size(), suffix.size()) : std::string(op);
+}
+
 const Traits& traits_of(std::string_view op) {
   static constexpr Traits none;
   const Traits* traits = find(op);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace opbridge::torch {
@@ -98,6 +99,10 @@ const Traits& traits_of(std::string_view op);
 
 // "aten::add.Tensor" without its overload: "aten::add".
 std::string_view without_overload(std::string_view op);
+
+// The operator of which `op` is the copying form: "aten::view.dtype" of "aten::view_copy.dtype". If it is
+// none, `op` itself.
+std::string without_copy(std::string_view op);
 
 struct TraitsRow {
   std::string_view op;

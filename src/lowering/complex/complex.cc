@@ -28,14 +28,12 @@ bool contains(const List& list, std::string_view name) {
   return std::ranges::find(list, name) != list.end();
 }
 
-// The name without overload and without the suffix of copying view operators: "aten::unfold_copy.out" becomes
-// "aten::unfold". A view of another element type is not one of another shape.
-std::string_view base_name(std::string_view op) {
-  if (op == "aten::view.dtype" || op == "aten::view_copy.dtype") return "aten::view.dtype";
-  op = torch::without_overload(op);
-  return op.ends_with("_copy") && op != "aten::_to_copy" && op != "aten::index_copy"
-             ? op.substr(0, op.size() - 5)
-             : op;
+// The name without overload, of a view operator for its copying form: "aten::unfold" for
+// "aten::unfold_copy.out". A view of another element type is not one of another shape.
+std::string base_name(std::string_view op) {
+  std::string name = torch::without_copy(op);
+  if (name != "aten::view.dtype") name.resize(torch::without_overload(name).size());
+  return name;
 }
 
 // A ValueMap that maps the complex tensors of a call to one of their parts.
@@ -239,7 +237,7 @@ void ComplexLowering::refuse_complex(const ir::Node& node, std::string_view argu
 }
 
 std::vector<Complex> ComplexLowering::lower(const ir::Node& node, const Symbolic* symbolic) {
-  const std::string_view op = base_name(node.op);
+  const std::string op = base_name(node.op);
   BuilderStage(g_).set_call(&node, node.op, true);
   const ir::AttributeValue* rounding = node.find("rounding_mode");
   if (rounding && !std::holds_alternative<std::monostate>(*rounding))
