@@ -9,6 +9,8 @@
 namespace opbridge::lowering {
 namespace {
 
+bool is_half(ElementType type) { return type == ElementType::float16 || type == ElementType::bfloat16; }
+
 // The input normalized by its own mean and deviation, channel by channel, in float32 or wider. Statistics are
 // 1-d.
 struct NormalizedByBatch {
@@ -129,7 +131,7 @@ Value layer_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape
   if (element_count(input).is(0)) return input;
   const auto axes = static_cast<int64_t>(normalized_shape.size());
   const ElementType type = input.element_type();
-  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  const bool half = is_half(type);
   // LayerNormalization computes in float32, also for float64, and rejects axes without elements.
   if (g.opset() >= 17 && type != ElementType::float64 && !may_be_empty(normalized_shape)) {
     // Under autocast the input may be of a half type and the weights float32; PyTorch does not round the
@@ -206,7 +208,7 @@ Value group_norm(GraphBuilder& g, Value input, int64_t groups, std::optional<Val
   if (!is_floating_point(input.element_type()))
     g.refuse("PyTorch normalizes floating-point numbers alone; convert the input");
   const ElementType type = input.element_type();
-  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;
   const Dim rest = element_count(last_dims(x.dims(), x.rank() - 1));
   Value rows = g.reshape(x, {x.dim(0), Dim(groups), floor_div(rest, Dim(groups))});
@@ -228,7 +230,7 @@ Value instance_norm(GraphBuilder& g, Value input, std::optional<Value> weight, s
   if (!use_input_stats) return batch_norm(g, input, weight, bias, mean, variance, false, momentum, eps, {});
   if (element_count(input).is(0)) return input;
   const ElementType type = input.element_type();
-  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;
   if (eps == 0 || needs_parts(x)) {
     const auto [centered, variance] = centered_and_variance(g, x, x.rank() - 2);
@@ -261,7 +263,7 @@ double epsilon_of(ElementType type) {
 Value rms_norm(GraphBuilder& g, Value input, std::vector<Dim> normalized_shape, std::optional<Value> weight,
                std::optional<double> eps) {
   const ElementType type = input.element_type();
-  const bool half = type == ElementType::float16 || type == ElementType::bfloat16;
+  const bool half = is_half(type);
   Value x = half ? g.cast(input, ElementType::float32) : input;
   std::vector<int64_t> axes(normalized_shape.size());
   std::iota(axes.begin(), axes.end(), -static_cast<int64_t>(axes.size()));
