@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "functionalize/arguments.h"
@@ -113,11 +114,14 @@ std::vector<size_t> permutation(const ir::Node& node, size_t rank) {
   if (op == "aten::transpose" || op == "aten::swapdims") return swapped("dim0", 0, "dim1", 1);
   if (op == "aten::swapaxes") return swapped("axis0", 0, "axis1", 1);
   const bool moves = op == "aten::movedim" || op == "aten::moveaxis";
-  if (!moves && op != "aten::permute") {
-    // t, mT, mH, matrix_H and adjoint swap the last two axes; a vector is unchanged.
-    if (rank >= 2) std::swap(order[rank - 2], order[rank - 1]);
+  constexpr std::array<std::string_view, 5> transposes = {"aten::t", "aten::mT", "aten::mH", "aten::matrix_H",
+                                                          "aten::adjoint"};
+  if (std::ranges::find(transposes, op) != transposes.end()) {
+    if (rank >= 2) std::swap(order[rank - 2], order[rank - 1]);  // a vector is unchanged
     return order;
   }
+  if (!moves && op != "aten::permute")
+    throw Error(ErrorCode::internal, node.op + " permutes axes in an unknown way");
 
   // The named axes move to their destinations; the others fill the gaps in order.
   const std::vector<int64_t> from = integers(node, moves ? "source" : "dims");
