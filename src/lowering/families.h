@@ -20,6 +20,7 @@ void register_control_flow(SymbolicRegistry& registry);
 void register_convolution(SymbolicRegistry& registry);
 void register_convolution_gradients(SymbolicRegistry& registry);
 void register_creation(SymbolicRegistry& registry);
+void register_ctc_loss(SymbolicRegistry& registry);
 void register_cumulative(SymbolicRegistry& registry);
 void register_diagonal(SymbolicRegistry& registry);
 void register_distance(SymbolicRegistry& registry);

@@ -19,6 +19,7 @@ SymbolicRegistry SymbolicRegistry::with_bundled() {
   lowering::register_convolution(registry);
   lowering::register_convolution_gradients(registry);
   lowering::register_creation(registry);
+  lowering::register_ctc_loss(registry);
   lowering::register_cumulative(registry);
   lowering::register_diagonal(registry);
   lowering::register_distance(registry);
