@@ -7,43 +7,13 @@
 
 #include "lowering/add.h"
 #include "lowering/common.h"
-#include "lowering/image/resize_axis.h"
+#include "lowering/image/resize_weights.h"
 #include "lowering/indexing/indexing.h"
 
 namespace opbridge::lowering {
 namespace {
 
 using Mode = Interpolation::Mode;
-
-struct Axis {
-  Dim from, to;
-  std::optional<double> scale;   // for ATen's coordinates; if missing, they follow from the sizes
-  std::optional<double> factor;  // if present, `to` is floor(from * factor)
-
-  bool is_static() const { return from.is_static() && to.is_static(); }
-  bool stays() const { return from == to && !scale; }
-};
-
-AxisSizes sizes_of(GraphBuilder& g, const Axis& axis) {
-  const Term from = Term::size(g, axis.from);
-  const bool by_factor = axis.factor && !axis.to.is_static();
-  return {from, by_factor ? floor(from * *axis.factor) : Term::size(g, axis.to), axis.scale};
-}
-
-// An image (N, C, spatial…) to resize along its spatial axes.
-struct Image {
-  Value pixels;
-  std::vector<Axis> axes;
-  Interpolation how;
-
-  // Whether ATen takes its kernel for small images (see nearest_index); both values if that depends on a
-  // dynamic size.
-  std::vector<bool> is_small() const {
-    if (axes.size() != 2) return {false};
-    if (!axes[0].to.is_static() || !axes[1].to.is_static()) return {true, false};
-    return {axes[0].to.value() + axes[1].to.value() <= 128};
-  }
-};
 
 // Removes the scales that ATen ignores.
 void drop_ignored_scales(Image& image) {
@@ -160,57 +130,6 @@ Value resize_node(GraphBuilder& g, const Image& image, std::vector<Operand> inpu
   return g.op_list("Resize", 1, std::move(inputs)).front();
 }
 
-// The indices of the nearest pixels along an axis.
-Value nearest_indices(GraphBuilder& g, const Image& image, const Axis& axis) {
-  const AxisSizes sizes = sizes_of(g, axis);
-  const std::vector<bool> small = image.is_small();
-  const auto index_of = [&](const Term& to) {
-    const auto by = [&](bool is_small) { return nearest_index(g, image.how, sizes, is_small, to); };
-    if (small.size() == 1) return by(small.front());
-    // Without a scale, both kernels round alike.
-    if (image.how.mode == Mode::nearest && !axis.scale && !image.how.in_float64) return by(false);
-    const Term height = sizes_of(g, image.axes[0]).to, width = sizes_of(g, image.axes[1]).to;
-    return choose(g, less(height + width, 129), by(true), by(false));
-  };
-  if (axis.is_static() && small.size() == 1) {
-    std::vector<int64_t> indices;
-    for (int64_t i = 0; i < axis.to.value(); ++i)
-      indices.push_back(static_cast<int64_t>(index_of(static_cast<double>(i)).number()));
-    return g.ints(indices);
-  }
-  return g.cast(index_of(Term::range(g, sizes.to, axis.to)).value(g), ElementType::int64);
-}
-
-// The pixels of an axis as weighted sums of input elements: their indices and weights.
-struct Taps {
-  Value indices, weights;
-};
-
-std::vector<Taps> taps_along(GraphBuilder& g, const Image& image, const Axis& axis) {
-  const AxisSizes sizes = sizes_of(g, axis);
-  std::vector<Taps> result;
-  if (!axis.is_static()) {
-    for (const Tap& tap : taps(g, image.how, sizes, Term::range(g, sizes.to, axis.to)))
-      result.push_back({g.cast(tap.index.value(g), ElementType::int64), tap.weight.value(g)});
-    return result;
-  }
-  const int64_t count = axis.to.value();
-  std::vector<std::vector<int64_t>> indices;
-  std::vector<std::vector<double>> weights;
-  for (int64_t i = 0; i < count; ++i) {
-    const std::vector<Tap> made = taps(g, image.how, sizes, static_cast<double>(i));
-    indices.resize(made.size());
-    weights.resize(made.size());
-    for (size_t k = 0; k < made.size(); ++k) {
-      indices[k].push_back(static_cast<int64_t>(made[k].index.number()));
-      weights[k].push_back(made[k].weight.number());
-    }
-  }
-  for (size_t k = 0; k < indices.size(); ++k)
-    result.push_back({g.ints(indices[k]), g.constant(ir::Weight::of<double>(weights[k], {count}))});
-  return result;
-}
-
 // Resizes with Gather and weighted sums, axis by axis.
 Value resize_by_taps(GraphBuilder& g, const Image& image) {
   Value x = image.pixels;
@@ -234,90 +153,6 @@ Value resize_by_taps(GraphBuilder& g, const Image& image) {
   return x;
 }
 
-// ATen resizes uint8 in fixed point: weights are int16 multiples of 1 / one, where `one` is the greatest
-// power of two for which the greatest weight fits (_compute_index_ranges_int16_weights).
-bool fits_fixed_point(double greatest, int bits) {
-  return std::floor(0.5 + std::ldexp(greatest, bits)) < 1 << 15;
-}
-
-Term to_fixed_point(GraphBuilder& g, const Term& weight, const Term& one) {
-  const Term scaled = weight * one;
-  return choose(g, less(scaled, 0), 0 - floor(0.5 - scaled), floor(scaled + 0.5));
-}
-
-Term fixed_point_one(GraphBuilder& g, const Term& weights) {
-  constexpr int most_bits = 22;
-  std::vector<double> powers;
-  for (int bits = 1; bits <= most_bits; ++bits) powers.push_back(std::ldexp(1, bits));
-  const Term power(g, g.constant(ir::Weight::of<double>(powers, {most_bits})));
-  const Term greatest(g, g.reduce("ReduceMax", weights.value(g), {}, false));
-  const Term fitting = choose(g, less(floor(greatest * power + 0.5), 1 << 15), power, 1);
-  return {g, g.reduce("ReduceMax", fitting.value(g), {}, false)};
-}
-
-// The weight of each of `from` input elements in each of `to` pixels of an axis: (to, from).
-struct Shares {
-  Value matrix;  // float64
-  Term one = 1;  // the sum of each row, up to rounding
-};
-
-Shares static_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool fixed_point) {
-  const AxisSizes sizes = sizes_of(g, axis);
-  const int64_t from = axis.from.value(), to = axis.to.value();
-  check_constant(g, from);
-  check_constant(g, from * to);
-  std::vector<double> matrix(static_cast<size_t>(from * to));
-  for (int64_t i = 0; i < to; ++i) {
-    double* row = matrix.data() + i * from;
-    const auto pixel = static_cast<double>(i);
-    if (!image.how.antialias) {
-      for (const Tap& tap : taps(g, image.how, sizes, pixel))
-        row[static_cast<int64_t>(tap.index.number())] += tap.weight.number();
-      continue;
-    }
-    const Antialiasing window = antialiasing(g, image.how, sizes, pixel, 0);
-    const auto end = static_cast<int64_t>(window.end.number());
-    double total = 0;
-    for (auto j = static_cast<int64_t>(window.first.number()); j < end; ++j) {
-      row[j] = antialiasing(g, image.how, sizes, pixel, static_cast<double>(j)).weight.number();
-      total += row[j];
-    }
-    for (int64_t j = 0; j < from && total != 0; ++j) row[j] /= total;
-  }
-  double one = 1;
-  if (fixed_point) {
-    const double greatest = std::ranges::max(matrix);
-    int bits = 0;
-    while (bits < 22 && fits_fixed_point(greatest, bits + 1)) ++bits;
-    one = std::ldexp(1, bits);
-    for (double& weight : matrix) weight = to_fixed_point(g, weight, one).number();
-  }
-  return {g.constant(ir::Weight::of<double>(matrix, {to, from})), one};
-}
-
-Shares computed_shares(GraphBuilder& g, const Image& image, const Axis& axis, bool fixed_point) {
-  const AxisSizes sizes = sizes_of(g, axis);
-  const auto moved = [&](const Term& indices, int64_t to) {
-    return Term(g, g.unsqueeze(indices.value(g), {to}));
-  };
-  const Term rows = moved(Term::range(g, sizes.to, axis.to), 1);
-  const Term columns = moved(Term::range(g, sizes.from, axis.from), 0);
-  Term weights = 0;
-  if (image.how.antialias) {
-    const Antialiasing window = antialiasing(g, image.how, sizes, rows, columns);
-    weights = choose(g, less(columns, window.end), window.weight, 0);
-    weights = choose(g, less(columns, window.first), 0, weights);
-    const Term total(g, g.reduce("ReduceSum", weights.value(g), {1}, true));
-    weights = weights / choose(g, equal(total, 0), 1, total);
-  } else {
-    for (const Tap& tap : taps(g, image.how, sizes, rows))
-      weights = weights + choose(g, equal(columns, tap.index), tap.weight, 0);
-  }
-  if (!fixed_point) return {weights.value(g)};
-  const Term one = fixed_point_one(g, weights);
-  return {to_fixed_point(g, weights, one).value(g), one};
-}
-
 // Resizes with matrix products, first along columns, then along rows.
 Value resize_by_matrices(GraphBuilder& g, const Image& image) {
   const ElementType type = image.pixels.element_type();
@@ -327,8 +162,7 @@ Value resize_by_matrices(GraphBuilder& g, const Image& image) {
   for (const size_t i : {1, 0}) {
     const Axis& axis = image.axes[i];
     if (axis.stays()) continue;
-    const Shares shares = axis.is_static() ? static_shares(g, image, axis, fixed_point)
-                                           : computed_shares(g, image, axis, fixed_point);
+    const Shares shares = shares_along(g, image, axis, fixed_point);
     Value matrix = g.cast(shares.matrix, computed);
     x = i == 0 ? g.op("MatMul", matrix, x) : g.op("MatMul", x, g.transpose(matrix, {1, 0}));
     if (!fixed_point) continue;
@@ -417,8 +251,7 @@ Value resize_gradient(GraphBuilder& g, Value grad, const std::vector<Dim>& dims,
     if (how.is_nearest()) {
       add(x, nearest_indices(g, image, sizes));
     } else if (how.antialias) {
-      const Shares shares =
-          sizes.is_static() ? static_shares(g, image, sizes, false) : computed_shares(g, image, sizes, false);
+      const Shares shares = shares_along(g, image, sizes, false);
       Value rows = move_axis(g, x, axis, -1);
       sum = move_axis(g, g.op("MatMul", rows, g.cast(shares.matrix, x.element_type())), -1, axis);
     } else {
