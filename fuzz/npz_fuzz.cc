@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "opbridge/error.h"
-#include "runtime/compare.h"
 #include "runtime/npz.h"
+#include "tensor/compare.h"
 #include "zip_builder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const auto& [name, tensor] : runtime::read_npz(*bytes, bytes)) {
       if (tensor.bytes.size() != static_cast<size_t>(tensor.element_count()) * size_of(tensor.element_type))
         std::abort();
-      if (!runtime::compare(tensor, tensor, {}).mismatch.empty()) std::abort();
+      if (!tensor::compare(tensor, tensor, {}).mismatch.empty()) std::abort();
     }
   } catch (const Error& error) {
     if (error.code() == ErrorCode::internal) throw;

@@ -6,7 +6,7 @@
 
 #include "attribute.h"
 #include "bindings.h"
-#include "runtime/compare.h"
+#include "tensor/compare.h"
 
 namespace opbridge::python {
 
@@ -15,7 +15,7 @@ void bind_comparison(nb::module_& module) {
   module.def(
       "tolerances_of",
       [](nb::handle dtype) {
-        const runtime::Tolerance usual = runtime::Tolerance::of(to_element_type(dtype));
+        const tensor::Tolerance usual = tensor::Tolerance::of(to_element_type(dtype));
         return std::tuple(usual.relative, usual.absolute);
       },
       "dtype"_a, "The relative and the absolute tolerance of an element type.");
@@ -29,9 +29,9 @@ void bind_comparison(nb::module_& module) {
             storage_bytes(sides[0].element_type, static_cast<uint64_t>(sides[0].element_count()));
         sides[0].bytes = {reinterpret_cast<const std::byte*>(actual), size};
         sides[1].bytes = {reinterpret_cast<const std::byte*>(expected), size};
-        const runtime::Tolerance usual = runtime::Tolerance::of(sides[0].element_type);
+        const tensor::Tolerance usual = tensor::Tolerance::of(sides[0].element_type);
         const nb::gil_scoped_release unlocked;
-        const runtime::Difference difference = runtime::compare(
+        const tensor::Difference difference = tensor::compare(
             sides[0], sides[1], {rtol.value_or(usual.relative), atol.value_or(usual.absolute)});
         return std::tuple(difference.max_absolute, difference.max_relative, difference.cosine,
                           difference.mismatches, difference.mismatch);

@@ -12,9 +12,9 @@
 #include "inspect/text.h"
 #include "lowering/complex/complex.h"
 #include "opbridge/error.h"
-#include "runtime/compare.h"
 #include "runtime/npz.h"
 #include "runtime/onnx_runtime.h"
+#include "tensor/compare.h"
 
 namespace opbridge::cli {
 namespace {
@@ -55,8 +55,8 @@ std::vector<ir::Weight> match(const std::vector<std::string>& names, const std::
   return matched;
 }
 
-runtime::Tolerance tolerance_for(const Options& options, ElementType type) {
-  const runtime::Tolerance usual = runtime::Tolerance::of(type);
+tensor::Tolerance tolerance_for(const Options& options, ElementType type) {
+  const tensor::Tolerance usual = tensor::Tolerance::of(type);
   return {options.rtol.value_or(usual.relative), options.atol.value_or(usual.absolute)};
 }
 
@@ -71,8 +71,8 @@ bool run(const Options& options) {
   table.add({"output", "largest difference", "relative", "cosine", "mismatches"});
   std::string mismatches;
   for (size_t i = 0; i < actual.size(); ++i) {
-    const runtime::Difference difference =
-        runtime::compare(actual[i], expected[i], tolerance_for(options, expected[i].element_type));
+    const tensor::Difference difference =
+        tensor::compare(actual[i], expected[i], tolerance_for(options, expected[i].element_type));
     const std::string& name = session.output_names()[i];
     table.add({name, fmt::format("{:.3g}", difference.max_absolute),
                fmt::format("{:.3g}", difference.max_relative), fmt::format("{:.6f}", difference.cosine),

@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "runtime/compare.h"
+#include "tensor/compare.h"
 
 namespace opbridge::inspect {
 namespace {
@@ -205,7 +205,7 @@ class Comparison {
     if (pair.a == pair.b) {
       pair.difference = "other values";
       try {
-        const runtime::Difference found = runtime::compare(*a.weight, *b.weight, {});
+        const tensor::Difference found = tensor::compare(*a.weight, *b.weight, {});
         pair.difference = fmt::format("{} of {} elements differ, by at most {:.3g}", found.mismatches,
                                       a.weight->element_count(), found.max_absolute);
       } catch (const Error&) {  // an element type without arithmetic

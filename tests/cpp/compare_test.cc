@@ -1,4 +1,4 @@
-#include "runtime/compare.h"
+#include "tensor/compare.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "opbridge/error.h"
 
-namespace opbridge::runtime {
+namespace opbridge::tensor {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -112,4 +112,4 @@ TEST(Compare, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace opbridge::runtime
+}  // namespace opbridge::tensor

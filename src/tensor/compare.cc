@@ -1,4 +1,4 @@
-#include "runtime/compare.h"
+#include "tensor/compare.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 #include "opbridge/error.h"
 #include "opbridge/operator/tensor.h"
 
-namespace opbridge::runtime {
+namespace opbridge::tensor {
 namespace {
 
 // Reads the elements in sequence. The bytes may be unaligned.
@@ -160,4 +160,4 @@ Difference compare(const ir::Weight& actual, const ir::Weight& expected, Toleran
   }
 }
 
-}  // namespace opbridge::runtime
+}  // namespace opbridge::tensor

@@ -6,7 +6,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge::runtime {
+namespace opbridge::tensor {
 
 // Elements agree if |actual - expected| <= absolute + relative * |expected|. Equal infinities agree, and NaN
 // agrees with NaN.
@@ -32,4 +32,4 @@ struct Difference {
 // strings, and Error(invalid_argument) for a tolerance that is negative or NaN.
 Difference compare(const ir::Weight& actual, const ir::Weight& expected, Tolerance tolerance);
 
-}  // namespace opbridge::runtime
+}  // namespace opbridge::tensor
