@@ -9,7 +9,7 @@
 #include "simplify/passes.h"
 #include "tensor/evaluate.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 // y = x * scale + shift for each channel.
@@ -94,4 +94,4 @@ bool fold_batch_normalization(ir::Graph& graph) {
   return !folded.empty() && ir::remove_dead_code(graph);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -12,7 +12,7 @@
 #include "simplify/transpose.h"
 #include "tensor/evaluate.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 bool is(const ir::Node* node, std::string_view op) { return node && node->op == op; }
@@ -135,4 +135,4 @@ class ChannelScales {
 
 bool fold_channel_scales(ir::Graph& graph) { return ChannelScales(graph).fold(); }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -7,7 +7,7 @@
 #include "ir/uses.h"
 #include "simplify/passes.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 // Larger constants are weights of the model, which were already merged if they share their bytes.
@@ -81,4 +81,4 @@ bool merge_common_subexpressions(ir::Graph& graph) {
   });
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -5,7 +5,7 @@
 #include "simplify/passes.h"
 #include "tensor/evaluate.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 // Larger inputs are weights of the model; the runtime computes what depends on them.
@@ -71,4 +71,4 @@ bool fold_constants(ir::Graph& graph) {
   });
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 ir::Weight owned(std::shared_ptr<float[]> elements, size_t count, std::vector<int64_t> dims) {
@@ -42,4 +42,4 @@ ir::Weight transposed_and_scaled(const ir::Weight& matrix, std::span<const float
   return owned(std::move(to), from.size(), {matrix.dims[1], matrix.dims[0]});
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -5,7 +5,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 
 // The number of bytes of weights that a pass may copy. Weights are otherwise borrowed, so this bounds the
 // memory of an export.
@@ -17,4 +17,4 @@ ir::Weight scaled(const ir::Weight& weight, size_t axis, std::span<const float> 
 // The transpose of a float32 matrix, with each column multiplied by a factor.
 ir::Weight transposed_and_scaled(const ir::Weight& matrix, std::span<const float> factors);
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

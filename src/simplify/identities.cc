@@ -6,7 +6,7 @@
 #include "simplify/passes.h"
 #include "tensor/constants.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 // Whether `wide` can represent every value of `narrow`, so that a conversion to it and back changes nothing.
@@ -87,4 +87,4 @@ bool remove_identities(ir::Graph& graph) {
   });
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

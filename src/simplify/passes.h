@@ -6,7 +6,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 
 // Replaces nodes whose inputs are all small constants by constants, and so the Shape of a value of known
 // sizes.
@@ -33,4 +33,4 @@ bool fold_batch_normalization(ir::Graph& graph);
 // holds.
 bool fold_channel_scales(ir::Graph& graph);
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

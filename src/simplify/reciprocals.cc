@@ -6,7 +6,7 @@
 #include "ir/uses.h"
 #include "simplify/passes.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 // Half types would be rounded at another step, and runtimes fuse few nodes of float64.
@@ -35,4 +35,4 @@ bool divide_by_reciprocals(ir::Graph& graph) {
   return changed;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -11,13 +11,13 @@ void simplify(ir::Graph& graph) {
   const auto run = [&](auto& pass, const char* name) {
     if (pass(graph)) log.note(name);
   };
-  run(fold_constants, "constant folding");
-  run(remove_identities, "identities");
-  run(canonicalize_transposes, "transposes");
-  run(divide_by_reciprocals, "reciprocals");
-  run(fold_batch_normalization, "batch normalization");
-  run(fold_channel_scales, "channel scales");
-  run(merge_common_subexpressions, "common subexpressions");
+  run(simplification::fold_constants, "constant folding");
+  run(simplification::remove_identities, "identities");
+  run(simplification::canonicalize_transposes, "transposes");
+  run(simplification::divide_by_reciprocals, "reciprocals");
+  run(simplification::fold_batch_normalization, "batch normalization");
+  run(simplification::fold_channel_scales, "channel scales");
+  run(simplification::merge_common_subexpressions, "common subexpressions");
   ir::remove_dead_code(graph);
 }
 

@@ -5,7 +5,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 
 using Permutation = std::vector<int64_t>;
 
@@ -23,4 +23,4 @@ inline Permutation permutation_of(const ir::Node& transpose) {
   return reversed;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -8,7 +8,7 @@
 #include "simplify/transpose.h"
 #include "tensor/constants.h"
 
-namespace opbridge {
+namespace opbridge::simplification {
 namespace {
 
 using Dims = std::vector<Dim>;
@@ -209,4 +209,4 @@ class Chains {
 
 bool canonicalize_transposes(ir::Graph& graph) { return Chains(graph).shorten(); }
 
-}  // namespace opbridge
+}  // namespace opbridge::simplification

@@ -26,13 +26,13 @@ struct Pass {
 
 const Pass passes[] = {
     {"remove_dead_code", [](ir::Graph& g) { ir::remove_dead_code(g); }},
-    {"fold_constants", [](ir::Graph& g) { fold_constants(g); }},
-    {"remove_identities", [](ir::Graph& g) { remove_identities(g); }},
-    {"canonicalize_transposes", [](ir::Graph& g) { canonicalize_transposes(g); }},
-    {"divide_by_reciprocals", [](ir::Graph& g) { divide_by_reciprocals(g); }},
-    {"fold_batch_normalization", [](ir::Graph& g) { fold_batch_normalization(g); }},
-    {"fold_channel_scales", [](ir::Graph& g) { fold_channel_scales(g); }},
-    {"merge_common_subexpressions", [](ir::Graph& g) { merge_common_subexpressions(g); }},
+    {"fold_constants", [](ir::Graph& g) { simplification::fold_constants(g); }},
+    {"remove_identities", [](ir::Graph& g) { simplification::remove_identities(g); }},
+    {"canonicalize_transposes", [](ir::Graph& g) { simplification::canonicalize_transposes(g); }},
+    {"divide_by_reciprocals", [](ir::Graph& g) { simplification::divide_by_reciprocals(g); }},
+    {"fold_batch_normalization", [](ir::Graph& g) { simplification::fold_batch_normalization(g); }},
+    {"fold_channel_scales", [](ir::Graph& g) { simplification::fold_channel_scales(g); }},
+    {"merge_common_subexpressions", [](ir::Graph& g) { simplification::merge_common_subexpressions(g); }},
     {"legalize",
      [](ir::Graph& g) {
        onnxruntime::legalize(g, default_opset, [](const ir::Node&, const Error& error) { throw error; });

@@ -42,7 +42,7 @@ TEST(Simplify, ABodyWithoutNodesUsesWhatItReturns) {
   const auto branch = std::make_shared<ir::Graph>();
   branch->outputs = {sum};
   g.outputs = {call(g, "If", {condition}, "y", {2}, {{"then_branch", branch}, {"else_branch", branch}})};
-  remove_identities(g);
+  simplification::remove_identities(g);
   ir::remove_dead_code(g);
   EXPECT_NO_THROW(ir::verify(g));
 }
@@ -173,7 +173,7 @@ TEST(Simplify, ConstantsThatDoNotFitTogetherStay) {
     }
     ir::Value* made = call(g, op, inputs, "made", {2, 2}, {attribute});
     g.outputs = {call(g, "Neg", {made}, "y", {2, 2})};
-    EXPECT_FALSE(fold_constants(g)) << op;
+    EXPECT_FALSE(simplification::fold_constants(g)) << op;
   }
 }
 
@@ -190,7 +190,7 @@ TEST(Simplify, ANormalizationOfOtherChannelsThanItsConvolutionStays) {
     g.outputs = {call(g, "BatchNormalization",
                       {y, weight(2, {3}), weight(3, {3}), weight(4, {3}), weight(5, {3})}, "z",
                       {1, 3, 4, 4})};
-    EXPECT_FALSE(fold_batch_normalization(g)) << odd;
+    EXPECT_FALSE(simplification::fold_batch_normalization(g)) << odd;
   }
 }
 
