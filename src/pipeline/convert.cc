@@ -147,7 +147,7 @@ ir::Graph functionalize(ir::Graph graph, const SymbolicRegistry& registry, const
 }
 
 // Makes the graph one that ONNX Runtime runs, and imports the domain of the operators that this adds.
-void legalize_for_onnxruntime(OnnxModel& model, const Refuse& refuse) {
+void legalize_for_onnxruntime(OnnxModel& model, const runtimes::Refuse& refuse) {
   onnxruntime::legalize(model.graph, model.opset, refuse);
   ir::for_each_node(model.graph, [&](ir::Graph&, const ir::Node& node) {
     const std::string_view domain = ir::OpName(node.op).domain;
@@ -157,7 +157,7 @@ void legalize_for_onnxruntime(OnnxModel& model, const Refuse& refuse) {
 }
 
 // The stage of the target. `refuse` is called for each node that the target does not take.
-void legalize(OnnxModel& model, Target target, const Refuse& refuse) {
+void legalize(OnnxModel& model, Target target, const runtimes::Refuse& refuse) {
   switch (target) {
     case Target::onnxruntime:
       return legalize_for_onnxruntime(model, refuse);
@@ -167,7 +167,7 @@ void legalize(OnnxModel& model, Target target, const Refuse& refuse) {
 }
 
 // Several nodes of one call are refused for one reason.
-Refuse add_calls_to(MissingReport& report) {
+runtimes::Refuse add_calls_to(MissingReport& report) {
   return [&report, known = std::set<std::tuple<std::string, std::string, std::string>>()](
              const ir::Node& node, const Error& error) mutable {
     if (known.emplace(error.message(), node.source.scope, node.source.line).second)
@@ -207,7 +207,8 @@ void align_weights(ir::Graph& model) {
 Diagnosis diagnose(ir::Graph graph, const SymbolicRegistry& registry, const ConvertOptions& options) {
   const ir::Graph pure = functionalize(std::move(graph), registry, options);
   auto [log, model, report] = diagnose_lowering(pure, registry, options);
-  const Refuse refuse = [&log = log, add = add_calls_to(report)](const ir::Node& node, const Error& error) {
+  const runtimes::Refuse refuse = [&log = log, add = add_calls_to(report)](const ir::Node& node,
+                                                                           const Error& error) {
     log.refuse(node);
     add(node, error);
   };

@@ -5,7 +5,7 @@
 
 #include "ir/attribute_or.h"
 
-namespace opbridge {
+namespace opbridge::runtimes {
 namespace {
 
 bool is_small_integer(ElementType type) {
@@ -51,4 +51,4 @@ std::optional<Dequantized> transposed_factor(const ir::Node& node) {
   return dequantized(made);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::runtimes

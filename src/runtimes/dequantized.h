@@ -5,7 +5,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::runtimes {
 
 // A DequantizeLinear of 4 or 8 bits to float32 whose inputs are all constant.
 struct Dequantized {
@@ -24,4 +24,4 @@ std::optional<Dequantized> dequantized(ir::Node* node);
 // The factor W of a node MatMul(x, Transpose(W)), or of a Gemm that computes x W^T.
 std::optional<Dequantized> transposed_factor(const ir::Node& node);
 
-}  // namespace opbridge
+}  // namespace opbridge::runtimes

@@ -8,7 +8,7 @@
 #include "opbridge/error.h"
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::runtimes {
 
 using Refuse = std::function<void(const ir::Node& node, const Error& error)>;
 
@@ -19,4 +19,4 @@ inline Error refusal(const ir::Node& node, std::string_view reason) {
   return Error(ErrorCode::unsupported, op + ": " + std::string(reason), node.source.line);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::runtimes

@@ -44,7 +44,7 @@ std::unordered_set<const ir::Node*> of_integer_products(ir::Graph& graph) {
 // Appends nodes that make the result of a DequantizeLinear.
 class Conversion {
  public:
-  Conversion(ir::Rewriter& rewriter, const Dequantized& weight)
+  Conversion(ir::Rewriter& rewriter, const runtimes::Dequantized& weight)
       : rewriter_(rewriter), weight_(weight), node_(*weight.node), dims_(weight.integers.dims) {}
 
   void run() {
@@ -93,7 +93,7 @@ class Conversion {
   }
 
   ir::Rewriter& rewriter_;
-  const Dequantized& weight_;
+  const runtimes::Dequantized& weight_;
   const ir::Node& node_;
   Dims dims_;  // of the results of the new nodes
 };
@@ -103,7 +103,8 @@ class Conversion {
 void convert_dequantized_weights(ir::Graph& graph, ir::Names& names) {
   const std::unordered_set<const ir::Node*> kept = of_integer_products(graph);
   const bool changed = ir::rewrite_nodes(graph, names, [&](ir::Rewriter& rewriter, ir::Node& node) {
-    const std::optional<Dequantized> weight = kept.contains(&node) ? std::nullopt : dequantized(&node);
+    const std::optional<runtimes::Dequantized> weight =
+        kept.contains(&node) ? std::nullopt : runtimes::dequantized(&node);
     if (weight) {
       Conversion(rewriter, *weight).run();
     } else {

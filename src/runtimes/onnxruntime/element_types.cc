@@ -62,7 +62,7 @@ struct Change {
 
 class Fitting {
  public:
-  Fitting(int opset, const Refuse& refuse) : opset_(opset), refuse_(refuse) {}
+  Fitting(int opset, const runtimes::Refuse& refuse) : opset_(opset), refuse_(refuse) {}
 
   bool run(ir::Graph& root, ir::Names& names) {
     ir::rewrite_nodes(root, names, [&](ir::Rewriter& rewriter, ir::Node& node) { fit(rewriter, node); });
@@ -105,9 +105,10 @@ class Fitting {
       if (!type || !has || *type == ElementType::float16 || has->contains(*type)) continue;
       const std::optional<ElementType> wider = onnx::wider_type(*has, *type);
       if (!wider) {
-        refuse_(node,
-                refusal(node, fmt::format(
-                                  "ONNX Runtime has no kernel of {} for {}; compute in another element type",
+        refuse_(
+            node,
+            runtimes::refusal(
+                node, fmt::format("ONNX Runtime has no kernel of {} for {}; compute in another element type",
                                   node.op, name(*type))));
         return {};
       }
@@ -167,7 +168,7 @@ class Fitting {
   }
 
   const int opset_;
-  const Refuse& refuse_;
+  const runtimes::Refuse& refuse_;
   bool changed_ = false;
   std::map<std::tuple<const ir::Graph*, const ir::Value*, ElementType>, ir::Value*> widened_;
   std::unordered_map<const ir::Value*, ir::Value*> exact_;  // a result → the same in a wider type
@@ -175,7 +176,7 @@ class Fitting {
 
 }  // namespace
 
-void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse) {
+void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const runtimes::Refuse& refuse) {
   if (Fitting(opset, refuse).run(graph, names)) ir::remove_dead_code(graph);
 }
 

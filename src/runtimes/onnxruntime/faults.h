@@ -10,7 +10,7 @@
 namespace opbridge::onnxruntime {
 
 // Replaces single nodes by others (replacements.h).
-void replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse);
+void replace_nodes(ir::Graph& graph, int opset, const runtimes::Refuse& refuse);
 
 // Replaces products by weights of 4 bits by MatMulNBits.
 void multiply_four_bits(ir::Graph& graph, ir::Names& names);
@@ -19,7 +19,7 @@ void multiply_four_bits(ir::Graph& graph, ir::Names& names);
 void convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
 
 // Lets nodes compute in element types for which the runtime has kernels.
-void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const Refuse& refuse);
+void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const runtimes::Refuse& refuse);
 
 // Replaces a product by a vector, if the matrix may lack elements, by one of matrices, and an empty product
 // of batches by a constant.

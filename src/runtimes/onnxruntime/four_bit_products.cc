@@ -20,7 +20,7 @@ namespace opbridge::onnxruntime {
 namespace {
 
 // The columns that share a scale in MatMulNBits. Missing if its kernels have no such block.
-std::optional<int64_t> block_size(const Dequantized& weight) {
+std::optional<int64_t> block_size(const runtimes::Dequantized& weight) {
   constexpr int64_t least = 16, greatest = 256;
   const int64_t columns = weight.integers.dims[1];
   const int64_t shared = weight.axis == size_t{1} ? weight.block : columns;
@@ -31,7 +31,7 @@ std::optional<int64_t> block_size(const Dequantized& weight) {
 
 // `values` has one value for each scale of the weight; the result has one for each row and block of columns.
 template <class T>
-std::vector<T> for_each_block(std::span<const T> values, const Dequantized& weight, int64_t block) {
+std::vector<T> for_each_block(std::span<const T> values, const runtimes::Dequantized& weight, int64_t block) {
   const int64_t rows = weight.integers.dims[0], columns = weight.integers.dims[1];
   std::vector<T> spread;
   spread.reserve(static_cast<size_t>(rows * (columns / block)));
@@ -47,7 +47,7 @@ std::vector<T> for_each_block(std::span<const T> values, const Dequantized& weig
 }
 
 // Pairs of 4-bit numbers, an even number in each row.
-ir::Weight packed_zeros(const Dequantized& weight, int64_t block, int64_t offset) {
+ir::Weight packed_zeros(const runtimes::Dequantized& weight, int64_t block, int64_t offset) {
   const int64_t rows = weight.integers.dims[0], blocks = weight.integers.dims[1] / block,
                 pairs = (blocks + 1) / 2;
   std::vector<int64_t> zeros(static_cast<size_t>(weight.scale.element_count()), 0);
@@ -67,7 +67,7 @@ ir::Weight packed_zeros(const Dequantized& weight, int64_t block, int64_t offset
 }
 
 // The constants of MatMulNBits for a weight. Its levels are unsigned.
-std::vector<ir::Value*> factors(ir::Rewriter& rewriter, const Dequantized& weight, int64_t block) {
+std::vector<ir::Value*> factors(ir::Rewriter& rewriter, const runtimes::Dequantized& weight, int64_t block) {
   std::vector<ir::Value*> made;
   const bool is_signed = weight.integers.element_type == ElementType::int4;
   const auto add = [&](const char* suffix, ir::Weight constant) {
@@ -91,7 +91,7 @@ using Factors = std::unordered_map<const ir::Node*, std::vector<ir::Value*>>;
 
 // Appends a MatMulNBits that makes the result of `node`. Returns whether it did.
 bool replace(ir::Rewriter& rewriter, const ir::Node& node, Factors& known) {
-  const std::optional<Dequantized> weight = transposed_factor(node);
+  const std::optional<runtimes::Dequantized> weight = runtimes::transposed_factor(node);
   if (!weight || bits_of(weight->integers.element_type) != 4 || weight->integers.dims.size() != 2)
     return false;
   const auto* type = std::get_if<ir::TensorType>(&node.inputs[0]->type);

@@ -7,9 +7,9 @@
 
 namespace opbridge::onnxruntime {
 
-void legalize(ir::Graph& graph, int opset, const Refuse& report) {
+void legalize(ir::Graph& graph, int opset, const runtimes::Refuse& report) {
   std::unordered_set<const ir::Node*> refused;
-  const Refuse refuse = [&](const ir::Node& node, const Error& error) {
+  const runtimes::Refuse refuse = [&](const ir::Node& node, const Error& error) {
     if (refused.insert(&node).second) report(node, error);
   };
   ir::RewriteLog log(graph);

@@ -9,6 +9,6 @@ namespace opbridge::onnxruntime {
 
 // Applies the rewrite of every fault. The outputs of the graph keep their values. `refuse` is called for
 // every node that the runtime has no kernel for; the node stays as it is.
-void legalize(ir::Graph& graph, int opset, const Refuse& refuse);
+void legalize(ir::Graph& graph, int opset, const runtimes::Refuse& refuse);
 
 }  // namespace opbridge::onnxruntime

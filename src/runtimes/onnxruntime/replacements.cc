@@ -81,7 +81,7 @@ bool has_replacement(const ir::Node& node) {
 
 class Replacing {
  public:
-  Replacing(ir::Graph& root, int opset, const Refuse& refuse) : g_(root, opset), refuse_(refuse) {
+  Replacing(ir::Graph& root, int opset, const runtimes::Refuse& refuse) : g_(root, opset), refuse_(refuse) {
     for (const ir::Graph* graph : ir::all_graphs(root)) reserve_names(*graph);
   }
 
@@ -203,7 +203,7 @@ class Replacing {
   }
 
   GraphBuilder g_;
-  const Refuse& refuse_;
+  const runtimes::Refuse& refuse_;
   std::unordered_set<const ir::Graph*> visited_;
   std::unordered_set<const Expr*> seen_dims_;
   std::vector<std::string> being_replaced_;  // the operators whose replacements are being appended
@@ -220,7 +220,7 @@ void add_attributes(std::vector<Operand>& operands, const ir::Node& node,
   }
 }
 
-void replace_nodes(ir::Graph& graph, int opset, const Refuse& refuse) {
+void replace_nodes(ir::Graph& graph, int opset, const runtimes::Refuse& refuse) {
   bool is_needed = false;
   for (const ir::Graph* each : ir::all_graphs(graph)) {
     is_needed |=

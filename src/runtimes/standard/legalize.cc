@@ -115,7 +115,8 @@ class Body final : public ValueMap, public BodyLowering {
 
 class Legalizer {
  public:
-  Legalizer(OnnxModel& model, const Refuse& refuse) : model_(model), refuse_(refuse), names_(model.graph) {
+  Legalizer(OnnxModel& model, const runtimes::Refuse& refuse)
+      : model_(model), refuse_(refuse), names_(model.graph) {
     for (const OnnxFunction& function : model.functions) add_known(function.domain + "::" + function.name);
   }
 
@@ -167,16 +168,17 @@ class Legalizer {
   const Symbolic& body_of(const ir::Node& node) const {
     if (const Symbolic* found = bodies().find(node.op, model_.opset)) return *found;
     if (const std::optional<int> first = bodies().first_opset(node.op)) {
-      throw refusal(node, fmt::format("{} has a body of standard operators from opset {} on; export with "
-                                      "opset_version={}",
-                                      node.op, *first, *first));
+      throw runtimes::refusal(node,
+                              fmt::format("{} has a body of standard operators from opset {} on; export with "
+                                          "opset_version={}",
+                                          node.op, *first, *first));
     }
     if (domain_of(node.op) == "opbridge") {
-      throw refusal(
+      throw runtimes::refusal(
           node,
           fmt::format("{} has no body of standard operators; export with target=\"onnxruntime\"", node.op));
     }
-    throw refusal(
+    throw runtimes::refusal(
         node, fmt::format("{} is not an operator of the ONNX standard; map it to standard operators, add a "
                           "function of this name (g.onnxscript_op; in C++ g.add_function), or export with "
                           "target=\"onnxruntime\"",
@@ -239,7 +241,7 @@ class Legalizer {
   }
 
   OnnxModel& model_;
-  const Refuse& refuse_;
+  const runtimes::Refuse& refuse_;
   ir::Names names_;
   std::set<std::string, std::less<>> functions_;  // that symbolic functions added: "domain::name"
   support::NameCounts taken_;                     // the names of these and of those made here
@@ -248,7 +250,7 @@ class Legalizer {
 
 }  // namespace
 
-void legalize(OnnxModel& model, const Refuse& refuse) {
+void legalize(OnnxModel& model, const runtimes::Refuse& refuse) {
   transpose_quantized_weights(model.graph);
   Legalizer(model, refuse).run();
 }

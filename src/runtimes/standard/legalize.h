@@ -13,6 +13,6 @@ namespace opbridge::standard {
 
 // `refuse` is called for every node that has neither a body nor a function in the model; the node stays as it
 // is.
-void legalize(OnnxModel& model, const Refuse& refuse);
+void legalize(OnnxModel& model, const runtimes::Refuse& refuse);
 
 }  // namespace opbridge::standard

@@ -25,12 +25,12 @@ ir::Weight transposed(const ir::Weight& matrix) {
                                  matrix.element_type);
 }
 
-bool is_to_be_transposed(const Dequantized& weight) {
+bool is_to_be_transposed(const runtimes::Dequantized& weight) {
   return weight.integers.dims.size() == 2 && (bits_of(weight.integers.element_type) == 4 || weight.block > 1);
 }
 
 // The transpose of the dequantized weight, made before `user`.
-ir::Value* transposed(ir::Rewriter& rewriter, const Dequantized& weight, const ir::Node& user) {
+ir::Value* transposed(ir::Rewriter& rewriter, const runtimes::Dequantized& weight, const ir::Node& user) {
   std::vector<ir::Value*> inputs;
   for (const ir::Value* input : weight.node->inputs) {
     if (!input) continue;
@@ -56,7 +56,7 @@ void transpose_quantized_weights(ir::Graph& graph) {
     std::unordered_map<const ir::Node*, ir::Value*> known;  // the transpose of each weight
     ir::Rewriter rewriter(graph, *each, names);
     changed |= rewriter.run([&](ir::Node& node) {
-      const std::optional<Dequantized> weight = transposed_factor(node);
+      const std::optional<runtimes::Dequantized> weight = runtimes::transposed_factor(node);
       if (weight && is_to_be_transposed(*weight)) {
         ir::Value*& made = known[weight->node];
         if (!made) made = transposed(rewriter, *weight, node);
