@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace opbridge {
+namespace opbridge::builder {
 namespace {
 
 using Problem = std::optional<std::string>;
@@ -203,4 +203,4 @@ std::optional<std::string> apply_attributes(const NodeParts& node, std::span<ir:
   return std::nullopt;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -9,7 +9,7 @@
 
 #include "opbridge/symbolic.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 
 struct NodeParts {
   std::string_view op;
@@ -23,4 +23,4 @@ struct NodeParts {
 std::optional<std::string> apply_attributes(const NodeParts& node, std::span<ir::TensorType> outputs,
                                             const std::function<Dim()>& unknown_size);
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <span>
 
-namespace opbridge {
+namespace opbridge::builder {
 namespace {
 
 constexpr std::string_view exact_suffix = "_float64";
@@ -59,4 +59,4 @@ std::optional<ir::AttributeValue> exact_attribute(const ir::Node& node, const st
   return ir::AttributeValue(*numbers);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

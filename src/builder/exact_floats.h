@@ -6,7 +6,7 @@
 
 #include "opbridge/ir.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 
 // Whether float32 holds the value exactly.
 bool is_float32(double value);
@@ -18,4 +18,4 @@ void add_exact_floats(std::vector<ir::Attribute>& attributes);
 // The value of the attribute `name`, the exact one if the node has it. Null if it has no such attribute.
 std::optional<ir::AttributeValue> exact_attribute(const ir::Node& node, const std::string& name);
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

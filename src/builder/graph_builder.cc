@@ -123,7 +123,8 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
   }
   check_attributes(name, attributes);
   if (name.find("::") != std::string_view::npos) {
-    if (bundled_) add_exact_floats(attributes);  // a user's own mapping makes the attributes that it names
+    if (bundled_)
+      builder::add_exact_floats(attributes);  // a user's own mapping makes the attributes that it names
     return append(std::string(name), std::move(inputs), std::move(attributes),
                   std::vector<ir::TensorType>(outputs));
   }
@@ -132,8 +133,8 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     const auto is_complex_number = [](Value value) { return value && is_complex(value.element_type()); };
     if (std::ranges::any_of(inputs, is_complex_number))
       refuse("complex numbers have no counterpart in ONNX; compute with real and imaginary part");
-    if (auto made = in_older_form(*this, name, inputs, outputs, attributes)) return *std::move(made);
-    if (const int later = opset_that_adds(name, inputs.size(), outputs, attributes, opset_))
+    if (auto made = builder::in_older_form(*this, name, inputs, outputs, attributes)) return *std::move(made);
+    if (const int later = builder::opset_that_adds(name, inputs.size(), outputs, attributes, opset_))
       refuse(
           fmt::format("it needs {} of opset {}; export with opset_version={} or later", name, later, later));
   }
@@ -144,7 +145,7 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     if (bundled_) {
       if (auto made = in_wider_types(*this, schema, outputs, inputs, attributes)) return *std::move(made);
     }
-    const int later = opset_that_takes(name, inputs, attributes, opset_);
+    const int later = builder::opset_that_takes(name, inputs, attributes, opset_);
     if (bundled_ && later != 0) {
       refuse(fmt::format(
           "it needs {} of {}, which ONNX has since opset {}; export with opset_version={} or later", name,
@@ -158,13 +159,14 @@ std::vector<Value> GraphBuilder::op_list(std::string_view name, size_t outputs,
     output_types[i].element_type = resolution.output(i).value_or(ElementType::undefined);
   }
   try {
-    infer_dims(name, inputs, attributes, output_types, [&](Value value) { return known_sizes(value); });
+    builder::infer_dims(name, inputs, attributes, output_types,
+                        [&](Value value) { return known_sizes(value); });
   } catch (const Error& error) {
     breaks(schema, error.message());
   }
   const auto unknown = [&] { return unknown_size("size"); };
-  infer_found_dims(name, inputs, output_types, unknown);
-  if (const auto problem = apply_attributes({name, inputs, attributes}, output_types, unknown)) {
+  builder::infer_found_dims(name, inputs, output_types, unknown);
+  if (const auto problem = builder::apply_attributes({name, inputs, attributes}, output_types, unknown)) {
     breaks(schema, *problem);
   }
   return append(std::string(name), std::move(inputs), std::move(attributes), std::move(output_types));
@@ -191,7 +193,7 @@ void GraphBuilder::fit_to(const onnx::OpSchema& schema, std::span<const Value> i
                           std::span<ir::Attribute> attributes) const {
   if (!schema.accepts_inputs(inputs.size())) {
     const auto most = static_cast<size_t>(schema.max_inputs);
-    const std::string hint = inputs.size() > most ? surplus_input_hint(schema, most, opset_) : "";
+    const std::string hint = inputs.size() > most ? builder::surplus_input_hint(schema, most, opset_) : "";
     breaks(schema, fmt::format("{} inputs given, {} expected{}", inputs.size(),
                                count_text(schema.min_inputs, schema.max_inputs), hint));
   }
@@ -208,7 +210,7 @@ void GraphBuilder::fit_to(const onnx::OpSchema& schema, std::span<const Value> i
     const onnx::AttributeSchema* known = schema.attribute(attribute.name);
     if (!known) {
       breaks(schema, fmt::format("no attribute \"{}\"{}", attribute.name,
-                                 missing_attribute_hint(schema, attribute.name, opset_)));
+                                 builder::missing_attribute_hint(schema, attribute.name, opset_)));
     }
     adapt_kind(attribute.value, known->kind);
     const onnx::AttributeKind given = onnx::kind_of(attribute.value);

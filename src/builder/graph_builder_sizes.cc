@@ -112,7 +112,7 @@ Value GraphBuilder::computed_1d(const Expr& expr) {
     case Expr::Kind::max: {
       const bool greatest = expr.kind == Expr::Kind::max;
       result = opset_ >= 12 ? op(greatest ? "Max" : "Min", operands)
-                            : extremum_of_integers(*this, greatest, operands);
+                            : builder::extremum_of_integers(*this, greatest, operands);
       break;
     }
     case Expr::Kind::mod:

@@ -9,7 +9,7 @@
 #include "tensor/constants.h"
 #include "tensor/shape.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 namespace {
 
 // The element type of the operands; Python numbers take that of the tensors.
@@ -360,4 +360,4 @@ int opset_that_takes(std::string_view name, std::span<const Value> inputs,
   return 0;
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -9,7 +9,7 @@
 
 #include "opbridge/symbolic.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 
 // The results of operator `name` as newer opsets define it, computed with the operators of `g.opset()`.
 // Returns nothing if that opset has the operator in this form, or if no other form is known.
@@ -29,4 +29,4 @@ int opset_that_adds(std::string_view name, size_t inputs, size_t outputs,
 int opset_that_takes(std::string_view name, std::span<const Value> inputs,
                      std::span<const ir::Attribute> attributes, int opset);
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -6,7 +6,7 @@
 #include <deque>
 #include <exception>
 
-namespace opbridge {
+namespace opbridge::builder {
 namespace {
 
 // One run of a lowering. Assigns handles to the values and symbolic sizes that it sees, and makes its nodes.
@@ -348,4 +348,4 @@ std::optional<std::vector<Value>> run_lowering(LowerFunction lower, int32_t inde
   return LoweringRun(call).run(lower, index, schema);
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -7,7 +7,7 @@
 #include "opbridge/operator_abi.h"
 #include "opbridge/symbolic.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 
 using LowerFunction = decltype(&opbridge_lower);
 
@@ -16,4 +16,4 @@ using LowerFunction = decltype(&opbridge_lower);
 std::optional<std::vector<Value>> run_lowering(LowerFunction lower, int32_t index,
                                                const OperatorSchema& schema, const SymbolicCall& call);
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -80,7 +80,7 @@ Symbolic node_of(const OperatorSchema& schema) {
 
 struct OperatorLibrary {
   const opbridge_operator_table* table;
-  LowerFunction lower;
+  builder::LowerFunction lower;
 };
 
 // Opens a library, which stays open unless it is refused: its registrations with PyTorch remain, and a
@@ -103,7 +103,7 @@ OperatorLibrary open_library(const std::filesystem::path& name) {
                 fmt::format("{} was built with another version of opbridge (ABI {}, not {}): rebuild it",
                             path.string(), table->abi, OPBRIDGE_OPERATOR_ABI));
   }
-  return {table, reinterpret_cast<LowerFunction>(dlsym(handle.release(), "opbridge_lower"))};
+  return {table, reinterpret_cast<builder::LowerFunction>(dlsym(handle.release(), "opbridge_lower"))};
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ void SymbolicRegistry::add_operators(const std::filesystem::path& path) {
     if (op.lowered_since == 0) continue;
     add(Symbolic{schema.key(), schema, Since{op.lowered_since}, Origin::bundled,
                  [schema, lower = library.lower, i](const SymbolicCall& call) {
-                   std::optional<std::vector<Value>> made = run_lowering(lower, i, schema, call);
+                   std::optional<std::vector<Value>> made = builder::run_lowering(lower, i, schema, call);
                    return made ? *std::move(made) : as_node(schema, call);
                  }});
   }

@@ -11,7 +11,7 @@
 #include "tensor/constants.h"
 #include "tensor/shape.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 namespace {
 
 using namespace std::string_view_literals;
@@ -400,4 +400,4 @@ void infer_found_dims(std::string_view op, std::span<const Value> inputs, std::s
     outputs[0].dims = {Dim(std::max<int64_t>(inputs[0].rank(), 1)), unknown_size()};
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

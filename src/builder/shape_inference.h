@@ -5,7 +5,7 @@
 
 #include "opbridge/symbolic.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 
 // Returns the elements of an int64 tensor of sizes that is a constant or was made by GraphBuilder::sizes;
 // nothing for other tensors.
@@ -24,4 +24,4 @@ void infer_found_dims(std::string_view op, std::span<const Value> inputs, std::s
 // The dims of a broadcast of `a` and `b`, correct also if symbolic dims are 1 when the model runs.
 std::vector<Dim> broadcast_dims(std::span<const Dim> a, std::span<const Dim> b);
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace opbridge {
+namespace opbridge::builder {
 namespace {
 
 bool has_input(const onnx::OpSchema& schema, std::string_view name) {
@@ -54,4 +54,4 @@ std::string surplus_input_hint(const onnx::OpSchema& schema, size_t first_surplu
   return {};
 }
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

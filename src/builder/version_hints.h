@@ -7,7 +7,7 @@
 
 #include "onnx/schema_table.h"
 
-namespace opbridge {
+namespace opbridge::builder {
 
 // For an attribute that `schema` lacks: "; it is an input since opset 13", "; ONNX has it since opset 14", ";
 // ONNX has it up to opset 17"; empty if no version has it.
@@ -17,4 +17,4 @@ std::string missing_attribute_hint(const onnx::OpSchema& schema, std::string_vie
 // to opset 12", "; ONNX has input axes since opset 18".
 std::string surplus_input_hint(const onnx::OpSchema& schema, size_t first_surplus, int opset);
 
-}  // namespace opbridge
+}  // namespace opbridge::builder

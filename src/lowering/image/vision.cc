@@ -14,7 +14,7 @@ Value roi_align_of_onnx(GraphBuilder& g, Value input, Value rois, double spatial
                         int64_t pooled_width, int64_t sampling_ratio, bool aligned) {
   const Value images = g.cast(g.squeeze(g.slice(rois, 1, 0, 1), {1}), ElementType::int64);
   Value boxes = g.slice(rois, 1, 1, 5);
-  if (rois.element_type() == ElementType::float64 && !is_float32(spatial_scale)) {
+  if (rois.element_type() == ElementType::float64 && !builder::is_float32(spatial_scale)) {
     boxes = g.op("Mul", boxes, g.scalar_like(boxes, spatial_scale));
     spatial_scale = 1;
   }

@@ -78,7 +78,7 @@ Indices read_indices(GraphBuilder& g, Value& self, const std::vector<std::option
     }
     if (alone) result.dims = {mask_indices.dim(0)};
   }
-  for (Value indices : result.of_axis) result.dims = broadcast_dims(result.dims, indices.dims());
+  for (Value indices : result.of_axis) result.dims = builder::broadcast_dims(result.dims, indices.dims());
   return result;
 }
 
@@ -135,7 +135,7 @@ Value index(GraphBuilder& g, Value self, std::vector<std::optional<Value>> given
 
 // The elements of `self` where `mask` is true, after both are broadcast.
 Value masked_select(GraphBuilder& g, Value self, Value mask) {
-  const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
+  const std::vector<Dim> dims = builder::broadcast_dims(self.dims(), mask.dims());
   self = flat(g, g.expand(self, dims));
   mask = flat(g, g.expand(mask, dims));
   return g.op("Compress", self, mask, attr("axis", 0));
@@ -155,7 +155,7 @@ Value take_along_dim(GraphBuilder& g, Value self, Value indices, std::optional<i
   const int64_t axis = wrap_axis(*dim, self.rank());
   std::vector<Dim> of_self = self.dims(), of_indices = indices.dims();
   of_self.at(axis) = of_indices.at(axis) = Dim(1);
-  std::vector<Dim> dims = broadcast_dims(of_self, of_indices);
+  std::vector<Dim> dims = builder::broadcast_dims(of_self, of_indices);
   dims.at(axis) = self.dim(axis);
   self = g.expand(self, dims);
   dims.at(axis) = indices.dim(axis);

@@ -232,7 +232,7 @@ Scatter along(GraphBuilder& g, Value self, int64_t dim, Value indices, Value sou
 
 // Writes the elements of `source`, in order, to the elements where `mask` is true.
 Value masked_scatter(GraphBuilder& g, Value self, Value mask, Value source) {
-  const std::vector<Dim> dims = broadcast_dims(self.dims(), mask.dims());
+  const std::vector<Dim> dims = builder::broadcast_dims(self.dims(), mask.dims());
   self = g.expand(self, dims);
   Value mask_indices = nonzero_indices(g, flat(g, g.expand(mask, dims)));
   source = g.slice(flat(g, source), 0, g.ints({0}), g.sizes({mask_indices.dim(0)}));

@@ -68,7 +68,7 @@ Value pdist(GraphBuilder& g, Value self, double p) {
 // After broadcasting, each vector is divided by its length, or by eps if it is shorter.
 Value cosine_similarity(GraphBuilder& g, Value a, Value b, int64_t dim, double eps) {
   const ElementType type = g.result().element_type;
-  const std::vector<Dim> dims = broadcast_dims(a.dims(), b.dims());
+  const std::vector<Dim> dims = builder::broadcast_dims(a.dims(), b.dims());
   const std::vector<int64_t> axes{wrap_axis(dim, static_cast<int64_t>(dims.size()))};
   auto normalized = [&](Value value) {
     Value x = g.expand(operand(g, value, type), dims);

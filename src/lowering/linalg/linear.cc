@@ -227,7 +227,7 @@ void register_linear(SymbolicRegistry& registry) {
        if (real && has_terms && !is(alpha, 0) && is_floating_point(self.element_type()) &&
            beta.to_double() != 0 &&
            (self.element_type() != ElementType::float64 ||
-            (is_float32(beta.to_double()) && is_float32(alpha.to_double())))) {
+            (builder::is_float32(beta.to_double()) && builder::is_float32(alpha.to_double())))) {
          if (beta.to_double() == 1 && alpha.to_double() == 1) return g.op("Gemm", mat1, mat2, self);
          return g.op("Gemm", mat1, mat2, self, attr("alpha", alpha.to_double()),
                      attr("beta", beta.to_double()));

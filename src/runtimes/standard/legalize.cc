@@ -68,7 +68,7 @@ class Body final : public ValueMap, public BodyLowering {
           call_.set(argument.name, std::monostate());
         }
         ++next;
-      } else if (std::optional<ir::AttributeValue> value = exact_attribute(node_, argument.name)) {
+      } else if (std::optional<ir::AttributeValue> value = builder::exact_attribute(node_, argument.name)) {
         call_.set(argument.name, *std::move(value));
       }
     }
