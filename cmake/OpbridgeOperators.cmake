@@ -126,7 +126,8 @@ function(_opbridge_add_operators name)
     target_link_libraries(${target} PRIVATE ${name}_objects opbridge_sdk ${arg_LINK_LIBRARIES})
     target_link_options(${target} PRIVATE
       -Wl,--version-script=${OPBRIDGE_SDK_DIR}/exports.map $<$<CONFIG:Release>:-Wl,--strip-all>)
-    if(NOT OPBRIDGE_SANITIZE)  # whose runtime is in the program, not in the module
+    # The sanitizer's runtime is in the program, so the module has undefined symbols.
+    if(NOT OPBRIDGE_SANITIZE)
       target_link_options(${target} PRIVATE -Wl,--no-undefined)
     endif()
     if(arg_OUTPUT_DIRECTORY)

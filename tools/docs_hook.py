@@ -83,7 +83,7 @@ def _with_reference(markdown: str, language: str) -> str:
 
 
 def _within_site(link: re.Match[str], page: Any, files: Any) -> str:
-    """A link to a file of the repository that is no page of the site becomes the file's path."""
+    """A link to a file of the repository that is not a page of the site becomes the file's path."""
     target = posixpath.normpath(posixpath.join("docs", posixpath.dirname(page.file.src_uri), link["path"]))
     file = files.get_file_from_path(target.removeprefix("docs/"))
     if (file is not None and file.inclusion.is_included()) or not Path(target).exists():

@@ -199,7 +199,7 @@ class Generator:
 
 
 def ir_version(domain: str, opset: int) -> int:
-    """The first IR version whose models may import this opset; 3 if onnx does not tell."""
+    """The first IR version whose models may import this opset; 3 if onnx does not state it."""
     known = helper.OP_SET_ID_VERSION_MAP
     later = [v for (d, o), v in known.items() if d == (domain or "ai.onnx") and o >= opset]
     return min(later, default=3)

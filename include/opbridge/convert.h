@@ -33,7 +33,7 @@ enum class ExternalData {
   reference,
 };
 
-// What the model relies on.
+// The operators that the model may use.
 enum class Target {
   // ONNX Runtime and opbridge's operators. The rewrites of src/runtimes/onnxruntime apply: for its faults,
   // and for the kernels it lacks.
@@ -44,7 +44,7 @@ enum class Target {
   onnx,
 };
 
-// What the parameters become: the weights that ConvertOptions::parameters names.
+// The form that the parameters take in the model: the weights named in ConvertOptions::parameters.
 enum class ParametersAs {
   constants,  // initializers, which simplifications may combine with others
   defaults,   // inputs whose default values are the parameters
@@ -60,7 +60,8 @@ struct ConvertOptions {
   ExternalData external_data = ExternalData::automatic;
   std::vector<WeightFile> weight_files = {};  // from which the graph borrows weights
   Progress* progress = nullptr;
-  std::function<void(const std::string&)> warn = {};  // what holds only for the captured example
+  // Called with warnings about facts that hold only for the captured example.
+  std::function<void(const std::string&)> warn = {};
   // Returns the schema of an operator without mapping, whose skeleton then has every argument. If there is no
   // function, as for a .pt2 file, or it returns none, the skeleton has the arguments that the calls give.
   std::function<std::optional<OperatorSchema>(const std::string& op)> schema_of = {};
@@ -97,7 +98,7 @@ struct FunctionalizeOptions {
   // the operator writes. An operator without a schema is taken to write to its first tensor if its name ends
   // with `_`, and to nothing otherwise.
   std::function<const OperatorSchema*(std::string_view op)> schema;
-  // Is told of each write whose effect depends on the memory layout of an example's input.
+  // Called for each write whose effect depends on the memory layout of an example's input.
   std::function<void(const std::string&)> warn;
 };
 

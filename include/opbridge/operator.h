@@ -188,11 +188,11 @@ class ShapedOperator {
     return std::move(*this);
   }
 
-  // A lowering to standard ONNX, which replaces the operator's own node from that opset on. Of several, the
-  // one with the highest opset not above the model's is used. Takes GraphBuilder&, then each argument: Tensor
-  // is Value, Tensor? std::optional<Value>, Tensor[] std::span<const Value>, the others as in a shape rule.
-  // Returns Value, a std::tuple or std::array of them, or std::vector<Value> for Tensor[]. See
-  // opbridge/operator/lowering.h.
+  // A lowering to standard ONNX, which replaces the operator's own node from that opset on. If there are
+  // several, the one with the highest opset not above the model's is used. Takes GraphBuilder&, then each
+  // argument: Tensor is Value, Tensor? std::optional<Value>, Tensor[] std::span<const Value>, the others as
+  // in a shape rule. Returns Value, a std::tuple or std::array of them, or std::vector<Value> for Tensor[].
+  // See opbridge/operator/lowering.h.
   template <class F>
   ShapedOperator&& onnx(Since since, F) && {
     record_.lowerings.push_back({since.opset, &detail::LoweringBinding<schema, F>::run});

@@ -42,8 +42,8 @@ struct Peak {
   std::int64_t x, y;
 };
 
-// The maximum of a map resized to rows x columns. Of equal points the first one is taken; NaN exceeds
-// everything.
+// The maximum of a map resized to rows x columns. The first of several equal points is taken; NaN
+// exceeds everything.
 template <class T>
 OPBRIDGE_INLINE Peak<T> peak(TensorView<const T> map, const std::vector<Taps<T>>& columns,
                              const std::vector<Taps<T>>& rows, std::span<T> wide, std::span<T> line) {

@@ -77,7 +77,7 @@ class WideContext final : public Context {
     return host_.scratch<float>(TensorView<char>(nullptr, tensor.dims).size());
   }
 
-  // What the kernel gets instead of `tensor`, to read and to write.
+  // The float32 tensor that replaces `tensor`: a copy to read, or a buffer to write.
   TensorRef read(const TensorRef& tensor) {
     if (tensor.type != kernel_.half) return tensor;
     const std::span<float> wide = room_for(tensor);
@@ -101,8 +101,8 @@ class WideContext final : public Context {
 
   Context& host_;
   const LibraryKernel& kernel_;
-  std::vector<std::pair<std::span<float>, TensorRef>>
-      rounded_;  // rounded to the second when the kernel has run
+  // Each buffer is rounded to its tensor after the kernel has run.
+  std::vector<std::pair<std::span<float>, TensorRef>> rounded_;
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ const Dim& SymbolTable::read(std::string_view text) {
              });
     }
   } catch (const Error&) {
-    // Not an integer expression: it is named below.
+    // A Dim cannot express it; a new symbol is made below.
   }
   std::string name;
   do {

@@ -32,7 +32,7 @@ std::optional<std::vector<int64_t>> order_in_memory(const std::vector<Dim>& dims
 // Whether the view can be reshaped to the type `as` without a copy.
 Certainty can_view(View& view, const ir::TensorType& as);
 
-// Whether a view of it of the type `as` certainly has these strides.
+// Whether reshaping `view` to type `as` certainly gives these strides.
 bool views_with(View& view, const ir::TensorType& as, const Strides& strides);
 
 // The same, for the layouts that the views would have if the whole storage were contiguous.

@@ -66,7 +66,7 @@ void Uses::replace(const ir::Value* value, ir::Value* by) {
 }
 
 void Uses::set_inputs(ir::Node& node, std::vector<ir::Value*> inputs) {
-  // Those that stay must not lose their last use for a moment.
+  // Add the new uses first: a value that is still used must never have a count of 0.
   std::swap(node.inputs, inputs);
   for (const ir::Value* value : node.inputs) {
     if (value) add(value);

@@ -61,7 +61,7 @@ class Uses {
 // Removes nodes of the graph and of its bodies at any depth.
 void erase_nodes(ir::Graph& graph, const std::unordered_set<const ir::Node*>& nodes);
 
-// The names of a graph's values, at any depth of bodies, for new ones.
+// Makes names for new values of a graph that no value of the graph, or of a body at any depth, has.
 class Names {
  public:
   explicit Names(ir::Graph& graph);

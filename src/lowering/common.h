@@ -24,7 +24,7 @@ Value operand(GraphBuilder& g, Value value, ElementType type);
 // selects, changes signs or rounds to integers. Refuses complex numbers.
 Value exact_operand(GraphBuilder& g, Value value, ElementType type);
 
-// One node `op` of the operands, in the element type that PyTorch computes in: that of the call's result.
+// Makes one node `op`, in the element type of the call's result, in which PyTorch computes.
 Value elementwise(GraphBuilder& g, std::string_view op, std::vector<Value> operands,
                   std::vector<Attr> attributes = {});
 
@@ -60,7 +60,7 @@ Value lerp(GraphBuilder& g, Value start, Value end, Value weight, std::optional<
 // Rounds towards zero. `value` is floating point.
 Value truncate(GraphBuilder& g, Value value);
 
-// log(1 + x) and log(1 + exp(x)), accurate where the sum would lose digits. `x` has a floating-point kernel
+// log(1 + x) and log(1 + exp(x)), accurate where the sum would lose digits. `x` has a floating-point opmath
 // type.
 Value log1p(GraphBuilder& g, Value x);
 Value softplus(GraphBuilder& g, Value x);

@@ -1,4 +1,4 @@
-// Which files a model in a file refers to.
+// Finds the files to which a stored model refers.
 #pragma once
 
 #include <filesystem>

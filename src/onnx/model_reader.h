@@ -29,8 +29,8 @@ struct ModelFile {
 // Maps the file and borrows its weights, including external data, which must be in or below the model's
 // folder. Weights may be unaligned, as they are in the file.
 //
-// What the IR cannot represent stays visible but is emptied. Values that are maps, optionals or sparse have
-// an undefined element type. Attributes of such types become ir::Opaque, which write_onnx refuses. A sequence
+// What the IR cannot represent is kept without its content. Values that are maps, optionals or sparse have an
+// undefined element type. Attributes of such types become ir::Opaque, which write_onnx refuses. A sequence
 // becomes a list of one element. An initializer that is also an input, as in models before IR version 4,
 // becomes an initializer only. An output that a node omits becomes a value without a name.
 //

@@ -38,7 +38,7 @@ bool has_every_value_of(ElementType wide, ElementType narrow) {
   return narrow == ElementType::float32 && wide == ElementType::float64;
 }
 
-// The input of the node before, if `node` inverts that node.
+// If `node` inverts its producer: the producer's input.
 ir::Value* undone_source_of(const ir::Node& node) {
   const ir::Node* before = node.inputs[0]->producer;
   if (before == nullptr || before->op != node.op || before->inputs.size() != 1) return nullptr;

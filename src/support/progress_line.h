@@ -41,7 +41,7 @@ class ProgressLine : public Progress {
 
   const Options options_;
   const Clock::time_point start_ = Clock::now();
-  std::mutex mutex_;  // of all that follows, but the thread
+  std::mutex mutex_;  // guards all members below except the thread
   std::condition_variable changed_;
   std::string step_;
   Clock::time_point start_of_step_;

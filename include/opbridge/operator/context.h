@@ -26,7 +26,7 @@ enum class Device { cpu, cuda };
 
 class DataSizedOutputs;
 
-// What a host provides for the call of a kernel on any device.
+// The services that a host provides for the call of a kernel on any device.
 class Host {
  public:
   // Makes an output and returns its memory.
@@ -43,7 +43,7 @@ class Host {
   DataSizedOutputs* expected_ = nullptr;
 };
 
-// What a host provides for the call of a CUDA kernel. The tensors' device is CUDA's current device.
+// The services that a host provides for a CUDA kernel. The tensors' device is CUDA's current device.
 class CudaHost : public Host {
  public:
   explicit CudaHost(CudaStream stream) : stream_(stream) {}

@@ -285,7 +285,7 @@ void register_activation(SymbolicRegistry& registry) {
        check_dropout(g, p, train.value_or(true));
        const ElementType of_mask = g.result(1).element_type;
        if (element_count(input).is(0) && of_mask != input.element_type())
-         g.refuse("PyTorch's kernel gives a mask of no elements the type of the input, its shape rule bool");
+         g.refuse("PyTorch's kernel returns an empty mask of the input's type, but its shape rule says bool");
        return std::array{input, filled(g, input.dims(), 1, of_mask)};
      });
 }

@@ -8,7 +8,7 @@
 namespace opbridge::lowering {
 namespace {
 
-// The integers of so many bits; undefined if there are none.
+// The unsigned integers with this number of bits; undefined if there are none.
 ElementType unsigned_of(unsigned bits) {
   switch (bits) {
     case 8:
@@ -91,8 +91,8 @@ Value view_as_type(GraphBuilder& g, Value self, Ignored) {
   if (from == to) return self;
   if (to == ElementType::boolean) {
     g.refuse(
-        fmt::format("PyTorch leaves open what a byte other than 0 and 1 is as a bool; use x != 0 instead "
-                    "of a view of {}",
+        fmt::format("PyTorch does not define a bool view of bytes other than 0 and 1; use x != 0 instead of "
+                    "a view of {}",
                     name(from)));
   }
   const unsigned narrow = bits_of(from), wide = bits_of(to);

@@ -21,7 +21,7 @@ Value in_formula(GraphBuilder& g, F compute, Tensors... tensors) {
   const ElementType promoted = result_type(g, std::array<Value, sizeof...(Tensors)>{tensors...});
   if (is_floating_point(promoted) && !is_floating_point(g.result().element_type))
     g.refuse(
-        "PyTorch's kernel returns floating point, and its shape rule says integers; convert the tensors");
+        "PyTorch's kernel returns floating point, but its shape rule says integers; convert the tensors");
   return g.cast(compute(operand_of_result(g, tensors)...), g.result().element_type);
 }
 

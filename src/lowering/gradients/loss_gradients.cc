@@ -71,7 +71,7 @@ Value multi_margin_gradient(GraphBuilder& g, Value grad, Value self, Value targe
   return g.cast(g.reshape(made * dy, dims), type);
 }
 
-// As `multi_margin_gradient`, for each target of a sample against each class that is none.
+// As `multi_margin_gradient`, for each target of a sample against each class that is not a target.
 Value multilabel_margin_gradient(GraphBuilder& g, Value grad, Value self, Value target, int64_t reduction,
                                  Value is_target) {
   const ElementType type = g.result().element_type;

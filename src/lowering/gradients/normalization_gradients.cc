@@ -95,9 +95,9 @@ Value softmax_gradient(GraphBuilder& g, Value gradient, Value output, int64_t di
                        bool logarithm) {
   if (input_type != gradient.element_type())
     g.refuse(
-        "PyTorch's kernel and its shape rule return different types if input_dtype is not the gradient's "
-        "type; "
-        "pass the gradient's type");
+        "PyTorch's kernel returns the gradient's type, but its shape rule says input_dtype; pass the "
+        "gradient's "
+        "type");
   const std::vector<Dim> dims = gradient.dims();
   if (dims != output.dims()) g.refuse("the gradient and the output have different shapes");
   if (gradient.rank() == 0) {

@@ -22,7 +22,7 @@ class Segments {
     index_ = g.op("Where", none_yet, g.size(offsets.dim(axis()) - Dim(1)), index);
   }
 
-  // For each element what `value` has for its segment; 0 outside of all segments.
+  // Gives each element the `value` of its segment, and 0 outside all segments.
   Formula at(Value value) const {
     std::vector<Dim> dims = value.dims();
     dims.at(axis()) = 1;
@@ -32,7 +32,7 @@ class Segments {
     return {g_, g_.op("GatherElements", value, everywhere, attr("axis", axis()))};
   }
 
-  // For each element the sum, or with "prod" the product, of `value` in its segment.
+  // Gives each element the sum, or with "prod" the product, of `value` in its segment.
   Formula reduced_at(Value value, const char* reduce = "sum",
                      std::optional<Value> initial = std::nullopt) const {
     return at(segments_reduced(g_, value, offsets_, initial, reduce));

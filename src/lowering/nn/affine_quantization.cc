@@ -116,7 +116,7 @@ Value choose_scale_float8(GraphBuilder& g, Value x, const std::vector<Dim>& bloc
   return g.reshape(g.cast(scale, ElementType::float32), *g.result().dims);
 }
 
-// The scales, which broadcast with a tensor of these dims, or of which each is for a block of it.
+// The scales. Either they broadcast with a tensor of these dims, or each belongs to one block of it.
 Value spread(GraphBuilder& g, Value scale, const std::vector<Dim>& dims) {
   if (element_count(scale).is(1)) return g.reshape(scale, std::span<const Dim>());
   if (scale.rank() != static_cast<int64_t>(dims.size()))

@@ -29,8 +29,8 @@ Value indices_of_greatest(GraphBuilder& g, Value rows, Value indices, Value bag,
 }
 
 // Returns the reduction of the rows at `indices` from each offset to the next, the bag of each index, the
-// size of each bag, and the indices of the maxima. PyTorch computes the last three only as far as its kernel
-// for the first needs them: otherwise the bags have no elements and the others are 0.
+// size of each bag, and the indices of the maxima. PyTorch's kernel computes the last three only if it needs
+// them for the first; otherwise they are empty or 0.
 std::vector<Value> embedding_bag(GraphBuilder& g, Value weight, Value indices, Value offsets, Mode mode,
                                  std::optional<Value> factors, bool include_last_offset,
                                  std::optional<int64_t> padding_idx) {

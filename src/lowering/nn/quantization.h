@@ -10,7 +10,8 @@ namespace opbridge::lowering {
 
 // How a tensor is divided into blocks of one size.
 struct Blocks {
-  std::vector<Dim> split;        // its dims; one that has several blocks of more than one element is two dims
+  std::vector<Dim>
+      split;  // the dims of the tensor; a dim with several blocks of several elements is split into two
   std::vector<Dim> kept;         // `split` with 1 for the dims in `inside`: the dims of the scales
   std::vector<int64_t> inside;   // the dims of `split` that a block extends over
   std::vector<Dim> size, count;  // of the blocks along each dim of the tensor

@@ -75,7 +75,7 @@ Value bernoulli(GraphBuilder& g, Value p) {
   return g.cast(g.op("Less", drawn, g.cast(p, type)), g.result().element_type);
 }
 
-// The elements that are kept, divided by the share of these, and the mask.
+// The kept elements, divided by the probability of keeping one, and the mask.
 std::vector<Value> dropout(GraphBuilder& g, Value input, double p, Ignored) {
   std::vector<Value> results;
   if (p == 1) {  // a ratio that ONNX does not have

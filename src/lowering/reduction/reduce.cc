@@ -48,7 +48,8 @@ Value mean_of(GraphBuilder& g, Value x, const Axes& axes, bool keepdim) {
 Value vector_norm(GraphBuilder& g, Value x, double order, const Axes& axes, bool keepdim) {
   if (std::isnan(order)) g.refuse("the order of the norm is NaN");
   auto over = [&](const char* op, Value value) { return g.reduce(op, value, axes_of(axes, x), keepdim); };
-  // PyTorch takes no power of one number, which may overflow, but of a 0-d tensor along a dim.
+  // PyTorch does not raise a single number to a power, since that may overflow. It does for a 0-d tensor
+  // along a dim.
   if (order != 0 && x.rank() == 0 && (!axes || axes->empty())) return g.op("Abs", x);
   if (order != 0 && x.rank() > 0 && count_of(x, axes).is(1)) return over("ReduceSum", g.op("Abs", x));
   if (order == 1) return over("ReduceL1", x);

@@ -21,8 +21,8 @@ void convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
 // Lets nodes compute in element types for which the runtime has kernels.
 void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const runtimes::Refuse& refuse);
 
-// Replaces a product by a vector, if the matrix may lack elements, by one of matrices, and an empty product
-// of batches by a constant.
+// Replaces a matrix-vector product whose matrix may be empty by a matrix product, and an empty batched
+// product by a constant.
 void mend_empty_products(ir::Graph& graph, ir::Names& names, int opset);
 
 // Replaces Cast(Transpose(x)) by Transpose(Cast(x)) before a MatMul.

@@ -29,7 +29,7 @@ bool may_be_shortened(ElementType from, ElementType to, ElementType last) {
   return is_floating_point(from) && exceeds_int32 && bits_of(last) < bits_of(to);
 }
 
-// Whether one of the casts that `cast` follows changes what it makes.
+// Whether leaving out one of the casts before `cast` would change its result.
 bool is_merged_wrongly(const ir::Node& cast) {
   const ElementType last = type_of(cast.outputs[0]);
   if (is_floating_point(last)) return false;

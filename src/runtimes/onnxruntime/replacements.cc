@@ -145,7 +145,7 @@ class Replacing {
     }
   }
 
-  // Whether it did.
+  // Returns whether it replaced the node.
   bool replace(GraphBuilder& g, ir::Graph& graph, const ir::Node& node) {
     if (!has_replacement(node) || std::ranges::find(being_replaced_, node.op) != being_replaced_.end())
       return false;

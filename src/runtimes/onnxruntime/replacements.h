@@ -1,5 +1,5 @@
-// Nodes that ONNX Runtime computes wrongly, each replaced by others, which a function makes as a mapping
-// would. Each fault has a file of its own, whose head names the versions, the fault, the rewrite and the
+// ONNX Runtime computes these single nodes wrongly. A function replaces each by other nodes, as a mapping
+// does. Each fault has a file of its own, whose head names the versions, the fault, the rewrite and the
 // tests. Nodes of a user's own mappings stay as they are written.
 #pragma once
 

@@ -70,7 +70,7 @@ bool keeps_magnitude(const ir::Node& node) {
   return ir::is_one_of(operators, node);
 }
 
-// Whether one of the inputs is a number beside which the error is nothing.
+// Whether one of the inputs is a constant so large that the error is negligible beside it.
 bool has_large_constant(const ir::Node& node) {
   return std::ranges::any_of(node.inputs, [](const ir::Value* input) {
     const auto number = input && input->weight ? tensor::number_of(*input->weight) : std::nullopt;

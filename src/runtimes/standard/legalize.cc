@@ -74,7 +74,7 @@ class Body final : public ValueMap, public BodyLowering {
     }
   }
 
-  // Null if the node omits the input, which then is one of the function's all the same.
+  // Null if the node omits the input. The function has it nevertheless.
   ir::Value* add_input(std::string name, size_t index) {
     BuilderStage(g_).reserve_name(name);
     const ir::Value* given = node_.inputs[index];
@@ -105,7 +105,7 @@ class Body final : public ValueMap, public BodyLowering {
   Value operator[](const ir::Value* value) const override { return Value(const_cast<ir::Value*>(value)); }
 
   std::vector<Value> lower_body(const ir::Graph&, GraphBuilder& g, std::span<const Value>) override {
-    g.refuse("a body has no bodies of PyTorch's");
+    g.refuse("a body cannot call PyTorch's control flow");
   }
 
   const ir::Node& node_;
@@ -132,7 +132,7 @@ class Legalizer {
     taken_.try_emplace(name, 0);
   }
 
-  // Those that a symbolic function added may call others.
+  // A function that a symbolic function added may call other functions.
   void check_functions() {
     for (const OnnxFunction& function : model_.functions) {
       for (const std::string& op : onnx::operators_of(function)) {
@@ -185,7 +185,7 @@ class Legalizer {
                           node.op));
   }
 
-  // Whether the body was one node, which the node now is.
+  // If the body is one node, `node` becomes that node. Returns whether it did.
   bool inline_single(ir::Node& node, const ir::Graph& body, ir::Graph& root) {
     if (body.nodes.size() != 1) return false;
     const ir::Node& only = *body.nodes.front();
