@@ -41,7 +41,7 @@ Value resize(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
     std::vector<Dim> pads(2 * rank, Dim(0));
     pads[rank + index] = missing;
     dims[index] = dims[index] + missing;
-    x = g.typed(g.op("Pad", x, g.sizes(pads)), dims);
+    x = g.op("Pad", x, g.sizes(pads));
   }
   if (dims[index] == size) return x;
   dims[index] = size;
@@ -72,8 +72,7 @@ Value whole_spectrum(GraphBuilder& g, Value x, int64_t axis, const Dim& size) {
   std::vector<Dim> dims = x.dims();
   dims.at(axis) = rest;
   Value mirrored = g.typed(g.slice(x, axis, g.size(rest), g.scalar(0, ElementType::int64), -1), dims);
-  dims.at(axis) = size;
-  return g.typed(g.concat({x, conjugate(g, mirrored)}, axis), dims);
+  return g.concat({x, conjugate(g, mirrored)}, axis);
 }
 
 Value times(GraphBuilder& g, Value x, const Dim& factor) {
@@ -161,7 +160,7 @@ Value shifted(GraphBuilder& g, Value self, const Axes& dims, bool inverse) {
 // The index in the signal of each element of each frame, (frames, length).
 Value frame_indices(GraphBuilder& g, const Dim& frames, int64_t hop, int64_t length) {
   Value starts = g.unsqueeze(arithmetic(g, 0, hop, frames), {1});
-  return g.typed(g.op("Add", starts, arithmetic(g, 0, 1, length)), {frames, Dim(length)});
+  return g.op("Add", starts, arithmetic(g, 0, 1, length));
 }
 
 struct Frames {
@@ -193,10 +192,8 @@ Value stft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> ho
   const bool is_batch = x.rank() == 3;
   if (!is_batch) x = g.unsqueeze(x, {0});
   const Dim count = floor_div(x.dim(1) - Dim(n_fft), Dim(frames.hop)) + Dim(1);
-  x = g.typed(g.gather(x, frame_indices(g, count, frames.hop, n_fft), 1),
-              {x.dim(0), count, Dim(n_fft), x.dim(-1)});
-  const std::vector<Dim> dims = x.dims();
-  if (frames.window) x = g.typed(g.op("Mul", x, g.unsqueeze(frames.window, {-1})), dims);
+  x = g.gather(x, frame_indices(g, count, frames.hop, n_fft), 1);
+  if (frames.window) x = g.op("Mul", x, g.unsqueeze(frames.window, {-1}));
   const bool is_real = x.dim(-1).is(1);
   x = dft(g, x, 2, false, is_real && onesided.value_or(true));
   if (normalized) x = g.op("Div", x, g.scalar(std::sqrt(static_cast<double>(n_fft)), wide_type));
@@ -244,10 +241,9 @@ Value istft(GraphBuilder& g, Value self, int64_t n_fft, std::optional<int64_t> h
   Value envelope = cut(overlap(g, g.expand(square, std::vector{Dim(1), count, size}), frames.hop, total));
   auto part = [&](int64_t i) {
     Value values = g.typed(g.gather(x, g.scalar(i, ElementType::int64), -1), {batch, count, size});
-    if (frames.window) values = g.typed(g.op("Mul", values, frames.window), {batch, count, size});
+    if (frames.window) values = g.op("Mul", values, frames.window);
     Value sum = cut(overlap(g, values, frames.hop, total));
-    const std::vector<Dim> dims = sum.dims();
-    return resize(g, g.typed(g.op("Div", sum, envelope), dims), 1, end - Dim(start));
+    return resize(g, g.op("Div", sum, envelope), 1, end - Dim(start));
   };
   Value result = part(0);
   if (return_complex) result = g.concat({g.unsqueeze(result, {-1}), g.unsqueeze(part(1), {-1})}, -1);

@@ -8,10 +8,7 @@ namespace opbridge::lowering {
 namespace {
 
 Value part(GraphBuilder& g, const Matrices& a, int64_t i) {
-  Value result = g.gather(a.value, g.scalar(i, ElementType::int64), -1);
-  std::vector<Dim> dims = a.value.dims();
-  dims.pop_back();
-  return g.typed(result, {a.type(), std::move(dims)});
+  return g.gather(a.value, g.scalar(i, ElementType::int64), -1);
 }
 
 Value pairs(GraphBuilder& g, Value re, Value im) {
@@ -47,8 +44,7 @@ Matrices transposed(GraphBuilder& g, const Matrices& a) {
   std::vector<int64_t> order(static_cast<size_t>(a.value.rank()));
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[static_cast<size_t>(a.rank() - 1)], order[static_cast<size_t>(a.rank() - 2)]);
-  const std::vector<Dim> dims = shape(a.batch(), {a.columns(), a.rows()}, a.complex);
-  return {g.typed(g.transpose(a.value, order), {a.type(), dims}), a.complex};
+  return {g.transpose(a.value, order), a.complex};
 }
 
 Matrices adjoint(GraphBuilder& g, const Matrices& a) {

@@ -37,8 +37,7 @@ Value extreme(GraphBuilder& g, bool greatest, Value values) {
     std::vector<Dim> dims = values.dims();
     dims.back() = Dim(1);
     Value zero = g.expand(g.scalar(0, values.element_type()), dims);
-    dims.back() = last + Dim(1);
-    values = g.typed(g.concat({values, zero}, -1), {values.element_type(), dims});
+    values = g.concat({values, zero}, -1);
   }
   return Extremum(g, greatest, values).value(std::vector<int64_t>{-1}, false);
 }
@@ -69,14 +68,12 @@ Value norm_of_dims(GraphBuilder& g, const Matrices& a, const Order& order, std::
                    bool keepdim) {
   dims = wrap_axes(dims, a.rank());
   std::vector<int64_t> permutation;
-  std::vector<Dim> sizes;
   for (int64_t axis = 0; axis < a.rank(); ++axis) {
     if (std::ranges::find(dims, axis) == dims.end()) permutation.push_back(axis);
   }
   permutation.insert(permutation.end(), dims.begin(), dims.end());
   if (a.complex) permutation.push_back(a.rank());
-  for (int64_t axis : permutation) sizes.push_back(a.value.dim(axis));
-  const Matrices moved{g.typed(g.transpose(a.value, permutation), {a.type(), sizes}), a.complex};
+  const Matrices moved{g.transpose(a.value, permutation), a.complex};
   Value norm = matrix_norm(g, moved, order);
   return g.cast(keepdim ? g.unsqueeze(norm, dims) : norm, g.result().element_type);
 }
@@ -188,8 +185,7 @@ Value condition(GraphBuilder& g, Value self, const Order& order) {
   // replaces its own inverse here; the result is not used.
   Value usable = g.unsqueeze(g.op("Not", singular),
                              a.complex ? std::vector<int64_t>{-3, -2, -1} : std::vector<int64_t>{-2, -1});
-  Value finite = g.op("Where", usable, inverted.inverse.value, a.value);
-  const Matrices other{g.typed(finite, {a.type(), a.value.dims()}), a.complex};
+  const Matrices other{g.op("Where", usable, inverted.inverse.value, a.value), a.complex};
   Value norms = g.op("Mul", matrix_norm(g, a, order), matrix_norm(g, other, order));
   return g.op("Where", singular, g.scalar(std::numeric_limits<double>::infinity(), a.type()), norms);
 }

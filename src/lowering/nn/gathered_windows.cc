@@ -78,13 +78,12 @@ Value padded(GraphBuilder& g, Value x, const std::vector<int64_t>& pads, const S
 Value padded(GraphBuilder& g, Value x, const std::vector<Dim>& pads, const Scalar& value) {
   if (std::ranges::all_of(pads, [](const Dim& pad) { return pad.is(0); })) return x;
   const size_t axes = pads.size() / 2;
-  std::vector<Dim> all(2 * (axes + 2), 0), dims = x.dims();
+  std::vector<Dim> all(2 * (axes + 2), 0);
   for (size_t i = 0; i < axes; ++i) {
     all[i + 2] = pads[i];
     all[axes + i + 4] = pads[axes + i];
-    dims[i + 2] = dims[i + 2] + pads[i] + pads[axes + i];
   }
-  return g.typed(g.op("Pad", x, g.sizes(all), g.scalar_like(x, value)), std::move(dims));
+  return g.op("Pad", x, g.sizes(all), g.scalar_like(x, value));
 }
 
 Value window_indices(GraphBuilder& g, const Dim& size, int64_t kernel, int64_t dilation, int64_t stride) {

@@ -83,7 +83,6 @@ std::vector<Value> dropout(GraphBuilder& g, Value input, double p, Ignored) {
   } else {
     results = g.op_list("Dropout", 2,
                         {input, g.scalar(p, ElementType::float32), g.scalar(true, ElementType::boolean)});
-    g.typed(results[0], input.type());
     g.typed(results[1], {ElementType::boolean, input.dims()});
   }
   results.resize(g.result_count());

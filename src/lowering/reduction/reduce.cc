@@ -90,8 +90,7 @@ Value elements_of_median(GraphBuilder& g, Value x) {
   if (!count.is(0) && !tensor::may_be_zero(count)) return x;
   const Scalar none = is_floating_point(type) ? Scalar(NAN) : lowest_value(type);
   const Dim at_least_one = max(count, Dim(1));
-  x = g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
-  return g.typed(x, std::vector{at_least_one});
+  return g.op("Concat", x, filled(g, std::vector{at_least_one - count}, none, type), attr("axis", 0));
 }
 
 Value renorm_factor(GraphBuilder& g, Value norm, const Scalar& most) {
