@@ -55,6 +55,9 @@ def examples() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
             (X, KERNEL),
         ),
         "aten::squeeze.dims": (lambda x: x.squeeze((0, 1)), (torch.rand(1, 1, 4),)),
+        "aten::moveaxis.intlist": (lambda x: x.moveaxis((0,), (1,)), (ROWS,)),
+        "aten::swapaxes": (lambda x: x.swapaxes(0, 1), (ROWS,)),
+        "aten::swapdims": (lambda x: x.swapdims(0, 1), (ROWS,)),
         "higher_order::cond": (
             lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)),
             (ROWS,),
