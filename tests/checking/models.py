@@ -27,7 +27,8 @@ def results(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Pairs of a result of the exported model and PyTorch's, whose model may write to its inputs."""
     for inputs in calls:
-        returned = pytree.tree_leaves(model(*(each.detach().clone() for each in inputs)))
+        copies = pytree.tree_map(lambda tensor: tensor.detach().clone(), inputs)
+        returned = pytree.tree_leaves(model(*copies))
         expected = [torch.as_tensor(leaf).detach() for leaf in returned]
         yield from zip(exported(*inputs), expected, strict=True)
 
