@@ -694,3 +694,17 @@ def test_the_line_of_torchs_own_errors_is_told(capture: Any, tmp_path: pathlib.P
     with pytest.raises(opbridge.UnsupportedError, match="unhashable type") as refusal:
         opbridge.export(chosen, (torch.rand(5),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
     assert "in chosen: return x * {5: 2.0}.get(" in refusal.value.where
+
+
+@CAPTURES
+def test_cdist_of_more_than_25_rows(capture: Any, tmp_path: pathlib.Path) -> None:
+    """torch's default chooses between two formulas by the number of rows, which would bound it."""
+    path, rows = tmp_path / "model.onnx", {1: torch.export.Dim("n", min=2)}
+
+    def nearest(x: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x, x).topk(2, largest=False).values
+
+    opbridge.export(nearest, (torch.rand(2, 9, 3),), path, capture=capture, dynamic_shapes=(rows,), verify=True)
+    x = torch.rand(2, 40, 3, dtype=torch.float64).float()
+    exact = torch.cdist(x.double(), x.double()).topk(2, largest=False).values
+    torch.testing.assert_close(opbridge.session(path).run(None, {"x": x.numpy()})[0], exact.float().numpy())

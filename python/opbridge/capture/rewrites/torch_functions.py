@@ -93,6 +93,15 @@ def _gaussian_nll_loss(
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
 
+def _cdist(
+    x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> torch.Tensor:
+    """``torch.cdist``, which by default computes in another way for more than 25 rows, without that branch on sizes."""
+    if compute_mode == "use_mm_for_euclid_dist_if_necessary":
+        compute_mode = "donot_use_mm_for_euclid_dist"
+    return torch.cdist(x1, x2, p, compute_mode)
+
+
 def _narrow(input: torch.Tensor, dim: int, start: Any, length: Any) -> torch.Tensor:
     if not isinstance(start, torch.Tensor):
         return torch.narrow(input, dim, start, length)
@@ -384,6 +393,7 @@ _SUBSTITUTES: dict[Any, Function] = {
     F.one_hot: _one_hot,
     F.gaussian_nll_loss: _gaussian_nll_loss,
     F.ctc_loss: _ctc_loss,
+    torch.cdist: _cdist,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
     torch.as_tensor: _as_tensor,
