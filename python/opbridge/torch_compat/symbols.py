@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from types import CodeType
 from typing import Any
 
@@ -70,7 +69,6 @@ BROADCASTING = frozenset(
     for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # which halves a size again and again
-CODE_OF_SYMBOLS = frozenset(str(sys.modules[name].__file__) for name in (SymNode.__module__, symbolic_shapes.__name__))
 FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
 
@@ -109,7 +107,6 @@ __all__ = [
     "BOOL_OF_SYMBOL",
     "BOOL_TEXT",
     "BROADCASTING",
-    "CODE_OF_SYMBOLS",
     "CONVERSION_TO_INT",
     "EXPECTATION",
     "EXPECTED_SYMBOL",

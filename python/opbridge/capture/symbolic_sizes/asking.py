@@ -12,12 +12,7 @@ from opbridge.capture.rewrites import control_flow
 from opbridge.capture.source import line_of_frame, runs_users
 from opbridge.capture.suppressed_errors import Caught
 from opbridge.errors import UnsupportedError
-from opbridge.torch_compat.symbols import (
-    CODE_OF_SYMBOLS,
-    FILE_OF_ASSOCIATIVE_SCAN,
-    FILE_OF_TENSOR,
-    SymNode,
-)
+from opbridge.torch_compat.symbols import FILE_OF_ASSOCIATIVE_SCAN, FILE_OF_TENSOR, SymNode
 
 _LAYERS = (  # files and folders
     torch.functional.__file__,
@@ -58,10 +53,10 @@ def asked_by_layer(frame: FrameType) -> bool:
     return asking_frame(frame).f_code.co_filename.startswith(_LAYERS)
 
 
-def asked_by_cpp(frame: FrameType) -> bool:
-    """Whether a function of torch that is written in C++ asks a symbol, with ``frame`` as the innermost of Python: not
-    even torch's code of symbols stands between."""
-    return frame.f_code.co_filename not in CODE_OF_SYMBOLS
+def asked_by_cpp(file: str) -> bool:
+    """Whether a function of torch that is written in C++ asks a symbol. It passes its own ``file``; Python code passes
+    none, or that of a caller."""
+    return file.endswith((".cc", ".cpp", ".h"))
 
 
 def refused(caught: Caught, what: str) -> UnsupportedError:

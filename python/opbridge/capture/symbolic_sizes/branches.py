@@ -55,7 +55,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
             elif not fixed:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
-        elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(frame)):
+        elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
             warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
         elif result and not fixed and _compares_to_broadcast(frame) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
@@ -111,12 +111,12 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
     """
     original = points.EXPECTED_SYMBOL.original
 
-    def expect_true(self: Any, *args: Any) -> Any:
+    def expect_true(self: Any, file: str, line: int) -> Any:
         asked, frame = self.expr, sys._getframe(1)
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
-            return original(self, *args)
+            return original(self, file, line)
         # In C++, only operators that consist of others ask; those that broadcast are not told from the rest.
-        if isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(frame)):
+        if isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(file)):
             if not all(map(free_unbacked_symbols, asked.args)):
                 found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
                 raise refused(
@@ -130,7 +130,7 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
             )
         if in_try_block(frame):
             warn_of_run(f"an error that the model may catch: torch assumed '{asked}'")
-        return original(self, *args)
+        return original(self, file, line)
 
     with patch(points.EXPECTED_SYMBOL, expect_true):
         yield

@@ -28,10 +28,7 @@ from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import FakeTensor
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.exporting import BUILTINS_OF_EXPORT
-from opbridge.torch_compat.symbols import (
-    always,
-    free_unbacked_symbols,
-)
+from opbridge.torch_compat.symbols import always, free_unbacked_symbols
 
 _SYMBOLS = {torch.SymInt, torch.SymFloat}
 

@@ -19,9 +19,7 @@ from opbridge.capture.suppressed_errors import Caught
 from opbridge.capture.symbolic_sizes.asking import asked_by_layer, asked_by_model, refused
 from opbridge.capture.symbolic_sizes.builtin_calls import stop_at_reading
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes
-from opbridge.capture.symbolic_sizes.python_functions import (
-    OF_MATH,
-)
+from opbridge.capture.symbolic_sizes.python_functions import OF_MATH
 from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
     CONVERSION_TO_INT,
