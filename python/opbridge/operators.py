@@ -172,7 +172,7 @@ _loaded: dict[str, tuple[list[Operator], str | None]] = {}
 
 
 def _described(library: Library) -> list[Operator]:
-    names = [schema.partition("(")[0] for schema, *_ in library.rows]
+    names = [name_in(schema) for schema, *_ in library.rows]
     return [
         Operator(schema, version, names[backward_of] if backward_of >= 0 else None, lowered_since or None)
         for schema, version, backward_of, lowered_since in library.rows

@@ -1,4 +1,4 @@
-"""Constants among the arguments of an autograd.Function: its ``forward`` may read their values.
+"""Small constants, whose values a capture knows: a model, or the ``forward`` of an autograd.Function, may read them.
 
 If sizes are dynamic, or torch.export captures, the model runs on tensors without values, and ``forward`` on made-up
 ones. A tensor that the model holds or makes of numbers has its own value there: the sizes of feature maps, for example,
@@ -18,7 +18,7 @@ from opbridge.capture.patching import patch
 from opbridge.torch_compat import is_fake, version_of
 from opbridge.torch_compat.fake_tensors import MAY_TURN_CONST, is_fake_of, makes_fakes, value_of
 
-_MOST_ELEMENTS = 1024
+MOST_ELEMENTS = 1024
 
 _state: list[torch.Tensor] = []  # the small tensors that the model registers
 
@@ -28,12 +28,12 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
     """Keeps the values of small constants while ``model`` is captured. torch keeps those of one element."""
     global _state
     before = _state
-    _state = [each for each in itertools.chain(model.parameters(), model.buffers()) if each.numel() <= _MOST_ELEMENTS]
+    _state = [each for each in itertools.chain(model.parameters(), model.buffers()) if each.numel() <= MOST_ELEMENTS]
     original = MAY_TURN_CONST.original
 
     def may_turn_const(mode: Any, tensor: torch.Tensor) -> bool:
         if not is_fake(tensor) and tensor.layout == torch.strided and not tensor.is_meta:
-            return tensor.numel() <= _MOST_ELEMENTS
+            return tensor.numel() <= MOST_ELEMENTS
         return bool(original(mode, tensor))
 
     try:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from opbridge.capture.autograd_function.constants import MOST_ELEMENTS
 from opbridge.torch_compat import pytree, unset_fake_temporarily
 
-_MOST_ELEMENTS = 1 << 12
 _OPTIONS = {"dtype", "device", "start", "end", "step", "steps"}
 
 
@@ -22,7 +22,7 @@ def _as_literal(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
             return make(*args, **kwargs)
         with unset_fake_temporarily():
             made = make(*args, **kwargs)
-        if made.numel() > _MOST_ELEMENTS:
+        if made.numel() > MOST_ELEMENTS:
             return make(*args, **kwargs)
         return torch.tensor(made.tolist(), dtype=made.dtype, device=made.device)
 
