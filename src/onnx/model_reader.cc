@@ -10,6 +10,7 @@
 #include "onnx/proto_fields.h"
 #include "onnx/tensor_reader.h"
 #include "support/mapped_file.h"
+#include "support/zip_archive.h"
 
 namespace opbridge::onnx {
 namespace {
@@ -127,7 +128,7 @@ ModelFile parse_onnx(std::span<const std::byte> bytes, std::shared_ptr<const voi
   TensorReader tensors(std::move(owner), folder);
   const std::string_view message(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   // No model begins so: it would be a field that ONNX does not have.
-  if (message.starts_with("PK\x03\x04")) fail("it is a zip archive, as a .pt2 file is, and no ONNX model");
+  if (support::begins_as_zip(bytes)) fail("it is a zip archive, as a .pt2 file is, and no ONNX model");
   ModelFile file = guarded([&] { return read_model(message, tensors); });
   file.files = tensors.external_files();
   return file;

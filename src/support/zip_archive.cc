@@ -125,7 +125,7 @@ Directory read_directory_end64(std::span<const std::byte> archive, size_t locato
 Directory find_directory(std::span<const std::byte> archive, std::string_view wanted) {
   const std::optional<size_t> end_at = find_directory_end(archive);
   if (!end_at) {
-    if (archive.size() >= 4 && ByteReader(archive).u32() == local_header)
+    if (begins_as_zip(archive))
       throw Error(ErrorCode::invalid_file, "a truncated zip archive: its end is missing");
     throw Error(ErrorCode::invalid_file,
                 wanted.empty() ? "not a zip archive" : fmt::format("not a zip archive, which {} is", wanted));
@@ -150,10 +150,14 @@ Directory find_directory(std::span<const std::byte> archive, std::string_view wa
 
 }  // namespace
 
+bool begins_as_zip(std::span<const std::byte> bytes) {
+  return bytes.size() >= sizeof(local_header) && ByteReader(bytes).u32() == local_header;
+}
+
 bool is_zip(const std::filesystem::path& file) {
-  char first[4] = {};
+  char first[sizeof(local_header)] = {};
   std::ifstream(file, std::ios::binary).read(first, sizeof(first));
-  return ByteReader(std::as_bytes(std::span(first))).u32() == local_header;
+  return begins_as_zip(std::as_bytes(std::span(first)));
 }
 
 ZipArchive::ZipArchive(std::span<const std::byte> archive, std::shared_ptr<const void> owner,
