@@ -15,6 +15,7 @@
 #include "functionalize/subgraphs.h"
 #include "functionalize/writes.h"
 #include "ir/inconsistent.h"
+#include "ir/queries.h"
 #include "opbridge/convert.h"
 #include "torch/traits.h"
 
@@ -23,11 +24,6 @@ namespace functionalization {
 namespace {
 
 using torch::Effect;
-
-ElementType element_type(const ir::Value& value) {
-  const auto* type = std::get_if<ir::TensorType>(&value.type);
-  return type == nullptr ? ElementType::undefined : type->element_type;
-}
 
 enum class MemoryFormat : uint8_t { as_it_is, contiguous, other };
 
@@ -152,7 +148,7 @@ class Functionalizer {
       case Effect::dropout:
         return drops_nothing(node) ? bind_same(node, self) : visit_by_name(node);
       case Effect::complex_view:
-        if (!is_complex(element_type(*self))) return bind_same(node, self);
+        if (!is_complex(ir::element_type(self))) return bind_same(node, self);
         return traits.view == ViewKind::none ? make_new(node) : view(node, traits.view, self);
     }
   }
@@ -293,8 +289,8 @@ class Functionalizer {
   }
 
   void convert(ir::Node& node, const ir::Value* self) {
-    const ElementType from = element_type(*self);
-    if (from == ElementType::undefined || from != element_type(*node.outputs[0])) return make_new(node);
+    const ElementType from = ir::element_type(self);
+    if (from == ElementType::undefined || from != ir::element_type(node.outputs[0])) return make_new(node);
     if (without_overload(node.op) == "aten::_to_copy" || flag(node, "copy", false)) return copy(node, self);
     // The device or the memory format may change.
     const bool stays = node.op == "aten::to.dtype" && memory_format(node) == MemoryFormat::as_it_is;

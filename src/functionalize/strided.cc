@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "functionalize/arguments.h"
+#include "tensor/shape.h"
 
 namespace opbridge::functionalization {
 namespace {
@@ -41,15 +42,15 @@ void check_inside(const ir::Node& node, const View& elements) {
   const ir::Value* window = written ? std::get<ir::Value*>(*written) : node.outputs[0];
   const ir::TensorType& type = window->tensor_type();
   if (strides == nullptr || !type.is_static() || !elements.type().is_static()) return;
-  Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0), count = 1;
+  Dim last = given(node, "storage_offset") != nullptr ? size(node, "storage_offset") : Dim(0);
   if (last.is_static() && last.value() < 0) refuse_outside(node);
-  for (const Dim& dim : *elements.type().dims) count = count * dim;
   for (size_t i = 0; i < std::min(strides->size(), type.rank()); ++i) {
     const Dim& dim = (*type.dims)[i];
     if (dim.is(0)) return;
     last = last + (dim - 1) * Dim((*strides)[i]);
   }
-  if (last.is_static() && last.value() >= count.value()) refuse_outside(node);
+  if (last.is_static() && last.value() >= tensor::element_count(*elements.type().dims).value())
+    refuse_outside(node);
 }
 
 }  // namespace

@@ -19,4 +19,10 @@ ElementType element_type(const Value* value) {
   return type == nullptr ? ElementType::undefined : type->element_type;
 }
 
+TensorType as_tensor_type(const Value& value) {
+  if (const auto* number = std::get_if<ScalarType>(&value.type))
+    return {number->element_type, std::vector<Dim>()};
+  return value.tensor_type();
+}
+
 }  // namespace opbridge::ir

@@ -19,4 +19,7 @@ const Node* producer_of(const Value* value, std::string_view op);
 // The element type of a tensor; undefined if the value is null or not a tensor.
 ElementType element_type(const Value* value);
 
+// The type of a tensor; a number counts as one without dims. Throws Error(invalid_argument) for a list.
+TensorType as_tensor_type(const Value& value);
+
 }  // namespace opbridge::ir

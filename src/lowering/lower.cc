@@ -7,6 +7,7 @@
 
 #include "builder/stage.h"
 #include "ir/inconsistent.h"
+#include "ir/queries.h"
 #include "lowering/common.h"
 #include "lowering/complex/complex.h"
 #include "lowering/diagnosis.h"
@@ -17,12 +18,6 @@
 
 namespace opbridge {
 namespace {
-
-ir::TensorType tensor_type_of(const ir::Value& value) {
-  if (const auto* scalar = std::get_if<ir::ScalarType>(&value.type))
-    return {scalar->element_type, std::vector<Dim>{}};
-  return value.tensor_type();
-}
 
 // Two shapes of one element each are compatible: PyTorch's own shape of a loss of one sample is wrong.
 bool contradict(std::span<const Dim> a, std::span<const Dim> b) {
@@ -50,7 +45,7 @@ bool ignores_zero(std::span<const Dim> torch, std::span<const Dim> made, const L
   });
 }
 
-bool is_complex_tensor(const ir::Value& value) { return is_complex(tensor_type_of(value).element_type); }
+bool is_complex_tensor(const ir::Value& value) { return is_complex(ir::as_tensor_type(value).element_type); }
 
 class Lowering final : public ValueMap, public BodyLowering {
  public:
@@ -143,7 +138,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     // The names of inputs and outputs come first, so that nothing else gets them.
     for (const ir::Value* input : source_.inputs) {
       BuilderStage(g_).reserve_name(input->name);
-      values_[input] = model_.graph.add_input(input->name, lowering::in_pairs(tensor_type_of(*input)));
+      values_[input] = model_.graph.add_input(input->name, lowering::in_pairs(ir::as_tensor_type(*input)));
     }
     name_outputs();
     for (const ir::Value* weight : source_.initializers) {
@@ -152,7 +147,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     }
     for (const ir::Value* input : source_.inputs) {
       bind_symbols(*input, g_);
-      for (const Dim& dim : tensor_type_of(*input).dims.value_or(std::vector<Dim>())) {
+      for (const Dim& dim : ir::as_tensor_type(*input).dims.value_or(std::vector<Dim>())) {
         if (!dim.is_static() && dim.expr()->kind == Expr::Kind::symbol && dim.least())
           least_sizes_.emplace(dim.str(), *dim.least());
       }
@@ -250,7 +245,7 @@ class Lowering final : public ValueMap, public BodyLowering {
     for (size_t i = 0; i < results.size(); ++i) {
       const ir::Value& expected = *node.outputs[i];
       if (!results[i]) continue;  // operator[] refuses its use
-      const ir::TensorType type = tensor_type_of(expected);
+      const ir::TensorType type = ir::as_tensor_type(expected);
       ir::TensorType& made = std::get<ir::TensorType>(results[i].get()->type);
       if (type.element_type == ElementType::undefined) {
         values_[&expected] = results[i];
@@ -295,7 +290,8 @@ class Lowering final : public ValueMap, public BodyLowering {
   void give_up(const ir::Node& node, GraphBuilder& g) {
     for (const ir::Value* output : node.outputs) {
       if (!values_.contains(output))
-        values_[output] = model_.graph.add_value(output->name, lowering::in_pairs(tensor_type_of(*output)));
+        values_[output] =
+            model_.graph.add_value(output->name, lowering::in_pairs(ir::as_tensor_type(*output)));
       if (is_complex_tensor(*output)) complex_.set(output, {values_[output], values_[output]});
       bind_symbols(*output, g);
     }

@@ -2,6 +2,7 @@
 // these, all by position (arg0, arg1, …).
 #include <fmt/format.h>
 
+#include "ir/queries.h"
 #include "lowering/add.h"
 #include "lowering/common.h"
 #include "tensor/constants.h"
@@ -33,17 +34,11 @@ std::vector<Value> joined(std::vector<Value> a, const std::vector<Value>& b) {
   return a;
 }
 
-ir::TensorType type_of(const ir::Value& value) {
-  if (const auto* number = std::get_if<ir::ScalarType>(&value.type))
-    return {number->element_type, std::vector<Dim>()};
-  return value.tensor_type();
-}
-
 // The types of `count` inputs of a body.
 std::vector<ir::TensorType> input_types(const SymbolicCall& call, const ir::Graph& body, size_t count) {
   if (body.inputs.size() < count) call.g.refuse("its body takes too few inputs");
   std::vector<ir::TensorType> types;
-  for (size_t i = 0; i < count; ++i) types.push_back(type_of(*body.inputs[i]));
+  for (size_t i = 0; i < count; ++i) types.push_back(ir::as_tensor_type(*body.inputs[i]));
   return types;
 }
 
@@ -126,7 +121,7 @@ std::vector<Value> scan(const SymbolicCall& call, const std::vector<Value>& stat
   const std::vector<Value> others = values(call, slices_at + 1);
   std::vector<ir::TensorType> stacked;
   for (size_t i = states.size(); i < call.node.outputs.size(); ++i)
-    stacked.push_back(type_of(*call.node.outputs[i]));
+    stacked.push_back(ir::as_tensor_type(*call.node.outputs[i]));
   return scan(call, states, values(call, slices_at), stacked,
               [&](GraphBuilder& b, const std::vector<Value>& inputs) {
                 return call.bodies.lower_body(body(call, 0), b, joined(inputs, others));

@@ -4,13 +4,12 @@
 // Fault: the runtime casts x to the last type at once, with optimizations disabled too: 0.5 is true, and 5e9
 // is the least int32 instead of its lower bits. Rewrite: Neg, which keeps what is 0, before the Cast to bool;
 // Neg twice before that to an integer. Tests: test_runtime_faults.py, and test_casts_by_way_of_another_type.
+#include "ir/queries.h"
 #include "ir/rewriter.h"
 #include "runtimes/onnxruntime/faults.h"
 
 namespace opbridge::onnxruntime {
 namespace {
-
-ElementType type_of(const ir::Value* value) { return value->tensor_type().element_type; }
 
 bool is_integer(ElementType type) { return type != ElementType::boolean && !is_floating_point(type); }
 
@@ -31,11 +30,11 @@ bool may_be_shortened(ElementType from, ElementType to, ElementType last) {
 
 // Whether leaving out one of the casts before `cast` would change its result.
 bool is_merged_wrongly(const ir::Node& cast) {
-  const ElementType last = type_of(cast.outputs[0]);
+  const ElementType last = ir::element_type(cast.outputs[0]);
   if (is_floating_point(last)) return false;
   for (const ir::Node* before = cast.inputs[0]->producer; before && before->op == "Cast";
        before = before->inputs[0]->producer) {
-    const ElementType from = type_of(before->inputs[0]), to = type_of(before->outputs[0]);
+    const ElementType from = ir::element_type(before->inputs[0]), to = ir::element_type(before->outputs[0]);
     if (last == ElementType::boolean ? may_vanish(from, to) : may_be_shortened(from, to, last)) return true;
   }
   return false;
@@ -56,9 +55,9 @@ void precede(ir::Rewriter& rewriter, ir::Node& cast, const char* op, ElementType
 }
 
 void set_apart(ir::Rewriter& rewriter, ir::Node& cast) {
-  const bool is_to_bool = type_of(cast.outputs[0]) == ElementType::boolean;
-  const ElementType type = negatable(type_of(cast.inputs[0]));
-  if (type != type_of(cast.inputs[0]))
+  const bool is_to_bool = ir::element_type(cast.outputs[0]) == ElementType::boolean;
+  const ElementType type = negatable(ir::element_type(cast.inputs[0]));
+  if (type != ir::element_type(cast.inputs[0]))
     precede(rewriter, cast, "Cast", type, {{"to", static_cast<int64_t>(type)}});
   for (int i = 0; i < (is_to_bool ? 1 : 2); ++i) precede(rewriter, cast, "Neg", type);
 }
