@@ -144,6 +144,8 @@ void adapt_arguments(ir::Node& node, ElementType written) {
     for (ir::Attribute& argument : node.attributes) {
       if (argument.name == "self") argument.name = "input";
     }
+  } else if (node.op == "aten::bernoulli.p" && given(node, "p") == nullptr) {  // bernoulli_(…, float p=0.5)
+    node.set("p", 0.5);
   }
 }
 

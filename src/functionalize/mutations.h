@@ -32,8 +32,8 @@ std::optional<Mutation> mutation_of(const ir::Node& node);
 // Whether the operator is a normalization by batch statistics that also updates the running ones.
 bool updates_statistics(const ir::Node& node);
 
-// Adapts the arguments of a node whose operator was replaced by the pure one: names, order, and the element
-// type that the `out=` argument had.
+// Adapts the arguments of a node whose operator was replaced by the pure one: names, order, a default that
+// the pure one lacks, and the element type that the `out=` argument had.
 void adapt_arguments(ir::Node& node, ElementType written);
 
 // The element type of a pure operator's result, before it is written to a tensor of type `written`.

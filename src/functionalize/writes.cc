@@ -105,8 +105,6 @@ void write_in_place(Memory& memory, ir::Node& node, const Mutation& mutation) {
   View& target = *tensor.view;
   const std::vector<ir::Value*> outputs = node.outputs;
   ir::Value* written = nullptr;
-  // Only the in-place operator has a default probability.
-  if (mutation.pure == "aten::bernoulli.p" && given(node, "p") == nullptr) node.set("p", 0.5);
   switch (mutation.write) {
     case Write::computed:
       written = compute(memory, node, mutation.pure, {&target}).front();
