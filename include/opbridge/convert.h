@@ -51,6 +51,9 @@ enum class ParametersAs {
   inputs,     // inputs without a default value
 };
 
+// Output → axis, negative ones from the end → the name of its size.
+using SizeNames = std::map<std::string, std::map<int64_t, std::string>>;
+
 struct ConvertOptions {
   Target target = Target::onnxruntime;
   int opset = default_opset;
@@ -78,6 +81,8 @@ struct ConvertOptions {
   // all constant parameters have a name here, the parameters are named too.
   std::vector<std::string> input_names = {};
   std::vector<std::string> output_names = {};
+  // Names for sizes that depend on data. Sizes that follow from those of the inputs have names already.
+  SizeNames output_sizes = {};
 };
 
 struct OnnxModel {

@@ -227,6 +227,7 @@ def export_graph(
     parameters_as: str = "constants",
     input_names: list[str],
     output_names: list[str],
+    output_sizes: dict[str, dict[int, str]] = ...,
     progress: ProgressLine | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> tuple[int, int, int, str | None, int, list[str], float]:

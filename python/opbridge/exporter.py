@@ -94,8 +94,10 @@ def export(
             refuse it.
         opset_version: The version of ONNX's operators, from 9 on; 21 by default.
         dynamic_shapes: Dynamic sizes in the form of torch.export, where a size may also be a name, shared by all sizes
-            that are equal. The model may narrow the range of a name, but not that of a torch.export.Dim.
-        dynamic_axes: Dynamic sizes in the older form: by the name of an input, the axes, or a name for each.
+            that are equal. The model may narrow the range of a name, but not that of a torch.export.Dim. The sizes
+            that are dynamic in an ExportedProgram get their names from here.
+        dynamic_axes: Dynamic sizes in the older form: by the name of an input, the axes, or a name for each. The name
+            of an output's axis is used if the size depends on data; other sizes of outputs follow from the inputs.
         custom_opsets: Versions of other domains, ``{"custom": 2}``; 1 by default.
         custom_translation_table: Mappings for this export alone: by an operator (``torch.ops.aten.add.Tensor``), an
             onnxscript function, or a Python function that calls operators of onnxscript.
@@ -155,6 +157,7 @@ def export(
     from opbridge import _core
     from opbridge.artifacts import Artifacts
     from opbridge.capture.run_warnings import TraceWarning
+    from opbridge.capture.symbolic_sizes.dynamic_axes import sizes_of_outputs
     from opbridge.onnx_program import ONNXProgram, copy_to_stream, external_data_option
     from opbridge.symbolics.registry import registry_for
     from opbridge.symbolics.translation_table import TranslationTable
@@ -195,6 +198,7 @@ def export(
                 parameters_as=options.parameters_as,
                 input_names=list(example.input_names or ()),
                 output_names=list(example.output_names or ()),
+                output_sizes=sizes_of_outputs(dynamic_axes, example.output_names),
                 progress=artifacts.progress,
                 warn=lambda what: warnings.warn(what, TraceWarning, stacklevel=4),
             )

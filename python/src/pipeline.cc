@@ -59,8 +59,8 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                        std::vector<WeightFile> weight_files, bool source_lines, bool simplify,
                        bool mutations_as_outputs, bool random, std::vector<std::string> parameters,
                        const std::string& parameters_as, std::vector<std::string> input_names,
-                       std::vector<std::string> output_names, support::ProgressLine* progress,
-                       nb::handle warn) {
+                       std::vector<std::string> output_names, SizeNames output_sizes,
+                       support::ProgressLine* progress, nb::handle warn) {
   ConvertOptions options;
   options.target = to_target(target);
   options.opset = opset;
@@ -75,6 +75,7 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
   options.parameters_as = to_parameters_as(parameters_as);
   options.input_names = std::move(input_names);
   options.output_names = std::move(output_names);
+  options.output_sizes = std::move(output_sizes);
   options.progress = progress;
   options.schema_of = schema_in_torch;
   if (!warn.is_none()) options.warn = [warn](const std::string& what) { warn(what); };
@@ -214,8 +215,8 @@ void bind_pipeline(nb::module_& module) {
       "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "domain_versions"_a = nb::dict(),
       "external_data"_a, "weight_files"_a = std::vector<WeightFile>(), "source_lines"_a, "simplify"_a,
       "mutations_as_outputs"_a = false, "random"_a = false, "parameters"_a = std::vector<std::string>(),
-      "parameters_as"_a = "constants", "input_names"_a, "output_names"_a, "progress"_a.none() = nb::none(),
-      "warn"_a.none() = nb::none(),
+      "parameters_as"_a = "constants", "input_names"_a, "output_names"_a, "output_sizes"_a = SizeNames(),
+      "progress"_a.none() = nb::none(), "warn"_a.none() = nb::none(),
       "Converts the graph, which is consumed, and writes the model. Returns the number of nodes, the bytes\n"
       "of the model, those of the external data, its file or None, the bytes that the model refers to\n"
       "in other files, these files, and the seconds that the writing took.");

@@ -23,6 +23,7 @@
 #include "onnx/model_reader.h"
 #include "onnx/proto_fields.h"
 #include "opbridge/frontend.h"
+#include "pipeline/size_names.h"
 #include "runtimes/onnxruntime/legalize.h"
 #include "runtimes/standard/legalize.h"
 #include "torch/prims.h"
@@ -228,6 +229,7 @@ OnnxModel to_onnx(ir::Graph graph, const SymbolicRegistry& registry, const Conve
   MissingReport report(registry, options);
   legalize(model, options.target, add_calls_to(report));
   if (!report.empty()) throw report.error();
+  name_sizes_of_outputs(model.graph, options.output_sizes);
   if (options.parameters_as == ParametersAs::defaults) attach_defaults(model, inputs, std::move(parameters));
   return model;
 }

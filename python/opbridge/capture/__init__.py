@@ -41,7 +41,7 @@ def capture(
 
     ``dynamic_shapes`` has torch.export's form, in which a dim may also be a name; ``dynamic_axes`` has the older
     form of torch.onnx, with names from ``input_names``. A size that is declared dynamic never becomes a constant
-    without an error.
+    without an error. An ExportedProgram has its dynamic sizes already, and gets their names from here.
     """
     import torch
 
@@ -57,13 +57,22 @@ def capture(
     if how not in ("export", "trace", None):
         raise InvalidArgumentError(f"capture must be 'export' or 'trace', not {how!r}")
     if isinstance(model, torch.export.ExportedProgram):
-        if dynamic_shapes is not None or dynamic_axes:
-            raise InvalidArgumentError("an ExportedProgram has its dynamic sizes already: pass them to torch.export")
         from opbridge.capture.exported.bridge import bridge
+        from opbridge.capture.exported.size_names import names_of_symbols
+        from opbridge.capture.program import Sizes
 
+        names: dict[str, str] = {}
+        if dynamic_shapes is not None or dynamic_axes:
+            names = names_of_symbols(
+                model,
+                dynamic_shapes=dynamic_shapes,
+                dynamic_axes=dynamic_axes,
+                input_names=input_names,
+                output_names=output_names,
+            )
         if on_exported is not None:
             on_exported(model)
-        return Program(bridge(model))
+        return Program(bridge(model, Sizes(names)))
 
     module = as_module(model)
     path = torchscript_in(module)

@@ -17,6 +17,7 @@ import torch
 from opbridge import _core
 from opbridge.capture.exported.bridge import bridge, casts, warn_of_squeezes
 from opbridge.capture.exported.overhead import skip_overhead
+from opbridge.capture.exported.size_names import shapes_of_inputs
 from opbridge.capture.exported.thread_confinement import confine_export
 from opbridge.capture.failures import check_that_it_runs, first_lines, otherwise, refusal_of
 from opbridge.capture.inputs import Inputs, signature_of
@@ -47,7 +48,7 @@ from opbridge.torch_compat.symbols import set_size_oblivious
 
 
 def bridged(exported: torch.export.ExportedProgram, sizes: DynamicSizes) -> _core.Graph:
-    names = Sizes(sizes.name_symbols(_shapes_of_inputs(exported)), sizes)
+    names = Sizes(sizes.name_symbols(shapes_of_inputs(exported)), sizes)
     return bridge(exported, names, parameters_are_kept=False)
 
 
@@ -237,12 +238,3 @@ def _restore_marks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
         for tensor, attributes in zip(tensors, before, strict=True):
             vars(tensor).clear()
             vars(tensor).update(attributes)
-
-
-def _shapes_of_inputs(exported: torch.export.ExportedProgram) -> list[torch.Size | None]:
-    shapes: list[torch.Size | None] = []
-    for node, spec in zip(exported.graph.nodes, exported.graph_signature.input_specs, strict=False):
-        if spec.kind is torch.export.graph_signature.InputKind.USER_INPUT:
-            value: Any = node.meta.get("val")
-            shapes.append(value.shape if isinstance(value, torch.Tensor) else None)
-    return shapes

@@ -155,6 +155,16 @@ class DynamicSizes:
         others = self._inputs.map_leaves(lambda leaf: replaced.get(id(leaf), leaf))
         return dataclasses.replace(others, example=self._inputs)
 
+    def check_that_they_are_dynamic(self, shapes: Sequence[Sequence[int | torch.SymInt] | None]) -> None:
+        """Raises an error if an axis is constant in the shapes that a finished program has."""
+        for name, leaf, shape in zip(self._inputs.names, self.leaves, shapes, strict=True):
+            for axis, dim in leaf.items():
+                if shape is not None and isinstance(shape[axis], int) and dim is not torch.export.Dim.AUTO:
+                    raise InvalidArgumentError(
+                        f"axis {axis} of the input '{name}' is {shape[axis]} in the ExportedProgram; to make it "
+                        "dynamic, pass dynamic_shapes to torch.export.export"
+                    )
+
     def name_symbols(
         self, shapes: Sequence[Sequence[int | torch.SymInt] | None], fixings: Mapping[str, Fixing] | None = None
     ) -> dict[str, str]:
@@ -263,6 +273,16 @@ def specialized(what: str, size: str, fixings: Mapping[str, Fixing]) -> Unsuppor
     return UnsupportedError(
         f"{what} was to be dynamic, but the model fixes it to {size}{why}, or make the size constant", fixing.line
     )
+
+
+def sizes_of_outputs(axes: Mapping[str, Any] | None, output_names: Sequence[str] | None) -> dict[str, dict[int, str]]:
+    """The names of axes of outputs in ``dynamic_axes``."""
+    named: dict[str, dict[int, str]] = {}
+    for output in output_names or ():
+        for axis, dim in _names_by_axis((axes or {}).get(output), output).items():
+            if dim is not None and (name := name_of(dim)) is not None:
+                named.setdefault(output, {})[operator.index(axis)] = name
+    return named
 
 
 def name_of(dim: Any) -> str | None:
