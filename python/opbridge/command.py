@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import tempfile
 import traceback
 import types
 from collections.abc import Sequence
@@ -18,25 +19,46 @@ from opbridge.errors import Error, FileError, InternalError, InvalidArgumentErro
 
 def main(arguments: Sequence[str]) -> int:
     """Carries out a command; returns its exit status."""
-    parser = argparse.ArgumentParser("opbridge doctor", add_help=False, allow_abbrev=False)
-    parser.add_argument("command", choices=["doctor"])
-    parser.add_argument("model")
-    parser.add_argument("--target", default="onnxruntime")
-    parser.add_argument("--opset", type=int, required=True)
-    parser.add_argument("--ops", action="append", default=[])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--fix", default="")
-    parser.add_argument("--projects", default="")
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     output = _keep_output_for_report()
     try:
-        return _doctor(options, output)
+        status: int = options.carry_out(options, output)
     except Error as error:
         print(f"opbridge: {error}", file=sys.stderr)
         return 3 if isinstance(error, InternalError) else 2
     except SystemExit as error:  # of a model that is captured
         print(f"opbridge: {_described(error)}", file=sys.stderr)
         return 2
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Reads what the program passes on, which has checked it and has the help."""
+    parser = argparse.ArgumentParser("opbridge", add_help=False, allow_abbrev=False)
+    commands = parser.add_subparsers(required=True)
+
+    doctor = commands.add_parser("doctor", add_help=False, allow_abbrev=False)
+    doctor.set_defaults(carry_out=_doctor)
+    doctor.add_argument("model")
+    doctor.add_argument("--target", default="onnxruntime")
+    doctor.add_argument("--opset", type=int, required=True)
+    doctor.add_argument("--ops", action="append", default=[])
+    doctor.add_argument("--json", action="store_true")
+    doctor.add_argument("--fix", default="")
+    doctor.add_argument("--projects", default="")
+
+    verify = commands.add_parser("verify", add_help=False, allow_abbrev=False)
+    verify.set_defaults(carry_out=_verify)
+    verify.add_argument("model")
+    verify.add_argument("file", nargs="?")
+    verify.add_argument("--ops", action="append", default=[])
+    verify.add_argument("--rtol", type=float)
+    verify.add_argument("--atol", type=float)
+    verify.add_argument("--random-inputs", type=int, default=0)
+    verify.add_argument("--seed", type=int, default=0)
+    verify.add_argument("--edge-values", action="store_true")
+    verify.add_argument("--reproduction")
+    return parser
 
 
 def _keep_output_for_report() -> TextIO:
@@ -72,11 +94,56 @@ def _doctor(options: argparse.Namespace, output: TextIO) -> int:
     text = report.rstrip("\n") + "\n"
     if written and not options.json:
         text += "\n" + written
+    _print(text, output)
+    return 0 if ok else 1
+
+
+def _verify(options: argparse.Namespace, output: TextIO) -> int:
+    from opbridge.exporter import export
+    from opbridge.operators import load_operators
+    from opbridge.verification import VerificationError, verify
+
+    for library in options.ops:
+        load_operators(library)
+    model, args, kwargs = _made_by(options.model)
+    if options.file is not None and not Path(options.file).is_file():
+        raise FileError(f"no such file: {options.file}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = options.file or os.path.join(folder, "model.onnx")
+        if options.file is None:
+            export(model, args, file, kwargs=kwargs)
+        try:
+            verification = verify(
+                file,
+                model,
+                args,
+                kwargs,
+                rtol=options.rtol,
+                atol=options.atol,
+                random_inputs=options.random_inputs,
+                edge_values=options.edge_values,
+                seed=options.seed,
+                reproduction=options.reproduction,
+            )
+            conclusion = verification.text()
+        except VerificationError as error:
+            if error.verification is None:
+                raise
+            verification = error.verification
+            conclusion = error.message
+        except Exception as error:
+            if not type(error).__module__.startswith("onnxruntime."):
+                raise
+            raise InvalidArgumentError(f"ONNX Runtime cannot run {file}: {_described(error)}") from error
+    _print(f"{verification.table()}\n\n{conclusion}\n", output)
+    return 0 if verification.ok else 1
+
+
+def _print(text: str, output: TextIO) -> None:
     try:
         print(text, end="", file=output, flush=True)
     except OSError as error:
         raise FileError(f"cannot print: {error.strerror}") from error
-    return 0 if ok else 1
 
 
 def _made_by(text: str) -> tuple[Any, Any, Any]:

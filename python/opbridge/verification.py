@@ -23,10 +23,6 @@ from opbridge.errors import Error, InvalidArgumentError
 from opbridge.runtime import run, session
 
 
-class VerificationError(Error):
-    """The model's results differ from PyTorch's."""
-
-
 @dataclasses.dataclass(frozen=True)
 class OutputDifference:
     """The difference of one output of ONNX Runtime from PyTorch's."""
@@ -95,6 +91,17 @@ class Verification:
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
         return "\n".join(line.rstrip() for line in lines)
+
+
+class VerificationError(Error):
+    """The model's results differ from PyTorch's.
+
+    ``verification`` has the differences; it is None if the outputs could not be compared, since their number differs.
+    """
+
+    def __init__(self, message: str, verification: Verification | None = None) -> None:
+        super().__init__(message)
+        self.verification = verification
 
 
 def verify(
@@ -172,7 +179,7 @@ def proven(
 
         folder = write_reproduction(reproduction, faulty, result.text())
         lines.append(f"reproduced by {folder / 'reproduce.py'}")
-    raise VerificationError("\n".join(lines))
+    raise VerificationError("\n".join(lines), result)
 
 
 _MOST_DRAWS = 50

@@ -41,6 +41,11 @@ void add_target(CLI::App& command, Target& target) {
       ->default_str("onnxruntime");
 }
 
+void add_libraries(CLI::App& command, std::vector<std::filesystem::path>& libraries,
+                   const std::string& help) {
+  command.add_option("--ops", libraries, help + "; may be given several times")->allow_extra_args(false);
+}
+
 SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries) {
   SymbolicRegistry registry = SymbolicRegistry::with_bundled();
   for (const std::filesystem::path& library : libraries) registry.add_operators(library);

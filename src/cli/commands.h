@@ -45,6 +45,9 @@ CLI::Validator one_of(const std::map<std::string, T>& choices) {
 // The option --target, which sets `target`.
 void add_target(CLI::App& command, Target& target);
 
+// The option --ops, which adds one library to `libraries` each time that it is given.
+void add_libraries(CLI::App& command, std::vector<std::filesystem::path>& libraries, const std::string& help);
+
 // The mappings that opbridge ships and those of the operators in `libraries`.
 SymbolicRegistry mappings(const std::vector<std::filesystem::path>& libraries);
 

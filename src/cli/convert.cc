@@ -87,12 +87,17 @@ void add_convert(CLI::App& app) {
                    "Store weights in a separate file: auto (if the model would exceed 2 GB), always, never; "
                    "reference: leave them in the .pt2, which must be in the output's folder or below")
       ->transform(one_of(external_data));
-  command->add_option("--custom-opset", arguments->custom_opsets,
-                      "Version of another domain, DOMAIN=VERSION");
-  command->add_option("--ops", arguments->libraries, "A library of operators written once (libNAME_ort.so)");
-  command->add_option("--input-names", options.input_names, "Names of the inputs, in order")->delimiter(',');
-  command->add_option("--output-names", options.output_names, "Names of the outputs, in order")
-      ->delimiter(',');
+  command
+      ->add_option("--custom-opset", arguments->custom_opsets,
+                   "Version of another domain, DOMAIN=VERSION; may be given several times")
+      ->allow_extra_args(false);
+  add_libraries(*command, arguments->libraries, "A library of operators written once (libNAME_ort.so)");
+  command->add_option("--input-names", options.input_names, "Names of the inputs, in order, as a,b")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--output-names", options.output_names, "Names of the outputs, in order, as a,b")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_flag_callback(
       "--no-source-lines", [arguments] { arguments->options.source_lines = false; },
       "Omit the source lines of the PyTorch program");

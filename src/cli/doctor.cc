@@ -27,11 +27,6 @@ struct Options {
   scaffold::Repair repair;
 };
 
-// Whether the model is a Python function, script.py:make_model, and not a file.
-bool is_factory(const std::string& model) {
-  return model.find(':') != std::string::npos && !fs::exists(model);
-}
-
 std::vector<std::string> python_arguments(const Options& options) {
   std::vector<std::string> arguments{
       "doctor",   options.model,
@@ -48,15 +43,11 @@ std::vector<std::string> python_arguments(const Options& options) {
 // Refuses a file that is neither a .pt2 nor named like one, with a message that says what is wanted.
 void refuse_other_file(const fs::path& model) {
   if (model.extension() == ".pt2" || !fs::is_regular_file(model) || support::is_zip(model)) return;
-  const std::string file = model.string();
+  refuse_script(model);
   throw Error(ErrorCode::invalid_argument,
-              model.extension() == ".py"
-                  ? fmt::format("{0} is a script: name its function that returns (model, args), as in "
-                                "{0}:make_model",
-                                file)
-                  : fmt::format("{} is no .pt2 file; doctor examines a .pt2 file, or the model that a Python "
-                                "function returns: script.py:make_model",
-                                file));
+              fmt::format("{} is no .pt2 file; doctor examines a .pt2 file, or the model that a Python "
+                          "function returns: script.py:make_model",
+                          model.string()));
 }
 
 // Whether no link is missing.
@@ -90,7 +81,7 @@ void add_doctor(CLI::App& app) {
   add_target(*command, options->convert.target);
   command->add_option("--opset", options->convert.opset, "Version of ONNX's operators")
       ->capture_default_str();
-  command->add_option("--ops", options->libraries, "A library of operators written once (libNAME_ort.so)");
+  add_libraries(*command, options->libraries, "A library of operators written once (libNAME_ort.so)");
   command->add_flag("--json", options->json, "Print the report as JSON");
   command->add_option("--fix", options->repair.mappings,
                       "Write the missing mappings into this new Python file, with all their arguments, to be "

@@ -1,5 +1,6 @@
 #include "cli/python.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -53,6 +54,18 @@ void run_in_python(const std::vector<std::string>& arguments) {
               "this needs Python, and " + python +
                   " cannot be started; activate the environment that has opbridge, or name its Python by "
                   "OPBRIDGE_PYTHON");
+}
+
+bool is_factory(const std::string& model) {
+  return model.find(':') != std::string::npos && !fs::exists(model);
+}
+
+void refuse_script(const std::string& model) {
+  if (fs::path(model).extension() != ".py") return;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{0} is a script: name its function that returns (model, args), as in {0}:make_model",
+                  model));
 }
 
 }  // namespace opbridge::cli

@@ -11,4 +11,10 @@ namespace opbridge::cli {
 // of PATH. Throws Error(invalid_argument) if none can be started.
 [[noreturn]] void run_in_python(const std::vector<std::string>& arguments);
 
+// Whether `model` names a Python function that returns a model, script.py:make_model, and not a file.
+bool is_factory(const std::string& model);
+
+// Refuses a Python script without the name of its function, with a message that shows how to name it.
+void refuse_script(const std::string& model);
+
 }  // namespace opbridge::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/python.h"
 #include "inspect/table.h"
 #include "inspect/text.h"
 #include "lowering/complex/complex.h"
@@ -21,12 +22,17 @@ namespace {
 
 struct Options {
   std::string model;
+  std::string file;  // the ONNX model, if `model` is a Python function
   std::string inputs;
   std::string expect;
   std::vector<std::filesystem::path> libraries;
   std::string runtime;
   std::optional<double> rtol;
   std::optional<double> atol;
+  std::optional<int> random_inputs;
+  std::optional<uint64_t> seed;
+  bool edge_values = false;
+  std::string reproduction;
 };
 
 // The tensors of `file` for the model's `names`, in that order, with complex numbers as pairs. They are found
@@ -60,8 +66,56 @@ tensor::Tolerance tolerance_for(const Options& options, ElementType type) {
   return {options.rtol.value_or(usual.relative), options.atol.value_or(usual.absolute)};
 }
 
+void refuse(const std::string& why) { throw Error(ErrorCode::invalid_argument, why); }
+
+std::vector<std::string> python_arguments(const Options& options) {
+  if (!options.inputs.empty() || !options.expect.empty())
+    refuse(
+        fmt::format("{} returns the inputs, and PyTorch computes the expected outputs: --inputs and --expect "
+                    "are for a comparison without PyTorch",
+                    options.model));
+  if (!options.runtime.empty())
+    refuse("with a Python function, ONNX Runtime is the Python package onnxruntime: --runtime is not used");
+  std::vector<std::string> arguments{"verify", options.model};
+  if (!options.file.empty()) arguments.push_back(options.file);
+  const auto add = [&](const char* option, const auto& value) {
+    if (value) arguments.insert(arguments.end(), {option, fmt::format("{}", *value)});
+  };
+  for (const std::filesystem::path& library : options.libraries)
+    arguments.insert(arguments.end(), {"--ops", library});
+  add("--rtol", options.rtol);
+  add("--atol", options.atol);
+  add("--random-inputs", options.random_inputs);
+  add("--seed", options.seed);
+  if (options.edge_values) arguments.emplace_back("--edge-values");
+  if (!options.reproduction.empty())
+    arguments.insert(arguments.end(), {"--reproduction", options.reproduction});
+  return arguments;
+}
+
+// Refuses what only a comparison with PyTorch has, and the lack of what one without PyTorch needs.
+void check_without_python(const Options& options) {
+  refuse_script(options.model);
+  if (!options.file.empty())
+    refuse(fmt::format("{} is no Python function, script.py:make_model, with which to compare {}",
+                       options.model, options.file));
+  if (options.random_inputs || options.seed || options.edge_values || !options.reproduction.empty())
+    refuse(
+        "--random-inputs, --seed, --edge-values and --reproduction need the PyTorch model: opbridge verify "
+        "script.py:make_model " +
+        options.model);
+  if (options.inputs.empty() || options.expect.empty())
+    refuse(
+        "--inputs and --expect are needed, or a Python function that returns the PyTorch model and its "
+        "inputs: "
+        "opbridge verify script.py:make_model " +
+        options.model);
+}
+
 // Whether all outputs agree.
 bool run(const Options& options) {
+  if (is_factory(options.model)) run_in_python(python_arguments(options));
+  check_without_python(options);
   const runtime::OnnxRuntime library(options.runtime);
   const runtime::Session session(library, options.model, options.libraries);
   const std::vector<ir::Weight> expected = match(session.output_names(), options.expect, "output");
@@ -87,23 +141,41 @@ bool run(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("verify", "Run a model in ONNX Runtime and compare its outputs with expected ones");
+  CLI::App* command = app.add_subcommand(
+      "verify", "Run a model in ONNX Runtime and compare its outputs with PyTorch's, or with stored ones");
   auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "The ONNX model")->required();
-  command->add_option("--inputs", options->inputs, "The inputs, saved by numpy.savez under their names")
+  command
+      ->add_option("model", options->model,
+                   "The ONNX model, or a Python function that returns (model, args), as script.py:make_model")
       ->required();
-  command->add_option("--expect", options->expect, "The expected outputs, saved the same way")->required();
-  command->add_option("--ops", options->libraries, "A library of custom operators for ONNX Runtime");
+  command->add_option(
+      "file", options->file,
+      "The ONNX model, after a Python function; without it, the PyTorch model is exported into "
+      "a temporary file");
+  command->add_option("--inputs", options->inputs, "The inputs, saved by numpy.savez under their names");
+  command->add_option("--expect", options->expect, "The expected outputs, saved the same way");
+  add_libraries(*command, options->libraries,
+                "A library of custom operators for ONNX Runtime (libNAME_ort.so)");
   command->add_option("--runtime", options->runtime,
                       "The ONNX Runtime library to use; found automatically by default");
   command->add_option("--rtol", options->rtol, "Relative tolerance; its default depends on the element type");
   command->add_option("--atol", options->atol, "Absolute tolerance; its default depends on the element type");
+  command->add_option("--random-inputs", options->random_inputs,
+                      "Compare as many inputs besides those of the Python function: values like theirs, "
+                      "dynamic sizes from the ranges of the export");
+  command->add_option("--seed", options->seed, "The seed of these inputs; 0 by default");
+  command->add_flag(
+      "--edge-values", options->edge_values,
+      "Also compare the inputs with zeros, infinities and NaN in place of floating-point numbers");
+  command->add_option(
+      "--reproduction", options->reproduction,
+      "If an output differs, write a folder that shows the difference without the PyTorch model");
   command->footer(
-      "It compares the outputs for one set of inputs, without PyTorch. In Python, opbridge.verify compares "
-      "with the "
-      "PyTorch model, and can draw inputs and sizes (random_inputs=8), try zeros, infinities and NaN "
-      "(edge_values=True), and write a folder that reproduces a difference (reproduction=\"folder\").\n"
+      "An ONNX model is compared for the inputs and outputs of --inputs and --expect, without PyTorch. With "
+      "a "
+      "Python function, both ends run on the inputs that it returns, and on others that are drawn like them. "
+      "If an "
+      "output differs, the first operator whose value differs is named, with its line.\n"
       "Exit status: 0 if all outputs agree, 1 if one differs, 2 if they cannot be compared.");
   command->callback([options] {
     if (!run(*options)) throw CLI::RuntimeError(1);

@@ -14,7 +14,9 @@ from command import OPBRIDGE, opbridge
 from torch import nn
 from torch.export import Dim
 
+import opbridge as package
 from checking.runtime import run_plain
+from opbridge.operators import COMPAT
 
 
 def convert(*arguments: Any) -> subprocess.CompletedProcess[str]:
@@ -77,6 +79,16 @@ def test_options_reach_the_model(pt2: Path, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{target}: opset 18, ")
     assert ": weights, " in lines[1]
+
+
+def test_options_may_stand_before_the_files(pt2: Path, tmp_path: Path) -> None:
+    """An option takes one word, and not the files that follow it."""
+    target = tmp_path / "net.onnx"
+    libraries = ("--ops", package.ort_library(), "--ops", package.ort_library(COMPAT))
+    names = ("--output-names", "scores,features", "--custom-opset", "mine=3", "--input-names", "image")
+    done = opbridge("convert", *libraries, *names, pt2, target)
+    assert done.returncode == 0, done.stderr
+    assert [each.name for each in onnx.load(target).graph.output] == ["scores", "features"]
 
 
 def test_source_lines_are_written(pt2: Path, tmp_path: Path) -> None:
