@@ -27,7 +27,10 @@ void run(const Options& options) {
   const std::string name = schema.name.substr(schema.name.find("::") + 2);
   const fs::path directory = options.directory.empty() ? fs::path(name) : fs::path(options.directory);
   scaffold::write_project(directory, schema, line);
-  print(fmt::format("{}: write {}.cc, then run pytest there\n", directory.string(), name));
+  print(fmt::format(
+      "{0}: write `reference` in tests/test_{1}.py and the kernel in {1}.cc, then run pytest there\n"
+      "{0}/README.md says more, and names the pages of opbridge's site that explain these files\n",
+      directory.string(), name));
 }
 
 }  // namespace

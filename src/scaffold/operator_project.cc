@@ -456,6 +456,10 @@ $ pip install --no-build-isolation .      # builds against the installed torch a
 2. Write the shape rule and the kernel in `@name@.cc`@gradient_step@.
 3. Run `pytest`.
 
+opbridge's site explains the steps: "An operator written once" in the tutorial (`tutorial/operator-once.html`) introduces
+`@name@.cc`, "C++ headers for operators" (`reference/cpp-operators.html`) lists what it may use, and "Ship an operator as a
+wheel" (`wheel.html`) describes this project. `make docs` in opbridge's repository builds the site.
+
 ```python
 import @package@, opbridge, torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,17 @@ def test_project_tests_itself_and_installs(tmp_path: Path) -> None:
     use = f"import torch, custom_my_op; print(custom_my_op.__file__, {call})"
     text = run(tmp_path / "cache", "-c", use, path=(site,))
     assert text.split(maxsplit=1) == [str(site / "custom_my_op/__init__.py"), "[1.0, 1.0]\n"]
+
+
+def test_the_next_steps_name_pages_that_exist(tmp_path: Path) -> None:
+    printed = new_op(tmp_path, SCHEMA).stdout
+    assert "tests/test_my_op.py" in printed
+    assert "my_op/README.md" in printed
+    readme = " ".join((tmp_path / "my_op/README.md").read_text().split())
+    named = re.findall(r'"([^"]+)"[^"]*?\(`([\w/-]+)\.html`\)', readme)
+    assert len(named) == 3
+    for title, page in named:
+        assert f"# {title}\n" in (ROOT / "docs" / f"{page}.md").read_text()
 
 
 def test_every_kind_of_argument_compiles(tmp_path: Path) -> None:
