@@ -139,6 +139,13 @@ class Registry:
     def entries(self) -> list[tuple[str, int, bool, bool, str | None]]:
         """Tuples (key, opset, exactly, bundled, schema or None)."""
 
+def operator_libraries(path: str) -> tuple[str, str]:
+    """The libraries of a set for PyTorch and for ONNX Runtime, which may not exist. ``path`` names either, or what both
+    names begin with."""
+
+def operator_library(path: str) -> str:
+    """The library for ONNX Runtime that ``path`` names: the file itself, or else that of the set."""
+
 def functionalize(graph: Graph) -> None: ...
 def write_page(
     model: str,

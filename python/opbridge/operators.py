@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opbridge import _core
 from opbridge._operator_abi import Library
 from opbridge.operator_names import name_in, namespace, stem
 from opbridge.paths import checked_path
@@ -180,9 +181,8 @@ def _described(library: Library) -> list[Operator]:
 
 
 def _sides(path: str | Path) -> tuple[Path, Path]:
-    path = Path(checked_path(path))
-    stem = path.name.removesuffix(".so").removesuffix("_torch").removesuffix("_ort")
-    return path.with_name(f"{stem}_torch.so"), path.with_name(f"{stem}_ort.so")
+    torch_side, ort_side = _core.operator_libraries(checked_path(path))
+    return Path(torch_side), Path(ort_side)
 
 
 def _existing(path: Path) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from opbridge import _core
 from opbridge.dtypes import ELEMENT_TYPES
 from opbridge.operators import COMPAT, loaded_ort_libraries, ort_library, read_operators
 from opbridge.paths import checked_path
@@ -50,12 +51,13 @@ def session(
         The session. ``run(None, {name: array})`` takes and returns NumPy arrays.
 
     Raises:
+        FileError: There is no such library.
         Exception: ONNX Runtime's own errors, if it cannot load the model or a library.
     """
     import onnxruntime
 
     model = path if isinstance(path, bytes) else checked_path(path)
-    given = [os.path.realpath(_library_file(checked_path(library))) for library in libraries]
+    given = [os.path.realpath(_core.operator_library(checked_path(library))) for library in libraries]
     options = sess_options or onnxruntime.SessionOptions()
     if sess_options is None:
         options.log_severity_level = 3
@@ -72,16 +74,6 @@ def session(
         if library not in left_out or library in given:
             options.register_custom_ops_library(library)
     return onnxruntime.InferenceSession(model, options, providers=list(providers))
-
-
-def _library_file(path: str) -> str:
-    """The file of a library for ONNX Runtime, which may be named by the stem of its set."""
-    if os.path.exists(path):
-        return path
-    try:
-        return ort_library(path)
-    except FileNotFoundError:
-        return path  # ONNX Runtime says why it cannot be loaded
 
 
 def _may_share_names(library: str) -> bool:

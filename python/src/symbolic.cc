@@ -1,11 +1,14 @@
 // The registry, and the `g` of symbolic functions written in Python.
 #include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -14,6 +17,7 @@
 #include "attribute.h"
 #include "bindings.h"
 #include "opbridge/registry.h"
+#include "support/operator_library.h"
 
 namespace opbridge::python {
 namespace {
@@ -393,6 +397,21 @@ const SymbolicRegistry& registry_of(nb::handle object) {
 
 void bind_symbolic(nb::module_& module) {
   using namespace nb::literals;
+  module.def(
+      "operator_libraries",
+      [](const std::filesystem::path& path) {
+        const support::OperatorLibraries libraries = support::operator_libraries(path);
+        return std::pair(libraries.torch.string(), libraries.ort.string());
+      },
+      "path"_a,
+      "The libraries of a set for PyTorch and for ONNX Runtime, which may not exist. `path` names either, or "
+      "what\n"
+      "both names begin with.");
+  module.def(
+      "operator_library",
+      [](const std::filesystem::path& path) { return support::operator_library(path).string(); }, "path"_a,
+      "The library for ONNX Runtime that `path` names: the file itself, or else that of the set.");
+
   nb::class_<PyValue>(module, "Value", "A value of the ONNX graph that a symbolic function builds.")
       .def_prop_ro("name", [](const PyValue& v) { return v.get().get()->name; })
       .def_prop_ro(

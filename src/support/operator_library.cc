@@ -10,15 +10,21 @@
 
 namespace opbridge::support {
 
-std::filesystem::path operator_library(const std::filesystem::path& path) {
+OperatorLibraries operator_libraries(const std::filesystem::path& path) {
   check_path(path);
-  if (std::filesystem::exists(path)) return std::filesystem::absolute(path);
-  std::string name = path.filename();
+  std::string stem = path.filename();
   for (const std::string_view end : {".so", "_torch", "_ort"}) {
-    if (name.ends_with(end)) name.resize(name.size() - end.size());
+    if (stem.ends_with(end)) stem.resize(stem.size() - end.size());
   }
-  std::filesystem::path library = path.parent_path() / (name + "_ort.so");
-  if (std::filesystem::exists(library)) return std::filesystem::absolute(library);
+  const std::filesystem::path folder = path.parent_path();
+  return {folder / (stem + "_torch.so"), folder / (stem + "_ort.so")};
+}
+
+std::filesystem::path operator_library(const std::filesystem::path& path) {
+  const std::filesystem::path library = operator_libraries(path).ort;
+  for (const std::filesystem::path& each : {path, library}) {
+    if (std::filesystem::exists(each)) return std::filesystem::absolute(each);
+  }
   throw Error(ErrorCode::invalid_file,
               fmt::format("cannot open the operator library {}: no such file, nor {}", path.string(),
                           library.filename().string()));
