@@ -60,6 +60,8 @@ class ProgramBuilder:
     def finish(self) -> Graph: ...
 
 def set_torch_types(dtype: type[torch.dtype], elements: dict[torch.dtype, int], opaque: tuple[type, ...]) -> None: ...
+def is_assertion(op: str) -> bool:
+    """Whether the operator only checks a condition that the capture already knows, or prints or profiles."""
 
 class Value:
     """A value of the ONNX graph that a symbolic function builds."""

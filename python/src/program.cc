@@ -1,5 +1,6 @@
 // ProgramBuilder for Python: one call into C++ per node of the program.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include "attribute.h"
 #include "bindings.h"
 #include "opbridge/frontend.h"
+#include "torch/assertions.h"
 
 namespace opbridge::python {
 namespace {
@@ -109,6 +111,10 @@ void bind_program(nb::module_& module) {
       "dtype"_a, "elements"_a, "opaque"_a,
       "Registers torch's classes: torch.dtype, the ElementType number of each dtype, and the\n"
       "classes without a meaning in ONNX (device, layout, memory_format, Generator).");
+
+  module.def(
+      "is_assertion", &torch::is_assertion, "op"_a,
+      "Whether the operator only checks a condition that the capture already knows, or prints or profiles.");
 
   nb::class_<ProgramValue>(module, "ProgramValue", "A value of the program under construction.");
 

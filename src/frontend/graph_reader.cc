@@ -8,6 +8,7 @@
 
 #include "frontend/node_source.h"
 #include "opbridge/error.h"
+#include "torch/assertions.h"
 
 namespace opbridge {
 namespace {
@@ -34,14 +35,6 @@ std::string operator_name(std::string_view target) {
   const size_t dot = target.find('.');
   if (dot == std::string_view::npos) invalid("an operator without a namespace");
   return fmt::format("{}::{}", target.substr(0, dot), target.substr(dot + 1));
-}
-
-// Whether the operator only checks something.
-bool is_assertion(std::string_view op) {
-  constexpr std::array<std::string_view, 5> prefixes = {
-      "aten::_assert_", "aten::_functional_assert_", "aten::sym_constrain_range",
-      "aten::_functional_sym_constrain_range", "aten::_make_dep_token"};
-  return std::ranges::any_of(prefixes, [&](std::string_view prefix) { return op.starts_with(prefix); });
 }
 
 // Whether the call takes an effect token, which keeps calls in order, and returns nothing but the next one:
@@ -248,7 +241,7 @@ void GraphReader::read_nodes(Scope& scope) {
 
 void GraphReader::read_node(Scope& scope, json::Object node) {
   std::string op = operator_name(json::string_field(node, "target"));
-  if (is_assertion(op)) return;
+  if (torch::is_assertion(op)) return;
   const json::Array outputs = json::array_field(node, "outputs");
   if (gives_token_alone(op, outputs)) {
     const json::Tagged token = json::tagged(json::item(outputs, 0));

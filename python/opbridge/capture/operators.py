@@ -105,23 +105,3 @@ def _has_new_symbols(overload: OpOverload, args: tuple[Any, ...], kwargs: dict[s
 def is_assignment_of_data(node: torch.fx.Node) -> bool:
     """Whether the node comes from ``tensor.data = other``: torch records only the check before the assignment."""
     return node.target is CHECK_OF_ASSIGNED_DATA
-
-
-# Operators that a graph leaves out: they check conditions that the capture already knows, or print or profile.
-ASSERTIONS = frozenset(
-    {
-        "aten::_assert_scalar",
-        "aten::_assert_tensor_metadata",
-        "aten::_assert_async",
-        "aten::_assert_async.msg",
-        "aten::_functional_assert_async.msg",
-        "aten::_functional_assert_scalar",
-        "aten::_print",
-        "aten::sym_constrain_range",
-        "aten::sym_constrain_range_for_size",
-        "aten::_functional_sym_constrain_range",
-        "aten::_functional_sym_constrain_range_for_size",
-        "profiler::_record_function_enter_new",
-        "profiler::_record_function_exit._RecordFunction",
-    }
-)

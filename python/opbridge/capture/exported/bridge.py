@@ -18,7 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
-from opbridge.capture.operators import ASSERTIONS, Operator, is_assignment_of_data, operator_of
+from opbridge.capture.operators import Operator, is_assignment_of_data, operator_of
 from opbridge.capture.program import (
     NUMBER,
     Result,
@@ -152,7 +152,7 @@ class _Bridge:
             return
         if isinstance(target, OpOverload):
             called = operator_of(target)
-            if called.key in ASSERTIONS:
+            if _core.is_assertion(called.key):
                 return
             if is_assignment_of_data(node):
                 return self._assign_data(node)
@@ -294,7 +294,7 @@ class _Bridge:
         _, target, *args = given
         called = operator_of(target)
         _, *results = node.meta["val"]
-        if called.key in ASSERTIONS or all(result is None for result in results):
+        if _core.is_assertion(called.key) or all(result is None for result in results):
             return [None]
         single = len(results) == 1
         outputs = self._call_operator(node, called, tuple(args), results[0] if single else results)
@@ -398,5 +398,5 @@ def _matters(user: torch.fx.Node) -> bool:
     if user.op != "call_function":
         return True
     if isinstance(user.target, OpOverload):
-        return operator_of(user.target).key not in ASSERTIONS
+        return not _core.is_assertion(operator_of(user.target).key)
     return any(map(_matters, user.users))

@@ -14,7 +14,7 @@ from torch.multiprocessing import reductions
 
 from opbridge import _core
 from opbridge.capture.autograd_function.calls import key_in_graph
-from opbridge.capture.operators import ASSERTIONS, Operator, custom_sizes_depend_on_data, operator_of
+from opbridge.capture.operators import Operator, custom_sizes_depend_on_data, operator_of
 from opbridge.capture.program import (
     NUMBER,
     Result,
@@ -113,7 +113,7 @@ class Recorder(WithBodies):
 
     def call(self, function: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         operator = operator_of(function)
-        if operator.key in ASSERTIONS or self._pausing:
+        if _core.is_assertion(operator.key) or self._pausing:
             return self._run(function, args, kwargs)
         if self._body or self._returned_as_is:
             self._check_writes(operator, args, kwargs)
