@@ -1,4 +1,4 @@
-"""The texts of torch's messages that opbridge reads. ``tests/python/test_torch_compat.py`` provokes each message."""
+"""The texts of torch's messages that opbridge reads. ``tests/python/test_torch_texts.py`` provokes each message."""
 
 from __future__ import annotations
 

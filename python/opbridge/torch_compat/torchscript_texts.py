@@ -1,4 +1,4 @@
-"""The texts of TorchScript that opbridge reads. ``tests/python/test_torch_compat.py`` provokes each text."""
+"""The texts of TorchScript that opbridge reads. ``tests/python/test_torch_texts.py`` provokes each text."""
 
 from __future__ import annotations
 
