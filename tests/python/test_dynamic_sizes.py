@@ -7,36 +7,19 @@ import pathlib
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import onnx
 import pytest
 import torch
 import torch.nn.functional as F
+from dynamic_check import CAPTURES, agrees
 from torch import nn
 from torch.export import Dim
 
 import opbridge
-from opbridge import TraceWarning
-from opbridge.runtime import run, session
-
-
-def agrees(
-    model: Callable[..., torch.Tensor],
-    shapes: Sequence[Sequence[tuple[int, ...]]],  # of all arguments: first those exported, then the others
-    dynamic: Any,
-    capture: Any,
-    folder: pathlib.Path,
-    make: Callable[..., torch.Tensor] = torch.rand,
-) -> onnx.ModelProto:
-    torch.manual_seed(0)
-    path = folder / "model.onnx"
-    args = tuple(make(*shape) for shape in shapes[0])
-    opbridge.export(model, args, path, dynamic_shapes=dynamic, capture=capture)
-    for sizes in shapes:
-        opbridge.verify(path, model, tuple(make(*shape) for shape in sizes))
-    return onnx.load(path)
+from opbridge.runtime import session
 
 
 class Pictures(nn.Module):
@@ -72,7 +55,6 @@ class Sequences(nn.Module):
 
 
 BATCH = Dim("batch")
-CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])
 
 
 @CAPTURES
@@ -114,59 +96,6 @@ def test_a_name_that_two_inputs_share_may_have_a_greatest_size(capture: Any, tmp
     )
     for value in (*model.graph.input, *model.graph.output):
         assert [dim.dim_param for dim in value.type.tensor_type.shape.dim] == ["batch", "length"]
-
-
-@CAPTURES
-def test_warnings_of_a_capture_can_be_errors(capture: Any, tmp_path: pathlib.Path) -> None:
-    def branch(x: torch.Tensor) -> torch.Tensor:
-        return x * 2 if x.shape[0] > 3 else x
-
-    rows = ({0: torch.export.Dim.DYNAMIC},)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", TraceWarning)
-        with pytest.raises(TraceWarning, match="a branch by a dynamic size"):
-            opbridge.export(branch, (torch.ones(4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=rows)
-
-
-@CAPTURES
-@pytest.mark.parametrize("dim", ["n", Dim.DYNAMIC, Dim("n", max=9)], ids=["name", "hint", "dim"])
-def test_the_line_that_fixes_a_size_is_told(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
-    def repeated(x: torch.Tensor) -> torch.Tensor:
-        for i in range(x.shape[0]):
-            x = x + i
-        return x
-
-    with pytest.raises(opbridge.UnsupportedError, match="was to be dynamic, but the model fixes it to 5") as refusal:
-        opbridge.export(repeated, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: dim},), capture=capture)
-    assert "in repeated: for i in range(x.shape[0]):" in refusal.value.where
-
-
-@CAPTURES
-@pytest.mark.parametrize(
-    ("operator", "function"),
-    [
-        ("aten::reshape", lambda x: x.reshape(5, 2) * 2),
-        ("aten::linalg_solve", torch.vmap(lambda row: torch.linalg.solve(torch.eye(2), row))),
-    ],
-)
-def test_the_operator_that_fixes_a_size_is_told(
-    operator: str, function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path
-) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match=f"the model fixes it to 5 in a call of {operator}:"):
-        opbridge.export(function, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
-
-
-@CAPTURES
-def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
-    sizes = {0: "batch"}
-    with pytest.raises(opbridge.InvalidArgumentError, match="the sizes called 'batch' differ"):
-        opbridge.export(
-            lambda x, y: (x + 1, y + 1),
-            (torch.rand(2), torch.rand(3)),
-            tmp_path / "m.onnx",
-            dynamic_shapes={"x": sizes, "y": sizes},
-            capture=capture,
-        )
 
 
 RECURRENT: dict[str, Callable[[], nn.Module]] = {
@@ -271,20 +200,6 @@ def test_arguments_beyond_the_parameters(capture: Any, tmp_path: pathlib.Path) -
 
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
-def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return x * 2 if x.shape[0] % 2 == 0 else x + 1
-
-    with pytest.warns(TraceWarning, match=r"branch by a dynamic size.*was read as True.*x\.shape\[0\] % 2"):
-        opbridge.export(
-            function, (torch.randn(4),), tmp_path / "model.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
-        )
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", TraceWarning)
-        opbridge.export(function, (torch.randn(4),), tmp_path / "model.onnx", capture=capture)
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
 @pytest.mark.parametrize("scale", [1.5, 1.7, 0.6])
 def test_sizes_times_decimals(tmp_path: pathlib.Path, scale: float, capture: str) -> None:
     def model(x: torch.Tensor) -> torch.Tensor:
@@ -349,67 +264,6 @@ def test_einsum_of_three_tensors(tmp_path: pathlib.Path, capture: str) -> None:
     agrees(model, [[(2, 3, 4)] * 2, [(1, 5, 4)] * 2, [(3, 1, 4)] * 2], dynamic, capture, tmp_path)
 
 
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any) -> None:
-    for function in (lambda x: x * [1, 2, 3, 4][x.shape[0] // 2], lambda x: x * sum(range(x.shape[0] // 2))):
-        with pytest.raises(opbridge.UnsupportedError, match=r"depends on a dynamic size, is made the number"):
-            opbridge.export(
-                function, (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
-            )
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
-    with pytest.warns(TraceWarning, match=r"an operator needs .* as the number 2"):
-        opbridge.export(
-            lambda x: x.split(2)[-1],
-            (torch.rand(4),),
-            tmp_path / "m.onnx",
-            dynamic_shapes=({0: Dim.DYNAMIC},),
-            capture=capture,
-        )
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: x[: len(x) // 2] + torch.ones(2),
-        lambda x: torch.where(x[: len(x) // 2] > 0, torch.ones(2), 1.0),
-        lambda x: x[: len(x) // 2] * x[: (len(x) + 1) // 2],
-        lambda x: torch.broadcast_tensors(x[: len(x) // 2], torch.ones(2))[0],
-    ],
-)
-def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture: Any, function: Any) -> None:
-    """The size 4 // 2 is that of the other tensor; 2 // 2 is 1, and the result has the size of the other one."""
-    with pytest.warns(TraceWarning, match=r"sizes that broadcast: torch assumes that .* equals"):
-        opbridge.export(
-            function, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
-        )
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_a_choice_of_torch_by_sizes_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
-    """torch asks whether the result has one pixel, which 3 - 2 * (2 - 1) is in the example."""
-    dynamic = {1: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
-    with pytest.warns(TraceWarning, match=r"torch assumes that the size .* equals '2\*.* - 1'"):
-        opbridge.export(
-            lambda x, w: torch.conv3d(x, w, dilation=2),
-            (torch.rand(2, 3, 3, 3), torch.rand(3, 2, 2, 2, 2)),
-            tmp_path / "m.onnx",
-            dynamic_shapes=(dynamic, {axis + 1: dim for axis, dim in dynamic.items()}),
-            capture=capture,
-        )
-
-
-def test_squeeze_beside_vmap_is_told(tmp_path: pathlib.Path) -> None:
-    def model(x: torch.Tensor) -> Any:
-        return torch.vmap(lambda row: row + row.sum())(x), x.squeeze()
-
-    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis"):
-        opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},))
-
-
 def test_sizes_that_a_model_takes_for_equal_have_one_name(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "m.onnx"
     for first, second in (({0: "n", 1: "m"}, {0: "k"}), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC})):
@@ -421,57 +275,6 @@ def test_sizes_that_a_model_takes_for_equal_have_one_name(tmp_path: pathlib.Path
             )
         x, y = (value.shape for value in session(path).get_inputs())
         assert x[1] == y[0] != x[0]
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-@pytest.mark.parametrize("squeeze", [lambda x: x[:, None].squeeze(), lambda x: torch.squeeze(x[:, None])])
-def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any, squeeze: Any) -> None:
-    with pytest.warns(TraceWarning, match="squeeze.. keeps the axis"):
-        opbridge.export(squeeze, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
-    assert "squeeze" not in vars(torch.Tensor)
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_a_size_that_comes_to_1_in_the_example_is_not_squeezed(tmp_path: pathlib.Path, capture: Any) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match=r"squeeze.. keeps the axis"):
-        opbridge.export(
-            lambda x: x[len(x) // 2 :].squeeze(),
-            (torch.rand(2),),
-            tmp_path / "m.onnx",
-            dynamic_shapes=({0: "n"},),
-            capture=capture,
-        )
-
-
-def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Path) -> None:
-    x = torch.rand(2, 6)
-    with pytest.raises(opbridge.UnsupportedError):
-        opbridge.export(lambda x: x * len(range(x.shape[1])), (x,), tmp_path / "m.onnx", dynamic_shapes=({1: "n"},))
-    assert not vars(x)
-
-
-@pytest.mark.parametrize(
-    ("shapes", "message"),
-    [
-        ("b", "dynamic_shapes is 'b'"),
-        (({0: "b"}, None), "2 entries; the inputs are x"),
-        ({"x": [{0: "b"}]}, "has 1 axes for its 2"),
-        ({"x": Dim("b")}, "it is a dict, a list or a tuple"),
-        ({"x": {"0": "b"}}, "axes are numbers"),
-        ({"x": {2: "b"}}, "axis 2 cannot be dynamic"),
-        ({"x": {0: 7}}, "is to be 7, and is 2"),
-        ({"x": {0: 3.5}}, "is to be 3.5"),
-        ({"x": {0: Dim("b", min=4, max=8)}}, "is 2 in the example inputs"),
-    ],
-)
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_dynamic_shapes_that_say_nothing_are_refused(
-    tmp_path: pathlib.Path, shapes: Any, message: str, capture: Any
-) -> None:
-    with pytest.raises(opbridge.InvalidArgumentError, match=message):
-        opbridge.export(
-            lambda x: x * 2, (torch.rand(2, 3),), tmp_path / "m.onnx", dynamic_shapes=shapes, capture=capture
-        )
 
 
 NAMES = ["u0", "size", "s77", "count", "slice", "x_dim_1"]
@@ -499,95 +302,6 @@ def test_a_name_means_nothing(name: str, capture: Any, tmp_path: pathlib.Path) -
     assert len(named - {""}) >= 2  # the size that depends on data has a new name
 
 
-@CAPTURES
-def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.Path) -> None:
-    def tails(x: torch.Tensor) -> torch.Tensor:
-        tail = x[2:]
-        return torch.cat([tail.mean(0), (tail > 0.5).any(0), (tail @ x[0]), tail.cumsum(0).reshape(-1)])
-
-    agrees(tails, [[(5, 3)], [(3, 3)], [(2, 3)], [(6, 3)]], {"x": {0: Dim("n", min=2)}}, capture, tmp_path)
-
-
-@CAPTURES
-def test_what_may_be_nothing_is_rolled(capture: Any, tmp_path: pathlib.Path) -> None:
-    agrees(lambda x: x[: x.shape[0] // 2].roll(2, 0), [[(6, 3)], [(1, 3)], [(5, 3)]], ({0: "n"},), capture, tmp_path)
-
-
-@CAPTURES
-def test_an_example_of_size_0_says_that_an_axis_may_be_empty(capture: Any, tmp_path: pathlib.Path) -> None:
-    def unfold(x: torch.Tensor) -> torch.Tensor:
-        return F.unfold(x, [2, 2])
-
-    sizes = [[(0, 1, 3, 3)], [(2, 1, 3, 3)], [(0, 4, 3, 3)], [(1, 2, 3, 3)]]
-    agrees(unfold, sizes, {"x": {0: Dim("n", min=0), 1: Dim("channels")}}, capture, tmp_path)
-
-
-def mask(*sizes: int) -> torch.Tensor:
-    return torch.arange(torch.Size(sizes).numel()).reshape(sizes) % 3 != 1
-
-
-@CAPTURES
-def test_a_mask_may_be_of_size_one(capture: Any, tmp_path: pathlib.Path) -> None:
-    def selected(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-        return torch.masked_select(x, chosen)
-
-    path = tmp_path / "model.onnx"
-    for first, second in ((2, 1), (1, 2)):
-        # One of the two has a constant size, then both are dynamic.
-        for dynamic in ({"x": None, "chosen": {0: Dim.DYNAMIC}}, {"x": {0: Dim.DYNAMIC}, "chosen": {0: Dim.DYNAMIC}}):
-            args = torch.rand(2, 3), mask(2, 3)
-            opbridge.export(selected, args, path, dynamic_shapes=dynamic, capture=capture)
-            x = torch.rand(first if dynamic["x"] else 2, 3)
-            for rows in (second, 2 if x.shape[0] == 2 else 1):
-                opbridge.verify(path, selected, (x, mask(rows, 3)))
-
-
-def test_indices_may_be_of_size_one(tmp_path: pathlib.Path) -> None:
-    add = torch.ops.aten._unsafe_masked_index_put_accumulate.default
-
-    def added(x: torch.Tensor, mask: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
-        return add(x, mask, [i, j], torch.ones(()).expand(mask.shape))
-
-    path = tmp_path / "model.onnx"
-    dynamic = {"x": None, "mask": {0: "n", 1: "m"}, "i": {0: "a", 1: "b"}, "j": {0: "c", 1: "d"}}
-    for exported in ((2, 2, 2, 2), (1, 1, 1, 1)):
-        for a, b, c, d in (exported, (3, 1, 1, 2), (1, 2, 3, 1), (1, 1, 3, 2), (3, 2, 3, 2)):
-            n, m = max(a, c), max(b, d)
-            args = torch.rand(4, 5), mask(n, m), torch.randint(4, (a, b)), torch.randint(5, (c, d))
-            if (a, b, c, d) == exported:
-                opbridge.export(added, args, path, dynamic_shapes=dynamic, capture="trace")
-            opbridge.verify(path, added, args)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        torch.var_mean,
-        lambda x: torch.std_mean(x, 0),
-        lambda x: torch.var_mean(x, 0, correction=0),
-        lambda x: x.mean(0),
-        lambda x: F.layer_norm(x.T, (x.size(0),)),
-        lambda x: torch.trapezoid(x, dim=0),
-        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
-        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
-        pytest.param(
-            lambda x: torch.histogramdd(x, [2, 3])[0],
-            marks=pytest.mark.skipif(
-                torch.__version__ < (2, 15), reason="PyTorch knows no sizes of the result before 2.15"
-            ),
-        ),
-    ],
-)
-def test_an_example_may_have_no_elements(function: Any, tmp_path: pathlib.Path) -> None:
-    def model(x: torch.Tensor) -> Any:
-        return function(x)
-
-    path = tmp_path / "model.onnx"
-    opbridge.export(model, (torch.zeros(0, 2),), path, dynamic_shapes={"x": {0: "n"}}, capture="trace")
-    for rows in (0, 1, 3):
-        opbridge.verify(path, model, (torch.rand(rows, 2),))
-
-
 FIRST_EXPORT = """
 import sys, torch, opbridge
 assert "torch._dynamo" not in sys.modules
@@ -602,98 +316,6 @@ def test_torch_dynamo_is_first_imported_during_a_capture(tmp_path: pathlib.Path)
     environment = {**os.environ, "PYTHONPATH": str(package)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
-
-
-def test_an_example_without_elements_is_named_where_torch_cannot_follow_it(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(opbridge.UnsupportedError, match="a dynamic size is 0 in the example"):
-        opbridge.export(
-            lambda x: torch.linalg.cholesky(x, upper=True),
-            (torch.ones(5, 5, 0, 0),),
-            tmp_path / "model.onnx",
-            capture="trace",
-            dynamic_shapes=({1: "m", 2: "n", 3: "n"},),
-        )
-
-
-@pytest.mark.parametrize("capture", ["trace", "export"])
-def test_a_size_that_torch_takes_for_1_and_that_is_0_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
-    class Values(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.linalg.svdvals(x)
-
-    args = (torch.ones(0, 1),)
-    with pytest.raises(opbridge.UnsupportedError, match="reasons that no size is 0"):
-        opbridge.export(Values(), args, tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},))
-
-
-def test_squeeze_beside_a_branch_is_told(tmp_path: pathlib.Path) -> None:
-    def model(x: torch.Tensor) -> Any:
-        y = x.squeeze()
-        return torch.cond(y.sum() > 0, lambda y: y + 1, lambda y: y * 2, (y,))
-
-    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis of the dynamic size"):
-        opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({1: Dim.DYNAMIC},))
-
-
-@pytest.mark.parametrize("capture", ["export", "trace"])
-def test_a_copy_between_slices_says_nothing_of_sizes(capture: str, tmp_path: pathlib.Path) -> None:
-    def copied(x: torch.Tensor) -> torch.Tensor:
-        y = x.clone()
-        y[..., -1:].copy_(x[..., :1])
-        return y[:1].expand(max(y.size(0) - 1, 1), *y.shape[1:])
-
-    path = tmp_path / "model.onnx"
-    x = torch.rand(3, 5, 1)
-    opbridge.export(copied, (x,), path, capture=capture, dynamic_axes={"x": {0: "a", 1: "b", 2: "c"}})
-    for sizes in ((3, 5, 1), (1, 2, 3), (2, 1, 1)):
-        x = torch.rand(sizes)
-        torch.testing.assert_close(run(session(path), {"x": x})[0], copied(x))
-
-
-@CAPTURES
-def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
-    def model(x: torch.Tensor) -> Any:
-        return torch.vmap(lambda row: row.cumsum(0), chunk_size=2)(x)
-
-    with pytest.warns(TraceWarning, match=r"torch makes .*//2.*the number 3"):
-        opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
-
-
-def test_a_warning_is_shown_once_by_each_export(tmp_path: pathlib.Path) -> None:
-    """The model runs several times before it is refused."""
-
-    def pieces(x: torch.Tensor) -> torch.Tensor:
-        return torch.stack([piece.sum() for piece in x.split(2)])
-
-    for _ in range(2):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("default")
-            with pytest.raises(opbridge.UnsupportedError):
-                opbridge.export(pieces, (torch.ones(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim("n")},))
-        texts = [str(each.message) for each in caught if each.category is TraceWarning]
-        assert texts
-        assert len(texts) == len(set(texts))
-
-
-def test_a_declared_multiple_is_not_warned_of(tmp_path: pathlib.Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", TraceWarning)
-        pairs = ({0: 2 * Dim("pieces")},)
-        program = opbridge.export(
-            lambda x: x.reshape(-1, 2).sum(1), (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=pairs
-        )
-    assert program.model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "2*pieces"
-    assert program.model_proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "pieces"
-
-
-@CAPTURES
-def test_the_line_of_torchs_own_errors_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
-    def chosen(x: torch.Tensor) -> torch.Tensor:
-        return x * {5: 2.0}.get(x.shape[0], 1.0)
-
-    with pytest.raises(opbridge.UnsupportedError, match="unhashable type") as refusal:
-        opbridge.export(chosen, (torch.rand(5),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
-    assert "in chosen: return x * {5: 2.0}.get(" in refusal.value.where
 
 
 @CAPTURES

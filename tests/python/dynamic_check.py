@@ -1,0 +1,33 @@
+"""What tests of dynamic sizes share."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+import opbridge
+
+
+def agrees(
+    model: Callable[..., torch.Tensor],
+    shapes: Sequence[Sequence[tuple[int, ...]]],  # of all arguments: first those exported, then the others
+    dynamic: Any,
+    capture: Any,
+    folder: pathlib.Path,
+    make: Callable[..., torch.Tensor] = torch.rand,
+) -> onnx.ModelProto:
+    torch.manual_seed(0)
+    path = folder / "model.onnx"
+    args = tuple(make(*shape) for shape in shapes[0])
+    opbridge.export(model, args, path, dynamic_shapes=dynamic, capture=capture)
+    for sizes in shapes:
+        opbridge.verify(path, model, tuple(make(*shape) for shape in sizes))
+    return onnx.load(path)
+
+
+CAPTURES = pytest.mark.parametrize("capture", ["export", "trace"])

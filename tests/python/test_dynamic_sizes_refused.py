@@ -1,0 +1,213 @@
+"""What fixes a dynamic size is refused or warned of, with its line."""
+
+from __future__ import annotations
+
+import pathlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from dynamic_check import CAPTURES
+from torch.export import Dim
+
+import opbridge
+from opbridge import TraceWarning
+
+
+@CAPTURES
+def test_warnings_of_a_capture_can_be_errors(capture: Any, tmp_path: pathlib.Path) -> None:
+    def branch(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 3 else x
+
+    rows = ({0: torch.export.Dim.DYNAMIC},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        with pytest.raises(TraceWarning, match="a branch by a dynamic size"):
+            opbridge.export(branch, (torch.ones(4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=rows)
+
+
+@CAPTURES
+@pytest.mark.parametrize("dim", ["n", Dim.DYNAMIC, Dim("n", max=9)], ids=["name", "hint", "dim"])
+def test_the_line_that_fixes_a_size_is_told(dim: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    def repeated(x: torch.Tensor) -> torch.Tensor:
+        for i in range(x.shape[0]):
+            x = x + i
+        return x
+
+    with pytest.raises(opbridge.UnsupportedError, match="was to be dynamic, but the model fixes it to 5") as refusal:
+        opbridge.export(repeated, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: dim},), capture=capture)
+    assert "in repeated: for i in range(x.shape[0]):" in refusal.value.where
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    ("operator", "function"),
+    [
+        ("aten::reshape", lambda x: x.reshape(5, 2) * 2),
+        ("aten::linalg_solve", torch.vmap(lambda row: torch.linalg.solve(torch.eye(2), row))),
+    ],
+)
+def test_the_operator_that_fixes_a_size_is_told(
+    operator: str, function: Callable[..., Any], capture: Any, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=f"the model fixes it to 5 in a call of {operator}:"):
+        opbridge.export(function, (torch.rand(5, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+
+
+@CAPTURES
+def test_sizes_of_one_name_that_differ_are_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    sizes = {0: "batch"}
+    with pytest.raises(opbridge.InvalidArgumentError, match="the sizes called 'batch' differ"):
+        opbridge.export(
+            lambda x, y: (x + 1, y + 1),
+            (torch.rand(2), torch.rand(3)),
+            tmp_path / "m.onnx",
+            dynamic_shapes={"x": sizes, "y": sizes},
+            capture=capture,
+        )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x + 1
+
+    with pytest.warns(TraceWarning, match=r"branch by a dynamic size.*was read as True.*x\.shape\[0\] % 2"):
+        opbridge.export(
+            function, (torch.randn(4),), tmp_path / "model.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        opbridge.export(function, (torch.randn(4),), tmp_path / "model.onnx", capture=capture)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any) -> None:
+    for function in (lambda x: x * [1, 2, 3, 4][x.shape[0] // 2], lambda x: x * sum(range(x.shape[0] // 2))):
+        with pytest.raises(opbridge.UnsupportedError, match=r"depends on a dynamic size, is made the number"):
+            opbridge.export(
+                function, (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
+            )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_the_number_of_pieces_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
+    with pytest.warns(TraceWarning, match=r"an operator needs .* as the number 2"):
+        opbridge.export(
+            lambda x: x.split(2)[-1],
+            (torch.rand(4),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=({0: Dim.DYNAMIC},),
+            capture=capture,
+        )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[: len(x) // 2] + torch.ones(2),
+        lambda x: torch.where(x[: len(x) // 2] > 0, torch.ones(2), 1.0),
+        lambda x: x[: len(x) // 2] * x[: (len(x) + 1) // 2],
+        lambda x: torch.broadcast_tensors(x[: len(x) // 2], torch.ones(2))[0],
+    ],
+)
+def test_sizes_that_broadcast_elsewhere_are_told(tmp_path: pathlib.Path, capture: Any, function: Any) -> None:
+    """The size 4 // 2 is that of the other tensor; 2 // 2 is 1, and the result has the size of the other one."""
+    with pytest.warns(TraceWarning, match=r"sizes that broadcast: torch assumes that .* equals"):
+        opbridge.export(
+            function, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
+        )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_choice_of_torch_by_sizes_is_told(tmp_path: pathlib.Path, capture: Any) -> None:
+    """torch asks whether the result has one pixel, which 3 - 2 * (2 - 1) is in the example."""
+    dynamic = {1: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    with pytest.warns(TraceWarning, match=r"torch assumes that the size .* equals '2\*.* - 1'"):
+        opbridge.export(
+            lambda x, w: torch.conv3d(x, w, dilation=2),
+            (torch.rand(2, 3, 3, 3), torch.rand(3, 2, 2, 2, 2)),
+            tmp_path / "m.onnx",
+            dynamic_shapes=(dynamic, {axis + 1: dim for axis, dim in dynamic.items()}),
+            capture=capture,
+        )
+
+
+def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Path) -> None:
+    x = torch.rand(2, 6)
+    with pytest.raises(opbridge.UnsupportedError):
+        opbridge.export(lambda x: x * len(range(x.shape[1])), (x,), tmp_path / "m.onnx", dynamic_shapes=({1: "n"},))
+    assert not vars(x)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ("b", "dynamic_shapes is 'b'"),
+        (({0: "b"}, None), "2 entries; the inputs are x"),
+        ({"x": [{0: "b"}]}, "has 1 axes for its 2"),
+        ({"x": Dim("b")}, "it is a dict, a list or a tuple"),
+        ({"x": {"0": "b"}}, "axes are numbers"),
+        ({"x": {2: "b"}}, "axis 2 cannot be dynamic"),
+        ({"x": {0: 7}}, "is to be 7, and is 2"),
+        ({"x": {0: 3.5}}, "is to be 3.5"),
+        ({"x": {0: Dim("b", min=4, max=8)}}, "is 2 in the example inputs"),
+    ],
+)
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_dynamic_shapes_that_say_nothing_are_refused(
+    tmp_path: pathlib.Path, shapes: Any, message: str, capture: Any
+) -> None:
+    with pytest.raises(opbridge.InvalidArgumentError, match=message):
+        opbridge.export(
+            lambda x: x * 2, (torch.rand(2, 3),), tmp_path / "m.onnx", dynamic_shapes=shapes, capture=capture
+        )
+
+
+@CAPTURES
+def test_a_number_of_chunks_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return torch.vmap(lambda row: row.cumsum(0), chunk_size=2)(x)
+
+    with pytest.warns(TraceWarning, match=r"torch makes .*//2.*the number 3"):
+        opbridge.export(model, (torch.rand(6, 4),), tmp_path / "m.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+
+
+def test_a_warning_is_shown_once_by_each_export(tmp_path: pathlib.Path) -> None:
+    """The model runs several times before it is refused."""
+
+    def pieces(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([piece.sum() for piece in x.split(2)])
+
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            with pytest.raises(opbridge.UnsupportedError):
+                opbridge.export(pieces, (torch.ones(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim("n")},))
+        texts = [str(each.message) for each in caught if each.category is TraceWarning]
+        assert texts
+        assert len(texts) == len(set(texts))
+
+
+def test_a_declared_multiple_is_not_warned_of(tmp_path: pathlib.Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TraceWarning)
+        pairs = ({0: 2 * Dim("pieces")},)
+        program = opbridge.export(
+            lambda x: x.reshape(-1, 2).sum(1), (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=pairs
+        )
+    assert program.model_proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "2*pieces"
+    assert program.model_proto.graph.output[0].type.tensor_type.shape.dim[0].dim_param == "pieces"
+
+
+@CAPTURES
+def test_the_line_of_torchs_own_errors_is_told(capture: Any, tmp_path: pathlib.Path) -> None:
+    def chosen(x: torch.Tensor) -> torch.Tensor:
+        return x * {5: 2.0}.get(x.shape[0], 1.0)
+
+    with pytest.raises(opbridge.UnsupportedError, match="unhashable type") as refusal:
+        opbridge.export(chosen, (torch.rand(5),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+    assert "in chosen: return x * {5: 2.0}.get(" in refusal.value.where

@@ -1,0 +1,180 @@
+"""Dynamic sizes that are 0 or 1, in the example or later, of which torch makes exceptions."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from dynamic_check import CAPTURES, agrees
+from torch import nn
+from torch.export import Dim
+
+import opbridge
+from opbridge import TraceWarning
+from opbridge.runtime import run, session
+
+
+def test_squeeze_beside_vmap_is_told(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return torch.vmap(lambda row: row + row.sum())(x), x.squeeze()
+
+    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis"):
+        opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("squeeze", [lambda x: x[:, None].squeeze(), lambda x: torch.squeeze(x[:, None])])
+def test_axes_that_may_be_squeezed_are_told(tmp_path: pathlib.Path, capture: Any, squeeze: Any) -> None:
+    with pytest.warns(TraceWarning, match="squeeze.. keeps the axis"):
+        opbridge.export(squeeze, (torch.rand(4),), tmp_path / "m.onnx", dynamic_shapes=({0: "n"},), capture=capture)
+    assert "squeeze" not in vars(torch.Tensor)
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_size_that_comes_to_1_in_the_example_is_not_squeezed(tmp_path: pathlib.Path, capture: Any) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match=r"squeeze.. keeps the axis"):
+        opbridge.export(
+            lambda x: x[len(x) // 2 :].squeeze(),
+            (torch.rand(2),),
+            tmp_path / "m.onnx",
+            dynamic_shapes=({0: "n"},),
+            capture=capture,
+        )
+
+
+@CAPTURES
+def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.Path) -> None:
+    def tails(x: torch.Tensor) -> torch.Tensor:
+        tail = x[2:]
+        return torch.cat([tail.mean(0), (tail > 0.5).any(0), (tail @ x[0]), tail.cumsum(0).reshape(-1)])
+
+    agrees(tails, [[(5, 3)], [(3, 3)], [(2, 3)], [(6, 3)]], {"x": {0: Dim("n", min=2)}}, capture, tmp_path)
+
+
+@CAPTURES
+def test_what_may_be_nothing_is_rolled(capture: Any, tmp_path: pathlib.Path) -> None:
+    agrees(lambda x: x[: x.shape[0] // 2].roll(2, 0), [[(6, 3)], [(1, 3)], [(5, 3)]], ({0: "n"},), capture, tmp_path)
+
+
+@CAPTURES
+def test_an_example_of_size_0_says_that_an_axis_may_be_empty(capture: Any, tmp_path: pathlib.Path) -> None:
+    def unfold(x: torch.Tensor) -> torch.Tensor:
+        return F.unfold(x, [2, 2])
+
+    sizes = [[(0, 1, 3, 3)], [(2, 1, 3, 3)], [(0, 4, 3, 3)], [(1, 2, 3, 3)]]
+    agrees(unfold, sizes, {"x": {0: Dim("n", min=0), 1: Dim("channels")}}, capture, tmp_path)
+
+
+def mask(*sizes: int) -> torch.Tensor:
+    return torch.arange(torch.Size(sizes).numel()).reshape(sizes) % 3 != 1
+
+
+@CAPTURES
+def test_a_mask_may_be_of_size_one(capture: Any, tmp_path: pathlib.Path) -> None:
+    def selected(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        return torch.masked_select(x, chosen)
+
+    path = tmp_path / "model.onnx"
+    for first, second in ((2, 1), (1, 2)):
+        # One of the two has a constant size, then both are dynamic.
+        for dynamic in ({"x": None, "chosen": {0: Dim.DYNAMIC}}, {"x": {0: Dim.DYNAMIC}, "chosen": {0: Dim.DYNAMIC}}):
+            args = torch.rand(2, 3), mask(2, 3)
+            opbridge.export(selected, args, path, dynamic_shapes=dynamic, capture=capture)
+            x = torch.rand(first if dynamic["x"] else 2, 3)
+            for rows in (second, 2 if x.shape[0] == 2 else 1):
+                opbridge.verify(path, selected, (x, mask(rows, 3)))
+
+
+def test_indices_may_be_of_size_one(tmp_path: pathlib.Path) -> None:
+    add = torch.ops.aten._unsafe_masked_index_put_accumulate.default
+
+    def added(x: torch.Tensor, mask: torch.Tensor, i: torch.Tensor, j: torch.Tensor) -> torch.Tensor:
+        return add(x, mask, [i, j], torch.ones(()).expand(mask.shape))
+
+    path = tmp_path / "model.onnx"
+    dynamic = {"x": None, "mask": {0: "n", 1: "m"}, "i": {0: "a", 1: "b"}, "j": {0: "c", 1: "d"}}
+    for exported in ((2, 2, 2, 2), (1, 1, 1, 1)):
+        for a, b, c, d in (exported, (3, 1, 1, 2), (1, 2, 3, 1), (1, 1, 3, 2), (3, 2, 3, 2)):
+            n, m = max(a, c), max(b, d)
+            args = torch.rand(4, 5), mask(n, m), torch.randint(4, (a, b)), torch.randint(5, (c, d))
+            if (a, b, c, d) == exported:
+                opbridge.export(added, args, path, dynamic_shapes=dynamic, capture="trace")
+            opbridge.verify(path, added, args)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.var_mean,
+        lambda x: torch.std_mean(x, 0),
+        lambda x: torch.var_mean(x, 0, correction=0),
+        lambda x: x.mean(0),
+        lambda x: F.layer_norm(x.T, (x.size(0),)),
+        lambda x: torch.trapezoid(x, dim=0),
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True),
+        lambda x: torch.unique_consecutive(x, return_inverse=True, return_counts=True, dim=0),
+        pytest.param(
+            lambda x: torch.histogramdd(x, [2, 3])[0],
+            marks=pytest.mark.skipif(
+                torch.__version__ < (2, 15), reason="PyTorch knows no sizes of the result before 2.15"
+            ),
+        ),
+    ],
+)
+def test_an_example_may_have_no_elements(function: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        return function(x)
+
+    path = tmp_path / "model.onnx"
+    opbridge.export(model, (torch.zeros(0, 2),), path, dynamic_shapes={"x": {0: "n"}}, capture="trace")
+    for rows in (0, 1, 3):
+        opbridge.verify(path, model, (torch.rand(rows, 2),))
+
+
+def test_an_example_without_elements_is_named_where_torch_cannot_follow_it(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(opbridge.UnsupportedError, match="a dynamic size is 0 in the example"):
+        opbridge.export(
+            lambda x: torch.linalg.cholesky(x, upper=True),
+            (torch.ones(5, 5, 0, 0),),
+            tmp_path / "model.onnx",
+            capture="trace",
+            dynamic_shapes=({1: "m", 2: "n", 3: "n"},),
+        )
+
+
+@pytest.mark.parametrize("capture", ["trace", "export"])
+def test_a_size_that_torch_takes_for_1_and_that_is_0_is_refused(capture: Any, tmp_path: pathlib.Path) -> None:
+    class Values(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.svdvals(x)
+
+    args = (torch.ones(0, 1),)
+    with pytest.raises(opbridge.UnsupportedError, match="reasons that no size is 0"):
+        opbridge.export(Values(), args, tmp_path / "model.onnx", capture=capture, dynamic_shapes=({0: "n"},))
+
+
+def test_squeeze_beside_a_branch_is_told(tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> Any:
+        y = x.squeeze()
+        return torch.cond(y.sum() > 0, lambda y: y + 1, lambda y: y * 2, (y,))
+
+    with pytest.warns(TraceWarning, match=r"squeeze\(\) keeps the axis of the dynamic size"):
+        opbridge.export(model, (torch.rand(3, 2),), tmp_path / "m.onnx", dynamic_shapes=({1: Dim.DYNAMIC},))
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+def test_a_copy_between_slices_says_nothing_of_sizes(capture: str, tmp_path: pathlib.Path) -> None:
+    def copied(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[..., -1:].copy_(x[..., :1])
+        return y[:1].expand(max(y.size(0) - 1, 1), *y.shape[1:])
+
+    path = tmp_path / "model.onnx"
+    x = torch.rand(3, 5, 1)
+    opbridge.export(copied, (x,), path, capture=capture, dynamic_axes={"x": {0: "a", 1: "b", 2: "c"}})
+    for sizes in ((3, 5, 1), (1, 2, 3), (2, 1, 1)):
+        x = torch.rand(sizes)
+        torch.testing.assert_close(run(session(path), {"x": x})[0], copied(x))
