@@ -303,6 +303,14 @@ FAULTS = [
         for op, neutral in [("ReduceSum", 0), ("ReduceProd", 1)]
     ),
     Fault(
+        "integer_reductions.cc",
+        "ReduceSum of uint64 has no kernel",
+        "y = ReduceSum(x)",
+        {"x": np.ones(2, np.uint64)},
+        {},
+        fails(NoKernel),
+    ),
+    Fault(
         "log_softmax.cc",
         "NaN of float64 is clipped",
         "y = LogSoftmax(x)",

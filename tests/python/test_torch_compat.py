@@ -166,7 +166,7 @@ def test_a_missing_name_is_one_error(statement: str, name: str) -> None:
     ("part", "owner", "name"),
     [
         ("opbridge.torch_compat.exporting", torch._C, "_select_conv_backend"),
-        ("opbridge.torch_compat.exporting", torch.export._trace, "make_fake_inputs"),
+        ("opbridge.torch_compat.exporting", importlib.import_module("torch.export._trace"), "make_fake_inputs"),
         ("opbridge.torch_compat.patch_points", torch.compiler, "_is_compiling_flag"),
         ("opbridge.torch_compat.patch_points", nn.RNNBase, "check_forward_args"),
         ("opbridge.torch_compat.symbols", symbols.SymNode, "guard_int"),

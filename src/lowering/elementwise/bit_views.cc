@@ -74,8 +74,7 @@ Value split_numbers(GraphBuilder& g, Value self, ElementType to) {
   return g.reshape(g.cast(parts, to), *g.result().dims);  // the cast drops the upper bits
 }
 
-// The inverse of split_numbers. The parts have no bits in common, so their sum has all of them; that of int64
-// wraps around, and ONNX Runtime has none of uint64.
+// The inverse of split_numbers. The parts have no bits in common, so their sum has all of them.
 Value join_numbers(GraphBuilder& g, Value self, ElementType to) {
   const unsigned bits = bits_of(self.element_type());
   const int64_t count = bits_of(to) / bits;
@@ -83,7 +82,7 @@ Value join_numbers(GraphBuilder& g, Value self, ElementType to) {
   dims.emplace_back(count);
   Value parts = g.cast(g.reshape(self, dims), ElementType::uint64);
   parts = g.op("BitShift", parts, first_bits(g, count, bits), attr("direction", "LEFT"));
-  return g.cast(g.reduce("ReduceSum", g.cast(parts, ElementType::int64), {-1}, false), to);
+  return g.cast(g.reduce("ReduceSum", parts, {-1}, false), to);
 }
 
 Value view_as_type(GraphBuilder& g, Value self, Ignored) {

@@ -1,8 +1,8 @@
 // Versions: 1.31 and 1.32; 1.20 does not have the fault.
-// Model: ReduceSum or ReduceProd of int64 with results beyond 2^53, also ones that wrap around.
-// Fault: the runtime reduces integers in float64 and converts the result.
-// Rewrite: a MatMul with ones, which adds integers; a ScatterElements that multiplies, from opset 16 on.
-// Integers of at most 32 bits, also those cast from such, are summed as int64: float64 holds these sums
+// Model: ReduceSum or ReduceProd of int64 with results beyond 2^53, also ones that wrap around; ReduceSum of
+// uint64. Fault: the runtime reduces integers in float64 and converts the result; no version has a kernel for
+// uint64. Rewrite: a MatMul with ones, which adds integers; a ScatterElements that multiplies, from opset 16
+// on. Integers of at most 32 bits, also those cast from such, are summed as int64: float64 holds these sums
 // exactly. Tests: test_runtime_faults.py, test_lowering_reduction.py.
 #include <algorithm>
 
@@ -58,8 +58,11 @@ Value exact_sum_of_integers(GraphBuilder& g, const ir::Node& reduction) {
     return g.cast(sum, type);
   }
   const Rows rows = rows_of(g, *node);
-  Value ones = lowering::filled(g, std::vector{rows.dims.back()}, 1, type);
-  return g.reshape(g.op("MatMul", rows.elements, ones), rows.result);
+  // Sums wrap around, so those of int64 have the bits of those of uint64.
+  const ElementType summed = type == ElementType::uint64 ? ElementType::int64 : type;
+  Value ones = lowering::filled(g, std::vector{rows.dims.back()}, 1, summed);
+  Value sum = g.op("MatMul", g.cast(rows.elements, summed), ones);
+  return g.cast(g.reshape(sum, rows.result), type);
 }
 
 Value exact_product_of_integers(GraphBuilder& g, const ir::Node& reduction) {
