@@ -50,8 +50,8 @@ std::vector<ir::Value*> parameters_of(const ir::Graph& graph, const ConvertOptio
   return result;
 }
 
-// The range of each symbol in the sizes of the inputs, as "2..9". Symbols that may be any number from 1 on are left
-// out.
+// The range of each symbol in the sizes of the inputs, as "2..9". Symbols that may be any number from 1 on
+// are left out.
 std::vector<std::pair<std::string, std::string>> size_ranges(const ir::Graph& graph) {
   std::map<std::string, std::string> ranges;
   const std::function<void(const Expr&)> visit = [&](const Expr& expr) {
