@@ -58,6 +58,7 @@ class Fault:
     since: tuple[int, int] = (1, 20)  # the first version that is known to have it
     until: tuple[int, int] | None = None  # the last one, if a later version is known not to have it
     threads: int = 0
+    without: frozenset[str] = frozenset()  # features of an x86 processor, with any of which it is not there
 
     def load(self, optimized: str = "") -> onnxruntime.InferenceSession:
         return load(self.nodes, self.feeds, self.constants, self.opset, self.threads, optimized)

@@ -42,6 +42,21 @@ def float_weights_are_rounded() -> Fault:
     )
 
 
+def pairs_of_products_saturate(kind: type[np.uint8] | type[np.int8]) -> Fault:
+    least = np.iinfo(kind).min
+    x, w = np.full((1, 64), 5.1, np.float32), np.full((64, 4), 127, np.int8)
+    s, zero = np.float32(0.02), np.array(least, kind)
+    return Fault(
+        "saturated_products.cc",
+        f"products of {kind.__name__} and int8 saturate in 16 bits",
+        "q = QuantizeLinear(x, s, zero) a = DequantizeLinear(q, s, zero) b = DequantizeLinear(w, s) y = MatMul(a, b)",
+        {"x": x},
+        {"w": w, "s": s, "zero": zero},
+        computes(lambda y: y.max() < 0.7 * 64 * 5.1 * 127 * 0.02),
+        without=frozenset({"avx_vnni", "avx512_vnni"}),
+    )
+
+
 def factors_of_quantized_weights_are_rounded(file: str) -> Fault:
     pairs = np.random.default_rng(0).integers(0, 256, 64 * 32 // 2, np.uint8)
     nibbles = np.stack([pairs & 15, pairs >> 4], -1).reshape(64, 32).astype(np.int8)
@@ -506,6 +521,8 @@ FAULTS = [
         since=(1, 31),
     ),
     products_become_divisions(),
+    pairs_of_products_saturate(np.uint8),
+    pairs_of_products_saturate(np.int8),
     Fault(
         "scans.cc",
         "a Scan of nothing over the last axis crashes",

@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import torch.nn.functional as F
 from command import opbridge as run_command
 from command import refusal
 from onnx import TensorProto
@@ -350,9 +351,41 @@ def test_quantized_graphs(is_trained: bool, is_dynamic: bool, capture: str, tmp_
             distance = (torch.from_numpy(actual) - expected).abs() / expected.abs().max()
             assert distance.max() < 0.02
             assert distance.median() < 0.005
-    assert "INT8" in sizes_of_types(path)
+    assert ("INT8" if is_dynamic else "UINT8") in sizes_of_types(path)
     if not is_dynamic:
         assert {"QuantizeLinear", "DequantizeLinear"} <= set(operators(path))
+
+
+def test_int8_weights_of_integer_products(tmp_path: pathlib.Path) -> None:
+    """On some processors the products of uint8 and int8 saturate, but for small weights and depthwise convolutions."""
+
+    def levels(x: torch.Tensor) -> torch.Tensor:
+        return torch.fake_quantize_per_tensor_affine(x, 0.02, 0, 0, 255)
+
+    def weight(*shape: int, most: int = 127) -> nn.Parameter:
+        return nn.Parameter(torch.full(shape, most * 0.01))
+
+    class Layers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.full, self.depthwise, self.small = weight(4, 4, 3, 3), weight(4, 1, 3, 3), weight(4, 4, 1, 1, most=64)
+            self.head = weight(5, 4)
+
+        def kernel(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.fake_quantize_per_tensor_affine(x, 0.01, 0, -128, 127)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = levels(F.conv2d(levels(x), self.kernel(self.full)) / 30)
+            x = levels(F.conv2d(x, self.kernel(self.depthwise), groups=4) / 10)
+            x = levels(F.conv2d(x, self.kernel(self.small)))
+            return F.linear(x, self.kernel(self.head))
+
+    path = tmp_path / "model.onnx"
+    model, x = Layers().eval(), torch.rand(2, 4, 8, 8) * 5
+    opbridge.export(model, (x,), path, dynamic_shapes={"x": {0: "batch"}})
+    types = {tuple(t.dims): TensorProto.DataType.Name(t.data_type) for t in onnx.load(path).graph.initializer}
+    assert [types[tuple(p.shape)] for p in model.parameters()] == ["UINT8", "INT8", "INT8", "UINT8"]
+    compare(path, model, iter([x, torch.rand(3, 4, 8, 8) * 5]))
 
 
 def test_training_with_fake_quantization(tmp_path: pathlib.Path) -> None:

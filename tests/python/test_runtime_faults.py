@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
+import platform
 import re
 
 import numpy as np
@@ -17,10 +18,17 @@ from onnx import TensorProto
 from runtime_faults import FAULTS
 
 
+def features_of_processor() -> set[str]:
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return set(next((line for line in lines if line.startswith("flags")), "").split())
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.file}: {fault.what}")
 def test_the_runtime_has_the_fault(fault: Fault) -> None:
     if not fault.since <= INSTALLED <= (fault.until or INSTALLED):
         pytest.skip(f"the fault is known of ONNX Runtime {fault.since} to {fault.until or 'now'}")
+    if fault.without and (platform.machine() != "x86_64" or fault.without & features_of_processor()):
+        pytest.skip("this processor does not have the fault")
     assert fault.shows(fault), f"src/runtimes/onnxruntime/{fault.file} is obsolete: {fault.what}"
 
 
