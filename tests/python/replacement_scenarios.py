@@ -207,6 +207,7 @@ SCENARIOS: dict[str, Callable[[], Any]] = {
     "layers": lambda: capture(quantized_layers(), (torch.rand(2, 3, 3),)),
     "scripted": lambda: capture(scripted(), (X,), how="trace"),
     "scaled": lambda: capture(nn.Upsample(scale_factor=2.0), (torch.rand(1, 1, 4, 4),)),
+    "distribution": lambda: capture(Model(lambda _, x: torch.distributions.Normal(x, x.exp()).log_prob(x)), (X,)),
     "weights": built_without_memory,
     "torchvision": lambda: capture(Model(of_torchvision), (torch.rand(3, 4, 6),), how="trace"),
     "sparse": lambda: capture(Model(of_sparse_tensors), (torch.rand(2, 2),)),

@@ -76,6 +76,7 @@ USED = {
     "patch_points.ATTENTION": "attention",
     "patch_points.CALL_OF_HIGHER_ORDER_OPERATOR": "traced branches",
     "patch_points.CAUSAL_MASK": "attention",
+    "patch_points.CHECKS_OF_DISTRIBUTIONS": "distribution",
     "patch_points.COMPILE": "compiled",
     "patch_points.COMPILE_SESSION": "branches",
     "patch_points.ENCODER": "attention",

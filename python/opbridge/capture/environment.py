@@ -16,6 +16,7 @@ from opbridge.torch_compat import PredispatchModes, dynamo_if_loaded, entered_tr
 from opbridge.torch_compat.messages import lacks_gradients
 from opbridge.torch_compat.patch_points import (
     ANNOTATION,
+    CHECKS_OF_DISTRIBUTIONS,
     COMPILE_SESSION,
     IS_COMPILING,
     IS_EXPORTING,
@@ -89,6 +90,7 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         patch(ANNOTATION, lambda *_, **__: contextlib.nullcontext()),
         patch(IS_COMPILING, exporting),
         patch(IS_EXPORTING, exporting),
+        patch(CHECKS_OF_DISTRIBUTIONS, False),
         enter_inference(model, mode, with_gradients),
         _leave_transforms(),
     ):

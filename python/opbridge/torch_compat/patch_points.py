@@ -40,6 +40,8 @@ OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these l
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
 
 INTERPOLATE = PatchPoint(nn.functional, "interpolate")
+# Whether a distribution checks its parameters, and the values that it is asked about.
+CHECKS_OF_DISTRIBUTIONS = PatchPoint(torch.distributions.Distribution, "_validate_args")
 REGISTRATION = PatchPoint(nn.Module, "register_parameter")  # of the parameters of modules that are being built
 
 # The functions that make sparse tensors.
