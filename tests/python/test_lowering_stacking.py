@@ -153,14 +153,24 @@ def test_sequences_of_several_lengths(opset):
     check(pad("right", True, 2), *(torch.arange(length) for length in (2, 2, 4)), opset=opset)
 
 
+class Parts(nn.Module):
+    def forward(self, x):
+        first, second, third = torch.tensor_split(x, 3)
+        return first.sum(), second + 1, third * 2, *x.tensor_split(sections=2, dim=1)
+
+
 @pytest.mark.parametrize("capture", ["export", "trace"])
-def test_parts_of_a_dynamic_size_whose_remainder_decides_are_refused(capture, tmp_path):
+def test_equal_parts_of_a_dynamic_size(capture, tmp_path):
+    path = tmp_path / "model.onnx"
+    opbridge.export(Parts(), (torch.ones(5, 3),), path, dynamic_shapes=({0: "n", 1: "m"},), capture=capture)
+    for sizes in ((5, 3), (7, 4), (9, 1), (2, 6)):
+        x = torch.randn(sizes)
+        for got, wanted in zip(opbridge.runtime.run(opbridge.session(path), {"x": x}), Parts()(x), strict=True):
+            torch.testing.assert_close(got, wanted)
+
+
+def test_parts_of_a_dynamic_size_whose_remainder_decides_are_refused(tmp_path):
     """torch.export assumes the remainder of the example for every size."""
-
-    class Parts(torch.nn.Module):
-        def forward(self, x):
-            return torch.tensor_split(x, 3)
-
-    shapes = ({0: torch.export.Dim.DYNAMIC},)
+    program = torch.export.export(Parts(), (torch.ones(5, 3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
     with pytest.raises(opbridge.UnsupportedError, match="depend on a dynamic size; split at indices"):
-        opbridge.export(Parts(), (torch.ones(5),), tmp_path / "x.onnx", dynamic_shapes=shapes, capture=capture)
+        opbridge.export(program, None, tmp_path / "x.onnx")

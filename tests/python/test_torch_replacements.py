@@ -124,6 +124,8 @@ USED = {
     "symbols.PAD": "sizes",
     "symbols.ROUND": "sizes",
     "symbols.OVERLAP": "copied",
+    "symbols.SPLIT": "sizes",
+    "symbols.SPLIT_METHOD": "sizes",
     "symbols.UNIQUE_SHAPES": "different",
     "symbols.SYMBOL_REPLACEMENT": "fixed",
     "torchscript.CALL_OF_FUNCTION": "scripted",

@@ -60,6 +60,8 @@ AS_TENSOR = PatchPoint(torch, "as_tensor")
 AS_ARRAY = PatchPoint(torch, "asarray")
 PAD = PatchPoint(torch.nn.functional, "pad")
 NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
+SPLIT = PatchPoint(torch, "tensor_split")  # which compares the remainder of a size with the index of each part
+SPLIT_METHOD = PatchPoint(torch.Tensor, "tensor_split")
 OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # which asks of each size whether it is 1
 UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
 
@@ -121,6 +123,8 @@ __all__ = [
     "LOGGER",
     "NEW_TENSOR",
     "OVERLAP",
+    "SPLIT",
+    "SPLIT_METHOD",
     "SYMBOL_REPLACEMENT",
     "UNIQUE_SHAPES",
     "DimDynamic",

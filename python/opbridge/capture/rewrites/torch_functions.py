@@ -27,7 +27,7 @@ from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
 from opbridge.torch_compat import check, pytree, tensor_of_symbols, transforms_are_active
 from opbridge.torch_compat.lookup import PatchPoint
-from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR, PAD
+from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR, PAD, SPLIT, SPLIT_METHOD
 
 Function = Callable[..., Any]
 
@@ -149,6 +149,22 @@ def _pad(original: Function) -> Function:
     return pad
 
 
+def _tensor_split(original: Function) -> Function:
+    """``torch.tensor_split`` into a number of parts along an axis whose size may be symbolic."""
+
+    @functools.wraps(original)
+    def split(input: torch.Tensor, *args: Any, **options: Any) -> Any:
+        sections = args[0] if args else options.get("sections")
+        dim = args[1] if len(args) > 1 else options.get("dim", 0)
+        if not isinstance(sections, int) or sections <= 0 or not isinstance(input.shape[dim], torch.SymInt):
+            return original(input, *args, **options)
+        each, larger = input.shape[dim] // sections, input.shape[dim] % sections
+        starts = [each * i + torch.sym_min(larger, i) for i in range(sections + 1)]
+        return tuple(input.narrow(dim, start, end - start) for start, end in itertools.pairwise(starts))
+
+    return split
+
+
 # The functions that would take the numbers of the example for sizes, and with ends that are known only at run time
 # an operator that the mappings cannot compute.
 _FOR_SYMBOLS: tuple[tuple[PatchPoint, Function], ...] = (
@@ -172,7 +188,8 @@ def keep_sizes_in_tensors() -> Iterator[None]:
     with contextlib.ExitStack() as until_the_end:
         for point, symbolic in _FOR_SYMBOLS:
             until_the_end.enter_context(patch(point, chosen(point.original, symbolic)))
-        until_the_end.enter_context(patch(PAD, _pad(PAD.original)))
+        for point, around in ((PAD, _pad), (SPLIT, _tensor_split), (SPLIT_METHOD, _tensor_split)):
+            until_the_end.enter_context(patch(point, around(point.original)))
         yield
 
 
