@@ -25,7 +25,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def float_weights_are_rounded() -> Fault:
+def float_weights_are_rounded(where: str, movement: str) -> Fault:
     p = np.random.default_rng(0).integers(0, 256, (50, 8), np.uint8)
     w = random(8, 6, seed=1).astype(np.float32)
     w[0, 0] = 9
@@ -33,10 +33,10 @@ def float_weights_are_rounded() -> Fault:
     expected = np.clip(np.round(((p.astype(np.float32) - zero) * s) @ w / t) + zero, 0, 255)
     return Fault(
         "float_weights.cc",
-        "float weights between quantized tensors are rounded",
-        "x = DequantizeLinear(p, s, zero) a = Gemm(x, w) y = QuantizeLinear(a, t, zero)",
+        f"float weights between quantized tensors are rounded{where}",
+        f"x = DequantizeLinear(p, s, zero) {movement} a = Gemm(m, w) y = QuantizeLinear(a, t, zero)",
         {"p": p},
-        {"s": s, "t": t, "zero": zero, "w": w},
+        {"s": s, "t": t, "zero": zero, "w": w, "sizes": np.array([50, 8])},
         computes(lambda y: (y != expected).mean() > 0.05),
         since=(1, 31),
     )
@@ -283,7 +283,8 @@ FAULTS = [
             "y = GlobalAveragePool(x)",
         )
     ),
-    float_weights_are_rounded(),
+    float_weights_are_rounded("", "m = Identity(x)"),
+    float_weights_are_rounded(" behind a Reshape", "m = Reshape(x, sizes)"),
     Fault(
         "four_bit_products.cc",
         "a weight is dequantized at each run",

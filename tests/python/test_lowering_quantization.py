@@ -67,6 +67,9 @@ def test_float_weights_between_quantized_tensors(activation: torch.nn.Module) ->
         "convolution": lambda x: quantized(activation(F.conv2d(quantized(x), kernel))),
         "transposed": lambda x: quantized(activation(F.conv_transpose2d(quantized(x), kernel.transpose(0, 1)))),
         "linear": lambda x: quantized(activation(F.linear(quantized(x[:, :, 0, 0]), matrix, matrix[:, 0]))),
+        "flattened": lambda x: quantized(
+            activation(F.linear(quantized(x[:, :, :1, :1]).flatten(1), matrix, matrix[:, 0]))
+        ),
     }
     check(functions, torch.randn(2, 8, 5, 5, generator=generator))
 

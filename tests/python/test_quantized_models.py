@@ -369,7 +369,7 @@ def test_int8_weights_of_integer_products(tmp_path: pathlib.Path) -> None:
         def __init__(self) -> None:
             super().__init__()
             self.full, self.depthwise, self.small = weight(4, 4, 3, 3), weight(4, 1, 3, 3), weight(4, 4, 1, 1, most=64)
-            self.head = weight(5, 4)
+            self.head = weight(5, 64)
 
         def kernel(self, x: torch.Tensor) -> torch.Tensor:
             return torch.fake_quantize_per_tensor_affine(x, 0.01, 0, -128, 127)
@@ -378,7 +378,7 @@ def test_int8_weights_of_integer_products(tmp_path: pathlib.Path) -> None:
             x = levels(F.conv2d(levels(x), self.kernel(self.full)) / 30)
             x = levels(F.conv2d(x, self.kernel(self.depthwise), groups=4) / 10)
             x = levels(F.conv2d(x, self.kernel(self.small)))
-            return F.linear(x, self.kernel(self.head))
+            return F.linear(x.flatten(1), self.kernel(self.head))
 
     path = tmp_path / "model.onnx"
     model, x = Layers().eval(), torch.rand(2, 4, 8, 8) * 5

@@ -13,6 +13,7 @@
 #include "ir/rewriter.h"
 #include "runtimes/dequantized.h"
 #include "runtimes/onnxruntime/faults.h"
+#include "runtimes/onnxruntime/moved_levels.h"
 #include "tensor/constants.h"
 
 namespace opbridge::onnxruntime {
@@ -25,16 +26,12 @@ const ir::Node* before_transpose(const ir::Value* value) {
   return node && node->op == "Transpose" ? before_transpose(node->inputs[0]) : node;
 }
 
-bool is_dequantized_value(const ir::Node* node) {
-  return node && node->op == "DequantizeLinear" && !node->inputs[0]->weight;
-}
-
 // The nodes that make the factors of products of integers, and biases of such.
 std::unordered_set<const ir::Node*> of_integer_products(ir::Graph& graph) {
   std::unordered_set<const ir::Node*> found;
   for (const ir::Graph* each : ir::all_graphs(graph)) {
     for (const ir::Node* node : each->nodes) {
-      if (node->inputs.size() < 2 || !is_dequantized_value(before_transpose(node->inputs[0]))) continue;
+      if (node->inputs.size() < 2 || !dequantization_of(node->inputs[0])) continue;
       for (const ir::Value* input : node->inputs) found.insert(before_transpose(input));
     }
   }

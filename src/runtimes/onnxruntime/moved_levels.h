@@ -1,0 +1,12 @@
+// Dequantized values behind operators that only move them: the runtime moves the integers instead.
+#pragma once
+
+#include "opbridge/ir.h"
+
+namespace opbridge::onnxruntime {
+
+// The DequantizeLinear that makes the value, at once or before such operators; null if there is none, or if
+// its integers are constant.
+const ir::Node* dequantization_of(const ir::Value* value);
+
+}  // namespace opbridge::onnxruntime
