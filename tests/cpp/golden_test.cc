@@ -96,7 +96,7 @@ const std::map<std::string, Pass>& passes() {
       {"replace_prims", pass(torch::replace_prims)},
       {"replace_nodes",
        pass([](ir::Graph& graph, int opset) { onnxruntime::replace_nodes(graph, opset, throw_refusal); })},
-      {"shift_saturated_weights", pass(onnxruntime::shift_saturated_weights)},
+      {"shift_signed_factors", pass(onnxruntime::shift_signed_factors)},
       {"simplify", pass(simplify)},
       {"transpose_quantized_weights", pass(standard::transpose_quantized_weights)},
   };

@@ -21,18 +21,13 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-const ir::Node* before_transpose(const ir::Value* value) {
-  const ir::Node* node = value ? value->producer : nullptr;
-  return node && node->op == "Transpose" ? before_transpose(node->inputs[0]) : node;
-}
-
 // The nodes that make the factors of products of integers, and biases of such.
 std::unordered_set<const ir::Node*> of_integer_products(ir::Graph& graph) {
   std::unordered_set<const ir::Node*> found;
   for (const ir::Graph* each : ir::all_graphs(graph)) {
     for (const ir::Node* node : each->nodes) {
       if (node->inputs.size() < 2 || !dequantization_of(node->inputs[0])) continue;
-      for (const ir::Value* input : node->inputs) found.insert(before_transpose(input));
+      for (const ir::Value* input : node->inputs) found.insert(before_transposes(input));
     }
   }
   return found;

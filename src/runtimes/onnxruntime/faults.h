@@ -18,9 +18,9 @@ void multiply_four_bits(ir::Graph& graph, ir::Names& names);
 // Replaces DequantizeLinear of constants by Cast, Sub and Mul, except in products of integers.
 void convert_dequantized_weights(ir::Graph& graph, ir::Names& names);
 
-// Stores int8 weights of products of integers as uint8, whose kernels do not saturate. Comes after
-// convert_dequantized_weights, which leaves such weights alone.
-void shift_saturated_weights(ir::Graph& graph, ir::Names& names);
+// Lets the second factors of products of integers be of uint8, not int8, for which kernels saturate. Comes
+// after convert_dequantized_weights, which leaves such weights alone.
+void shift_signed_factors(ir::Graph& graph, ir::Names& names);
 
 // Lets nodes compute in element types for which the runtime has kernels.
 void fit_element_types(ir::Graph& graph, ir::Names& names, int opset, const runtimes::Refuse& refuse);

@@ -17,7 +17,7 @@ void legalize(ir::Graph& graph, int opset, const runtimes::Refuse& report) {
   ir::Names names(graph);
   multiply_four_bits(graph, names);
   convert_dequantized_weights(graph, names);
-  shift_saturated_weights(graph, names);
+  shift_signed_factors(graph, names);
   log.note("quantized weights");
   fit_element_types(graph, names, opset, refuse);
   log.note("element types");

@@ -32,4 +32,10 @@ const ir::Node* dequantization_of(const ir::Value* value) {
   return is_found ? node : nullptr;
 }
 
+const ir::Node* before_transposes(const ir::Value* value) {
+  const ir::Node* node = value ? value->producer : nullptr;
+  while (node && node->op == "Transpose") node = node->inputs[0]->producer;
+  return node;
+}
+
 }  // namespace opbridge::onnxruntime

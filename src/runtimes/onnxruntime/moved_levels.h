@@ -9,4 +9,7 @@ namespace opbridge::onnxruntime {
 // its integers are constant.
 const ir::Node* dequantization_of(const ir::Value* value);
 
+// The node that makes the value, or what is transposed to it; null if there is none.
+const ir::Node* before_transposes(const ir::Value* value);
+
 }  // namespace opbridge::onnxruntime

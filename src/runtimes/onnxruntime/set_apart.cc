@@ -21,10 +21,13 @@ void set_apart_where(ir::Graph& root, ir::Names& names,
     ir::Rewriter rewriter(root, *graph, names);
     rewriter.run([&](ir::Node& node) {
       rewriter.append(node);
-      if (is_to_be(node, readers))
-        rewriter.add_behind(node, "Max", ":apart", {least_beside(rewriter, node.outputs[0])});
+      if (is_to_be(node, readers)) set_apart(rewriter, node);
     });
   }
+}
+
+void set_apart(ir::Rewriter& rewriter, ir::Node& node) {
+  rewriter.add_behind(node, "Max", ":apart", {least_beside(rewriter, node.outputs[0])});
 }
 
 void set_apart_from_input(ir::Rewriter& rewriter, ir::Node& node) {

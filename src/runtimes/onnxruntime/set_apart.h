@@ -15,6 +15,9 @@ namespace opbridge::onnxruntime {
 void set_apart_where(ir::Graph& root, ir::Names& names,
                      const std::function<bool(const ir::Node&, const ir::Readers&)>& is_to_be);
 
+// Appends such a node behind `node`, which was appended before.
+void set_apart(ir::Rewriter& rewriter, ir::Node& node);
+
 // Inserts such a node before the first input of `node`.
 void set_apart_from_input(ir::Rewriter& rewriter, ir::Node& node);
 
