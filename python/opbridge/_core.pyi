@@ -193,13 +193,13 @@ def opset_of(path: str) -> int:
 def standard_bodies() -> list[str]:
     """The schema lines of opbridge's operators that target="onnx" has bodies of standard operators for."""
 
-class ProgressLine:
-    """One line on a terminal, from one second on, that says what a long call does. Without a terminal, nothing."""
+class Progress:
+    """Is told how far a conversion is: the methods of a subclass are called."""
 
-    def __init__(self, shown: bool) -> None: ...
+    def __init__(self) -> None: ...
     def begin(self, step: str) -> None: ...
-    def end(self) -> None:
-        """Removes the line."""
+    def advance(self, done: int, total: int) -> None:
+        """Within the step, in bytes."""
 
 class WeightFile:
     """A mapped file of weights."""
@@ -237,7 +237,7 @@ def export_graph(
     input_names: list[str],
     output_names: list[str],
     output_sizes: dict[str, dict[int, str]] = ...,
-    progress: ProgressLine | None = None,
+    progress: Progress | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> tuple[int, int, int, str | None, int, list[str], float]:
     """Converts the graph, which is consumed, and writes the model. Calls ``warn`` with what holds only for the captured
@@ -254,7 +254,7 @@ def operators_of(path: str) -> dict[str, int]:
     """The operators of the model at ``path``, and how often each occurs."""
 
 def rewrite_model(
-    source: str, path: str, *, target: str, external_data: str, simplify: bool
+    source: str, path: str, *, target: str, external_data: str, simplify: bool, progress: Progress | None = None
 ) -> tuple[int, int, int, str | None, int, list[str], float]:
     """Reads the model at ``source``, which opbridge wrote, and writes it to ``path``.
 

@@ -7,7 +7,6 @@ import datetime
 import io
 import logging
 import platform
-import sys
 import time
 import traceback
 import warnings
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opbridge import _core
+from opbridge.progress import ProgressLine
 from opbridge.torch_arguments import ArtifactOptions
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Artifacts:
 
     def __init__(self, options: ArtifactOptions, model: Any) -> None:
         self._options = options
-        self.progress = _core.ProgressLine(not options.quiet and _has_terminal())
+        self.progress = ProgressLine(shown=not options.quiet)
         self._model = type(model).__name__
         time_of_day = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S-%f")
         self._folder = Path(options.folder)
@@ -176,13 +176,6 @@ class Artifacts:
         yield "## Operators\n\n" + _table(("operator", "nodes"), counts)
         if result.verification is not None:
             yield f"## Verification\n\n{result.verification.text()}"
-
-
-def _has_terminal() -> bool:
-    try:
-        return sys.stderr.isatty()
-    except (AttributeError, ValueError):  # there is none, or it is closed
-        return False
 
 
 def _table(head: tuple[str, str], rows: list[tuple[str, Any]]) -> str:

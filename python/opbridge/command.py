@@ -12,9 +12,13 @@ import traceback
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from opbridge.errors import Error, FileError, InternalError, InvalidArgumentError
+from opbridge.progress import ProgressLine, is_terminal
+
+if TYPE_CHECKING:
+    from opbridge.verification import Verification
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -78,19 +82,22 @@ def _doctor(options: argparse.Namespace, output: TextIO) -> int:
 
     for library in options.ops:
         load_operators(library)
-    model, args, kwargs = _made_by(options.model)
-    program = capture(model, args, kwargs)
-
-    ok, report, written = _core.diagnose_graph(
-        program.graph,
-        registry_for(program, options.opset),
-        name=options.model,
-        target=options.target,
-        opset=options.opset,
-        json=options.json,
-        mappings=options.fix,
-        projects=options.projects,
-    )
+    with ProgressLine() as progress:
+        progress.begin("model")
+        model, args, kwargs = _made_by(options.model)
+        progress.begin("capture")
+        program = capture(model, args, kwargs)
+        progress.begin("conversion")
+        ok, report, written = _core.diagnose_graph(
+            program.graph,
+            registry_for(program, options.opset),
+            name=options.model,
+            target=options.target,
+            opset=options.opset,
+            json=options.json,
+            mappings=options.fix,
+            projects=options.projects,
+        )
     text = report.rstrip("\n") + "\n"
     if written and not options.json:
         text += "\n" + written
@@ -105,7 +112,9 @@ def _verify(options: argparse.Namespace, output: TextIO) -> int:
 
     for library in options.ops:
         load_operators(library)
-    model, args, kwargs = _made_by(options.model)
+    with ProgressLine() as progress:
+        progress.begin("model")
+        model, args, kwargs = _made_by(options.model)
     if options.file is not None and not Path(options.file).is_file():
         raise FileError(f"no such file: {options.file}")
     with tempfile.TemporaryDirectory() as folder:
@@ -135,8 +144,18 @@ def _verify(options: argparse.Namespace, output: TextIO) -> int:
             if not type(error).__module__.startswith("onnxruntime."):
                 raise
             raise InvalidArgumentError(f"ONNX Runtime cannot run {file}: {_described(error)}") from error
-    _print(f"{verification.table()}\n\n{conclusion}\n", output)
+    _print(f"{_table(verification, output)}\n\n{conclusion}\n", output)
     return 0 if verification.ok else 1
+
+
+def _table(verification: Verification, output: TextIO) -> str:
+    if not is_terminal(output):
+        return verification.table()
+    from opbridge.drawing import drawn_table
+    from opbridge.verification import cells_of
+
+    wrong = [bool(each.mismatch) for each in verification.outputs]
+    return drawn_table(cells_of(verification.outputs), output, numbers_from=2, wrong=wrong)
 
 
 def _print(text: str, output: TextIO) -> None:

@@ -19,6 +19,7 @@ from opbridge import _core
 from opbridge.capture.inputs import Inputs, read_inputs_of
 from opbridge.errors import Error, InvalidArgumentError, UnsupportedError
 from opbridge.paths import checked_path
+from opbridge.progress import ProgressLine
 from opbridge.torch_arguments import ExternalData, ParametersAs
 from opbridge.verification import feeds_for
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir
     import onnxruntime
 
+    from opbridge.exporter import Report
     from opbridge.verification import Verification
 
 _LARGEST_FILE = 2**31 - 1
@@ -209,9 +211,7 @@ class ONNXProgram:
             folder = TemporaryFolder()
             path = folder.model
             external = True if self.external_file is not None else None
-            report = _core.rewrite_model(
-                source, path, target=self._origin.target, external_data=external_data_option(external), simplify=True
-            )
+            report = self._rewrite(source, path, external, simplify=True)
         self.release()
         self._model, self._folder, self.path, self._file = None, folder, path, path
         self.node_count, self.model_bytes, self.external_bytes, self.external_file = report[:4]
@@ -276,15 +276,21 @@ class ONNXProgram:
                 f"keep_initializers_as_inputs={as_inputs})"
             )
 
-    def _write(self, path: str, external_data: bool | None) -> None:
-        if self._model is None:
-            _core.rewrite_model(
-                self._file,
+    def _rewrite(self, source: str, path: str, external_data: bool | None, *, simplify: bool) -> Report:
+        with ProgressLine() as progress:
+            progress.begin("reading")
+            return _core.rewrite_model(
+                source,
                 path,
                 target=self._origin.target,
                 external_data=external_data_option(external_data),
-                simplify=False,
+                simplify=simplify,
+                progress=progress,
             )
+
+    def _write(self, path: str, external_data: bool | None) -> None:
+        if self._model is None:
+            self._rewrite(self._file, path, external_data, simplify=False)
             return
         initializers = self._model.graph.initializers.values()
         size = sum(value.const_value.nbytes for value in initializers if value.const_value is not None)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opbridge.paths import checked_path
+from opbridge.progress import ProgressLine
 
 __all__ = ["build"]
 
@@ -90,15 +91,17 @@ def build(
     torch_target = f"-DTORCH_TARGET_VERSION={settings['torch_target_version']}"
     jobs.append((compiler, kit.sdk / "torch_adapter.cc", [f"-isystem{kit.torch / 'include'}", torch_target]))
     jobs.append((compiler, kit.sdk / "ort_adapter.cc", [f"-isystem{kit.onnxruntime}"]))
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        *objects, torch_adapter, ort_adapter = pool.map(lambda job: job[0].object(*job[1:]), jobs)
-
-    stem = f"lib{name or paths[0].stem}"
-    folder = _cache() / "libraries" / _hash(stem, *flags, *map(str, (*objects, torch_adapter, ort_adapter)))
-    torch = kit.torch / "lib"
-    with_torch = [*libraries, f"-L{torch}", "-ltorch_cpu", f"-Wl,-rpath-link,{torch}", "-ldl"]
-    compiler.link([*objects, torch_adapter], folder / f"{stem}_torch.so", with_torch)
-    compiler.link([*objects, ort_adapter], folder / f"{stem}_ort.so", libraries)
+    with ProgressLine() as progress:
+        progress.begin("compiling")
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            *objects, torch_adapter, ort_adapter = pool.map(lambda job: job[0].object(*job[1:]), jobs)
+        progress.begin("linking")
+        stem = f"lib{name or paths[0].stem}"
+        folder = _cache() / "libraries" / _hash(stem, *flags, *map(str, (*objects, torch_adapter, ort_adapter)))
+        torch = kit.torch / "lib"
+        with_torch = [*libraries, f"-L{torch}", "-ltorch_cpu", f"-Wl,-rpath-link,{torch}", "-ldl"]
+        compiler.link([*objects, torch_adapter], folder / f"{stem}_torch.so", with_torch)
+        compiler.link([*objects, ort_adapter], folder / f"{stem}_ort.so", libraries)
     return folder / stem
 
 

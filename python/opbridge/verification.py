@@ -20,6 +20,7 @@ from opbridge.capture.state.attributes import named_tensors, restore_attributes,
 from opbridge.capture.structures import leaves_of
 from opbridge.drawn_inputs import DrawnInputs
 from opbridge.errors import Error, InvalidArgumentError
+from opbridge.progress import ProgressLine
 from opbridge.runtime import run, session
 
 
@@ -76,21 +77,27 @@ class Verification:
 
     def table(self) -> str:
         """A line for each output and each input, with its difference from PyTorch's."""
-        head = ("inputs", "output", "largest difference", "relative", "cosine", "mismatches")
-        rows = [
-            (
-                output.inputs or "given",
-                output.name,
-                f"{output.max_absolute:.3g}",
-                f"{output.max_relative:.3g}",
-                f"{output.cosine:.6f}",
-                str(output.mismatches),
-            )
-            for output in self.outputs
-        ]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
+        rows = cells_of(self.outputs)
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join(line.rstrip() for line in lines)
+
+
+def cells_of(outputs: Sequence[OutputDifference]) -> list[tuple[str, ...]]:
+    """The cells of a table: its titles, and a row for each output."""
+    head = ("inputs", "output", "largest difference", "relative", "cosine", "mismatches")
+    rows = [
+        (
+            output.inputs or "given",
+            output.name,
+            f"{output.max_absolute:.3g}",
+            f"{output.max_relative:.3g}",
+            f"{output.cosine:.6f}",
+            str(output.mismatches),
+        )
+        for output in outputs
+    ]
+    return [head, *rows]
 
 
 class VerificationError(Error):
@@ -152,7 +159,10 @@ def verify(
     """
     if random_inputs < 0:
         raise InvalidArgumentError(f"random_inputs is a number of inputs, not {random_inputs}")
-    return proven(Comparison(path, model, args, kwargs, rtol, atol), random_inputs, edge_values, seed, reproduction)
+    with ProgressLine() as progress:
+        progress.begin("verification")
+        comparison = Comparison(path, model, args, kwargs, rtol, atol)
+        return proven(comparison, random_inputs, edge_values, seed, reproduction)
 
 
 def proven(

@@ -6,6 +6,7 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <nanobind/trampoline.h>
 
 #include <unordered_set>
 
@@ -15,13 +16,22 @@
 #include "inspect/summary.h"
 #include "onnx/model_reader.h"
 #include "opbridge/convert.h"
+#include "opbridge/progress.h"
 #include "runtimes/standard/bodies.h"
 #include "scaffold/repair.h"
 #include "support/output_file.h"
-#include "support/progress_line.h"
 
 namespace opbridge::python {
 namespace {
+
+// Calls the methods of a subclass in Python.
+class ProgressInPython : public Progress {
+ public:
+  NB_TRAMPOLINE(Progress, 2);
+
+  void begin(std::string_view step) override { NB_OVERRIDE_PURE(begin, step); }
+  void advance(uint64_t done, uint64_t total) override { NB_OVERRIDE_PURE(advance, done, total); }
+};
 
 ExternalData to_external_data(const std::string& text) {
   if (text == "always") return ExternalData::always;
@@ -59,8 +69,8 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
                        std::vector<WeightFile> weight_files, bool source_lines, bool simplify,
                        bool mutations_as_outputs, bool random, std::vector<std::string> parameters,
                        const std::string& parameters_as, std::vector<std::string> input_names,
-                       std::vector<std::string> output_names, SizeNames output_sizes,
-                       support::ProgressLine* progress, nb::handle warn) {
+                       std::vector<std::string> output_names, SizeNames output_sizes, Progress* progress,
+                       nb::handle warn) {
   ConvertOptions options;
   options.target = to_target(target);
   options.opset = opset;
@@ -95,8 +105,10 @@ nb::tuple export_graph(GraphHandle& graph, const std::filesystem::path& path, nb
 
 // Writes the model of another file anew, with its weights stored in another way, and simplified if wanted.
 nb::tuple rewrite_model(const std::filesystem::path& source, const std::filesystem::path& path,
-                        const std::string& target, const std::string& external_data, bool simplify) {
+                        const std::string& target, const std::string& external_data, bool simplify,
+                        Progress* progress) {
   ConvertOptions options;
+  options.progress = progress;
   options.target = to_target(target);
   options.external_data = to_external_data(external_data);
   options.simplify = simplify;
@@ -200,16 +212,11 @@ void bind_pipeline(nb::module_& module) {
         return lines;
       },
       "The schema lines of opbridge's operators that target=\"onnx\" has bodies of standard operators for.");
-  nb::class_<support::ProgressLine>(
-      module, "ProgressLine", "One line on a terminal, from one second on, that says what a long call does.")
-      .def(
-          "__init__",
-          [](support::ProgressLine* self, bool shown) {
-            new (self) support::ProgressLine({.line = shown, .times = false});
-          },
-          "shown"_a)
-      .def("begin", &support::ProgressLine::begin, "step"_a)
-      .def("end", &support::ProgressLine::end);
+  nb::class_<Progress, ProgressInPython>(
+      module, "Progress", "Is told how far a conversion is: what a subclass defines is called.")
+      .def(nb::init<>())
+      .def("begin", &Progress::begin, "step"_a)
+      .def("advance", &Progress::advance, "done"_a, "total"_a);
   module.def(
       "export_graph", &export_graph, "graph"_a, "path"_a, "registry"_a, nb::kw_only(),
       "target"_a = "onnxruntime", "opset"_a, "custom_opsets"_a, "domain_versions"_a = nb::dict(),
@@ -223,7 +230,7 @@ void bind_pipeline(nb::module_& module) {
   module.def("operators_of", &operators_of, "path"_a,
              "The operators of the model at `path`, and how often each occurs.");
   module.def("rewrite_model", &rewrite_model, "source"_a, "path"_a, nb::kw_only(), "target"_a,
-             "external_data"_a, "simplify"_a,
+             "external_data"_a, "simplify"_a, "progress"_a.none() = nb::none(),
              "Reads the model at `source`, which opbridge wrote, and writes it to `path`. Returns what\n"
              "export_graph returns.");
 }

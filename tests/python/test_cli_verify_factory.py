@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from command import ROOT, opbridge, refusal
+from command import OPBRIDGE, ROOT, opbridge, refusal
+from terminal import on_terminal, plain
 
 import opbridge as package
 from opbridge.operators import COMPAT
@@ -86,6 +87,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compared(folder: Path, function: str, *options: Any) -> subprocess.CompletedProcess[str]:
     return opbridge("verify", f"{folder / 'script.py'}:{function}", *options, env=ENVIRONMENT)
+
+
+def test_a_terminal_has_a_table_in_colours(folder: Path) -> None:
+    command = [OPBRIDGE, "verify", f"{folder / 'script.py'}:other", folder / "sigmoid.onnx"]
+    for columns, head in ((100, 1), (66, 2)):
+        variables = {"OPBRIDGE_PYTHON": sys.executable, "COLUMNS": str(columns)}
+        written, _ = on_terminal(command, stream="stdout", **variables)
+        assert "\x1b[1minputs" in written
+        drawn, conclusion = plain(written).replace("\r", "").split("\n\n")
+        assert conclusion == "all outputs agree\n"
+        lines = drawn.splitlines()
+        titles = ["cosine", "difference", "inputs", "largest", "mismatches", "output", "relative"]
+        assert sorted(" ".join(lines[:head]).split()) == titles
+        assert {*lines[head]} == {"─"}
+        assert [line.split()[:2] for line in lines[head + 1 :]] == [["given", "y"], ["given", "z"]]
+        assert max(map(len, lines)) <= columns
+
+
+def test_differences_are_red(folder: Path) -> None:
+    command = [OPBRIDGE, "verify", f"{folder / 'script.py'}:make_model", folder / "sigmoid.onnx"]
+    variables = {"OPBRIDGE_PYTHON": sys.executable, "COLUMNS": "100"}
+    red, plain_row = on_terminal(command, stream="stdout", status=1, **variables)[0].splitlines()[2:4]
+    assert red.startswith("\x1b[31mgiven")
+    assert plain_row.startswith("given ")
+    assert "\x1b[31m" not in on_terminal(command, stream="stdout", status=1, NO_COLOR="1", **variables)[0]
 
 
 def table(done: subprocess.CompletedProcess[str]) -> list[tuple[str, str]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +14,11 @@ import pytest
 import torch
 from command import ROOT
 from command import opbridge as command
+from terminal import on_terminal, plain
 from torch import nn
 
 import opbridge
+from opbridge import _core
 
 PROGRAM = """
 import sys, time, torch, opbridge
@@ -31,39 +32,84 @@ opbridge.export(Slow(), (torch.ones(3),), {path!r}, capture="trace", verbose={ve
 """
 
 
-def on_terminal(program: str) -> str:
-    """The text that a Python program writes to standard error, if that is a terminal."""
-    terminal, end = pty.openpty()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=end, stdout=subprocess.DEVNULL, env=environment)
-    os.close(end)
-    written = b""
-    with contextlib.suppress(OSError):  # Linux reports the closed end as an error
-        while part := os.read(terminal, 4096):
-            written += part
-    os.close(terminal)
-    assert process.wait() == 0, written.decode()
-    return written.decode()
+def shown(program: str, **environment: str) -> str:
+    """What a Python program writes to standard error, if that is a terminal."""
+    return on_terminal([sys.executable, "-c", program], **environment)[0]
 
 
 def test_a_terminal_shows_the_step_from_one_second_on(tmp_path: Path) -> None:
+    written = shown(PROGRAM.format(seconds=1.5, path=str(tmp_path / "m.onnx"), verbose=None))
+    steps = [line.split()[1] for line in plain(written).split("\r") if line.strip()]
+    assert {*steps} <= {"capture", "conversion", "writing"}
+    assert steps[0] == "capture"
+    assert re.search(r"opbridge: capture \S+ [1-9]\d* s\r", plain(written).replace("━ ━", "━"))
+    assert "\x1b[38;5;" in written
+    assert written.endswith("\x1b[?25h\r\x1b[1A\x1b[2K")  # the cursor is shown, and the line is removed
+
+
+def test_a_terminal_without_colours(tmp_path: Path) -> None:
     program = PROGRAM.format(seconds=1.5, path=str(tmp_path / "m.onnx"), verbose=None)
-    written = on_terminal(program)
-    assert "opbridge: capture 1 s\r" in written
-    assert written.endswith("\x1b[K")  # the line is removed
+    written = shown(program, NO_COLOR="1")
+    assert "capture" in written
+    assert not re.search(r"\x1b\[[\d;]*[345678]\d*m", written)
+    assert shown(program, TERM="dumb") == ""
+
+
+def test_a_warning_replaces_the_line(tmp_path: Path) -> None:
+    program = PROGRAM.format(
+        seconds="1.5); print('text of the model', file=sys.stderr, flush=True",
+        path=str(tmp_path / "m.onnx"),
+        verbose=None,
+    )
+    assert re.search(r"opbridge: capture [^\r]*\rtext of the model\r\n", plain(shown(program)))
+
+
+def test_the_streams_of_the_program_are_not_replaced(tmp_path: Path) -> None:
+    """A model that redirects its output would restore what it had found."""
+    checks = "1.5); import rich; assert (sys.stdout, sys.stderr) == (sys.__stdout__, sys.__stderr__"
+    assert "capture" in shown(PROGRAM.format(seconds=checks, path=str(tmp_path / "m.onnx"), verbose=None))
 
 
 @pytest.mark.parametrize(("seconds", "verbose"), [(0, None), (1.5, False)])
 def test_a_terminal_shows_nothing_otherwise(seconds: float, verbose: bool | None, tmp_path: Path) -> None:
     program = PROGRAM.format(seconds=seconds, path=str(tmp_path / "m.onnx"), verbose=verbose)
-    assert "capture" not in on_terminal(program)
+    assert shown(program) == ""
 
 
 def test_without_a_terminal_nothing_is_shown(tmp_path: Path) -> None:
     program = PROGRAM.format(seconds=1.5, path=str(tmp_path / "m.onnx"), verbose=None)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    program += "assert not any(name.partition('.')[0] == 'rich' for name in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "FORCE_COLOR": "1"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+class _Steps(_core.Progress):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+
+    def begin(self, step: str) -> None:
+        self.told.append(step)
+
+    def advance(self, done: int, total: int) -> None:
+        self.told.append((done, total))
+
+
+def test_the_core_tells_its_steps(tmp_path: Path) -> None:
+    opbridge.export(nn.Linear(64, 64), (torch.ones(1, 64),), tmp_path / "m.onnx", external_data=True)
+    progress = _Steps()
+    options: Any = {"target": "onnxruntime", "external_data": "always", "simplify": False, "progress": progress}
+    _core.rewrite_model(str(tmp_path / "m.onnx"), str(tmp_path / "n.onnx"), **options)
+    assert progress.told[0] == "writing"
+    done, total = progress.told[-1]
+    assert done == total > 64 * 64 * 4
+    progress.begin = lambda step: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(ZeroDivisionError):
+        _core.rewrite_model(str(tmp_path / "m.onnx"), str(tmp_path / "o.onnx"), **options)
+    assert not (tmp_path / "o.onnx").exists()
 
 
 def test_the_logger_gets_the_steps(tmp_path: Path, caplog: Any) -> None:
