@@ -136,7 +136,7 @@ def _add(forms: Forms, captured: Callable[[], Program]) -> None:
             projects="",
         )
         for each in json.loads(report)["operators"]:
-            if not each["refused"]:
+            if each["mapping"] is not None and not each["refused"]:
                 nodes = forms.setdefault(each["operator"], {}).setdefault(opset, [])
                 nodes += [node for node in each["becomes"] if node not in nodes]
 

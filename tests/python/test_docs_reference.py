@@ -207,3 +207,5 @@ def test_forms_of_an_operator_by_opset() -> None:
     assert table["aten::gelu"]["becomes"][-1] == (20, ["Gelu"])
     assert {*table} == {key for key, *_ in registry().entries() if not key.startswith(operator_forms.OF_SIZES)}
     assert table["aten::scatter_reduce.two"]["since"] == 16
+    scattered: Any = operator_forms.forms_of("scatter_add")
+    assert min(scattered["aten::scatter_add"]) == 16  # and not "no node" where there is no mapping
