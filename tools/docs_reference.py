@@ -48,7 +48,12 @@ _CHINESE = {
     "type a name": "输入名称",
     "every opset": "所有 opset",
     "no node": "没有节点",
-    "no call was found": "没有找到调用",
+    "the value itself": "就是输入值本身",
+    "a constant": "是常量",
+    # of UNREACHED in operator_examples.py
+    "torch cannot tell the sizes of its results, so that no capture has it; F.ctc_loss has nodes": (
+        "torch 无法给出其结果的尺寸，因此没有捕获会得到它；F.ctc_loss 会变成节点"
+    ),
 }
 
 
@@ -116,13 +121,25 @@ def search_entries(language: str) -> list[dict[str, str]]:
     """The mappings for the index of the site's search, where a table would be one long text."""
     entries = []
     for key, each in _read_mappings()["mappings"].items():
-        opsets = "; ".join(
-            f"{_word('from', language)} {opset}: {' '.join(nodes) or _word('no node', language)}"
+        forms = [
+            f"{_word('from', language)} {opset}: {' '.join(nodes) or _without_nodes(each, language)}"
             for opset, nodes in each["becomes"]
+        ]
+        text = (
+            f"{_word('since opset', language)} {each['since']}; {'; '.join(forms) or _why_empty(key, each, language)}"
         )
-        text = f"{_word('since opset', language)} {each['since']}; {opsets}".removesuffix("; ")
         entries.append({"location": f"reference/mappings.html#{key}", "title": key, "text": html.escape(text)})
     return entries
+
+
+def _without_nodes(mapping: dict[str, Any], language: str) -> str:
+    return f"{_word('no node', language)}{'：' if language == 'zh' else ': '}{_word(mapping['reason'], language)}"
+
+
+def _why_empty(key: str, mapping: dict[str, Any], language: str) -> str:
+    if not mapping["reason"]:
+        raise ReferenceError(f"the row of {key} is empty, without a reason")
+    return _word(mapping["reason"], language)
 
 
 def _read_mappings() -> Any:
@@ -139,19 +156,25 @@ def _mappings(name: str, language: str) -> str:
         code = f"<code>{html.escape(op)}</code>"
         return f'<a href="operators.html#{pages[op]}">{code}</a>' if op in pages else code
 
-    def becomes(changes: list[tuple[int, list[str]]]) -> str:
+    def becomes(key: str, mapping: dict[str, Any]) -> str:
+        changes: list[tuple[int, list[str]]] = mapping["becomes"]
+        if not changes:
+            return f"<i>{html.escape(_why_empty(key, mapping, language))}</i>"
+        is_always = len(changes) == 1 and changes[0][0] == first(mapping)
         forms = [
-            (f"{_word('from', language)} {opset}: " if len(changes) > 1 else "")
-            + (" ".join(map(node, nodes)) or f"<i>{_word('no node', language)}</i>")
+            ("" if is_always else f"{_word('from', language)} {opset}: ")
+            + (" ".join(map(node, nodes)) or f"<i>{_without_nodes(mapping, language)}</i>")
             for opset, nodes in changes
         ]
-        return (
-            "".join(f'<div data-from="{opset}">{form}</div>' for (opset, _), form in zip(changes, forms, strict=True))
-            or f"<i>{_word('no call was found', language)}</i>"
+        return "".join(
+            f'<div data-from="{opset}">{form}</div>' for (opset, _), form in zip(changes, forms, strict=True)
         )
 
+    def first(mapping: dict[str, Any]) -> int:
+        return max(mapping["since"], data["opsets"][0])
+
     rows = [
-        [f"<code>{html.escape(key)}</code>", str(max(each["since"], data["opsets"][0])), becomes(each["becomes"])]
+        [f"<code>{html.escape(key)}</code>", str(first(each)), becomes(key, each)]
         for key, each in data["mappings"].items()
     ]
     opsets = f' data-opsets="{data["opsets"][0]} {data["opsets"][-1]}" data-every="{_word("every opset", language)}"'

@@ -1,14 +1,19 @@
-"""Calls of operators that neither PyTorch's operator database nor a random call has, by the key of the mapping."""
+"""Calls of operators that neither PyTorch's operator database nor a random call has, by the key of the mapping.
+
+What no call reaches is in ``UNREACHED``, with the reason.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # registers quantized_decomposed
 import torchvision  # noqa: F401 - registers torchvision's operators
-from torch._higher_order_ops import map, scan, while_loop
+from torch._higher_order_ops import associative_scan, map, scan, while_loop
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 X = torch.rand(1, 4, 6, 6)
@@ -19,6 +24,12 @@ KERNEL = torch.rand(4, 4, 3, 3)
 SCALE, ZERO = torch.tensor([0.1]), torch.tensor([0])
 SCALES, ZEROS = torch.full((3,), 0.1), torch.zeros(3, dtype=torch.int64)
 INT8 = (-128, 127, torch.int8)
+FLOAT8 = torch.float8_e4m3fn
+
+Examples = dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
+
+_CTC = "torch cannot tell the sizes of its results, so that no capture has it; F.ctc_loss has nodes"
+UNREACHED = {"aten::_ctc_loss": _CTC, "aten::_ctc_loss.Tensor": _CTC}
 
 
 class _Packed(torch.nn.Module):
@@ -35,11 +46,35 @@ def _convolution(*rest: bool) -> Callable[..., Any]:
     return lambda x, w: torch.ops.aten._convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, *rest)
 
 
-def examples() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]:
+class _Observed(torch.nn.Module):
+    """Quantizes by what was observed; an operator that goes on observing is refused."""
+
+    def __init__(self, op: Any) -> None:
+        super().__init__()
+        self.op = op
+        self.register_buffer("observer_on", torch.tensor([0]))
+        self.register_buffer("fake_quant_on", torch.tensor([1]))
+        self.register_buffer("low", torch.tensor(0.0))
+        self.register_buffer("high", torch.tensor(1.0))
+        self.register_buffer("scale", torch.tensor([1.0]))
+        self.register_buffer("zero_point", torch.tensor([0], dtype=torch.int32))
+        self(ROWS)  # computes scale and zero_point
+
+    def forward(self, x: torch.Tensor) -> Any:
+        state = (self.observer_on, self.fake_quant_on, self.low, self.high, self.scale, self.zero_point)
+        return self.op(x, *state, 0.01, -128, 127, 0)
+
+
+def examples() -> Examples:
     """Functions and their arguments."""
-    vision, quantized = torch.ops.torchvision, torch.ops.quantized_decomposed
-    sequences = torch.rand(2, 3, 4)
-    found: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
+    return _layers() | _quantization() | _gradients() | _of_other_packages()
+
+
+def _layers() -> Examples:
+    aten, vision = torch.ops.aten, torch.ops.torchvision
+    sequences, batches = torch.rand(2, 3, 4), (torch.rand(3, 4, 8), torch.rand(3, 8, 16))
+    log_probs, targets = torch.rand(5, 2, 4).log_softmax(-1), torch.tensor([[1, 2], [3, 1]])
+    found: Examples = {
         "torchvision::deform_conv2d": (
             lambda *tensors: vision.deform_conv2d(*tensors, 1, 1, 0, 0, 1, 1, 1, 1, True),
             (X, KERNEL, torch.rand(1, 18, 4, 4), torch.rand(1, 9, 4, 4), torch.rand(4)),
@@ -62,9 +97,62 @@ def examples() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
             lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)),
             (ROWS,),
         ),
+        "higher_order::associative_scan": (lambda x: associative_scan(lambda y, row: y + row, x, 0), (ROWS,)),
         "higher_order::map_impl": (lambda x: map(lambda row: row.relu(), x), (ROWS,)),
         "higher_order::scan": (lambda x: scan(lambda y, row: (y + row, y * 1), x[0] * 0, x), (ROWS,)),
         "higher_order::while_loop": (lambda x: while_loop(lambda y: y.sum() < 9, lambda y: (y + 1,), (x,)), (ROWS,)),
+        "aten::convolution": (
+            lambda x, w: aten.convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+            (X, KERNEL),
+        ),
+        "aten::_grouped_mm": (lambda x, y: aten._grouped_mm(x, y), batches),
+        "aten::_scaled_mm": (
+            lambda x, scale: torch._scaled_mm(x.to(FLOAT8), x.to(FLOAT8).t(), scale, scale, out_dtype=torch.float32),
+            (torch.rand(16, 16), torch.tensor(0.5)),
+        ),
+        "aten::corrcoef": (torch.corrcoef, (ROWS,)),
+        "aten::cov": (torch.cov, (ROWS,)),
+        "aten::narrow.Tensor": (lambda x, start: torch.narrow(x, 0, start, 1), (ROWS, torch.tensor(1))),
+        "aten::_reshape_alias": (lambda x: aten._reshape_alias(x, [4, 3], [3, 1]), (ROWS,)),
+        "aten::nll_loss2d_forward": (
+            lambda x, target: aten.nll_loss2d_forward(x, target, None, 1, -100),
+            (X, torch.zeros(1, 6, 6, dtype=torch.int64)),
+        ),
+        "aten::ctc_loss.IntList": (
+            lambda x, target: aten.ctc_loss(x, target, [5, 5], [2, 2]),
+            (log_probs, targets),
+        ),
+        "aten::ctc_loss.Tensor": (
+            lambda *tensors: aten.ctc_loss(*tensors),
+            (log_probs, targets, torch.tensor([5, 5]), torch.tensor([2, 2])),
+        ),
+    }
+    if hasattr(aten, "_upsample_lanczos2d_aa"):  # newer than the oldest torch
+        found["aten::_upsample_lanczos2d_aa.vec"] = (
+            lambda x: aten._upsample_lanczos2d_aa.vec(x, [4, 4], False, None),
+            (X,),
+        )
+    for name, x in (("", ROWS), ("alpha_", ROWS), ("feature_", X), ("feature_alpha_", X), ("native_", ROWS)):
+        op = getattr(aten, f"{name}dropout")
+        found[f"opbridge::random_{name}dropout"] = (lambda x, op=op: op(x, 0.5, True), (x,))
+    layers = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
+    for name, layer in layers.items():
+        found[f"aten::{name}.data"] = (_Packed(layer(4, 2, batch_first=True)), (sequences,))
+    for kind in ("tanh", "relu"):
+        packed = _Packed(torch.nn.RNN(4, 2, batch_first=True, nonlinearity=kind))
+        found[f"aten::rnn_{kind}.data"] = (packed, (sequences,))
+    return found
+
+
+def _quantization() -> Examples:
+    aten, quantized = torch.ops.aten, torch.ops.quantized_decomposed
+    found: Examples = {
+        "aten::fused_moving_avg_obs_fake_quant": (_Observed(aten.fused_moving_avg_obs_fake_quant), (ROWS,)),
+        "aten::_fused_moving_avg_obs_fq_helper": (_Observed(aten._fused_moving_avg_obs_fq_helper), (ROWS,)),
+        "aten::_weight_int8pack_mm": (
+            lambda x: aten._weight_int8pack_mm(x, torch.ones(8, 4, dtype=torch.int8), torch.ones(8)),
+            (ROWS,),
+        ),
         "quantized_decomposed::choose_qparams.tensor": (
             lambda x: quantized.choose_qparams.tensor(x, -128, 127, 1e-6, torch.int8),
             (ROWS,),
@@ -108,10 +196,116 @@ def examples() -> dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]]
                 (x, SCALES[:, None], ZEROS[:, None]),
             ),
         }
-    layers = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
-    for name, layer in layers.items():
-        found[f"aten::{name}.data"] = (_Packed(layer(4, 2, batch_first=True)), (sequences,))
-    for kind in ("tanh", "relu"):
-        packed = _Packed(torch.nn.RNN(4, 2, batch_first=True, nonlinearity=kind))
-        found[f"aten::rnn_{kind}.data"] = (packed, (sequences,))
+    return found
+
+
+def _gradients() -> Examples:
+    aten, vision = torch.ops.aten, torch.ops.torchvision
+    indices, bag = torch.tensor([1, 3, 1, 0, 4]), torch.tensor([0, 0, 1, 1, 1])
+    sizes, greatest = torch.tensor([2, 3]), torch.tensor([[1, 3, 1, 2], [4, 0, 1, 2]])
+    mean = variance = torch.rand(4)
+    pooled, volume = torch.rand(1, 4, 2, 2), torch.rand(1, 1, 3, 3, 3)
+    log_probs, targets = torch.rand(5, 2, 4).log_softmax(-1), torch.tensor([[1, 2], [3, 1]])
+    lengths = (torch.tensor([5, 5]), torch.tensor([2, 2]))
+    losses = (torch.rand(2), torch.rand(2, 5, 5))  # and what is saved with them
+    found: Examples = {
+        "aten::convolution_backward": (
+            lambda g, x, w: aten.convolution_backward(
+                g, x, w, [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True, True, True]
+            ),
+            (torch.rand(1, 4, 4, 4), X, KERNEL),
+        ),
+        "aten::batch_norm_backward": (
+            lambda g, x, w, *saved: aten.batch_norm_backward(
+                g, x, w, None, None, *saved, True, 1e-5, [True, True, True], torch.zeros(0, dtype=torch.uint8)
+            ),
+            (X, X, torch.ones(4), mean, variance),
+        ),
+        "aten::_embedding_bag_dense_backward": (
+            lambda g: aten._embedding_bag_dense_backward(g, indices, bag, sizes, greatest, 6, False, 0, None),
+            (torch.rand(2, 4),),
+        ),
+        "aten::_embedding_bag_per_sample_weights_backward": (
+            lambda g, w: aten._embedding_bag_per_sample_weights_backward(g, w, indices, torch.tensor([0, 2]), bag, 0),
+            (torch.rand(2, 4), torch.rand(6, 4)),
+        ),
+        "aten::_masked_softmax_backward": (
+            lambda g, y: aten._masked_softmax_backward(g, y, y > 0.5, 1),
+            (ROWS, ROWS),
+        ),
+        "aten::_weight_norm_interface_backward": (
+            lambda *tensors: aten._weight_norm_interface_backward(*tensors, 0),
+            (ROWS, ROWS, torch.rand(3, 1), torch.rand(3, 1)),
+        ),
+        "aten::grid_sampler_3d_backward": (
+            lambda *tensors: aten.grid_sampler_3d_backward(*tensors, 0, 0, False, [True, True]),
+            (torch.rand(1, 1, 2, 2, 2), volume, torch.rand(1, 2, 2, 2, 3)),
+        ),
+        "aten::_ctc_loss_backward": (
+            lambda g, x, y, *saved: aten._ctc_loss_backward(g, x, y, [5, 5], [2, 2], *saved, 0),
+            (torch.rand(2), log_probs, targets, *losses),
+        ),
+        "aten::_ctc_loss_backward.Tensor": (
+            lambda *tensors: aten._ctc_loss_backward(*tensors, 0),
+            (torch.rand(2), log_probs, targets, *lengths, *losses),
+        ),
+        "torchvision::_deform_conv2d_backward": (
+            lambda *tensors: vision._deform_conv2d_backward(*tensors, 1, 1, 0, 0, 1, 1, 1, 1, True),
+            (torch.rand(1, 4, 4, 4), X, KERNEL, torch.rand(1, 18, 4, 4), torch.rand(1, 9, 4, 4), torch.rand(4)),
+        ),
+        "torchvision::_roi_align_backward": (
+            lambda g, rois: vision._roi_align_backward(g, rois, 1.0, 2, 2, 1, 4, 6, 6, 2, False),
+            (pooled, ROIS),
+        ),
+        "torchvision::_roi_pool_backward": (
+            lambda g, rois, greatest: vision._roi_pool_backward(g, rois, greatest, 1.0, 2, 2, 1, 4, 6, 6),
+            (pooled, ROIS, torch.zeros(1, 4, 2, 2, dtype=torch.int32)),
+        ),
+    }
+    for kind in ("bicubic", "lanczos"):
+        op = getattr(aten, f"_upsample_{kind}2d_aa_backward", None)
+        if op is not None:  # the latter is newer than the oldest torch
+            found[f"aten::_upsample_{kind}2d_aa_backward"] = (
+                lambda g, op=op: op(g, [6, 6], [1, 4, 8, 8], False),
+                (X,),
+            )
+    return found
+
+
+def _of_other_packages() -> Examples:
+    """Those of the packages that are installed."""
+    for package in ("torchao.quantization.quant_primitives", "transformers.integrations.moe"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(package)
+    found: Examples = {}
+    if hasattr(torch.ops.torchao, "quantize_affine"):
+        ao, zeros = torch.ops.torchao, ZEROS.int()
+        found = {
+            "torchao::choose_qparams_affine": (
+                lambda x: ao.choose_qparams_affine(x, "ASYMMETRIC", [1, 4], torch.int8),
+                (ROWS,),
+            ),
+            "torchao::quantize_affine": (
+                lambda *tensors: ao.quantize_affine(tensors[0], [1, 4], *tensors[1:], torch.int8),
+                (ROWS, SCALES, zeros),
+            ),
+            "torchao::dequantize_affine": (
+                lambda *tensors: ao.dequantize_affine(tensors[0], [1, 4], *tensors[1:], torch.int8),
+                (LEVELS, SCALES, zeros),
+            ),
+            "torchao::choose_scale_float8": (lambda x: ao.choose_scale_float8(x, [1, 4]), (ROWS,)),
+            "torchao::quantize_affine_float8_non_decomposed": (
+                lambda x, scale: ao.quantize_affine_float8_non_decomposed(x, scale),
+                (ROWS, SCALES[:, None]),
+            ),
+            "torchao::dequantize_affine_float8_non_decomposed": (
+                lambda x, scale: ao.dequantize_affine_float8_non_decomposed(x.to(FLOAT8), scale),
+                (ROWS, SCALES[:, None]),
+            ),
+        }
+    if hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+        found["transformers::grouped_mm_fallback"] = (
+            lambda x, w: torch.ops.transformers.grouped_mm_fallback(x, w, torch.tensor([2, 3], dtype=torch.int32)),
+            (ROWS, torch.rand(2, 4, 5)),
+        )
     return found

@@ -2,8 +2,9 @@
 
 Calls of torch.testing's operator database, written examples (operator_examples.py), and calls drawn at random of
 operators that these do not call, are captured once and lowered to every opset. The file is JSON: by the key of the
-mapping, the first opset at which it holds, and ``[opset, nodes]`` wherever its nodes change. It is written anew only if
-the core has changed.
+mapping, the first opset at which it holds, ``[opset, nodes]`` wherever its nodes change, and the reason if there are
+none. A mapping that no call reaches must have a reason in operator_examples.py. The file is written anew only if the
+core has changed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from hunt.tensors import TensorSpec
 from opbridge import _core
 from opbridge.capture import capture
 from opbridge.capture.program import Program
+from opbridge.errors import UnsupportedError
+from opbridge.symbolics.arguments import schema_of_name
 from opbridge.symbolics.registry import registry, registry_for
 
 OPSETS = range(9, onnx.defs.onnx_opset_version() + 1)
@@ -74,12 +77,19 @@ def forms_of(name: str) -> Forms:
 
 def example_forms() -> Forms:
     """The forms of the operators that the database does not call, in written examples."""
-    forms: Forms = {}
-    for name, (model, args) in operator_examples.examples().items():
-        found: Forms = {}
-        _add(found, lambda model=model, args=args: capture(model, args))
-        forms[name] = found[name]
-    return forms
+    return {name: _forms_in_example(name, *call) for name, call in operator_examples.examples().items()}
+
+
+def _forms_in_example(name: str, model: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> dict[int, list[str]]:
+    """The forms in the program of torch.export or, since this decomposes some operators and refuses others, in a
+    trace."""
+    for how in (None, "trace"):
+        forms: Forms = {}
+        with contextlib.suppress(UnsupportedError):
+            _add(forms, lambda how=how: capture(model, args, how=how), random=True)
+        if name in forms:
+            return forms[name]
+    raise LookupError(f"the example of {name} has no call of it that becomes nodes")
 
 
 class _Drawn(torch.nn.Module):
@@ -120,7 +130,7 @@ def drawn_forms_of(name: str) -> Forms:
     return without_nodes
 
 
-def _add(forms: Forms, captured: Callable[[], Program]) -> None:
+def _add(forms: Forms, captured: Callable[[], Program], *, random: bool = False) -> None:
     mappings: Any = None
     for opset in OPSETS:
         program = captured()
@@ -134,6 +144,7 @@ def _add(forms: Forms, captured: Callable[[], Program]) -> None:
             json=True,
             mappings="",
             projects="",
+            random=random,
         )
         for each in json.loads(report)["operators"]:
             if each["mapping"] is not None and not each["refused"]:
@@ -188,11 +199,35 @@ def table(forms: Forms) -> dict[str, dict[str, Any]]:
         for each, nodes in forms.items():  # the mapping of a name serves its overloads
             if each == key or (each.partition(".")[0] == key and each not in first):
                 by_opset = merged([{key: by_opset}, {key: nodes}])[key]
-        for at, nodes in sorted(by_opset.items()):
+        # Where other calls are refused, those that need no node, as a sum of one number, say nothing of the operator.
+        with_nodes = {at: nodes for at, nodes in by_opset.items() if nodes}
+        for at, nodes in sorted((with_nodes or by_opset).items()):
             if not changes or changes[-1][1] != nodes:
                 changes.append((at, nodes))
-        result[key] = {"since": opset, "becomes": changes}
+        result[key] = {"since": opset, "becomes": changes, "reason": _reason(key, [nodes for _, nodes in changes])}
     return result
+
+
+def _reason(key: str, forms: list[list[str]]) -> str:
+    """Why no form has nodes, or why there is no form; empty if there are nodes."""
+    if not forms:
+        return operator_examples.UNREACHED.get(key, "")
+    if any(forms):
+        return ""
+    schema: Any = schema_of_name(key)
+    takes_tensors = schema is None or any("Tensor" in str(argument.type) for argument in schema.arguments)
+    return "the value itself" if takes_tensors else "a constant"
+
+
+def check_reasons(rows: dict[str, dict[str, Any]]) -> None:
+    """Raises LookupError if a row is empty without a reason, or has a reason although it is not empty."""
+    if empty := [key for key, each in rows.items() if not each["becomes"] and not each["reason"]]:
+        raise LookupError(
+            f"no call reaches {', '.join(empty)}: write examples, or the reason into UNREACHED, in "
+            f"{operator_examples.__file__}"
+        )
+    if reached := [key for key in operator_examples.UNREACHED if rows[key]["becomes"]]:
+        raise LookupError(f"a call reaches {', '.join(reached)}, which UNREACHED must not have then")
 
 
 def main() -> None:
@@ -208,7 +243,9 @@ def main() -> None:
     ]
     forms = merged([forms, _measured(missing, drawn=True)])
     file.parent.mkdir(parents=True, exist_ok=True)
-    content = {"core": core, "opsets": list(OPSETS), "mappings": table(forms), "bodies": _core.standard_bodies()}
+    rows = table(forms)
+    check_reasons(rows)
+    content = {"core": core, "opsets": list(OPSETS), "mappings": rows, "bodies": _core.standard_bodies()}
     file.write_text(json.dumps(content))
 
 

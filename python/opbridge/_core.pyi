@@ -174,6 +174,7 @@ def diagnose_graph(
     json: bool,
     mappings: str,
     projects: str,
+    random: bool = False,
 ) -> tuple[bool, str, str]:
     """Reports how each operator of the graph, which is consumed, is converted.
 

@@ -131,8 +131,10 @@ std::map<std::string, int> operators_of(const std::filesystem::path& path) {
 // missing, the report, and what was written.
 nb::tuple diagnose_graph(GraphHandle& graph, nb::handle registry, const std::string& name,
                          const std::string& target, int opset, bool json,
-                         const std::filesystem::path& mappings, const std::filesystem::path& projects) {
+                         const std::filesystem::path& mappings, const std::filesystem::path& projects,
+                         bool random) {
   ConvertOptions options;
+  options.random = random;
   options.target = to_target(target);
   options.opset = opset;
   options.mutations_as_outputs = true;
@@ -195,7 +197,7 @@ void bind_pipeline(nb::module_& module) {
       "differences of PyTorch's calls by the names of their results, `verdict` is the verification's.");
   module.def(
       "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
-      "opset"_a, "json"_a, "mappings"_a, "projects"_a,
+      "opset"_a, "json"_a, "mappings"_a, "projects"_a, "random"_a = false,
       "Reports how each operator of the graph, which is consumed, is converted. Returns whether no link is\n"
       "missing, the report, and lines that say what was written into `mappings` and `projects`.");
   module.def("expose_values", &expose_values, "graph"_a,

@@ -92,8 +92,8 @@ def test_every_public_header_is_on_a_page() -> None:
 @pytest.fixture
 def mappings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "mappings.json"
-    gelu = {"since": 9, "becomes": [[9, ["Erf"]], [20, ["Gelu"]]]}
-    svd = {"since": 1, "becomes": [[9, ["opbridge::svd"]]]}
+    gelu = {"since": 9, "becomes": [[9, ["Erf"]], [20, ["Gelu"]]], "reason": ""}
+    svd = {"since": 1, "becomes": [[9, ["opbridge::svd"]]], "reason": ""}
     path.write_text(json.dumps({"opsets": [9, 20], "mappings": {"aten::gelu": gelu, "aten::linalg_svd": svd}}))
     monkeypatch.setattr(docs_reference, "MAPPINGS", path)
     return path
@@ -120,6 +120,59 @@ def test_mappings_say_since_when_and_link_to_operators(mappings: Path) -> None:
         '<div data-from="9">from 9: <code>Erf</code></div><div data-from="20">from 20: <code>Gelu</code></div>' in table
     )
     assert '<a href="operators.html#linalg"><code>opbridge::svd</code></a>' in table
+
+
+def write_rows(path: Path, **rows: Any) -> None:
+    path.write_text(json.dumps({"opsets": [9, 20], "mappings": {f"aten::{name}": row for name, row in rows.items()}}))
+
+
+@pytest.mark.parametrize(
+    ("language", "itself", "unreached", "start"),
+    [
+        ("en", "no node: the value itself", "torch cannot tell", "from"),
+        ("zh", "没有节点：就是输入值本身", "torch 无法", "从"),
+    ],
+)
+def test_rows_without_nodes_say_why(language: str, itself: str, unreached: str, start: str, mappings: Path) -> None:
+    write_rows(
+        mappings,
+        detach={"since": 9, "becomes": [[9, []]], "reason": "the value itself"},
+        _ctc_loss={"since": 9, "becomes": [], "reason": operator_forms.operator_examples.UNREACHED["aten::_ctc_loss"]},
+        late={"since": 9, "becomes": [[16, ["Mod"]]], "reason": ""},
+    )
+    table = docs_reference.expand("<!-- reference: mappings -->", language)
+    assert f'<div data-from="9"><i>{itself}</i></div>' in table
+    assert f"<td><i>{unreached}" in table
+    assert f'<div data-from="16">{start} 16: <code>Mod</code></div>' in table  # its calls are refused before
+    texts = [entry["text"] for entry in docs_reference.search_entries(language)]
+    assert itself in texts[0]
+    assert unreached in texts[1]
+
+
+def test_an_empty_row_without_a_reason_is_an_error(mappings: Path) -> None:
+    row = {"since": 9, "becomes": [], "reason": ""}
+    write_rows(mappings, gelu=row)
+    for language in ("en", "zh"):
+        with pytest.raises(docs_reference.ReferenceError, match=r"aten::gelu is empty"):
+            docs_reference.expand("<!-- reference: mappings -->", language)
+        with pytest.raises(docs_reference.ReferenceError, match=r"aten::gelu is empty"):
+            docs_reference.search_entries(language)
+    unreached = {key: row | {"reason": "why"} for key in operator_forms.operator_examples.UNREACHED}
+    operator_forms.check_reasons(unreached)
+    with pytest.raises(LookupError, match=r"no call reaches aten::gelu: write examples"):
+        operator_forms.check_reasons({**unreached, "aten::gelu": row})
+    with pytest.raises(LookupError, match="UNREACHED must not have"):
+        operator_forms.check_reasons({key: row | {"becomes": [[9, ["Mod"]]]} for key in unreached})
+
+
+def test_the_reasons_are_in_chinese_too() -> None:
+    reasons = {*operator_forms.operator_examples.UNREACHED.values(), "the value itself", "a constant"}
+    assert reasons <= {*docs_reference._CHINESE}
+
+
+@pytest.mark.skipif(not docs_reference.MAPPINGS.exists(), reason="make docs writes the mappings")
+def test_no_row_is_empty_without_a_reason() -> None:
+    operator_forms.check_reasons(json.loads(docs_reference.MAPPINGS.read_text())["mappings"])
 
 
 def test_the_search_finds_each_mapping(mappings: Path) -> None:
@@ -192,6 +245,7 @@ def test_examples_have_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = operator_forms.example_forms()
     assert forms["higher_order::cond"][21] == ["If"]
     assert all(nodes for by_opset in forms.values() for nodes in by_opset.values())
+    assert not {*forms} & {*operator_forms.operator_examples.UNREACHED}
     assert {*forms} <= {key for key, *_ in registry().entries()}
 
 
@@ -202,7 +256,12 @@ def test_forms_of_an_operator_by_opset() -> None:
     assert "Softmax" in drawn["aten::_softmax"][21]
     replaced: Any = operator_forms.drawn_forms_of("aten::alias_copy")
     assert replaced["aten::alias_copy"][21] == []  # an operator without nodes, of which the capture makes another one
-    assert operator_forms.table(replaced)["aten::alias_copy"]["becomes"] == [(9, [])]
+    row = {"since": 9, "becomes": [(9, [])], "reason": "the value itself"}
+    assert operator_forms.table(replaced)["aten::alias_copy"] == row
+    some: Any = {"aten::cumsum": {9: [], 11: ["CumSum"]}}  # at 9 of a number alone
+    row = {"since": 9, "becomes": [(11, ["CumSum"])], "reason": ""}
+    assert operator_forms.table(some)["aten::cumsum"] == row
+    assert operator_forms.table({"aten::hann_window": {9: []}})["aten::hann_window"]["reason"] == "a constant"
     table = operator_forms.table(forms)
     assert table["aten::gelu"]["becomes"][-1] == (20, ["Gelu"])
     assert {*table} == {key for key, *_ in registry().entries() if not key.startswith(operator_forms.OF_SIZES)}
