@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
+from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 
 def run_plain(model: str | os.PathLike[str] | onnx.ModelProto, *inputs: torch.Tensor) -> list[np.ndarray]:
@@ -30,6 +31,6 @@ def newest_opset() -> int:
         try:
             onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
             return opset
-        except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
+        except (state.Fail, state.InvalidArgument):  # the latter for a newer version of the format
             continue
     raise RuntimeError("ONNX Runtime loads no model of any opset")
