@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import opbridge.capture
+from checking.runtime import run_plain
 from opbridge import UnsupportedError
 from opbridge.capture.autograd_function.calls import SizeArgument, TensorArgument
 
@@ -167,6 +168,50 @@ def test_sizes_that_are_equal_by_chance_have_their_own_symbols(capture):
         with pytest.warns(UserWarning, match="must be equal"):
             program = capture(Model(), (torch.rand(2, middle, 5), torch.rand(5)), dynamic_axes=axes)
         assert "%autograd_function.0: float32[a, b, c] = " in str(program.graph)
+
+
+@pytest.mark.parametrize("axes", [{2: "h"}, {2: "h", 3: "w"}])
+@pytest.mark.parametrize("strides", [(2,), (2, 2, 2), (4, 2)])
+def test_sizes_follow_those_of_strided_convolutions(strides, axes, tmp_path, capture):
+    """Each call gets sizes that are no linear function of the model's, and the last one two such sizes at once."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stages = nn.ModuleList(nn.Conv2d(2, 2, 3, stride, padding=1) for stride in strides)
+
+        def forward(self, x):
+            levels = []
+            for stage in self.stages:
+                x = stage(x)
+                x = Sum.apply(x, x)
+                levels.append(x.flatten(2))
+            return Cat.apply(levels[0], levels[-1])
+
+    class Cat(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return torch.cat([x, y, x], -1)
+
+        @staticmethod
+        def symbolic(g, x, y):
+            return g.op("Concat", x, y, x, axis_i=2)
+
+    model, path = Model().eval(), tmp_path / "m.onnx"
+    x = torch.rand(1, 2, 32, 24)
+    opbridge.export(model, (x,), path, capture=capture.keywords["how"], dynamic_shapes=[axes])
+    for height, width in ((32, 24), (35, 18), (1, 2)):
+        x = torch.rand(1, 2, height, width if 3 in axes else 24)
+        torch.testing.assert_close(torch.from_numpy(run_plain(path, x)[0]), model(x).detach())
+
+
+def test_sizes_that_are_products_are_those_of_the_result(capture):
+    class Model(nn.Module):
+        def forward(self, x):
+            return Sum.apply(x[:, ::2].flatten(), x[:, ::2].flatten())
+
+    program = capture(Model(), (torch.rand(3, 8),), dynamic_axes={"x": {0: "n", 1: "m"}})
+    assert re.search(r"%autograd_function\.0: float32\[\S.*\] = autograd", str(program.graph))
 
 
 def test_sizes_that_are_not_linear_are_refused(capture):

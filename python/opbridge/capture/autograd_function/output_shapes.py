@@ -6,10 +6,10 @@ Fake tensors cannot do this: they have no memory, and a kernel may read memory d
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from opbridge.errors import UnsupportedError
@@ -31,8 +31,9 @@ def probe_outputs(
     """The results of ``run`` for fake ``tensors`` and ``sizes``, as fake tensors.
 
     Runs it on random data of the example's sizes and, if some are dynamic, of other sizes. At each of these points,
-    every output size must equal an integer plus integer multiples of the symbols. A size that differs for other data of
-    the same sizes becomes a new symbol. So do the axes in ``found``, which are pairs of an output's index and an axis.
+    every output size must equal an integer plus integer multiples of what the inputs' sizes are sums of: symbols, or
+    ``n // 2`` after a strided convolution. A size that differs for other data of the same sizes becomes a new symbol.
+    So do the axes in ``found``, which are pairs of an output's index and an axis.
     """
     example = _example(tensors, sizes)
     fixed: set[Any] = set()
@@ -84,79 +85,104 @@ def _outputs_where(
         outputs = run_at(example)
     except Exception as error:
         raise UnsupportedError(f"{name}.forward fails on made-up inputs of the example's sizes: {error}") from error
-    fits = [[_Fit(size) for size in output.shape] for output in outputs]
-    for index, axis in found:
-        fits[index][axis].is_found = True
+    differing = set(found)
     for data in _OTHERS:
         with contextlib.suppress(Exception):  # the function does not accept these data
-            _note_found(fits, run_at(example, data))
-    for point in _points(example):
+            differing |= _differing(outputs, run_at(example, data))
+    axes = [place for place in _axes(outputs) if place not in differing]
+    terms = _terms(tensors, sizes, leaders)
+    moves: list[list[int]] = []  # for each point, by how much the terms and the sizes at ``axes`` change
+    changes: list[list[int]] = []
+    alone: set[Any] = set()
+    for point in _points(example, terms):
         try:
             there = run_at(point)
         except Exception:  # the function does not accept this size
             continue
         if [(out.dtype, out.dim()) for out in there] != [(out.dtype, out.dim()) for out in outputs]:
             raise _not_affine(name, "the number, rank or type")
-        for output, output_fits in zip(there, fits, strict=True):
-            for size, fit in zip(output.shape, output_fits, strict=True):
-                if not fit.accepts(example, point, size):
-                    raise _not_affine(name, "a size")
-    if any(not fit.is_settled(example) for output_fits in fits for fit in output_fits):
-        fixed |= {
-            symbol for symbol in example if all(symbol not in fit.slopes for output_fits in fits for fit in output_fits)
-        }
+        moves.append(_move(terms, example, point))
+        changes.append([there[index].shape[axis] - outputs[index].shape[axis] for index, axis in axes])
+        moved = [symbol for symbol in example if point[symbol] != example[symbol]]
+        alone.update(moved if len(moved) == 1 else ())
+    slopes = _slopes(name, moves, changes, len(terms)) if axes and terms else [[] for _ in axes]
+    if slopes is None:
+        fixed |= set(example) - alone
         return None
-    env = next((size.node.shape_env for size in _symbolic(tensors, sizes)), None)
+    env: Any = next((size.node.shape_env for size in _symbolic(tensors, sizes)), None)
+    made: dict[tuple[int, int], Any] = {}
+    for (index, axis), factors in zip(axes, slopes, strict=True):
+        base = outputs[index].shape[axis]
+        added = [factor * (term - _value(term, example)) for factor, term in zip(factors, terms, strict=True) if factor]
+        made[index, axis] = env.create_symintnode(base + sum(added), hint=base) if added else base
+    for place in sorted(differing):
+        made[place] = torch.library.get_ctx().new_dynamic_size(min=0)
     return [
-        torch.empty([fit.size(example, env) for fit in output_fits], dtype=output.dtype, device=output.device)
-        for output, output_fits in zip(outputs, fits, strict=True)
+        torch.empty([made[index, axis] for axis in range(out.dim())], dtype=out.dtype, device=out.device)
+        for index, out in enumerate(outputs)
     ]
 
 
-@dataclasses.dataclass
-class _Fit:
-    """An affine size: ``base`` at the example, and a slope for each symbol, set when two points differ only in it; or
-    a size that depends on data."""
-
-    base: int
-    is_found: bool = False
-    slopes: dict[Any, int] = dataclasses.field(default_factory=dict)
-    checks: int = 0
-
-    def accepts(self, example: Point, point: Point, size: int) -> bool:
-        if self.is_found:
-            return True
-        moved = [symbol for symbol in example if point[symbol] != example[symbol]]
-        if len(moved) == 1 and moved[0] not in self.slopes:
-            slope, rest = divmod(size - self.base, point[moved[0]] - example[moved[0]])
-            self.slopes[moved[0]] = slope
-            return rest == 0
-        if any(symbol not in self.slopes for symbol in moved):
-            return True
-        self.checks += 1
-        return size == self.base + sum(self.slopes[s] * (point[s] - example[s]) for s in moved)
-
-    def is_settled(self, example: Point) -> bool:
-        return self.is_found or (len(self.slopes) == len(example) and self.checks >= len(example))
-
-    def size(self, example: Point, env: Any) -> Any:
-        """The fitted size as a torch.SymInt, or an int where it is constant."""
-        if self.is_found:
-            return torch.library.get_ctx().new_dynamic_size(min=0)
-        if not any(self.slopes.values()):
-            return self.base
-        expr = self.base + sum(slope * (symbol - example[symbol]) for symbol, slope in self.slopes.items())
-        return env.create_symintnode(expr, hint=self.base)
+def _axes(outputs: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+    return [(index, axis) for index, output in enumerate(outputs) for axis in range(output.dim())]
 
 
-def _points(example: Point) -> list[Point]:
-    """Points at which each symbol in turn has other values, then points at which all symbols have."""
+def _differing(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> set[tuple[int, int]]:
+    """The axes whose sizes differ between the results for inputs of equal sizes."""
+    return {(index, axis) for index, axis in _axes(outputs) if outputs[index].shape[axis] != others[index].shape[axis]}
+
+
+def _terms(tensors: Sequence[torch.Tensor], sizes: Sequence[Any], leaders: dict[Any, Any]) -> list[Any]:
+    """What the sizes are sums of: symbols, and expressions that are no sums, such as ``n // 2`` and ``n*m``."""
+    every = [size.node.expr.xreplace(leaders) for size in _symbolic(tensors, sizes)]
+    return sorted({term for expr in every for term in expr.as_coefficients_dict() if term.free_symbols}, key=str)
+
+
+def _slopes(name: str, moves: list[list[int]], changes: list[list[int]], count: int) -> list[list[int]] | None:
+    """For each column of ``changes``, the factors by which it is a sum of the ``count`` columns of ``moves``. None if
+    there are too few rows to find the factors, and as many again to confirm them."""
+    if not moves:
+        return None
+    rows = [[*move, *change] for move, change in zip(moves, changes, strict=True)]
+    reduced, pivots = sympy.Matrix(rows).rref()
+    if any(pivot >= count for pivot in pivots):
+        raise _not_affine(name, "a size")
+    if not _suffice(moves, count):
+        return None
+    slopes = reduced[:count, count:]
+    if not all(slope.is_integer for slope in slopes):
+        raise _not_affine(name, "a size")
+    return [[int(slope) for slope in slopes.col(column)] for column in range(slopes.cols)]
+
+
+def _points(example: Point, terms: Sequence[Any]) -> list[Point]:
+    """Points at which each symbol in turn has other values, then points at which all symbols have. Further points tell
+    terms apart that keep their ratio at these, as ``n // 8`` and ``n // 16`` do at multiples of 16."""
     points = []
     for symbol, value in example.items():
         points += [{**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})]
     if len(example) > 1:
         points += [{symbol: factor * value for symbol, value in example.items()} for factor in (2, 3)]
+    moves = [_move(terms, example, point) for point in points]
+    for more in [{**example, symbol: example[symbol] + step} for step in (2, 4, 8, 16, 32, 64) for symbol in example]:
+        if _suffice(moves, len(terms)):
+            break
+        moves.append(_move(terms, example, more))
+        points.append(more)
     return points
+
+
+def _suffice(moves: list[list[int]], count: int) -> bool:
+    """Whether what changes with ``count`` terms shows the share of each, and as many more points confirm them."""
+    return sum(any(move) for move in moves) >= 2 * count and sympy.Matrix(moves).rank() == count
+
+
+def _move(terms: Sequence[Any], example: Point, point: Point) -> list[int]:
+    return [_value(term, point) - _value(term, example) for term in terms]
+
+
+def _value(expr: Any, point: Point) -> int:
+    return int(expr.xreplace(point))
 
 
 def _symbolic(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> list[torch.SymInt]:
@@ -175,7 +201,7 @@ def _example(tensors: Sequence[torch.Tensor], sizes: Sequence[Any]) -> Point:
 
 
 def _at(size: Any, point: Point) -> int:
-    return int(size.node.expr.xreplace(point)) if isinstance(size, torch.SymInt) else int(size)
+    return _value(size.node.expr, point) if isinstance(size, torch.SymInt) else int(size)
 
 
 # Floating-point numbers and integers of a shape: the data of the runs, and others that may lead to other sizes.
@@ -196,13 +222,6 @@ def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator, dat
     floats, integers = data
     make = floats if tensor.dtype.is_floating_point or tensor.dtype.is_complex else integers
     return make([_at(size, point) for size in tensor.shape], generator).to(tensor.device, tensor.dtype)
-
-
-def _note_found(fits: list[list[_Fit]], outputs: list[torch.Tensor]) -> None:
-    """Records the output sizes that differ between inputs of equal sizes."""
-    for output, output_fits in zip(outputs, fits, strict=True):
-        for size, fit in zip(output.shape, output_fits, strict=True):
-            fit.is_found |= size != fit.base
 
 
 def _not_affine(name: str, what: str) -> UnsupportedError:
