@@ -16,6 +16,8 @@ import opbridge
 from opbridge import TraceWarning
 from opbridge.runtime import run, session
 
+ATTENTION = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+
 
 def test_squeeze_beside_vmap_is_told(tmp_path: pathlib.Path) -> None:
     def model(x: torch.Tensor) -> Any:
@@ -43,6 +45,26 @@ def test_a_size_that_comes_to_1_in_the_example_is_not_squeezed(tmp_path: pathlib
             dynamic_shapes=({0: "n"},),
             capture=capture,
         )
+
+
+@CAPTURES
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda x: x[..., ::2].contiguous() + 1,
+        lambda x: ATTENTION(*[F.conv1d(x, torch.ones(4, 4, 3), None, 2, 1).transpose(1, 2)] * 3)[0].transpose(1, 2),
+    ],
+    ids=["contiguous", "attention"],
+)
+def test_a_size_that_comes_to_1_in_the_example_broadcasts(layer: Any, capture: Any, tmp_path: pathlib.Path) -> None:
+    """Before it, torch finds the layout of the tensor, for which it compares the size to 1."""
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        y = layer(x)
+        y = y * y.sum(1, keepdim=True)
+        return y * y.shape[-1]
+
+    agrees(model, [[(2, 4, 2)], [(3, 4, 5)], [(1, 4, 8)]], ({0: "b", 2: "n"},), capture, tmp_path)
 
 
 @CAPTURES

@@ -31,7 +31,7 @@ with look_up():
     from torch.utils._sympy import functions as _functions
     from torch.utils._sympy.functions import Identity
 
-    expect(ShapeEnv, "create_symintnode", "replace", "_maybe_evaluate_static")
+    expect(ShapeEnv, "create_symintnode", "replace", "suppress_guards", "_maybe_evaluate_static")
     expect(SymNode, "expr", "hint", "has_hint", "int_")
     expect(torch.fx.experimental._config, "backed_size_oblivious", "patch")
     # The names of torch's own expression classes in programs of torch.export, besides sympy's.
@@ -70,6 +70,8 @@ BROADCASTING = frozenset(
     find(owner, name).__code__
     for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
+# The code of the functions that find out whether a view of memory exists, which does not decide what a result is.
+LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
 FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # which halves a size again and again
 FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
@@ -119,6 +121,7 @@ __all__ = [
     "FLOAT_TEXT",
     "INT_OF_SYMBOL",
     "INT_TEXT",
+    "LAYOUT",
     "LINSPACE",
     "LOGGER",
     "NEW_TENSOR",

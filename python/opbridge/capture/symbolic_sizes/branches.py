@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -23,6 +23,7 @@ from opbridge.torch_compat import symbols as points
 from opbridge.torch_compat.symbols import (
     BROADCASTING,
     EXPECTATION,
+    LAYOUT,
     always,
     free_unbacked_symbols,
     uninteresting_files,
@@ -40,12 +41,14 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     def guard_bool(self: Any, file: str, line: int) -> Any:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
+        frame = sys._getframe(1)
+        forgotten = not fixed and _is_one_by_rounding(self) and (asked_by_cpp(file) or _asked_in(frame, LAYOUT))
         try:
-            result = original(self, file, line)
+            with env.suppress_guards() if forgotten else contextlib.nullcontext():
+                result = original(self, file, line)
         except Exception as error:
             caught.note(error)
             raise
-        frame = sys._getframe(1)
         differs = sizes.in_example(asked, env) not in (result, None)
         tried = (differs or not fixed) and in_try_block(frame)
         if tried or asked_by_model(frame):
@@ -57,7 +60,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
                 warn_of_run(f"a branch by a dynamic size: whether '{asked}' was read as {result}")
         elif not fixed and free_unbacked_symbols(asked) and (asked_by_layer(frame) or asked_by_cpp(file)):
             warn_of_run(f"torch branches by a size that depends on data: whether '{asked}' was read as {result}")
-        elif result and not fixed and _compares_to_broadcast(frame) and (size := _may_be_one(asked, env)):
+        elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
             warn_of_run(
                 f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example; it may be 1"
@@ -67,6 +70,17 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
     uninteresting_files().update(GUARDS)  # torch must not report these files as the location of the branch
     with patch(points.BOOL_OF_SYMBOL, guard_bool):
         yield
+
+
+def _is_one_by_rounding(node: Any) -> bool:
+    """Whether a size is asked to be 1 that is so in the example, but does not fix a dynamic size, as ``n // 2``. torch
+    asks it to find the layout of a tensor, and would believe the answer for all sizes: the result of each later
+    broadcast would have the size 1."""
+    asked = node.expr
+    if not isinstance(asked, sympy.Eq | sympy.Ne) or sympy.Integer(1) not in asked.args:
+        return False
+    size = next(side for side in asked.args if side != 1)
+    return not size.is_polynomial() and node.hint is isinstance(asked, sympy.Eq)
 
 
 def _is_choice(frame: FrameType | None) -> bool:
@@ -84,12 +98,12 @@ def _torch_code(frame: FrameType | None) -> set[CodeType]:
     return codes
 
 
-def _compares_to_broadcast(frame: FrameType | None) -> bool:
-    """Whether torch compares sizes to determine the shape of a broadcast."""
+def _asked_in(frame: FrameType | None, codes: Collection[CodeType]) -> bool:
+    """Whether a function with one of the ``codes`` asks, directly or by torch._check."""
     for _ in range(_DEPTH_OF_CHECK):
         if frame is None:
             return False
-        if frame.f_code in BROADCASTING:
+        if frame.f_code in codes:
             return True
         frame = frame.f_back
     return False
