@@ -74,17 +74,23 @@ def _keep_output_for_report() -> TextIO:
     return output
 
 
+def _model_of(options: argparse.Namespace, progress: ProgressLine) -> tuple[Any, Any, Any]:
+    """What ``_made_by`` returns for the model, which may call the operators of ``--ops``."""
+    from opbridge.operators import load_operators
+
+    progress.begin("model")
+    for library in options.ops:
+        load_operators(library)
+    return _made_by(options.model)
+
+
 def _doctor(options: argparse.Namespace, output: TextIO) -> int:
     from opbridge import _core
     from opbridge.capture import capture
-    from opbridge.operators import load_operators
     from opbridge.symbolics.registry import registry_for
 
-    for library in options.ops:
-        load_operators(library)
     with ProgressLine() as progress:
-        progress.begin("model")
-        model, args, kwargs = _made_by(options.model)
+        model, args, kwargs = _model_of(options, progress)
         progress.begin("capture")
         program = capture(model, args, kwargs)
         progress.begin("conversion")
@@ -107,14 +113,10 @@ def _doctor(options: argparse.Namespace, output: TextIO) -> int:
 
 def _verify(options: argparse.Namespace, output: TextIO) -> int:
     from opbridge.exporter import export
-    from opbridge.operators import load_operators
     from opbridge.verification import VerificationError, verify
 
-    for library in options.ops:
-        load_operators(library)
     with ProgressLine() as progress:
-        progress.begin("model")
-        model, args, kwargs = _made_by(options.model)
+        model, args, kwargs = _model_of(options, progress)
     if options.file is not None and not Path(options.file).is_file():
         raise FileError(f"no such file: {options.file}")
     with tempfile.TemporaryDirectory() as folder:
