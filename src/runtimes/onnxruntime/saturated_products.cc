@@ -72,13 +72,14 @@ class Shift {
     if (!std::ranges::all_of(node.inputs, is_constant)) return false;
     node.inputs.resize(3);
     ir::Value*& zeros = node.inputs[2];
-    if (!zeros) {
+    if (zeros) {
+      zeros = constant(rewriter, zeros);
+    } else {
       const ir::Weight& scale = *node.inputs[1]->weight;
-      const std::vector<int8_t> made(static_cast<size_t>(scale.element_count()), 0);
+      const std::vector<uint8_t> made(static_cast<size_t>(scale.element_count()), offset);
       zeros =
-          rewriter.add_constant(node.inputs[0]->name + ":zeros", ir::Weight::of<int8_t>(made, scale.dims));
+          rewriter.add_constant(node.inputs[0]->name + ":zeros", ir::Weight::of<uint8_t>(made, scale.dims));
     }
-    zeros = constant(rewriter, zeros);
     node.inputs[0] = constant(rewriter, node.inputs[0]);
     return true;
   }
