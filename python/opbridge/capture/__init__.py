@@ -106,12 +106,13 @@ def _graph_of(
     on_exported: Callable[[torch.export.ExportedProgram], None] | None,
 ) -> _core.Graph:
     from opbridge.capture.rewrites.detection import attributes_made_once
+    from opbridge.capture.symbolic_sizes.tracing_flag import capture_without_shortcuts
 
     changed: list[str] = []
     if how == "trace":
         from opbridge.capture.traced.tracer import capture_trace
 
-        graph = capture_trace(model, inputs, sizes, changed)
+        graph = capture_without_shortcuts(lambda: capture_trace(model, inputs, sizes, changed))
     else:
         from opbridge.capture.exported.torch_export import bridged, export_program
         from opbridge.capture.exported.transforms import export_or_trace
@@ -123,7 +124,9 @@ def _graph_of(
                 on_exported(exported)
             return bridged(exported, sizes)
 
-        graph = export_or_trace(export, lambda: capture_symbolically(model, inputs, sizes, changed))
+        graph = capture_without_shortcuts(
+            lambda: export_or_trace(export, lambda: capture_symbolically(model, inputs, sizes, changed))
+        )
     if set(changed) - attributes_made_once(model):
         from opbridge.capture.autograd_function.calls import use_calls
         from opbridge.capture.state.second_call import refuse_what_is_kept

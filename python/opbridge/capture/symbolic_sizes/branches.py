@@ -15,8 +15,16 @@ from opbridge.capture.patching import patch
 from opbridge.capture.run_warnings import warn_of_run
 from opbridge.capture.source import line_of_frame, runs_users, users_frame
 from opbridge.capture.suppressed_errors import Caught
-from opbridge.capture.symbolic_sizes.asking import GUARDS, asked_by_cpp, asked_by_layer, asked_by_model, refused
+from opbridge.capture.symbolic_sizes.asking import (
+    GUARDS,
+    asked_by_cpp,
+    asked_by_layer,
+    asked_by_model,
+    asking_frame,
+    refused,
+)
 from opbridge.capture.symbolic_sizes.dynamic_axes import AS_IN_EXAMPLE, DynamicSizes, Fixing
+from opbridge.capture.symbolic_sizes.tracing_flag import avoid_shortcut
 from opbridge.capture.symbolic_sizes.try_blocks import in_try_block
 from opbridge.torch_compat import dispatched_in
 from opbridge.torch_compat import symbols as points
@@ -52,6 +60,8 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         differs = sizes.in_example(asked, env) not in (result, None)
         tried = (differs or not fixed) and in_try_block(frame)
         if tried or asked_by_model(frame):
+            if differs or not fixed:
+                avoid_shortcut(asking_frame(frame))
             if differs:
                 raise refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
             if not asked_by_model(frame):

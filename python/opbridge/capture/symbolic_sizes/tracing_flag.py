@@ -1,0 +1,94 @@
+"""``torch.jit.is_tracing()`` in a model with dynamic sizes.
+
+Models ask it to avoid a shortcut that holds for one size alone, so that an exported model takes all sizes::
+
+    if not torch.jit.is_tracing() and height == self.native_height:
+        return self.position_embeddings
+
+It is false in a capture, since torch.jit does not trace: some models return less if it is true. It is true in a line
+whose branch on a symbolic size would otherwise be fixed to that of the example.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from types import FrameType
+
+import torch
+
+from opbridge.capture.failures import T
+from opbridge.capture.patching import patch_code
+from opbridge.errors import UnsupportedError
+
+Line = tuple[str, int]  # a file, and a line in it
+
+
+class _Shortcut(BaseException):
+    """The model takes a shortcut. Not an Exception, which the model might catch."""
+
+    def __init__(self, line: Line) -> None:
+        super().__init__()
+        self.line = line
+
+
+class _Lines:
+    """The lines that have asked whether the model is traced, and those that are told so."""
+
+    def __init__(self, told: frozenset[Line]) -> None:
+        self.asked: set[Line] = set()
+        self.told = told
+
+
+_lines: ContextVar[_Lines | None] = ContextVar("_lines", default=None)  # of this thread's capture
+
+
+def capture_without_shortcuts(capture: Callable[[], T]) -> T:
+    """Calls ``capture()`` until it fixes no branch on a size in a line that asks whether the model is traced. If the
+    model is refused without its shortcuts, they are allowed."""
+    told: frozenset[Line] = frozenset()
+    while True:
+        try:
+            with _tell_lines(told):
+                return capture()
+        except _Shortcut as shortcut:
+            told |= {shortcut.line}
+        except UnsupportedError:
+            if not told:
+                raise
+            break
+    return capture()
+
+
+def avoid_shortcut(frame: FrameType) -> None:
+    """Starts the capture again if the line of ``frame``, which branches on a size, has asked whether the model is
+    traced."""
+    lines = _lines.get()
+    if lines is not None and (line := _line_of(frame)) in lines.asked - lines.told:
+        raise _Shortcut(line)
+
+
+@contextlib.contextmanager
+def _tell_lines(told: frozenset[Line]) -> Iterator[None]:
+    token = _lines.set(_Lines(told))
+    try:
+        with patch_code(torch.jit.is_tracing, "original() or is_told()", is_told=_is_told):
+            yield
+    finally:
+        _lines.reset(token)
+
+
+def _is_told() -> bool:
+    """Whether the caller of torch.jit.is_tracing, which calls this, is told that the model is traced."""
+    lines = _lines.get()
+    if lines is None:
+        return False
+    line = _line_of(sys._getframe(2))
+    lines.asked.add(line)
+    return line in lines.told
+
+
+def _line_of(frame: FrameType) -> Line:
+    return frame.f_code.co_filename, frame.f_lineno
