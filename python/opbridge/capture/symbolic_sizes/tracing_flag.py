@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from types import FrameType
+from typing import Any
 
 import torch
 
@@ -23,6 +24,7 @@ from opbridge.capture.failures import T
 from opbridge.capture.patching import patch_code
 from opbridge.errors import UnsupportedError
 
+_jit: Any = torch.jit  # whose stub lacks is_tracing
 Line = tuple[str, int]  # a file, and a line in it
 
 
@@ -74,7 +76,7 @@ def avoid_shortcut(frame: FrameType) -> None:
 def _tell_lines(told: frozenset[Line]) -> Iterator[None]:
     token = _lines.set(_Lines(told))
     try:
-        with patch_code(torch.jit.is_tracing, "original() or is_told()", is_told=_is_told):
+        with patch_code(_jit.is_tracing, "original() or is_told()", is_told=_is_told):
             yield
     finally:
         _lines.reset(token)

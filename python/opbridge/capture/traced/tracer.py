@@ -4,9 +4,9 @@ Without dynamic sizes the model runs on the real inputs, and Python branches are
 or if sizes (``nonzero``) or numbers (``x.item()``) depend on data, it runs on fake tensors, whose sizes are symbols.
 
 Operators are recorded at the level of torch.export, before they are decomposed. ``torch.compiler.is_exporting()`` is
-true meanwhile, so that models take the same branches in both captures; ``torch.jit.is_tracing()`` is false but for
-shortcuts by size (``symbolic_sizes.tracing_flag``). TorchScript runs in Python; functions with nodes that ``capture.torchscript`` lacks run
-in TorchScript's own interpreter.
+true meanwhile, so that models take the same branches in both captures; ``torch.jit.is_tracing()`` is false, except
+where it turns off a shortcut (``symbolic_sizes.tracing_flag``). TorchScript runs in Python; functions with nodes that
+``capture.torchscript`` lacks run in TorchScript's own interpreter.
 """
 
 from __future__ import annotations
