@@ -68,6 +68,21 @@ def test_a_size_that_comes_to_1_in_the_example_broadcasts(layer: Any, capture: A
 
 
 @CAPTURES
+def test_strides_that_come_to_a_number_in_the_example(capture: Any, tmp_path: pathlib.Path) -> None:
+    """Those of a single patch, in the last stage of the network."""
+    from transformers import MobileViTV2Config, MobileViTV2Model
+
+    torch.manual_seed(0)
+    config = MobileViTV2Config(width_multiplier=0.25, base_attn_unit_dims=[32, 32, 32], n_attn_blocks=[1, 1, 1])
+    network = MobileViTV2Model(config).eval()
+
+    def model(x: torch.Tensor) -> Any:
+        return network(x).last_hidden_state
+
+    agrees(model, [[(1, 3, 64, 64)], [(2, 3, 128, 160)]], ({0: "b", 2: "h", 3: "w"},), capture, tmp_path)
+
+
+@CAPTURES
 def test_what_is_left_of_an_axis_may_be_nothing(capture: Any, tmp_path: pathlib.Path) -> None:
     def tails(x: torch.Tensor) -> torch.Tensor:
         tail = x[2:]

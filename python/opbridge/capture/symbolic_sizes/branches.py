@@ -50,7 +50,7 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         asked, env = self.expr, self.shape_env
         fixed = always(env, asked) is not None
         frame = sys._getframe(1)
-        forgotten = not fixed and _is_one_by_rounding(self) and (asked_by_cpp(file) or _asked_in(frame, LAYOUT))
+        forgotten = not fixed and _is_constant_by_rounding(self) and (asked_by_cpp(file) or _asked_in(frame, LAYOUT))
         try:
             with env.suppress_guards() if forgotten else contextlib.nullcontext():
                 result = original(self, file, line)
@@ -82,15 +82,16 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         yield
 
 
-def _is_one_by_rounding(node: Any) -> bool:
-    """Whether a size is asked to be 1 that is so in the example, but does not fix a dynamic size, as ``n // 2``. torch
-    asks it to find the layout of a tensor, and would believe the answer for all sizes: the result of each later
-    broadcast would have the size 1."""
+def _is_constant_by_rounding(node: Any) -> bool:
+    """Whether torch asks if an expression of sizes, as ``n // 2``, is a number that it is in the example, though that
+    does not fix a dynamic size. torch asks so to find the layout of a tensor, and would believe the answer for all
+    sizes: later results would have the example's size."""
     asked = node.expr
-    if not isinstance(asked, sympy.Eq | sympy.Ne) or sympy.Integer(1) not in asked.args:
+    if not isinstance(asked, sympy.Eq | sympy.Ne):
         return False
-    size = next(side for side in asked.args if side != 1)
-    return not size.is_polynomial() and node.hint is isinstance(asked, sympy.Eq)
+    numbers = [side for side in asked.args if side.is_number]
+    others = [side for side in asked.args if not side.is_number]
+    return len(numbers) == 1 and not others[0].is_polynomial() and node.hint is isinstance(asked, sympy.Eq)
 
 
 def _is_choice(frame: FrameType | None) -> bool:
