@@ -11,6 +11,7 @@
 #include "opbridge/convert.h"
 #include "opbridge/symbolic.h"
 #include "runtimes/onnxruntime/legalize.h"
+#include "runtimes/standard/legalize.h"
 #include "simplify/passes.h"
 
 namespace opbridge {
@@ -33,9 +34,16 @@ const Pass passes[] = {
     {"fold_batch_normalization", [](ir::Graph& g) { simplification::fold_batch_normalization(g); }},
     {"fold_channel_scales", [](ir::Graph& g) { simplification::fold_channel_scales(g); }},
     {"merge_common_subexpressions", [](ir::Graph& g) { simplification::merge_common_subexpressions(g); }},
-    {"legalize",
+    {"legalize for ONNX Runtime",
      [](ir::Graph& g) {
        onnxruntime::legalize(g, default_opset, [](const ir::Node&, const Error& error) { throw error; });
+     }},
+    {"legalize for the standard",
+     [](ir::Graph& g) {
+       OnnxModel model;
+       model.graph = std::move(g);
+       standard::legalize(model, [](const ir::Node&, const Error& error) { throw error; });
+       g = std::move(model.graph);
      }},
     {"simplify", [](ir::Graph& g) { simplify(g); }},
     {"simplify twice",
