@@ -29,7 +29,7 @@ with look_up():
     )
     from torch.library import _scoped_library as scoped_library
     from torch.utils._sympy import functions as _functions
-    from torch.utils._sympy.functions import Identity
+    from torch.utils._sympy.functions import FloorDiv, Identity, Mod, PythonMod
 
     expect(ShapeEnv, "create_symintnode", "replace", "suppress_guards", "_maybe_evaluate_static")
     expect(SymNode, "expr", "hint", "has_hint", "int_")
@@ -131,8 +131,11 @@ __all__ = [
     "SYMBOL_REPLACEMENT",
     "UNIQUE_SHAPES",
     "DimDynamic",
+    "FloorDiv",
     "GuardOnDataDependentSymNode",
     "Identity",
+    "Mod",
+    "PythonMod",
     "ShapeEnv",
     "StatelessSymbolicContext",
     "SymNode",

@@ -1,0 +1,64 @@
+"""Sizes that are rounded up to a multiple have expressions that do not grow with each stage of a network."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F
+from dynamic_check import CAPTURES, agrees
+
+from opbridge.capture.symbolic_sizes.multiples import simplify_multiple
+from opbridge.torch_compat.symbols import FloorDiv, Mod, PythonMod
+
+X = sympy.Symbol("x", integer=True)
+HALF = FloorDiv(X, 2)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        X + Mod(4 - Mod(X, 4), 4),
+        X + PythonMod(-X, 4),
+        X + Mod(4 - Mod(X, 4), 4) - 1,
+        HALF + Mod(7 - Mod(HALF, 7), 7) + 5,
+        2 * X + 3 + PythonMod(-2 * X - 3, 8),
+        6 * X + PythonMod(-5 * X - Mod(X, 5), 5),
+    ],
+    ids=str,
+)
+def test_what_is_rounded_up_occurs_once(size: Any) -> None:
+    simplified = simplify_multiple(size)
+    assert sum(node == X for node in sympy.preorder_traversal(simplified)) == 1
+    assert all(size.subs(X, number) == simplified.subs(X, number) for number in range(60))
+
+
+@pytest.mark.parametrize(
+    "size", [X + Mod(X, 4), X + PythonMod(-X, HALF), 2 * X + PythonMod(-X, 4), X * PythonMod(-X, 4), HALF], ids=str
+)
+def test_other_sizes_stay(size: Any) -> None:
+    assert simplify_multiple(size) is size
+
+
+@CAPTURES
+def test_images_are_padded_in_each_stage(capture: Any, tmp_path: pathlib.Path) -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for multiple in (4, 7, 2, 7, 2):
+            height, width = x.shape[2:]
+            below, right = (multiple - height % multiple) % multiple, -width % multiple
+            x = F.pad(x, (right // 2, right - right // 2, 0, below))
+            x = F.avg_pool2d(x, 3, 2, 1)
+        return x
+
+    exported = agrees(
+        model,
+        [[(1, 2, 112, 112)], [(2, 2, 80, 150)], [(1, 2, 64, 64)]],
+        ({0: "b", 2: "h", 3: "w"},),
+        capture,
+        tmp_path,
+    )
+    height = exported.graph.output[0].type.tensor_type.shape.dim[2].dim_param
+    assert height.count("h") == 1, height
