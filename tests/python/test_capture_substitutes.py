@@ -4,6 +4,7 @@ import pytest
 import torch
 from lowering_check import check
 from torch.nn import functional as F
+from torch.onnx.operators import reshape_from_tensor_shape, shape_as_tensor
 
 import opbridge
 
@@ -23,6 +24,23 @@ def test_whole_tensors_compared():
         x.clone(),
         also=also,
     )
+
+
+@pytest.mark.parametrize("capture", ["export", "trace"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_shapes_in_tensors(tmp_path, capture, dynamic):
+    """The functions of torch.onnx.operators, also as the size that an operator needs."""
+
+    def model(x):
+        shape = shape_as_tensor(x)
+        k = shape[1].clamp(max=3)
+        return shape, torch.topk(x, k, dim=1)[0], reshape_from_tensor_shape(x, shape.flip(0))
+
+    path, x = tmp_path / "m.onnx", torch.rand(2, 5)
+    sizes = ({0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC},) if dynamic else None
+    opbridge.export(model, (x,), path, capture=capture, dynamic_shapes=sizes)
+    for other in (x, torch.rand(3, 2), torch.rand(4, 7))[: 3 if dynamic else 1]:
+        opbridge.verify(path, model, (other,))
 
 
 def test_classes_counted():

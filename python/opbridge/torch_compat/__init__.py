@@ -55,6 +55,8 @@ with look_up():
     find_schema = torch._C._get_schema
     safe_softmax = torch._safe_softmax
     tensor_of_symbols: Callable[..., torch.Tensor] = _refs.tensor  # torch.tensor that also takes symbols
+    SHAPE_AS_TENSOR: Any = torch._shape_as_tensor  # torch.onnx.operators has this function and the next
+    RESHAPE_FROM_TENSOR: Any = torch._reshape_from_tensor
 
     # Operators, and the dispatch of their calls.
     CHECK_OF_ASSIGNED_DATA = torch.ops.aten._has_compatible_shallow_copy_type.default
@@ -244,6 +246,8 @@ __all__ = [
     "MULTI_HEAD_ATTENTION",
     "PARAMETERS",
     "PRE_DISPATCH",
+    "RESHAPE_FROM_TENSOR",
+    "SHAPE_AS_TENSOR",
     "TRANSFORMER_ENCODER_LAYER",
     "DataDependentOutputException",
     "DisablePythonDispatcher",

@@ -25,7 +25,14 @@ from opbridge.capture.rewrites.literals import LITERALS
 from opbridge.capture.rewrites.scalar_masks import ScalarMasks
 from opbridge.errors import UnsupportedError
 from opbridge.operators import load_operators
-from opbridge.torch_compat import check, pytree, tensor_of_symbols, transforms_are_active
+from opbridge.torch_compat import (
+    RESHAPE_FROM_TENSOR,
+    SHAPE_AS_TENSOR,
+    check,
+    pytree,
+    tensor_of_symbols,
+    transforms_are_active,
+)
 from opbridge.torch_compat.lookup import PatchPoint
 from opbridge.torch_compat.symbols import AS_ARRAY, AS_TENSOR, LINSPACE, NEW_TENSOR, PAD, SPLIT, SPLIT_METHOD
 
@@ -121,6 +128,14 @@ def _as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) 
 
 def _as_array(obj: Any, *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> torch.Tensor:
     return tensor_of_symbols(obj, dtype=dtype, device=device)
+
+
+def _shape_as_tensor(x: torch.Tensor) -> torch.Tensor:
+    return _as_tensor(list(x.shape))
+
+
+def _reshape_from_tensor(x: torch.Tensor, shape: torch.Tensor) -> torch.Tensor:
+    return x.reshape(shape.tolist())
 
 
 def _new_tensor(self: torch.Tensor, data: Any, *, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
@@ -411,6 +426,8 @@ _SUBSTITUTES: dict[Any, Function] = {
     F.gaussian_nll_loss: _gaussian_nll_loss,
     F.ctc_loss: _ctc_loss,
     torch.cdist: _cdist,
+    SHAPE_AS_TENSOR: _shape_as_tensor,
+    RESHAPE_FROM_TENSOR: _reshape_from_tensor,
     torch.narrow: _narrow,
     torch.Tensor.narrow: _narrow,
     torch.as_tensor: _as_tensor,
