@@ -187,7 +187,7 @@ def test_extremes_of_sizes_and_numbers():
 
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_floats_made_of_sizes_are_told(capture, tmp_path):
-    with pytest.warns(UserWarning, match="was made the number 0.1"):
+    with pytest.warns(UserWarning, match="was converted to the number 0.1"):
         opbridge.export(
             lambda x: torch.nn.functional.layer_norm(x, (3,), eps=1 / x.shape[0]),
             (torch.ones(10, 3),),

@@ -591,7 +591,7 @@ def test_forms_of_dynamic_axes(tmp_path: Path) -> None:
     assert sizes({"x": [0], "y": {np.int64(0): "batch"}}) == ["batch", "batch"]
     assert sizes({"x": [0], "y": [0]}) == ["x_dim_0", "x_dim_0"]
     assert sizes({"x": None, "y": {}}) == [2, 2]
-    with pytest.raises(opbridge.InvalidArgumentError, match="it is a list of axes, or a dict with names"):
+    with pytest.raises(opbridge.InvalidArgumentError, match="it must be a list of axes, or a dict with names"):
         sizes({"x": 0})
     with pytest.raises(opbridge.InvalidArgumentError, match="calls axis 0 of 'x' 5, which is not a name"):
         sizes({"x": {0: 5}})

@@ -86,7 +86,7 @@ def test_a_branch_by_a_dynamic_size_is_told(capture: Any, tmp_path: pathlib.Path
 @pytest.mark.parametrize("capture", ["export", "trace"])
 def test_numbers_made_of_sizes_are_refused(tmp_path: pathlib.Path, capture: Any) -> None:
     for function in (lambda x: x * [1, 2, 3, 4][x.shape[0] // 2], lambda x: x * sum(range(x.shape[0] // 2))):
-        with pytest.raises(opbridge.UnsupportedError, match=r"depends on a dynamic size, is made the number"):
+        with pytest.raises(opbridge.UnsupportedError, match=r"depends on a dynamic size, is converted to the number"):
             opbridge.export(
                 function, (torch.rand(6),), tmp_path / "m.onnx", dynamic_shapes=({0: Dim.DYNAMIC},), capture=capture
             )
@@ -148,12 +148,12 @@ def test_a_capture_that_fails_leaves_nothing_on_the_inputs(tmp_path: pathlib.Pat
     [
         ("b", "dynamic_shapes is 'b'"),
         (({0: "b"}, None), "2 entries; the inputs are x"),
-        ({"x": [{0: "b"}]}, "has 1 axes for its 2"),
-        ({"x": Dim("b")}, "it is a dict, a list or a tuple"),
+        ({"x": [{0: "b"}]}, "has 1 axes, but the input has 2"),
+        ({"x": Dim("b")}, "it must be a dict, a list or a tuple"),
         ({"x": {"0": "b"}}, "axes are numbers"),
         ({"x": {2: "b"}}, "axis 2 cannot be dynamic"),
-        ({"x": {0: 7}}, "is to be 7, and is 2"),
-        ({"x": {0: 3.5}}, "is to be 3.5"),
+        ({"x": {0: 7}}, "is declared as 7, but is 2"),
+        ({"x": {0: 3.5}}, "is declared as 3.5"),
         ({"x": {0: Dim("b", min=4, max=8)}}, "is 2 in the example inputs"),
     ],
 )

@@ -105,7 +105,7 @@ def test_numbers_that_are_followed(name: str, capture: Any, tmp_path: pathlib.Pa
     ],
 )
 def test_texts_made_of_sizes_are_told(function: Function, capture: Any, tmp_path: pathlib.Path) -> None:
-    with pytest.warns(TraceWarning, match=r"was made the text '3'.*test_python_numbers\.py"):
+    with pytest.warns(TraceWarning, match=r"was converted to the text '3'.*test_python_numbers\.py"):
         path = export(function, tmp_path, capture)
     opbridge.verify(path, function, (torch.randn(3, 4),))
 

@@ -219,7 +219,7 @@ def test_quantized_tensors_that_a_module_holds(tmp_path, capture):
         (lambda x: torch.ops.quantized.add_scalar(quantize(x), x[0, 0]).dequantize(), "a number.*not a tensor"),
         (lambda x: torch.nn.functional.dropout(quantize(x)).dequantize(), "in training"),
         (lambda x: quantize(x).add(quantize(x)).dequantize(), r"add\(\) of a quantized tensor"),
-        (lambda x: torch.relu_(quantize(x).view(-1)).dequantize(), r"relu_\(\) in place of a view"),
+        (lambda x: torch.relu_(quantize(x).view(-1)).dequantize(), r"in-place relu_\(\) of a view"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint4x2).dequantize(), "quint4x2.*use torch.quint8"),
         (lambda x: torch.quantize_per_tensor(x.double(), 0.1, 0, torch.quint8).dequantize(), "float64.*convert"),
         (quantize, r"returns a quantized tensor.*dequantize\(\)"),

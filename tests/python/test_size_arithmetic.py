@@ -88,7 +88,7 @@ IN_ARRAYS: dict[str, tuple[Function, str]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*was made the number")
+@pytest.mark.filterwarnings("ignore:.*was converted to the number")
 @pytest.mark.parametrize("name", IN_ARRAYS)
 @CAPTURES
 def test_sizes_in_arrays_are_refused_at_the_models_line(name: str, capture: Any, tmp_path: pathlib.Path) -> None:

@@ -132,7 +132,7 @@ def test_what_a_model_asks_of_a_sparse_tensor(tmp_path, capture):
         (lambda x: torch.relu(x.to_sparse()).to_dense(), r"relu\(\) of a sparse tensor"),
         (lambda x: torch.sparse.softmax(x.to_sparse(), 1).to_dense(), r"softmax\(\) of a sparse tensor"),
         (lambda x: x.to_sparse(1).to_dense(), r"dense dims"),
-        (lambda x: torch.sparse_coo_tensor(EDGES, torch.ones(5)).to_dense() + x.sum(), "needs its size"),
+        (lambda x: torch.sparse_coo_tensor(EDGES, torch.ones(5)).to_dense() + x.sum(), "needs size="),
         (lambda x: torch.sparse_coo_tensor(EDGES, torch.ones(5), (5, 5)).values() + x.sum(), r"call coalesce\(\)"),
         (lambda x: x.to_sparse(), "sparse"),
         (lambda x: (x.to_sparse() * x.to_sparse()).to_dense(), "two sparse tensors"),

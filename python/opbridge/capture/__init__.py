@@ -35,13 +35,13 @@ def capture(
     """Captures ``model``, called with ``args`` and ``kwargs``.
 
     ``how="export"`` uses torch.export.export; ``model`` may also be an ExportedProgram.
-    ``how="trace"`` records one run of the model: Python branches are fixed to the way that this run takes. By default,
-    a model with TorchScript in it is traced, and any other exported. ``mode`` is that of its modules. ``on_exported``
-    is called with the program that torch.export captured.
+    ``how="trace"`` records one run of the model, with the Python branches that this run takes. By default, a model that
+    contains TorchScript is traced, and any other model is exported. ``mode`` is the mode of its modules.
+    ``on_exported`` is called with the program that torch.export captured.
 
     ``dynamic_shapes`` has torch.export's form, in which a dim may also be a name; ``dynamic_axes`` has the older
     form of torch.onnx, with names from ``input_names``. A size that is declared dynamic never becomes a constant
-    without an error. An ExportedProgram has its dynamic sizes already, and gets their names from here.
+    without an error. An ExportedProgram already has its dynamic sizes; these arguments only name them.
     """
     import torch
 
@@ -87,9 +87,8 @@ def capture(
     sizes = DynamicSizes(inputs, dynamic_shapes, dynamic_axes, input_names, output_names)
     inputs = sizes.without_ones()
     if how == "export":
-        importlib.import_module(
-            "opbridge.capture.exported.torch_export"
-        )  # imports the parts of torch that it uses before patch_torch takes torch.compile's lock
+        # The parts of torch that the module uses must be imported before patch_torch takes the lock of torch.compile.
+        importlib.import_module("opbridge.capture.exported.torch_export")
 
     def run(with_gradients: bool) -> Program:
         with patch_torch(module, mode, with_gradients):

@@ -17,7 +17,7 @@ from opbridge.torch_compat import pytree
 
 
 def register_caches() -> None:
-    """Makes the cache classes known to torch, if a program has loaded them. Classes that are known stay as they are."""
+    """Registers the cache classes with torch, if a program has loaded them. A registered class is left as it is."""
     caches = _module()
     if caches is None:
         return
@@ -27,7 +27,7 @@ def register_caches() -> None:
 
 
 def check_caches(inputs: Any) -> None:
-    """Refuses caches that drop tokens: they count them in a Python number, which would become a constant."""
+    """Refuses caches that drop tokens: they count the tokens in a Python number, which would become a constant."""
     caches = _module()
     if caches is None:
         return
@@ -40,7 +40,7 @@ def check_caches(inputs: Any) -> None:
 
 
 def _module() -> Any:
-    """The module of the cache classes if it is loaded. Old releases, whose caches have no layers, do not count."""
+    """The module of the cache classes if it is loaded; None in old releases, whose caches have no layers."""
     caches = sys.modules.get("transformers.cache_utils")
     return caches if hasattr(caches, "StaticLayer") else None
 
@@ -103,7 +103,7 @@ class _StaticCaches:
         layer = self._module.StaticLayer(max_cache_len=size)
         layer.keys, layer.values, layer.cumulative_length = keys, values, length
         layer.is_initialized = True
-        if hasattr(keys, "shape"):  # otherwise these are torch's marks for leaves
+        if hasattr(keys, "shape"):  # otherwise keys and values are torch's placeholders for leaves
             layer.dtype, layer.device = keys.dtype, keys.device
             layer.batch_size, layer.num_heads, _, layer.k_head_dim = keys.shape
             layer.v_head_dim = values.shape[-1]

@@ -37,7 +37,7 @@ class _Mode(SchemaCheckMode):  # type: ignore[no-untyped-call]
 
 class _Derivatives(TorchFunctionMode):
     """Hides autograd's own operators from the mode while autograd differentiates a transformed function: torch cannot
-    pass numbers that a transform has wrapped to Python."""
+    pass to Python the numbers that a transform has wrapped."""
 
     def __init__(self, around: Around) -> None:
         super().__init__()

@@ -26,10 +26,10 @@ from opbridge.torch_compat.patch_points import (
 
 T = TypeVar("T")
 
-# Replacements for one thread must be nested, so a second thread waits until the first has taken back its own.
+# Replacements for one thread must be nested, so a second thread waits until the first one has undone its replacements.
 one_at_a_time = threading.RLock()
 
-# The mode of the model's modules: that of evaluation or of training for all, or for each the one it has.
+# The mode of the model's modules: evaluation or training for all modules, or the mode that each module has.
 Mode = Literal["evaluation", "training", "own"]
 
 
@@ -50,7 +50,8 @@ def enter_inference(model: torch.nn.Module, mode: Mode = "evaluation", with_grad
     modules have one mode for all threads.
 
     torch.compile, which runs the branches of torch.cond, reverts the patches of torch.fx while it works and reapplies
-    them at its end. Here, these would be those of another thread, which may have ended its trace meanwhile.
+    them at its end. The patches may belong to another thread, whose trace may have ended meanwhile, so they are left
+    alone here.
     """
     with (
         one_at_a_time,
@@ -79,7 +80,7 @@ def enter_capture(model: torch.nn.Module, mode: Mode = "evaluation", with_gradie
         )
     from opbridge.torch_compat import onnx_exporter
 
-    # If the flags say that it is exported, TorchScript calls the Python code that it was made from, which fails.
+    # If these flags are set, TorchScript calls the Python code that it was compiled from, and fails.
     exporting = torchscript_in(model) is None
     with (
         _lock_compilation(),
@@ -117,7 +118,7 @@ def _leave_transforms() -> Iterator[None]:
 
 
 def _own_modes() -> Any:
-    """Storage for this thread's modes of the dispatch key PreDispatch; torch shares one between all threads."""
+    """Storage for this thread's modes of the dispatch key PreDispatch; torch has one storage for all threads."""
     own = PredispatchModes()
     return lambda: own
 
@@ -152,7 +153,7 @@ def _enter_mode(model: torch.nn.Module, mode: Mode) -> Iterator[None]:
 
 
 class _Training:
-    """``training`` of every module: in this thread, that of ``modes``; otherwise the module's value.
+    """The attribute ``training`` of every module: in this thread its value in ``modes``, elsewhere the module's own.
 
     Assignments by the model hold until the end of the capture.
     """
@@ -186,7 +187,7 @@ class _Training:
             vars(module)["training"] = value
 
     def __delete__(self, module: torch.nn.Module) -> None:
-        """TorchScript deletes the attribute of a module that it makes, as it does to call an ignored method."""
+        """TorchScript deletes the attribute of modules that it makes, as for a call of an ignored method."""
         if self._outer is not None:
             self._outer.__delete__(module)
         elif vars(module).pop("training", None) is None:

@@ -70,7 +70,7 @@ def otherwise(first: Callable[[], T], second: Callable[[], T]) -> T:
         return first()
     except UnsupportedError as error:
         refusal = error
-    with contextlib.suppress(UnsupportedError):  # outside of the handler: the refusal is no context of other errors
+    with contextlib.suppress(UnsupportedError):  # outside of the handler: errors here do not get the refusal as context
         return second()
     raise refusal
 

@@ -20,8 +20,9 @@ class Inputs:
     """``args`` and ``kwargs`` of the call of the model, keyword arguments in the order of its parameters.
 
     ``parameters`` holds the same values by the names of the parameters; ``leaves`` are the tensors and
-    constants in them, in order, and ``names`` torch.export's names for these. ``are_ordered`` says for each leaf
-    whether its position follows from the parameters; that of an item of a dict or of ``**kwargs`` depends on the call.
+    constants in them, in order, and ``names`` are torch.export's names for the leaves. ``are_ordered`` says for each
+    leaf whether its position follows from the parameters; the position of an item of a dict or of ``**kwargs`` depends
+    on the call.
     """
 
     args: tuple[Any, ...]
@@ -47,8 +48,8 @@ class Inputs:
         return Inputs(args, kwargs, pytree.tree_unflatten(leaves, structure), leaves, self.names, self.are_ordered)
 
     def copied(self) -> Inputs:
-        """The same inputs in tensors and memory of their own. A model may write to them, one tensor may be given for
-        two inputs or be a weight of the model too, and torch tells tensors apart by their identity."""
+        """The same inputs in tensors and memory of their own. A model may write to its inputs; one tensor may be given
+        for two inputs, or may also be a weight of the model; and torch distinguishes tensors by their identity."""
         return self.map_leaves(_copy_of)
 
     @property
@@ -176,14 +177,14 @@ def signature_of(forward: Any) -> inspect.Signature:
         return inspect.signature(forward)
     schema: Any = forward.schema
     parameters = []
-    for argument in schema.arguments[isinstance(forward, torch.ScriptMethod) :]:  # without that of the module
+    for argument in schema.arguments[isinstance(forward, torch.ScriptMethod) :]:  # a method's first one is the module
         default = argument.default_value if argument.has_default_value() else inspect.Parameter.empty
         parameters.append(inspect.Parameter(argument.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
     return inspect.Signature(parameters)
 
 
 def _is_keywords(last: Any, others: tuple[Any, ...], signature: inspect.Signature) -> bool:
-    """Whether the last argument is a dict of keyword arguments. An empty one may follow another dict in its place."""
+    """Whether the last argument is a dict of keyword arguments. It may be empty, after an input that is a dict."""
     if not isinstance(last, dict) or not all(isinstance(name, str) for name in last):
         return False
     try:

@@ -95,7 +95,7 @@ class Sizes:
         # The lower bound 2 of an input's axis only means that torch treats 0 and 1 like any other size.
         if symbol.is_positive and (least is None or least <= 2):
             least = 0 if env.backed_var_to_val.get(symbol) == 0 else 1
-        if self._example is not None:  # torch knows the bounds in its own captures alone
+        if self._example is not None:  # torch knows the bounds only in its own captures
             low, high = (_bound(bound) for bound in self._example.bounds_of(name))
             least = max(least or 0, low) if low is not None and low > 1 else least
             most = high if most is None else most
@@ -169,7 +169,8 @@ _ARGUMENTS_OF_CONVERSION = ("self", "dtype", "non_blocking", "copy", "memory_for
 def without_own_device(
     key: str, names: Sequence[str], tensor: Any, arguments: Sequence[Any], named: dict[str, Any]
 ) -> tuple[str, Sequence[Any], dict[str, Any]]:
-    """Removes the device from a call of ``tensor.to(…)`` if the tensor is on it: the call may return the tensor."""
+    """Removes the device from a call of ``tensor.to(…)`` if the tensor is on that device: the call may then return the
+    tensor itself."""
     if key not in _MOVES or not isinstance(tensor, torch.Tensor):
         return key, arguments, named
     given = {**dict(zip(names, arguments, strict=False)), **named}
@@ -225,8 +226,8 @@ def _expression(size: int | torch.SymInt) -> Any:
 
 
 class WrappedWeight:
-    """A weight that is a tensor subclass around other tensors, as of quantized models: these are the weights of the
-    graph. torch.export accesses them one by one."""
+    """A weight that is a tensor subclass around other tensors, as in quantized models. The inner tensors are the
+    weights of the graph; torch.export accesses them one by one."""
 
     def __init__(self, name: str, tensor: torch.Tensor) -> None:
         self._name = name

@@ -24,16 +24,16 @@ _RUN_OF_PART = "run_part"  # the function that runs a module within TorchScript
 _RUNS = {"follow", "_exported_once"}  # the functions of opbridge that call the model
 _MODULE_CALL = MODULE_CALL.__code__
 
-_FROM_TEXT = "<string>"  # the file of code that is made of a text, as by exec()
+_FROM_TEXT = "<string>"  # the file name of code that is compiled from a text, as by exec()
 
 
 def is_users(filename: str) -> bool:
-    """Whether the file is neither torch's nor opbridge's, nor code made of a text."""
+    """Whether the file is neither torch's nor opbridge's, nor code compiled from a text."""
     return filename != _FROM_TEXT and not filename.startswith((_TORCH, _OPBRIDGE))
 
 
 def runs_users(frame: FrameType) -> bool:
-    """Whether the frame runs the user's code. Code made from a text, as by exec(), may be the user's or torch's."""
+    """Whether the frame runs the user's code. Code compiled from a text, as by exec(), may be the user's or torch's."""
     if frame.f_code.co_filename != _FROM_TEXT:
         return is_users(frame.f_code.co_filename)
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
@@ -46,7 +46,7 @@ def _is_of_python(filename: str) -> bool:
 
 
 def _names_line(frame: FrameType) -> bool:
-    """Whether a message may name the line of the frame: one of NumPy says less than that which calls it."""
+    """Whether a message may name the line of the frame. A line of NumPy says less than the line that calls NumPy."""
     return runs_users(frame) and not frame.f_code.co_filename.startswith(_NUMPY)
 
 

@@ -5,7 +5,7 @@ In the graph that is a node ``autograd_function::MyAdd``. Its argument ``call`` 
 which holds the class and its arguments.
 
 ``apply`` may have been bound before (``my_add = MyAdd.apply``), but it looks up ``forward`` in the class. The lookup
-itself is replaced, so that it also holds for classes that the model defines while it runs.
+itself is replaced, which also covers classes that the model defines while it runs.
 
 If the model itself takes the gradient of a class, as with ``torch.autograd.grad``, the call cannot be a single node,
 since ``backward`` computes from what ``forward`` saved. The model is then captured again, with the operators of that
@@ -89,7 +89,7 @@ class FunctionCall:
         return outputs
 
     def run_on_constants(self, tensors: list[torch.Tensor], sizes: list[Any]) -> list[torch.Tensor]:
-        """``run_apart`` with the values of constants."""
+        """Calls ``run_apart`` with the values of constants instead of made-up values."""
         known = zip(tensors, self.constants, strict=True)
         return self.run_apart([each if value is None else value.clone() for each, value in known], sizes)
 
@@ -135,13 +135,13 @@ class _Transformed(BaseException):
         self.function = function
 
 
-# The axes whose sizes depend on data, though forward makes them up: by names of functions.
+# For each function's name, the axes whose sizes depend on data, although forward makes them up.
 _found: ContextVar[Mapping[str, set[tuple[int, int]]]] = ContextVar("_found", default={})  # noqa: B039 - never changed
 
 
 @contextlib.contextmanager
 def take_for_found(program: Program) -> Iterator[None]:
-    """Makes symbols of the sizes for which ``program``, an earlier capture, has made-up constants."""
+    """Captures sizes that are made-up constants in ``program``, an earlier capture, as symbols."""
     axes: dict[str, set[tuple[int, int]]] = {}
     for call in program.calls:
         axes.setdefault(call.function.__qualname__, set()).update(call.made_up)

@@ -1,8 +1,9 @@
-"""Small constants, whose values a capture knows: a model, or the ``forward`` of an autograd.Function, may read them.
+"""Keeps the values of small constants in a capture, so that a model, or the ``forward`` of an autograd.Function, may
+read them.
 
-If sizes are dynamic, or torch.export captures, the model runs on tensors without values, and ``forward`` on made-up
-ones. A tensor that the model holds or makes of numbers has its own value there: the sizes of feature maps, for example,
-decide what ``forward`` computes.
+If sizes are dynamic, or torch.export captures, the model runs on tensors without values, and ``forward`` runs on
+made-up values. A tensor that the model holds, or makes from numbers, keeps its own value: the sizes of feature maps,
+for example, decide what ``forward`` computes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def keep_constants(model: torch.nn.Module) -> Iterator[None]:
 
 
 def constant_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The value of an argument if it does not depend on the model's inputs. Unknown if the model runs on real ones."""
+    """The value of an argument that does not depend on the model's inputs; None if it does, if the value is unknown, or
+    if the model runs on real tensors."""
     if not is_fake(tensor):
         return tensor if makes_fakes() else None
     if (value := value_of(tensor)) is not None:

@@ -31,16 +31,17 @@ def probe_outputs(
     """The results of ``run`` for fake ``tensors`` and ``sizes``, as fake tensors.
 
     Runs it on random data of the example's sizes and, if some are dynamic, of other sizes. At each of these points,
-    every output size must equal an integer plus integer multiples of what the inputs' sizes are sums of: symbols, or
-    ``n // 2`` after a strided convolution. A size that differs for other data of the same sizes becomes a new symbol.
-    So do the axes in ``found``, which are pairs of an output's index and an axis.
+    every output size must equal an integer plus integer multiples of the terms of the inputs' sizes. A term is a
+    symbol, or an expression such as ``n // 2`` after a strided convolution. An output size that differs for other data
+    of the same sizes becomes a new symbol. So do the axes in ``found``, which are pairs of an output's index and an
+    axis.
     """
     example = _example(tensors, sizes)
     fixed: set[Any] = set()
     outputs = _outputs_where(name, run, tensors, sizes, found, example, {symbol: symbol for symbol in example}, fixed)
     if outputs is None:
-        # The function may require equal sizes, which have different symbols: change those that cannot change alone
-        # together if their values are equal.
+        # The function may require that sizes with different symbols are equal. So the symbols that cannot change alone
+        # and have equal values change together.
         by_value = {example[symbol]: symbol for symbol in reversed(example) if symbol in fixed}
         leaders = {symbol: by_value[value] if symbol in fixed else symbol for symbol, value in example.items()}
         outputs = _outputs_where(name, run, tensors, sizes, found, example, leaders, set())
@@ -100,7 +101,7 @@ def _outputs_where(
         except Exception:  # the function does not accept this size
             continue
         if [(out.dtype, out.dim()) for out in there] != [(out.dtype, out.dim()) for out in outputs]:
-            raise _not_affine(name, "the number, rank or type")
+            raise _not_affine(name, "number, rank or type")
         moves.append(_move(terms, example, point))
         changes.append([there[index].shape[axis] - outputs[index].shape[axis] for index, axis in axes])
         moved = [symbol for symbol in example if point[symbol] != example[symbol]]
@@ -133,7 +134,7 @@ def _differing(outputs: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) 
 
 
 def _terms(tensors: Sequence[torch.Tensor], sizes: Sequence[Any], leaders: dict[Any, Any]) -> list[Any]:
-    """What the sizes are sums of: symbols, and expressions that are no sums, such as ``n // 2`` and ``n*m``."""
+    """The terms of the sizes: symbols, and expressions that are not sums, such as ``n // 2`` and ``n*m``."""
     every = [size.node.expr.xreplace(leaders) for size in _symbolic(tensors, sizes)]
     return sorted({term for expr in every for term in expr.as_coefficients_dict() if term.free_symbols}, key=str)
 
@@ -146,18 +147,19 @@ def _slopes(name: str, moves: list[list[int]], changes: list[list[int]], count: 
     rows = [[*move, *change] for move, change in zip(moves, changes, strict=True)]
     reduced, pivots = sympy.Matrix(rows).rref()
     if any(pivot >= count for pivot in pivots):
-        raise _not_affine(name, "a size")
+        raise _not_affine(name, "size")
     if not _suffice(moves, count):
         return None
     slopes = reduced[:count, count:]
     if not all(slope.is_integer for slope in slopes):
-        raise _not_affine(name, "a size")
+        raise _not_affine(name, "size")
     return [[int(slope) for slope in slopes.col(column)] for column in range(slopes.cols)]
 
 
 def _points(example: Point, terms: Sequence[Any]) -> list[Point]:
-    """Points at which each symbol in turn has other values, then points at which all symbols have. Further points tell
-    terms apart that keep their ratio at these, as ``n // 8`` and ``n // 16`` do at multiples of 16."""
+    """Points at which one symbol at a time has other values, then points at which all symbols have other values.
+    Further points separate terms that have the same ratio at all of these, as ``n // 8`` and ``n // 16`` have at
+    multiples of 16."""
     points = []
     for symbol, value in example.items():
         points += [{**example, symbol: other} for other in sorted({value + 1, 2 * value, 3 * value} - {value})]
@@ -173,7 +175,7 @@ def _points(example: Point, terms: Sequence[Any]) -> list[Point]:
 
 
 def _suffice(moves: list[list[int]], count: int) -> bool:
-    """Whether what changes with ``count`` terms shows the share of each, and as many more points confirm them."""
+    """Whether the points determine the factors of ``count`` terms, and as many more points confirm these factors."""
     return sum(any(move) for move in moves) >= 2 * count and sympy.Matrix(moves).rank() == count
 
 
@@ -226,7 +228,7 @@ def _made_up(tensor: torch.Tensor, point: Point, generator: torch.Generator, dat
 
 def _not_affine(name: str, what: str) -> UnsupportedError:
     return UnsupportedError(
-        f"{name}.forward returns outputs of which {what} is not a linear function of the dynamic sizes of the "
+        f"{name}.forward returns outputs whose {what} is not a linear function of the dynamic sizes of the "
         "inputs; make these sizes constant, or register the function as an operator with a fake "
         "implementation (torch.library.register_fake)"
     )

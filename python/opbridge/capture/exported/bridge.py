@@ -48,8 +48,8 @@ def bridge(
 ) -> _core.Graph:
     """``sizes`` renames the symbols of the program, for example ``s77`` to ``batch``.
 
-    Unless ``parameters_are_kept``, data that the program assigns to a parameter is discarded after the run: from then
-    on the parameter stands for another value, and the original is not written to."""
+    Unless ``parameters_are_kept``, data that the program assigns to a parameter is discarded after the run: the graph
+    uses the new value from then on, and does not write to the original parameter."""
     return _Bridge(exported, sizes or Sizes(), parameters_are_kept).run()
 
 
@@ -289,7 +289,7 @@ class _Bridge:
         self._values[node] = self._emit(node, f"higher_order::{name}", names, arguments, node.kwargs, made)
 
     def _with_effects(self, node: torch.fx.Node) -> list[Any]:
-        """Calls an operator that takes and returns tokens. They only fix the order of calls, which a graph keeps."""
+        """Calls an operator that takes and returns tokens. These only order the calls, which are ordered in a graph."""
         given: Any = node.args
         _, target, *args = given
         called = operator_of(target)
@@ -301,7 +301,7 @@ class _Bridge:
         return [None, outputs] if single else [None, *outputs]
 
     def _argument(self, argument: Any) -> Any:
-        """Converts an argument: a body to a graph, and numbers that a body is called with to values."""
+        """Converts an argument: a body becomes a graph, and a number that is passed to a body becomes a value."""
         if isinstance(argument, torch.fx.Node) and argument.op == "get_attr":
             return self._body(argument)
         if not isinstance(argument, (list, tuple)):

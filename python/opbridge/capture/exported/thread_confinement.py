@@ -148,7 +148,7 @@ def _compiled_apart(compile_and_call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Arithmetic(type):
-    """The class of functions of sizes that torch.export refuses in its programs without a reason."""
+    """Counts as its instances the functions of sizes that torch.export refuses in its programs without a reason."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return instance is operator.xor or instance is sym_log2

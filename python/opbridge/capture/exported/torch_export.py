@@ -57,8 +57,9 @@ def export_program(
 ) -> torch.export.ExportedProgram:
     """``changed`` is filled with the paths of the attributes that the model changes."""
 
-    # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from sizes. Some models need
-    # that, for a guard such as `size != 1`; they are then captured by torch's rule, which refuses an example of size 1.
+    # A dynamic axis of size 1 in the example stays dynamic only if torch does not reason from the example's sizes. Some
+    # models need this reasoning, for a guard such as `size != 1`. torch's default serves them; it refuses an example of
+    # size 1.
     def oblivious() -> torch.export.ExportedProgram:
         return retry_with_substitutes(lambda: _exported(model, inputs, sizes, changed, size_oblivious=True))
 
@@ -72,13 +73,14 @@ def export_program(
                 "the model assigns to the data of a tensor (.data =) and uses torch.vmap or torch.autocast, with which "
                 "torch loses the assignment; make a new tensor instead"
             )
-        warn_of_squeezes(exported, sizes)  # the second pass removes these if they keep all axes
+        warn_of_squeezes(exported, sizes)  # now, because the second pass removes each squeeze that keeps all axes
         try:
             with confine_export():
                 exported = exported.run_decompositions(exporting.DECOMPOSITIONS_OF_ALIASES)
         except Exception as error:
             raise UnsupportedError(
-                "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write it without. "
+                "torch.export cannot decompose the torch.vmap or torch.autocast of the model; write the model without "
+                "it. "
                 f"torch.export says: {first_lines(error)}"
             ) from error
     return exported
@@ -172,8 +174,9 @@ def _equate_sizes(sizes: DynamicSizes) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[None]:
-    """Records errors, and tensors whose data is assigned. Makes an operator of ``tensor.data``, which torch does not
-    record. Refuses to assign fake data to a real tensor, as of a closure: the tensor would lose its memory."""
+    """Records errors, and tensors whose data is assigned. Replaces ``tensor.data``, which torch does not record, by an
+    operator. Refuses to assign fake data to a real tensor, such as one of a closure: the tensor would lose its memory.
+    """
 
     class Seeing(exporting.ExportFunctionHandler):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -181,8 +184,8 @@ def _watch_functions(caught: Caught, assigned: list[torch.Tensor]) -> Iterator[N
                 assigned.append(args[0])
                 if is_fake(args[1]) and not is_fake(args[0]):
                     refusal = UnsupportedError(
-                        "the model assigns the data of a tensor that is none of its parameters and buffers: register "
-                        'it; capture="trace" follows one run instead',
+                        "the model assigns the data of a tensor that is neither a parameter nor a buffer: register it; "
+                        'capture="trace" follows one run instead',
                         line_of_frame(sys._getframe(1)),
                     )
                     caught.note(refusal)
@@ -230,7 +233,8 @@ def _follow_changes(
 
 @contextlib.contextmanager
 def _restore_marks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Restores attributes of the example inputs: torch.export marks dynamic axes there, and leaves them on error."""
+    """Restores attributes of the example inputs, in which torch.export marks dynamic axes. On an error it would leave
+    the marks there."""
     before = [{name: copy.copy(value) for name, value in vars(tensor).items()} for tensor in tensors]
     try:
         yield

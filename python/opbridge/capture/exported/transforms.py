@@ -1,8 +1,8 @@
 """Finds models whose derivatives or transforms torch.export cannot capture.
 
-torch.export follows operators above autograd, where it loses what autograd saves. Its second pass, which resolves
-``vmap``, takes no other transform of torch.func. Such models are captured by the tracer instead: from one run on fake
-tensors, which refuses branches on data as torch.export does.
+torch.export records operators above autograd, and misses the tensors that autograd saves. Its second pass, which
+resolves ``vmap``, supports no other transform of torch.func. The tracer captures such models instead, from one run on
+fake tensors. Like torch.export, it then refuses branches on data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Differentiated(BaseException):
 
 
 def export_or_trace(export: Callable[[], T], trace: Callable[[], T]) -> T:
-    """``export()``; or ``trace()``, if the model computes a derivative, or uses vmap and is refused."""
+    """Calls ``export()``. If the model computes a derivative, or uses vmap and is refused, returns ``trace()``."""
     has_vmap = False
     enter_vmap = NESTING_OF_VMAP.original
 

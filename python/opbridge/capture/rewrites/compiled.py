@@ -13,8 +13,8 @@ from opbridge.torch_compat.patch_points import COMPILE
 
 @contextlib.contextmanager
 def run_uncompiled() -> Iterator[None]:
-    """Runs functions of torch.compile uncompiled, so that their operators are recorded: those compiled before, if
-    torch._dynamo is loaded, and those compiled meanwhile, as torch.cond and similar operators do."""
+    """Runs functions of torch.compile uncompiled, so that their operators are recorded: functions that were compiled
+    before, if torch._dynamo is loaded, and functions that the run compiles, as torch.cond and similar operators do."""
 
     def as_written(model: Any = None, **_: Any) -> Any:
         return as_written if model is None else model

@@ -24,7 +24,7 @@ def patch_control_flow() -> Iterator[None]:
 
     def in_eager(operator: Any, /, *args: Any, **kwargs: Any) -> Any:
         if name_of(operator) == _CUSTOM_FUNCTION and transforms_are_active():
-            # torch would first ask the mode of the capture, of which the operator does not know.
+            # torch would first look for a kernel for the mode of the capture, which the operator does not have.
             return operator.dispatch(TRANSFORMS, *args, **kwargs)
         eager = kernels_of(operator).get(EAGER_KERNEL)
         follow = _FOLLOWED.get(name_of(operator), eager)
@@ -63,5 +63,5 @@ def _scan(combine_fn: Function, init: Sequence[Any], xs: Sequence[torch.Tensor],
     return pytree.tree_unflatten([*carry, *(torch.stack(each) for each in zip(*results, strict=True))], structure)
 
 
-# Operators whose kernels refuse to run while modes are active, as for fake tensors.
+# Operators whose kernels refuse to run while a mode, such as that of fake tensors, is active.
 _FOLLOWED: dict[str, Function] = {"cond": _cond, "while_loop": _while_loop, "scan": _scan}

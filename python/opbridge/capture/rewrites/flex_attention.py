@@ -26,7 +26,7 @@ def patch_flex_attention() -> Iterator[None]:
     if flex is None:
         yield
         return
-    no_mask = flex.empty_block_mask(torch.empty(0), torch.empty(0))  # made here: it uses vmap, not to be captured
+    no_mask = flex.empty_block_mask(torch.empty(0), torch.empty(0))  # made outside of the capture, since it uses vmap
     with (
         patch(flex.OPERATOR, _attention),
         patch(flex.EMPTY_BLOCK_MASK, lambda query, key: no_mask),

@@ -32,7 +32,7 @@ def istft(
     before = (n_fft - width) // 2
     shape = F.pad(shape, (before, n_fft - width - before))
     norm = "ortho" if normalized else "backward"
-    columns = torch.fft.irfft(spectrum, n_fft, dim=1, norm=norm)  # which reads one half, as torch.istft always does
+    columns = torch.fft.irfft(spectrum, n_fft, dim=1, norm=norm)  # like torch.istft, irfft reads one half only
     total = n_fft + hop * (spectrum.shape[2] - 1)
 
     def overlapped(columns: torch.Tensor) -> torch.Tensor:

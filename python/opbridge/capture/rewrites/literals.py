@@ -1,4 +1,4 @@
-"""Ranges of constant numbers, as literal tensors: a capture knows the values of these, which a model may read."""
+"""Makes ranges of constant numbers literal tensors: a capture knows their values, and a model may read these."""
 
 from __future__ import annotations
 

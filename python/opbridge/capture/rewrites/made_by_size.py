@@ -1,7 +1,7 @@
 """Functions of torch that make a tensor from a size, for sizes that are symbolic.
 
-torch's own take a Python number, so a dynamic size would be that of the example. These compute the same, element by
-element, in the same order of operations.
+torch's functions take a Python number, so a dynamic size would be fixed to the example's. These compute the same,
+element by element, in the same order of operations.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _steps: Any = WeakTensorKeyDictionary()  # batch_sizes → the length of the pad
 
 
 def steps_of(batch_sizes: torch.Tensor) -> Any:
-    """The number of steps that a packed sequence may have; a symbol if that is not constant."""
+    """The number of steps that a packed sequence may have; a symbol if it is not constant."""
     length = batch_sizes.shape[0]
     return length if isinstance(length, int) else _steps.get(batch_sizes, length)
 

@@ -1,4 +1,4 @@
-"""Recurrent layers that are differentiated: their steps, one after another, in operators that have gradients."""
+"""Computes recurrent layers that are differentiated step by step, with operators that have gradients."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def _layers(
 def _refuse_length(name: str, length: Any) -> None:
     if not isinstance(length, int):
         raise UnsupportedError(
-            f"the model computes a derivative of nn.{_MODULES[name]}, or transforms it by torch.func, which needs its "
-            "steps one by one, and the sequences have a dynamic length: make the length constant, or call the module "
-            "under torch.no_grad() if no derivative goes through it",
+            f"the model computes a derivative of nn.{_MODULES[name]}, or transforms it by torch.func. Its steps are "
+            "then computed one by one, but the sequences have a dynamic length: make the length constant, or call the "
+            "module under torch.no_grad() if no derivative goes through it",
             line_of_frame(sys._getframe()),
         )
 

@@ -1,6 +1,6 @@
 """Indexing by a 0-d boolean tensor, which adds an axis with one element or none.
 
-torch reads the mask as a Python bool, so that a capture would keep the value of the example."""
+torch reads the mask as a Python bool, so a capture would keep the example's value."""
 
 from __future__ import annotations
 

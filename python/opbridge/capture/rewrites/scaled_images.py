@@ -1,7 +1,7 @@
 """``torch.nn.functional.interpolate`` by a scale that depends on a dynamic size.
 
-The operators take the scale as a Python number, so it would be that of the example. Vision transformers scale the
-embeddings of positions that way. This computes the same from the elements between which each one lies: see
+The operators take the scale as a Python number, so it would be fixed to the example's. Vision transformers scale their
+position embeddings in this way. The functions here compute each result from the elements between which it lies: see
 aten/src/ATen/native/UpSample.h of PyTorch.
 """
 
@@ -74,7 +74,7 @@ def _taps(indices: torch.Tensor, from_size: Any, to_size: Any, step: Any, mode: 
     ratio = torch.full((), to_size, dtype=torch.int64) / from_size
     if mode == "nearest":
         nearest = (indices * step).floor()
-        if is_image:  # upsample_nearest2d alone ignores the scale where an axis keeps its size or doubles
+        if is_image:  # only upsample_nearest2d ignores the scale where an axis keeps its size or doubles
             nearest = torch.where(ratio == 1, indices, torch.where(ratio == 2, (indices / 2).floor(), nearest))
         return [(limited(nearest), None)]
     if mode == "nearest-exact":

@@ -139,14 +139,14 @@ class _Entries:
 
     def div(self, other: Any) -> _Entries:
         if isinstance(other, _Entries) or (isinstance(other, torch.Tensor) and other.dim()):
-            raise UnsupportedError("a sparse tensor is divided by numbers alone; call to_dense()")
+            raise UnsupportedError("a sparse tensor can only be divided by a number; call to_dense()")
         return self.with_values(lambda values: values / other)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Any:
         if not isinstance(other, _Entries):
             return self.to_dense() + alpha * other
         if self.shape != other.shape:
-            raise UnsupportedError("sparse tensors of different shapes are added, which PyTorch does not broadcast")
+            raise UnsupportedError("PyTorch does not broadcast a sum of sparse tensors; give both the same shape")
         values = torch.cat([self.values, other.values if alpha == 1 else alpha * other.values])
         indices = torch.cat([self.indices, other.indices], 1)
         return dataclasses.replace(self, indices=indices, values=values, coalesced=False)
@@ -154,7 +154,7 @@ class _Entries:
     def matmul(self, other: Any) -> torch.Tensor:
         """The product with a dense matrix or vector."""
         if isinstance(other, _Entries) or self.rank != 2 or other.dim() > 2:
-            raise UnsupportedError("a sparse matrix is multiplied by dense matrices and vectors alone; call to_dense()")
+            raise UnsupportedError("a sparse matrix can only multiply a dense matrix or vector; call to_dense()")
         rows, columns = self.indices.unbind(0)
         factors = self.values if other.dim() == 1 else self.values[:, None]
         zeros = other.new_zeros((self.shape[0], *other.shape[1:]))
@@ -181,7 +181,7 @@ class SparseTensor(torch.Tensor):
         known = _FUNCTIONS.get(name.strip("_"))
         if known is None:
             raise UnsupportedError(
-                f"{name}() of a sparse tensor is not supported; ONNX has dense tensors alone: call to_dense() before"
+                f"{name}() of a sparse tensor is not supported; ONNX has only dense tensors: call to_dense() before"
             )
         args, kwargs = pytree.tree_map_only(SparseTensor, lambda tensor: tensor.entries, (args, kwargs or {}))
         result = known(*args, **kwargs)
@@ -212,7 +212,7 @@ def _product(a: Any, b: Any) -> Any:
     if isinstance(a, _Entries):
         return a.matmul(b)
     if a.dim() > 2:
-        raise UnsupportedError("a batch of matrices is multiplied by a sparse matrix; call to_dense() before")
+        raise UnsupportedError("a batch of matrices cannot be multiplied by a sparse matrix; call to_dense() before")
     transposed = b.transpose(0, 1).matmul(a if a.dim() == 1 else a.transpose(0, 1))
     return transposed if a.dim() == 1 else transposed.transpose(0, 1)
 
@@ -273,7 +273,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "transpose": _Entries.transpose,
     "values": lambda a: a.only_if_coalesced("values").values,
 }
-# Attributes that a tensor without memory has itself.
+# Attributes that even a tensor without memory has.
 _OF_NO_DATA = {
     *(torch.Tensor.dim, torch.Tensor.size, torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.numel),
     *(
@@ -303,7 +303,7 @@ def _coo(
     **_: Any,
 ) -> SparseTensor:
     if size is None:
-        raise UnsupportedError("sparse_coo_tensor() needs its size, which would depend on data otherwise; pass size=")
+        raise UnsupportedError("sparse_coo_tensor() needs size=, since the size would otherwise depend on data")
     at, entries = torch.as_tensor(indices, dtype=torch.int64), torch.as_tensor(values, dtype=dtype)
     return _wrapped(_Entries(at, entries, tuple(size), bool(is_coalesced)))
 

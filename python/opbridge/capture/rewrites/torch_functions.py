@@ -180,8 +180,8 @@ def _tensor_split(original: Function) -> Function:
     return split
 
 
-# The functions that would take the numbers of the example for sizes, and with ends that are known only at run time
-# an operator that the mappings cannot compute.
+# Functions that would replace symbolic sizes by the example's numbers, or, if the ends of the range are known only at
+# run time, call an operator that the mappings cannot compute.
 _FOR_SYMBOLS: tuple[tuple[PatchPoint, Function], ...] = (
     (LINSPACE, linspace),
     (AS_TENSOR, _as_tensor),

@@ -127,7 +127,8 @@ KERNELS: dict[Any, Callable[..., Any]] = {
 
 
 def _as_in_eager(forward: Callable[..., Any], *masks: str) -> Callable[..., Any]:
-    """Makes ``forward`` choose its path as in eager mode if their results may differ: with masks, or with the hint."""
+    """Makes ``forward`` choose its path as in eager mode if the results of the paths may differ: with masks, or with
+    the hint."""
     parameters = inspect.signature(forward)
     differing = (*masks, "is_causal")
 
@@ -171,9 +172,9 @@ def _encoder(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
         padded = src_key_padding_mask.to(torch.bool)
         lengths = padded.logical_not().sum(1, keepdim=True)
         at_the_end = torch.arange(src.shape[1], device=src.device) >= lengths
-        if getattr(encoder, "mask_check", True):  # nested tensors if all sequences are padded at the end
+        if getattr(encoder, "mask_check", True):  # eager mode nests only if all sequences are padded at the end
             zeros = padded & (padded == at_the_end).all()
-        else:  # only the lengths count
+        else:  # eager mode reads only the lengths from the mask
             padded = zeros = at_the_end
         for layer in encoder.layers:
             src = layer(src, src_key_padding_mask=padded, is_causal=bool(is_causal))

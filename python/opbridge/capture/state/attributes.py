@@ -398,7 +398,7 @@ def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
     elif isinstance(value, (tuple, frozenset)):
         yield _Holder(value)
     elif isinstance(value, torch.Tensor):
-        if is_transformed(value):  # a module may keep one beyond torch.func's transform, as recurrent ones do
+        if is_transformed(value):  # a module may keep it when torch.func's transform has ended, as recurrent ones do
             return
         yield _Tensor(value)
     elif isinstance(value, types.MethodType):
@@ -429,7 +429,7 @@ def _holders_of(value: Any, seen: set[int]) -> Iterator[_Holder]:
 class _Traits:
     foreign: bool
     slots: tuple[str, ...]  # attributes that objects of the class keep outside of ``__dict__``
-    classes: tuple[type, ...]  # the class and its bases that are the user's
+    classes: tuple[type, ...]  # those of the class and its bases that the user defines
 
 
 _known_traits: dict[type, _Traits] = {}

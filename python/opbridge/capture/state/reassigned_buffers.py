@@ -26,7 +26,7 @@ class Registered:
 
         Returns ``returned`` with copies of the tensors that share memory with these buffers, and the names of changed
         parameters and buffers for which this is impossible; they keep their change."""
-        leaves_of(returned)  # for its dataclasses
+        leaves_of(returned)  # makes its dataclasses known to torch
         assigned, others = [], []
         for path, tensors, before, are_buffers in self._before:
             for name in {**before, **tensors}:

@@ -1,4 +1,4 @@
-"""Who asks a symbolic size for its number: the user's code, or a layer of torch that is written in Python."""
+"""Finds who asks a symbolic size for its number: the user's code, or a layer of torch that is written in Python."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def asked_by_layer(frame: FrameType) -> bool:
 
 
 def asked_by_cpp(file: str) -> bool:
-    """Whether a function of torch that is written in C++ asks a symbol. It passes its own ``file``; Python code passes
-    none, or that of a caller."""
+    """Whether a C++ function of torch asks a symbol for its number. C++ passes its own ``file``; Python code passes
+    none, or the file of a caller."""
     return file.endswith((".cc", ".cpp", ".h"))
 
 

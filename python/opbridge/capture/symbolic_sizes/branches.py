@@ -63,7 +63,8 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
             if differs or not fixed:
                 avoid_shortcut(asking_frame(frame))
             if differs:
-                raise refused(caught, f"the model branches by '{asked}'; that this is {result} is {AS_IN_EXAMPLE}")
+                what = f"the model branches by '{asked}', which a capture takes as {result}; {AS_IN_EXAMPLE}"
+                raise refused(caught, what)
             if not asked_by_model(frame):
                 warn_of_run(f"an error that the model may catch: torch checked whether '{asked}', which was {result}")
             elif not fixed:
@@ -73,7 +74,8 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
         elif result and not fixed and _asked_in(frame, BROADCASTING) and (size := _may_be_one(asked, env)):
             one, other = asked.args if size == asked.args[0] else reversed(asked.args)
             warn_of_run(
-                f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example; it may be 1"
+                f"sizes that broadcast: torch assumes that '{one}' equals '{other}', as in the example, though '{one}' "
+                "may be 1"
             )
         return result
 
@@ -83,9 +85,9 @@ def warn_of_branches(sizes: DynamicSizes, caught: Caught) -> Iterator[None]:
 
 
 def _is_constant_by_rounding(node: Any) -> bool:
-    """Whether torch asks if an expression of sizes, as ``n // 2``, is a number that it is in the example, though that
-    does not fix a dynamic size. torch asks so to find the layout of a tensor, and would believe the answer for all
-    sizes: later results would have the example's size."""
+    """Whether torch asks if an expression of sizes, such as ``n // 2``, is a certain number, and it is that number in
+    the example only by rounding: it does not fix a dynamic size. torch asks this to find the layout of a tensor, and
+    would take the answer for all sizes: later results would have the example's size."""
     asked = node.expr
     if not isinstance(asked, sympy.Eq | sympy.Ne):
         return False
@@ -140,7 +142,7 @@ def judge_assumptions(caught: Caught) -> Iterator[None]:
         asked, frame = self.expr, sys._getframe(1)
         if not free_unbacked_symbols(asked) or always(self.shape_env, asked) is not None:
             return original(self, file, line)
-        # In C++, only operators that consist of others ask; those that broadcast are not told from the rest.
+        # In C++, only composite operators ask. Those that broadcast cannot be distinguished from the others.
         if isinstance(asked, sympy.Eq) and (_torch_code(frame) & BROADCASTING or asked_by_cpp(file)):
             if not all(map(free_unbacked_symbols, asked.args)):
                 found, other = sorted(asked.args, key=lambda side: not free_unbacked_symbols(side))
@@ -184,7 +186,7 @@ def note_fixed_sizes(sizes: DynamicSizes, fixings: dict[str, Fixing], caught: Ca
         if value.is_number:
             fixings.setdefault(str(value), Fixing(line_of_frame(frame), _operator_of(frame)))
         elif None not in (one := {sizes.in_example(each, self) for each in (symbol, value)}) and len(one) > 1:
-            raise refused(caught, f"the model assumes that '{symbol}' equals '{value}', which is {AS_IN_EXAMPLE}")
+            raise refused(caught, f"the model assumes that '{symbol}' equals '{value}'; {AS_IN_EXAMPLE}")
         elif not value.is_Symbol and users_frame(frame) and _is_choice(frame):
             warn_of_run(f"torch assumes that the size '{symbol}' equals '{value}', as in the example")
 

@@ -1,4 +1,4 @@
-"""Calls of builtins and of functions of ``math`` with a size, which are replaced only if the model needs that."""
+"""Replaces builtins and functions of ``math`` that are called with a size, but only if the model needs it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def retry_with_builtins(capture: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _find_calls(calls: list[tuple[dict[str, Any], str]], only_new: bool = False) -> Iterator[list[str]]:
-    """Yields a list of the symbols that C functions convert; the exception alone would not do, since the model may
+    """Yields a list of the symbols that C functions convert. The exception alone would not suffice, since the model may
     catch it.
 
     For each user's function that calls ``int``, ``float`` or a function of ``math``, appends its globals and the

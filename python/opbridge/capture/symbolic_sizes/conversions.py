@@ -40,10 +40,11 @@ def _evaluated(node: Any, evaluate: Callable[..., Any], file: str, line: int) ->
 
 @contextlib.contextmanager
 def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterator[None]:
-    """Refuses to convert a number that the model computes from a dynamic size to an int: it would be the example's.
-    Warns if an operator needs such a number, as ``split`` needs that of its pieces, and if it becomes a float.
+    """Refuses to convert a number that the model computes from a dynamic size to an int: it would be the example's
+    number. Warns if an operator needs such a number, as ``split`` needs the number of its pieces, and if the number
+    becomes a float.
 
-    If the size itself is converted, it becomes constant. Then its axis is refused, or becomes constant with it."""
+    If the size itself is converted, it becomes constant. Its axis is then refused, or becomes constant too."""
     original = points.INT_OF_SYMBOL.original
 
     def guard_int(self: Any, file: str, line: int) -> Any:
@@ -59,7 +60,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         if not is_example:
             return result
         if sizes.in_example(asked, self.shape_env) not in (result, None):
-            what = f"an operator needs '{asked}' as a number; that this is {result} is {AS_IN_EXAMPLE}"
+            what = f"an operator needs '{asked}' as a number, and a capture takes {result}; {AS_IN_EXAMPLE}"
             raise refused(caught, what)
         frame = sys._getframe(1)
         if frame.f_code is not CONVERSION_TO_INT:
@@ -68,11 +69,11 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         if asked_by_model(frame):
             raise refused(
                 caught,
-                f"'{asked}', which depends on a dynamic size, is made the number {result}, as by range() or an "
+                f"'{asked}', which depends on a dynamic size, is converted to the number {result}, as by range() or an "
                 "index of a list; arithmetic, int(), round(), math.floor() and math.sqrt() keep it a size",
             )
         if asked_by_layer(frame):
-            warn_of_run(f"torch makes '{asked}', which depends on a dynamic size, the number {result}")
+            warn_of_run(f"torch converts '{asked}', which depends on a dynamic size, to the number {result}")
         return result
 
     of_float = points.FLOAT_OF_SYMBOL.original
@@ -89,7 +90,7 @@ def refuse_numbers(sizes: DynamicSizes, caught: Caught, of_data: bool) -> Iterat
         result: float
         result, is_example = _evaluated(self, of_float, file, line)
         if is_example:
-            warn_of_run(f"'{asked}', which depends on a dynamic size, was made the number {result}")
+            warn_of_run(f"'{asked}', which depends on a dynamic size, was converted to the number {result}")
         return result
 
     with patch(points.INT_OF_SYMBOL, guard_int), patch(points.FLOAT_OF_SYMBOL, guard_float):
@@ -175,7 +176,9 @@ def warn_of_texts() -> Iterator[None]:
             node = number.node
             if always(node.shape_env, node.expr) is None:
                 result = str(node.hint) if node.has_hint() else result
-                warn_of_run(f"'{node.expr}', which depends on a dynamic size or on data, was made the text '{result}'")
+                warn_of_run(
+                    f"'{node.expr}', which depends on a dynamic size or on data, was converted to the text '{result}'"
+                )
             return result
 
         return text

@@ -19,8 +19,8 @@ from opbridge.torch_compat import pytree
 
 _HINTS = type(torch.export.Dim.DYNAMIC)
 AS_IN_EXAMPLE = (
-    "not so in the example, where a dynamic size is 1: no model can go both ways; make that size constant, or give an "
-    "example of another size"
+    "it is not so in the example, where a dynamic size is 1, and a model cannot do both: make that size constant, or "
+    "give an example of another size"
 )
 
 
@@ -170,8 +170,8 @@ class DynamicSizes:
     ) -> dict[str, str]:
         """The user's names for the symbols in the captured shapes of the leaves.
 
-        Raises an error if a size that the caller declared dynamic has become a constant. ``fixings`` say what fixes
-        sizes, by the constants.
+        Raises an error if a size that the caller declared dynamic has become a constant. ``fixings`` maps constants to
+        the causes that fix sizes to them.
         """
         names: dict[str, str] = {}
         given = {name_of(dim) for leaf in self.leaves for dim in leaf.values()}
@@ -294,7 +294,7 @@ def name_of(dim: Any) -> str | None:
 def _parts(spec: Any, what: str) -> Sequence[Any]:
     if isinstance(spec, str) or not isinstance(spec, Sequence):
         raise InvalidArgumentError(
-            f"{what} is {spec!r}; it is a dict, a list or a tuple, or None where nothing is dynamic"
+            f"{what} is {spec!r}; it must be a dict, a list or a tuple, or None where nothing is dynamic"
         )
     return spec
 
@@ -302,9 +302,9 @@ def _parts(spec: Any, what: str) -> Sequence[Any]:
 def _check_dim(dim: Any, size: int, what: str) -> None:
     if isinstance(dim, int):
         if dim != size:
-            raise InvalidArgumentError(f"{what} is to be {dim}, and is {size} in the example inputs")
+            raise InvalidArgumentError(f"{what} is declared as {dim}, but is {size} in the example inputs")
     elif not (dim is None or isinstance(dim, (str, _HINTS)) or hasattr(dim, "__name__")):
-        raise InvalidArgumentError(f"{what} is to be {dim!r}; give a name, a torch.export.Dim, an int or None")
+        raise InvalidArgumentError(f"{what} is declared as {dim!r}; give a name, a torch.export.Dim, an int or None")
     elif not (getattr(dim, "min", None) or 0) <= size <= (getattr(dim, "max", None) or math.inf):
         raise InvalidArgumentError(f"{what} is {size} in the example inputs, which {dim} excludes")
 
@@ -314,7 +314,9 @@ def _names_by_axis(axes: Any, name: str) -> Mapping[Any, Any]:
     if axes is None or (isinstance(axes, Sequence) and not isinstance(axes, str)):
         return dict.fromkeys(axes or (), None)
     if not isinstance(axes, Mapping):
-        raise InvalidArgumentError(f"dynamic_axes of '{name}' is {axes!r}; it is a list of axes, or a dict with names")
+        raise InvalidArgumentError(
+            f"dynamic_axes of '{name}' is {axes!r}; it must be a list of axes, or a dict with names"
+        )
     for axis, dim in axes.items():
         if not (dim is None or isinstance(dim, (str, _HINTS)) or hasattr(dim, "__name__")):
             raise InvalidArgumentError(f"dynamic_axes calls axis {axis} of '{name}' {dim!r}, which is not a name")
@@ -338,7 +340,9 @@ def _leaf_specs(value: Any, spec: Any, name: str) -> Iterator[dict[int, Any]]:
         elif not isinstance(spec, Mapping):
             spec = dict(enumerate(_parts(spec, f"dynamic_shapes of '{name}'")))
             if len(spec) != value.dim():
-                raise InvalidArgumentError(f"dynamic_shapes of '{name}' has {len(spec)} axes for its {value.dim()}")
+                raise InvalidArgumentError(
+                    f"dynamic_shapes of '{name}' has {len(spec)} axes, but the input has {value.dim()}"
+                )
         axes = {_axis(axis, value.dim(), name): dim for axis, dim in spec.items()}
         for axis, dim in axes.items():
             _check_dim(dim, value.shape[axis], f"axis {axis} of the input '{name}'")

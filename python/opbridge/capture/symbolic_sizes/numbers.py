@@ -35,7 +35,7 @@ _CALLS = {
     "StrictGreaterThan": "_operator::gt",
     "GreaterThan": "_operator::ge",
 }
-# Those that make integers of floating-point numbers, or have no Dim.
+# The functions that make integers from floating-point numbers, or that no Dim expresses.
 _INTEGERS = {
     "TruncToInt": "math::trunc",
     "FloorToInt": "math::floor",

@@ -25,7 +25,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _item(tensor: torch.Tensor) -> Any:
-    # Not a bool, which can only become a number by a branch.
+    # A bool is converted to an integer first, since it could become a number only by a branch.
     return (tensor.to(torch.int64) if tensor.dtype == torch.bool else tensor).item()
 
 
@@ -92,7 +92,7 @@ OF_MATH = {
 
 
 def bit_length(number: Any) -> Any:
-    """``bit_length`` of a symbol. Uses an odd number, which is not a power of two, where rounding could change the
+    """``bit_length`` of a symbol. Takes the logarithm of an odd number: at a power of two, rounding could change the
     logarithm's floor."""
     return math.floor(sym_log2(2 * abs(number) + 1)) if _is_size(number) else BIT_LENGTH.original(number)
 
@@ -111,7 +111,7 @@ _NAMES_OF_MATH = {getattr(math, name): name for name in OF_MATH}
 
 
 def called_here(names: dict[str, Any], code_names: tuple[str, ...]) -> list[str]:
-    """The replaceable functions that code may call which uses ``code_names`` and has the globals ``names``."""
+    """The replaceable functions that code may call if it uses ``code_names`` and its globals are ``names``."""
     return [name for name in code_names if _replacement(name, _value(names, name)) is not None]
 
 

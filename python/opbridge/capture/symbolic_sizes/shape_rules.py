@@ -15,7 +15,7 @@ from opbridge.torch_compat.symbols import has_shape_rule, scoped_library
 
 _TOO_HARD = 2  # the answer of torch._debug_has_internal_overlap if it does not know
 
-# Operators with kernels for the CPU alone.
+# Operators that have only CPU kernels.
 _like: Any = torch.empty_like
 _RULES: dict[str, Callable[..., Any]] = {
     "fake_quantize_per_tensor_affine_cachemask": lambda x, *_: (_like(x), _like(x, dtype=torch.bool)),

@@ -21,8 +21,8 @@ _SQUEEZES = frozenset({"squeeze", "squeeze_", "squeeze_copy"})
 
 
 def squeeze_warning(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], sizes: Sizes) -> str:
-    """The text of a warning if a squeeze keeps an axis whose size may be 1, otherwise empty. Refuses it if the axis has
-    size 1 in the example. ``args`` and ``kwargs`` hold the tensors of the capture."""
+    """The text of a warning if a squeeze keeps an axis whose size may be 1, otherwise empty. Refuses the squeeze if the
+    axis has size 1 in the example. ``args`` and ``kwargs`` hold the tensors of the capture."""
     if operator.stem not in _SQUEEZES or not operator.key.startswith("aten::"):
         return ""
     given = dict(zip(operator.names, args, strict=False)) | dict(kwargs)
@@ -36,7 +36,7 @@ def squeeze_warning(operator: Operator, args: Sequence[Any], kwargs: Mapping[str
         env: Any = size.node.shape_env
         expr = size.node.expr
         if 1 in (sizes.in_example(expr, env), expr.xreplace(env.backed_var_to_val)):
-            raise UnsupportedError(f"squeeze() keeps the axis of the size '{expr}', which is {AS_IN_EXAMPLE}")
+            raise UnsupportedError(f"squeeze() keeps the axis of the size '{expr}' in a capture; {AS_IN_EXAMPLE}")
         # torch compiles the bodies of torch.cond and loops for sizes of at least 2, which no user has asked for.
         compiled_for_more = any(guard.expr == sympy.Ge(expr, 2) for guard in env.guards)
         if always(env, sympy.Eq(expr, 1)) is None or compiled_for_more:

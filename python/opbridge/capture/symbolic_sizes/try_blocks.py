@@ -18,7 +18,7 @@ _ERRORS_OF_CHECKS = (RuntimeError, IndexError, ValueError, AssertionError)
 
 class _Block(NamedTuple):
     """The lines of a block whose errors are caught, and the dotted names of these errors: None for errors of any kind,
-    and for an expression that is not a name. ``raises``: each of them leads to another error."""
+    and for an expression that is not a name. ``raises`` says that each caught error leads to another error."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ def in_try_block(frame: FrameType | None) -> bool:
         if block.first <= caller.f_lineno <= block.last
     ]
     catching = [block for block, caller in around if any(_catches(name, caller) for name in block.caught)]
-    if any(block.raises for block in catching):  # what they raise, another block may catch
+    if any(block.raises for block in catching):  # another block may catch the error that they raise
         return not all(block.raises for block, _ in around)
     return bool(catching)
 

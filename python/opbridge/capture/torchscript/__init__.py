@@ -1,7 +1,7 @@
 """Runs TorchScript in Python while capture="trace" records it.
 
-TorchScript's own interpreter reads sizes as numbers of the example. Here the graph of a function or a method runs node
-by node, so that a size stays a symbol, and each node runs in a Python frame at the line of the user's code from which
+TorchScript's own interpreter reads sizes as the example's numbers. Here the graph of a function or a method runs node
+by node, so a size stays a symbol. Each node runs in a Python frame at the line of the user's code from which
 TorchScript has compiled it: errors, warnings and the nodes of the program name that line.
 
 - ``calls``: the calls of functions and methods; TorchScript's interpreter runs those with nodes that are unknown here.

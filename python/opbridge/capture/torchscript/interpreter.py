@@ -121,7 +121,7 @@ def _constant(value: Any) -> Any:
 
 
 class Block:
-    """Steps, with the ids of the values that they are given and return."""
+    """Steps, with the ids of the values that the block takes (``parameters``) and returns (``results``)."""
 
     def __init__(
         self, program: Program, nodes: Iterator[Node], parameters: tuple[int, ...], results: tuple[int, ...]
@@ -224,7 +224,7 @@ class Call(Step):
     def run(self, interpreter: Interpreter, values: Values) -> None:
         given = self.given(values)
         called, path = self._function, ""
-        if self._method is not None and not isinstance(given[0], Part):  # torch.no_grad is made already
+        if self._method is not None and not isinstance(given[0], Part):  # of torch.no_grad, which exists already
             self.keep(values, [None])
             return
         if self._method is not None:
@@ -276,7 +276,7 @@ class Loop(Step):
 
     def run(self, interpreter: Interpreter, values: Values) -> None:
         count, goes_on, *carried = self.given(values)
-        count, number = fixed(count), 0  # the count is a number, or recorded or refused
+        count, number = fixed(count), 0  # a count that stays a symbol is recorded or refused
         while True:
             results = self._recorded(interpreter, values, number, count, goes_on, carried)
             if results is not None:

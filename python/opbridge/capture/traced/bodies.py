@@ -27,7 +27,7 @@ class NotRecorded(BaseException):
 
 @dataclasses.dataclass(eq=False)
 class Body:
-    """What a recorder knows inside of a body: the state that it exchanges when it enters it.
+    """What a recorder knows inside of a body: the state that it exchanges when it enters the body.
 
     ``operands`` are the tensors from outside that the body uses, in the order of its inputs, with their values there.
     """
@@ -51,7 +51,7 @@ class WithBodies(abc.ABC):
 
     def __init__(self, with_bodies: bool) -> None:
         self._with_bodies = with_bodies
-        self._body: Body | None = None  # in which the recorder is
+        self._body: Body | None = None  # the body that the recorder is in
         self._pausing = False
         self.interruption: BaseException | None = None
         # The memory of tensors that branches return unchanged → one of the tensors in it.
@@ -112,7 +112,7 @@ class WithBodies(abc.ABC):
         self._builder.output(value, "")
 
     def give_both(self, number: Any, flag: torch.Tensor) -> None:
-        """Makes an output of the body: whether both ``number``, a bool or None, and the flag are true."""
+        """Makes an output of the body that is true if ``flag`` is, and ``number`` (a bool) too unless it is None."""
         value = self._value_of(flag)
         if number is not None:
             made = [(self._unique("both"), torch.bool, ())]

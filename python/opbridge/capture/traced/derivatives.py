@@ -1,9 +1,9 @@
 """Records operators below autograd and torch.func where these act.
 
 Autograd saves tensors that operators make inside of others: the mean of a layer norm, the factors of a cosine
-similarity. The derivative is a graph of the recorded operators only if all of these are recorded. So an operator whose
-result has a derivative, and each that computes one, is recorded after autograd, ``grad``, ``jvp`` and ``vmap`` have
-replaced it by the operators on plain tensors that compute its value and its derivative.
+similarity. The derivative is a graph of the recorded operators only if all of these are recorded. So each operator
+whose result is differentiated, and each operator that computes a derivative, is recorded after autograd, ``grad``,
+``jvp`` and ``vmap`` have replaced it by the operators on plain tensors that compute its value and its derivative.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def record_below(record: Call, call: Callable[[], Any]) -> Any:
 
 
 def form_of_numbers(function: OpOverload, args: Any) -> OpOverload:
-    """The overload that takes a Python number as second argument, if it has first-order derivatives. For the number as
+    """The overload that takes a Python number as second argument, if it has first-order derivatives. If the number were
     a tensor, torch would make a zero derivative with constant sizes."""
     if len(args) > 1 and type(args[1]) in (bool, int, float, complex) and dual_numbers_exist():
         form: OpOverload = _OF_NUMBERS.get(function, function)

@@ -115,7 +115,7 @@ def _fake(mode: FakeTensorMode, name: str, leaf: Any, axes: dict[int, Any]) -> A
     dynamic = [DimDynamic.DYNAMIC if axis in axes else DimDynamic.STATIC for axis in range(leaf.dim())]
     context: Any = StatelessSymbolicContext(dynamic_sizes=dynamic)
     fake = mode.from_tensor(leaf, source=ConstantSource(name), symbolic_context=context)
-    int(fake.storage_offset())  # torch takes it for a size that varies
+    int(fake.storage_offset())  # makes the offset constant, which torch takes for a dynamic size
     return fake
 
 

@@ -31,7 +31,7 @@ def refuse_other_threads() -> Iterator[None]:
 
     def noting_start(self: Thread) -> None:
         caller = sys._getframe(1)
-        if not _is_of_executors(caller):  # whose threads outlive the capture
+        if not _is_of_executors(caller):  # threads of an executor outlive the capture
             vars(self)["run"] = _noting(self.run, line_of_frame(caller), lines)
         start(self)
 

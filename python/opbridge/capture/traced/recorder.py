@@ -85,7 +85,7 @@ class Recorder(WithBodies):
         self.originals = Originals()
         self.changed: list[str] = []  # parameters
         self._for_real = for_real
-        self._take_numbers = take_numbers  # with a warning
+        self._take_numbers = take_numbers  # whether numbers read from real tensors become constants, with a warning
         self._module = module
         self._written: dict[int, Any] = {}  # memory to which values that depend on the inputs were written
         self._sizes = sizes
@@ -180,8 +180,8 @@ class Recorder(WithBodies):
             warn_of_run("a tensor that depends on the inputs was read into Python")
 
     def assign_data(self, tensor: torch.Tensor, other: torch.Tensor) -> None:
-        """Records ``tensor.data = other``. In the graph, a parameter then simply has another value: the assignment
-        matters after the run only for the next one."""
+        """Records ``tensor.data = other``. In the graph, a parameter then simply has another value: after the run, the
+        assignment matters only for the next run."""
         line = line_of_frame(sys._getframe(1))
         self._varies = False
         before, after = self._value_of(tensor), self._value_of(other)

@@ -1,7 +1,7 @@
 """Quantized tensors that a model makes and consumes itself: as integers, with their scales and zero points.
 
-A product of quantized tensors is computed by its dequantized form: of the float values, then quantized again. PyTorch
-adds integers up instead, so a result that is nearly halfway between two levels may be the other one.
+A product of quantized tensors is computed from the dequantized values, and then quantized again. PyTorch adds up
+integers instead, so a result nearly halfway between two levels may be the other level.
 """
 
 from __future__ import annotations

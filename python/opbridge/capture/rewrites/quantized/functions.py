@@ -54,7 +54,7 @@ def _averaging(function: Callable[..., torch.Tensor], name: str) -> Callable[...
         if isinstance(x.per_tensor(name).zero_point, int) and x.zero_point % 2 == 0:
             steps = x.in_steps()
             return x.moved(steps.quantized_alike(function(steps.dequantize(), *args, **kwargs)).integers)
-        # ONNX Runtime would fuse the above to an operator that adds the zero point before it rounds to even.
+        # ONNX Runtime would fuse the code above into an operator that adds the zero point before it rounds to even.
         averages = function(x.integers.to(torch.float32) - x.zero_point, *args, **kwargs)
         return x.moved((torch.round(averages) + x.zero_point).to(x.integers.dtype))
 

@@ -73,7 +73,7 @@ def quantized(x: torch.Tensor, scale: Any, zero_point: Any, dtype: torch.dtype, 
     if dtype not in INTEGERS:
         raise UnsupportedError(f"quantization to {dtype} is not supported; use torch.quint8 or torch.qint8")
     if x.dtype != torch.float32:
-        raise UnsupportedError(f"a tensor of {x.dtype} is quantized, which must be of torch.float32; convert it before")
+        raise UnsupportedError(f"a tensor of {x.dtype} cannot be quantized; convert it to torch.float32 before")
     integers = INTEGERS[dtype]
     info = torch.iinfo(integers)
     operators = quantized_decomposed()

@@ -67,7 +67,7 @@ def rounding_by_extrema(reduce_range: bool) -> Callable[[torch.Tensor], torch.Te
 
 def _of_extrema(reduce_range: bool) -> tuple[Callable[..., Any], Callable[..., torch.Tensor]]:
     """Returns two functions, which torch can capture in a loop: one chooses the scheme, one rounds by it."""
-    reduces = reduce_range and torch.backends.quantized.engine != "qnnpack"  # whose kernels ignore it
+    reduces = reduce_range and torch.backends.quantized.engine != "qnnpack"  # kernels of qnnpack ignore reduce_range
     operators, most = quantized_decomposed(), 127 if reduces else 255
     choose, quantize = operators.choose_qparams.tensor, operators.quantize_per_tensor.tensor
     dequantize = operators.dequantize_per_tensor.tensor
@@ -181,7 +181,7 @@ def _with_scalar(of_two: Callable[..., Levels], of_number: Callable[[Levels, flo
 def _scheme_of_numbers(x: Levels, other: Any) -> tuple[float, int]:
     x = x.per_tensor("an operator with a number")
     if not isinstance(other, int | float):
-        raise UnsupportedError("a quantized operator with a number needs one of Python, not a tensor")
+        raise UnsupportedError("a quantized operator with a number needs a Python number, not a tensor")
     if not isinstance(x.scale, int | float):
         raise UnsupportedError("a quantized operator with a number needs a scale that is a number, not a tensor")
     return float(x.scale), int(x.zero_point)

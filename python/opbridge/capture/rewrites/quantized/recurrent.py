@@ -13,8 +13,8 @@ from opbridge.capture.rewrites.quantized.operators import Packed, rounding_by_ex
 from opbridge.errors import UnsupportedError
 from opbridge.torch_compat import scan
 
-State = tuple[torch.Tensor, ...]  # of an LSTM two tensors, of others one
-Step = Callable[[torch.Tensor, torch.Tensor, State], State]  # of the products of the input and of the state
+State = tuple[torch.Tensor, ...]  # two tensors for an LSTM, one for other layers
+Step = Callable[[torch.Tensor, torch.Tensor, State], State]  # takes the products of the weights with input and state
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,14 +24,14 @@ class QuantizedTensor(torch.Tensor):
     """Stands for a quantized tensor, or for packed weights; functions of torch get its levels."""
 
     levels: Any  # Levels, or packed weights
-    shares_memory: bool = False  # with another tensor, which an in-place function would change too
+    shares_memory: bool = False  # if it does, an in-place function would change another tensor too
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _OF_NO_DATA:
             return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
         name, known = _known(func)
-        if name in ("is_sparse", IS_ZERO):  # a capture asks this of results
+        if name in ("is_sparse", IS_ZERO):  # a capture reads these attributes of results
             raise UnsupportedError(
                 "the model returns a quantized tensor, which ONNX does not have; return its dequantize() or int_repr()"
             )
@@ -52,7 +52,9 @@ class QuantizedTensor(torch.Tensor):
         if not in_place:
             return result
         if args[0].shares_memory:
-            raise UnsupportedError(f"{name}() in place of a view of a quantized tensor; use the function that copies")
+            raise UnsupportedError(
+                f"in-place {name}() of a view of a quantized tensor is not supported; use the function that copies"
+            )
         args[0].levels = result.levels
         return args[0]
 
@@ -94,8 +96,8 @@ def stands_for(levels: Any, like: torch.Tensor) -> QuantizedTensor:
     return tensor
 
 
-_OF_RELU6 = (torch.ops.quantized.relu6, torch.ops.quantized.relu6.default)  # which take "in place" by position
-# Attributes that a tensor without memory has itself.
+_OF_RELU6 = (torch.ops.quantized.relu6, torch.ops.quantized.relu6.default)  # they take ``inplace`` by position
+# Attributes that even a tensor without memory has.
 _OF_NO_DATA = {
     *(torch.Tensor.dim, torch.Tensor.size, torch.Tensor.is_floating_point, torch.Tensor.is_complex, torch.Tensor.numel),
     torch.Tensor.__len__,
@@ -125,7 +127,7 @@ def _quantize_per_channel(
 
 def _of_integers(input: torch.Tensor, scale: float, zero_point: int) -> QuantizedTensor:
     if input.dtype not in QUANTIZED:
-        raise UnsupportedError(f"a tensor of {input.dtype} cannot be that of the levels; use torch.uint8 or torch.int8")
+        raise UnsupportedError(f"a tensor of {input.dtype} cannot hold the levels; use torch.uint8 or torch.int8")
     return wrapped(Levels(input, scale, zero_point))
 
 
