@@ -142,8 +142,8 @@ class Registry:
         """Tuples (key, opset, exactly, bundled, schema or None)."""
 
 def operator_libraries(path: str) -> tuple[str, str]:
-    """The libraries of a set for PyTorch and for ONNX Runtime, which may not exist. ``path`` names either, or what both
-    names begin with."""
+    """The paths of a set's libraries for PyTorch and for ONNX Runtime, which may not exist. ``path`` is either of them,
+    or their common stem."""
 
 def operator_library(path: str) -> str:
     """The library for ONNX Runtime that ``path`` names: the file itself, or else that of the set."""
@@ -159,9 +159,9 @@ def write_page(
 ) -> None:
     """Draws the model as an HTML page.
 
-    ``steps`` are those of its export and their seconds. ``errors`` are the differences from PyTorch of its calls, by
-    the names of their results: absolute, relative, and a description, empty where they agree. ``verdict`` is the
-    verification's.
+    ``steps`` are the steps of its export, with their durations in seconds. ``errors`` has a tuple for each result of a
+    PyTorch call: its name and operator, its absolute and relative difference from PyTorch, and a description of the
+    difference, empty if there is none. ``verdict`` is the text of the verification.
     """
 
 def diagnose_graph(
@@ -192,10 +192,10 @@ def opset_of(path: str) -> int:
     """The opset of ONNX's default domain in the model at ``path``."""
 
 def standard_bodies() -> list[str]:
-    """The schema lines of opbridge's operators that target="onnx" has bodies of standard operators for."""
+    """The schema lines of opbridge's operators for which target="onnx" has bodies of standard operators."""
 
 class Progress:
-    """Is told how far a conversion is: the methods of a subclass are called."""
+    """Receives the progress of a conversion, by calls of the methods of a subclass."""
 
     def __init__(self) -> None: ...
     def begin(self, step: str) -> None: ...
@@ -241,8 +241,8 @@ def export_graph(
     progress: Progress | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> tuple[int, int, int, str | None, int, list[str], float]:
-    """Converts the graph, which is consumed, and writes the model. Calls ``warn`` with what holds only for the captured
-    example.
+    """Converts the graph, which is consumed, and writes the model. Calls ``warn`` with texts about what holds only for
+    the captured example.
 
     ``domain_versions`` has the versions of domains that ``custom_opsets`` lacks. Symbolic functions may add to it.
 

@@ -89,8 +89,8 @@ class Library:
             (row.schema.decode(), int(row.version), int(row.backward_of), int(row.lowered_since))
             for row in (table.operators[i] for i in range(table.count))
         ]
-        """For each operator: the schema line, the opset version, the index of the operator whose gradient it is or
-        -1, the first opset at which it has a lowering to standard ONNX or 0."""
+        """For each operator: the schema line; the opset version; the index of the operator whose gradient it computes,
+        or -1; the first opset at which it has a lowering to standard ONNX, or 0."""
 
     def check_registered(self) -> None:
         if self._error is not None:
@@ -122,7 +122,7 @@ _NONE, _TENSOR, _TENSORS, _INT, _INTS, _FLOAT, _FLOATS, _STRING, _STRINGS = rang
 
 
 class ShapeRun:
-    """One run of a shape rule: numbers the symbolic sizes, and computes with them for the rule."""
+    """One run of a shape rule: gives each symbolic size an index, and does the arithmetic of the rule."""
 
     def __init__(self) -> None:
         self.sizes: list[Any] = []  # torch.SymInt

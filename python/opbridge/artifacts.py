@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _PROFILED_FUNCTIONS = 30
 
-# The name of a call's result and its operator, the absolute and the relative difference, what differs if it does.
+# A result of a call: its name and operator, its absolute and relative difference from PyTorch, and a description of the
+# difference, empty if there is none.
 CallError = tuple[str, float, float, str]
 
 logger = logging.getLogger("opbridge")

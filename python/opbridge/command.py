@@ -1,4 +1,4 @@
-"""The part of the command `opbridge` that needs PyTorch. The command, a program of its own, starts it."""
+"""The part of the command `opbridge` that needs PyTorch. The command is a separate program, which starts this part."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def main(arguments: Sequence[str]) -> int:
     except Error as error:
         print(f"opbridge: {error}", file=sys.stderr)
         return 3 if isinstance(error, InternalError) else 2
-    except SystemExit as error:  # of a model that is captured
+    except SystemExit as error:  # raised by the code of the model
         print(f"opbridge: {_described(error)}", file=sys.stderr)
         return 2
     return status
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Reads what the program passes on, which has checked it and has the help."""
+    """Parses the arguments that the program passes on. The program has checked them, and it prints the help."""
     parser = argparse.ArgumentParser("opbridge", add_help=False, allow_abbrev=False)
     commands = parser.add_subparsers(required=True)
 

@@ -1,4 +1,4 @@
-"""What is drawn on a terminal, by rich, whose import is not needed where there is none."""
+"""Draws on a terminal with rich. Without a terminal, neither this module nor rich is imported."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _GIGABYTE = 1e9
 
 
 class Line(Live):
-    """The present step of a call, with a bar and its time."""
+    """The current step of a call, with a bar and its time."""
 
     def __init__(self, progress: ProgressLine, stream: TextIO) -> None:
         self._progress = progress
-        # Without redirections, which would replace sys.stdout while the model may have replaced it too.
+        # Without redirections: these would replace sys.stdout, which the model may replace too.
         super().__init__(
             console=Console(file=stream, force_jupyter=False),
             refresh_per_second=10,
@@ -59,9 +59,9 @@ def drawn_table(rows: Sequence[Sequence[str]], terminal: TextIO, *, numbers_from
 
     Args:
         rows: The titles, and the rows.
-        terminal: Where it is to be printed.
-        numbers_from: The first of the columns that have numbers.
-        wrong: For each row whether it is red.
+        terminal: The terminal that will show the table.
+        numbers_from: The index of the first column of numbers.
+        wrong: For each row, whether it is red.
     """
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for index, cells in enumerate(zip(*rows, strict=True)):

@@ -95,7 +95,7 @@ class DrawnInputs:
             return drawn.to(example.dtype).to(example.device)
         finite = values.double()[values.isfinite()]
         low, high = (float(finite.min()), float(finite.max())) if finite.numel() else (0.0, 0.0)
-        if low == high:  # as of torch.ones, whose value says nothing of a range
+        if low == high:  # as in torch.ones, whose value does not tell a range
             drawn = torch.randn(shape, generator=self._generator, dtype=torch.float64)
         else:
             drawn = torch.rand(shape, generator=self._generator, dtype=torch.float64) * (high - low) + low

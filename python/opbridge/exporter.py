@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 DEFAULT_OPSET = 21
 
 Target = Literal["onnxruntime", "onnx"]
-Report = tuple[int, int, int, "str | None", int, "list[str]", float]  # of _core.export_graph
+Report = tuple[int, int, int, "str | None", int, "list[str]", float]  # what _core.export_graph returns
 
 
 def export(
@@ -94,10 +94,11 @@ def export(
             refuse it.
         opset_version: The version of ONNX's operators, from 9 on; 21 by default.
         dynamic_shapes: Dynamic sizes in the form of torch.export, where a size may also be a name, shared by all sizes
-            that are equal. The model may narrow the range of a name, but not that of a torch.export.Dim. The sizes
-            that are dynamic in an ExportedProgram get their names from here.
-        dynamic_axes: Dynamic sizes in the older form: by the name of an input, the axes, or a name for each. The name
-            of an output's axis is used if the size depends on data; other sizes of outputs follow from the inputs.
+            that are equal. The model may narrow the range of a name, but not that of a torch.export.Dim. For an
+            ExportedProgram, whose dynamic sizes are fixed, the names are used.
+        dynamic_axes: Dynamic sizes in the older form: a dict from the name of an input to its dynamic axes, or to a
+            dict from axes to names. The name of an output's axis is used if the size depends on data; other sizes of
+            outputs follow from the inputs.
         custom_opsets: Versions of other domains, ``{"custom": 2}``; 1 by default.
         custom_translation_table: Mappings for this export alone: by an operator (``torch.ops.aten.add.Tensor``), an
             onnxscript function, or a Python function that calls operators of onnxscript.
@@ -105,10 +106,10 @@ def export(
             model would exceed 2 GB (None). "reference" leaves them in the files of ``weights``, into which the model
             then points. These must be in the model's folder or below, since runtimes refuse other places. Weights
             that the files lack, or that a simplification has changed, are stored as with None.
-        weights: A ``.safetensors`` file, the index of several, or a folder with either: the parameters and buffers
-            with their names, which may be on the meta device, have these values.
-        export_params: False makes inputs of the parameters, which the model then lacks.
-        keep_initializers_as_inputs: True makes inputs of the parameters too, with the parameters as default values.
+        weights: A ``.safetensors`` file, the index of several, or a folder with either. Parameters and buffers, which
+            may be on the meta device, get the values of the tensors with their names.
+        export_params: False makes the parameters inputs of the model, which then does not contain their values.
+        keep_initializers_as_inputs: True makes the parameters inputs with their values as defaults.
         training: A torch.onnx.TrainingMode. Models are exported in evaluation mode unless it says otherwise; the
             model's own mode is restored afterwards.
         verify: Runs the file in ONNX Runtime on the same inputs, and raises VerificationError unless it agrees with
@@ -132,8 +133,8 @@ def export(
         UnsupportedError: Something cannot be converted. The message lists all of it, with the lines of the model.
         InvalidNodeError: A symbolic function makes a node that ONNX does not allow.
         VerificationError: With ``verify``, an output differs from PyTorch's.
-        FileError: The file cannot be written. A file that existed is then untouched, as with the errors above except
-            VerificationError.
+        FileError: The file cannot be written. An existing file is left untouched by this error, and by those above
+            except VerificationError.
     """
     options = options_of(
         torch_arguments,
@@ -168,7 +169,7 @@ def export(
     files = None if weights is None else WeightFiles(weights, refers=refers)
     folder, file = _file_for(f, path)
     if files is not None and refers:
-        _core.check_references(files.files, file)  # also by the writer; here, before the model is captured
+        _core.check_references(files.files, file)  # the writer checks this too, but only after the capture
     artifacts = Artifacts(options.artifacts, model)
 
     def converted() -> tuple[Program, Report, Origin]:

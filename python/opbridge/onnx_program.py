@@ -137,9 +137,9 @@ class ONNXProgram:
     """The comparison with PyTorch, if the export was called with ``verify``."""
     _origin: Origin = dataclasses.field(repr=False)
     _folder: TemporaryFolder | None = dataclasses.field(default=None, repr=False)
-    _model: Any = dataclasses.field(default=None, repr=False)  # the onnx_ir model; if there is one, it is the truth
+    _model: Any = dataclasses.field(default=None, repr=False)  # the onnx_ir model; if set, it takes the file's place
     _session: Any = dataclasses.field(default=None, repr=False)
-    _file: str = dataclasses.field(init=False, repr=False)  # the path, also when the working directory is another
+    _file: str = dataclasses.field(init=False, repr=False)  # the absolute path: the working directory may change
 
     def __post_init__(self) -> None:
         self._file = os.path.abspath(self.path)
@@ -255,7 +255,7 @@ class ONNXProgram:
         """
         if self._model is None:
             self._model = _onnx_ir().load(self._file)
-            self._model.meta["opbridge.program"] = self  # whose temporary folder may hold its weights
+            self._model.meta["opbridge.program"] = self  # keeps the temporary folder, which may hold the weights
         model: onnx_ir.Model = self._model
         return model
 

@@ -51,8 +51,8 @@ def build(
             ``nvcc`` of ``$CUDA_HOME`` or of PATH. Without a CUDA compiler they are skipped with a warning, and so are
             the ``.cuda`` kernels.
         name: The name of the libraries; by default that of the first source.
-        flags: For the compiler, which is ``$CXX`` or ``c++``, and for the linker.
-        cuda_flags: For nvcc.
+        flags: Flags for the compiler (``$CXX`` or ``c++``) and for the linker.
+        cuda_flags: Flags for nvcc.
         verbose: Prints the commands.
 
     Returns:

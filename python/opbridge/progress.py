@@ -24,22 +24,22 @@ def is_terminal(stream: Any) -> bool:
 
 
 class ProgressLine(_core.Progress):
-    """Says on standard error, if that is a terminal, what a call does that takes more than a second.
+    """Shows the current step of a call on standard error, if that is a terminal and the call takes more than a second.
 
-    It is a context, at whose end the line disappears.
+    It is a context manager, at whose end the line disappears.
 
     Args:
         shown: False shows nothing.
     """
 
     step = ""
-    """What is done at present."""
+    """The current step."""
     began = 0.0
-    """When the step began, as ``time.monotonic`` has it."""
+    """The time at which the step began, by ``time.monotonic``."""
     done = 0
-    """The bytes, or other parts, of the step that are done."""
+    """The number of bytes, or other parts, of the step that are done."""
     total = 0
-    """Those of the whole step; 0 if they are not known."""
+    """The number of bytes or parts of the whole step; 0 if unknown."""
 
     def __init__(self, shown: bool = True) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class ProgressLine(_core.Progress):
         self._line: Line | None = None
         self._timer: threading.Timer | None = None
         if shown and is_terminal(sys.stderr):
-            self._timer = threading.Timer(_DELAY, self._draw, [sys.stderr])  # which the model may replace
+            self._timer = threading.Timer(_DELAY, self._draw, [sys.stderr])  # the model may replace sys.stderr later
             self._timer.daemon = True
             self._timer.start()
 
@@ -58,14 +58,14 @@ class ProgressLine(_core.Progress):
         self.end()
 
     def begin(self, step: str) -> None:
-        """Names what is done from now on."""
+        """Begins a step, and names it."""
         self.step, self.began, self.done, self.total = step, time.monotonic(), 0, 0
         with self._lock:
             if self._line is not None:
                 self._line.refresh()  # the step may hold the interpreter's lock
 
     def advance(self, done: int, total: int) -> None:
-        """Says how much of the step is done."""
+        """Sets how much of the step is done."""
         self.done, self.total = done, total
 
     def end(self) -> None:

@@ -139,7 +139,7 @@ def options_of(
         parameters_as = "defaults" if keep_initializers_as_inputs else "constants"
     dump = bool(arguments.get("dump_exported_program"))
     if dump and capture == "trace":
-        raise UnsupportedError("dump_exported_program needs torch.export, and this export is to trace: leave it out")
+        raise UnsupportedError("dump_exported_program needs torch.export, but this export traces: leave it out")
     if external_data is None and arguments.get("use_external_data_format"):
         external_data = True
     return Options(

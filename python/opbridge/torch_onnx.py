@@ -1,6 +1,7 @@
 """``import opbridge.torch_onnx as torch_onnx``: stands in for ``torch.onnx`` in a script.
 
-It has torch.onnx's names, of which some are torch's own objects. A name that it lacks says what to use instead.
+It has the names of torch.onnx; some of them are torch's own objects. The error for a name that it lacks says what to
+use instead.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = [
     "export",
 ]
 
-# torch.onnx's own, as far as the installed torch has them.
+# The names that are torch.onnx's own objects, as far as the installed torch has them.
 _OF_TORCH = frozenset(
     {
         "OperatorExportTypes",

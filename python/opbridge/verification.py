@@ -31,13 +31,13 @@ class OutputDifference:
     name: str
     """The name of the output in the file."""
     max_absolute: float
-    """The largest difference of two elements; NaN if shapes or element types differ."""
+    """The largest difference between two elements; NaN if shapes or element types differ."""
     max_relative: float
-    """The largest difference of two elements, divided by the magnitude of PyTorch's."""
+    """The largest difference between two elements, divided by the magnitude of PyTorch's element."""
     cosine: float = math.nan
     """The cosine of the angle between both tensors, as vectors of their finite elements."""
     mismatches: int = 0
-    """The elements that differ by more than the tolerance."""
+    """The number of elements that differ by more than the tolerance."""
     mismatch: str = ""
     """Describes the difference; empty if the output agrees."""
     inputs: str = ""
@@ -136,12 +136,12 @@ def verify(
         kwargs: The keyword arguments of the call.
         rtol: The relative tolerance. By default it depends on the element type: 1e-4 for float32, 1e-6 for float64,
             1e-2 for float16, 5e-2 for bfloat16, 0 for integers.
-        atol: The absolute tolerance; the same defaults.
+        atol: The absolute tolerance, with the same defaults.
         random_inputs: The number of inputs to compare besides those given. Their values are drawn between the least
             and the greatest value of each given tensor: a mask that is all true stays so. Where all floating-point
             numbers of a tensor are equal, as those of ``torch.ones``, they are drawn from the normal distribution with
-            mean 0 and deviation 1. Dynamic sizes are drawn from the ranges of the export, or from
-            1 on, up to about twice the given ones: first all least ones, then all greatest ones. Inputs that the
+            mean 0 and deviation 1. Dynamic sizes are drawn from the ranges of the export, or from 1 on, up to about
+            twice the given sizes: first all least sizes, then all greatest ones, then random ones. Inputs that the
             PyTorch model refuses are drawn again.
         edge_values: Also compares the given inputs with zeros, infinities, and NaN in place of floating-point numbers.
         seed: The seed of the random inputs.
@@ -247,8 +247,8 @@ def _origin(comparison: Comparison) -> str:
 
 
 class Comparison:
-    """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are ONNX Runtime's
-    inputs other than ``parameters`` of the model."""
+    """One run of both ends on the same inputs. ``expected`` are PyTorch's outputs, ``feeds`` are the inputs of the ONNX
+    model except those for its ``parameters``."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class Comparison:
         self.actual: Sequence[torch.Tensor] = run(self._running, self.feeds | self.parameters)
         self.with_gradients = False
         self.expected = with_gradients_if_needed(self._run_module)
-        self.failure = ""  # of ONNX Runtime
+        self.failure = ""  # ONNX Runtime's error; empty if it ran
 
     def with_inputs(self, inputs: Inputs, label: str) -> Comparison:
         """The same run on other inputs. Raises InvalidArgumentError if PyTorch refuses them. If ONNX Runtime does, no

@@ -203,10 +203,10 @@ def _are_equal(tensor: torch.Tensor, other: torch.Tensor) -> bool:
 
 @contextlib.contextmanager
 def place_weights(model: Any, weights: WeightFiles | None) -> Iterator[None]:
-    """Puts the tensors of the files in the places of the model's parameters and buffers with their names.
+    """Replaces the model's parameters and buffers by the tensors of the files that have their names.
 
-    If none is on the meta device, they must have the same values in the files. Otherwise the values of the model are
-    those of the files, as after load_state_dict; only parameters that have values must have the same.
+    If none of them is on the meta device, their values must equal those of the files. Otherwise the model takes the
+    values of the files, as after load_state_dict; then only parameters that have values must equal them.
     """
     if weights is None:
         yield
@@ -260,7 +260,7 @@ def _slots_of(model: Any) -> list[_Slots]:
                 add(value, full, lambda tensor, module=module, name=name: setattr(module, name, tensor))  # type: ignore[misc]
     else:
         raise InvalidArgumentError(
-            f"weights have names in an nn.Module or an ExportedProgram, and the model is a {type(model).__name__}"
+            f"weights needs an nn.Module or an ExportedProgram, which names its weights, not a {type(model).__name__}"
         )
     return list(slots.values())
 

@@ -191,10 +191,11 @@ void bind_pipeline(nb::module_& module) {
   module.def(
       "functionalize", [](GraphHandle& graph) { graph.put(functionalize(graph.take())); }, "graph"_a,
       "Replaces in-place and view operators of the graph by pure ones.");
-  module.def(
-      "write_page", &write_page, "model"_a, "page"_a, nb::kw_only(), "steps"_a, "errors"_a, "verdict"_a,
-      "Draws the model as an HTML page. `steps` are those of its export and their seconds, `errors` the\n"
-      "differences of PyTorch's calls by the names of their results, `verdict` is the verification's.");
+  module.def("write_page", &write_page, "model"_a, "page"_a, nb::kw_only(), "steps"_a, "errors"_a,
+             "verdict"_a,
+             "Draws the model as an HTML page. `steps` are the steps of its export with their seconds, "
+             "`errors` the\n"
+             "differences of the results of PyTorch's calls, `verdict` is the text of the verification.");
   module.def(
       "diagnose_graph", &diagnose_graph, "graph"_a, "registry"_a, nb::kw_only(), "name"_a, "target"_a,
       "opset"_a, "json"_a, "mappings"_a, "projects"_a, "random"_a = false,
@@ -213,9 +214,9 @@ void bind_pipeline(nb::module_& module) {
         for (const Symbolic* body : standard::bodies().all()) lines.push_back(body->schema->str());
         return lines;
       },
-      "The schema lines of opbridge's operators that target=\"onnx\" has bodies of standard operators for.");
+      "The schema lines of opbridge's operators for which target=\"onnx\" has bodies of standard operators.");
   nb::class_<Progress, ProgressInPython>(
-      module, "Progress", "Is told how far a conversion is: what a subclass defines is called.")
+      module, "Progress", "Receives the progress of a conversion, by calls of the methods of a subclass.")
       .def(nb::init<>())
       .def("begin", &Progress::begin, "step"_a)
       .def("advance", &Progress::advance, "done"_a, "total"_a);

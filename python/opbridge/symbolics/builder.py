@@ -149,7 +149,7 @@ class GraphContext:
 
         Args:
             value: A value of any shape.
-            dims: The sizes, as for ``sizes``. One may be -1: what is left of the elements.
+            dims: The sizes, as for ``sizes``. One may be -1: it follows from the number of elements.
         """
         return Value(self._core.reshape(value.core, _sizes(dims)))
 
@@ -157,7 +157,7 @@ class GraphContext:
         """Broadcasts a value, by Expand.
 
         Args:
-            value: Its sizes are 1 where ``dims`` has others.
+            value: A value whose sizes are 1 where they differ from ``dims``.
             dims: The sizes of the result, as for ``sizes``.
         """
         return Value(self._core.expand(value.core, _sizes(dims)))
@@ -204,9 +204,9 @@ class GraphContext:
         Args:
             value: A value of any shape.
             axis: The axis.
-            start: The first index. Negative bounds count from the end, and bounds beyond it stop there.
-            end: The index behind the last one.
-            step: The distance of two indices; negative ones go backwards.
+            start: The first index. Negative bounds count from the end, and bounds beyond the end stop there.
+            end: The index after the last one.
+            step: The distance between two indices; a negative step goes backwards.
         """
         return Value(self._core.slice(value.core, axis, _size(start), _size(end), step))
 
@@ -239,7 +239,7 @@ class GraphContext:
         Args:
             name: ReduceSum, ReduceMean, ReduceMax, ….
             value: A value of any shape.
-            axes: The axes to reduce; none are all of them.
+            axes: The axes to reduce; all axes if there are none.
             keepdims: Keeps the axes with size 1.
         """
         return Value(self._core.reduce(name, value.core, axes, keepdims))
@@ -316,10 +316,10 @@ class GraphContext:
         )
 
     def refuse(self, reason: str) -> None:
-        """Refuses the call, which the mapping does not hold for.
+        """Refuses the call, because the mapping does not hold for it.
 
         Args:
-            reason: Why, and what would help. The error has the operator and the line of the model besides.
+            reason: Why, and what would help. The error also names the operator and the line of the model.
 
         Raises:
             UnsupportedError: Always.

@@ -32,7 +32,7 @@ def _rotary_embedding(
 
 
 def _node(g: GraphContext, name: str, inputs: Sequence[Any], attributes: dict[str, Any], outputs: int) -> Any:
-    # 0 is the default of each attribute but the scale, and stands for none.
+    # 0 is the default of every attribute except the scale, and means that the attribute is not set.
     given = {key: value for key, value in attributes.items() if value or (key == "scale" and value is not None)}
     suffixed = {f"{key}_{'f' if isinstance(value, float) else 'i'}": value for key, value in given.items()}
     return _typed(g, g.op(name, *inputs, outputs=outputs, **suffixed))

@@ -58,7 +58,7 @@ def _name_of(target: Any) -> str:
     if isinstance(target, type(torch.ops.aten.add)):
         return str(target).replace(".", "::", 1)
     raise InvalidArgumentError(
-        f"custom_translation_table: {target!r} is not an operator; its keys are those, such as "
+        f"custom_translation_table: {target!r} is not an operator; the keys are operators, such as "
         "torch.ops.aten.add.Tensor"
     )
 
@@ -85,7 +85,7 @@ def _symbolic(function: Callable[..., Any], note_use: Callable[[], None]) -> Cal
 
 
 class _Recorder:
-    """Makes a node of each call of onnxscript: an evaluator in its sense."""
+    """An evaluator of onnxscript that makes a node of each call."""
 
     def __init__(self, g: GraphContext) -> None:
         self.g = g
@@ -112,7 +112,7 @@ class _Recorder:
         return self.wrapped(self.g.onnxscript_op(function, *inputs, outputs=outputs, **attributes))
 
     def wrapped(self, value: Any) -> Any:
-        """Gives values, also those in lists, Python's arithmetic."""
+        """Wraps values, also those in lists, so that they have Python's arithmetic."""
         if isinstance(value, (list, tuple)):
             return type(value)(self.wrapped(item) for item in value)
         return _Tensor(self, value.core) if isinstance(value, Value) else value

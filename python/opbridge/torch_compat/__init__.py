@@ -127,7 +127,7 @@ def forget_dispatched(operator: Any) -> None:
 
 
 def dispatched_in(frame: FrameType) -> OpOverload | None:
-    """The operator that a ``__torch_dispatch__`` which runs in this frame was given; None for other frames."""
+    """The operator that was passed to ``__torch_dispatch__`` if this frame runs it; None for other frames."""
     operator = frame.f_locals.get(_DISPATCHED)
     return operator if isinstance(operator, OpOverload) else None
 
@@ -180,7 +180,7 @@ def wrapper_of_no_memory(kind: Any, size: Sequence[Any], like: torch.Tensor) -> 
 
 
 def quantized_decomposed() -> Any:
-    """The operators that quantize tensors of integers and floating-point numbers alone."""
+    """The operators of quantization that take and return plain tensors of integers and floating-point numbers."""
     with look_up():
         importlib.import_module("torch.ao.quantization.fx._decomposed")
     return torch.ops.quantized_decomposed

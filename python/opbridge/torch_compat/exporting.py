@@ -37,7 +37,7 @@ with look_up():
     proxies: Any = proxy_tensor
     FxPatch: Callable[..., Any] = fx._PatchedFnSetAttr
     CONVOLUTION_WITHOUT_LIBRARY = torch._C._ConvBackend.Slow2d  # type: ignore[attr-defined]
-    expect(ShapeEnv(), "backed_var_to_val", "var_to_range")  # which loads torch._dynamo
+    expect(ShapeEnv(), "backed_var_to_val", "var_to_range")  # ShapeEnv() loads torch._dynamo
     expect(fx, "is_fx_symbolic_tracing", "CURRENT_PATCHER", "_new_patcher")
     expect(fx._Patcher(), "patches_made")
     expect(proxy_tensor, "_CURRENT_MAKE_FX_TRACER")
@@ -69,8 +69,8 @@ BACKWARD = PatchPoint(torch.autograd, "_engine_run_backward")
 DUAL_NUMBERS = PatchPoint(torch.autograd.forward_ad, "make_dual")
 NESTING_OF_VMAP = PatchPoint(torch._functorch.vmap, "_vmap_increment_nesting")
 
-# Operators whose results may share memory with an argument, against their schemas: run_decompositions loses what is
-# written to these results unless it decomposes them.
+# Operators whose results may share memory with an argument, contrary to their schemas: run_decompositions loses what
+# is written to these results unless it decomposes the operators.
 _ALIASES = (
     torch.ops.aten.type_as.default,
     torch.ops.aten.einsum.default,
@@ -112,8 +112,8 @@ def propagate_data(enabled: bool) -> contextlib.AbstractContextManager[None]:
 
 
 def keep_constant_sizes() -> contextlib.AbstractContextManager[None]:
-    """Makes Dynamo treat a size that is a number as constant. torch.export makes it treat them as dynamic; by default
-    Dynamo does so for sizes that differ from those of another call."""
+    """Makes Dynamo treat sizes that are numbers as constant. torch.export makes it treat them as dynamic; by default,
+    Dynamo treats sizes as dynamic that differ from those of another call."""
     patched: contextlib.AbstractContextManager[None] = _dynamo.patch(
         assume_static_by_default=True, automatic_dynamic_shapes=False
     )

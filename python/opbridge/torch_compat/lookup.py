@@ -49,7 +49,7 @@ def warn_of_untested_version(version: str = torch.__version__) -> None:
 
 @contextlib.contextmanager
 def look_up() -> Iterator[None]:
-    """Raises that error for imports and attribute reads in this context that fail."""
+    """Raises the error of ``missing`` if an import or a read of an attribute fails in this context."""
     try:
         yield
     except (ImportError, AttributeError) as error:
@@ -69,8 +69,8 @@ def name_in(owner: Any, name: str) -> str:
 
 
 def find(owner: Any, name: str) -> Any:
-    """The attribute ``name`` of ``owner``, unbound for a class; a builtin if a module has no global of that name but
-    a function that uses it."""
+    """The attribute ``name`` of ``owner``, unbound for a class. A builtin if ``owner`` is a module without a global of
+    that name, and one of its functions uses the builtin."""
     try:
         if isinstance(owner, type):
             return inspect.getattr_static(owner, name)
@@ -100,7 +100,7 @@ def expect(owner: Any, *names: str) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PatchPoint:
-    """An attribute of torch that a capture replaces; its owner has it."""
+    """An attribute of torch that a capture replaces. Raises an error if ``owner`` does not have it."""
 
     owner: Any
     attribute: str

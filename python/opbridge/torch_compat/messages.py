@@ -54,7 +54,8 @@ def lacks_gradients(error: BaseException | None) -> bool:
 
 
 def is_of_sizes_in_numpy(error: BaseException) -> bool:
-    """Whether NumPy's objects, as which it takes symbolic sizes, cannot be computed with or become a tensor."""
+    """Whether NumPy cannot compute with symbolic sizes, which it treats as objects, or torch cannot make a tensor of
+    these."""
     return _SIZE_IN_NUMPY.search(str(error)) is not None
 
 
@@ -64,5 +65,5 @@ def is_of_assigned_attributes(warning: str) -> bool:
 
 
 def is_of_sizes_as_texts(error: BaseException) -> bool:
-    """Whether a type of TorchScript was given sizes that are not numbers, as only opbridge's types take them."""
+    """Whether a type of TorchScript was given sizes that are not numbers, which only opbridge's types accept."""
     return str(error).startswith("with_sizes(): incompatible function arguments")

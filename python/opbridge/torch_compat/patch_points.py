@@ -36,11 +36,11 @@ ATTENTION = PatchPoint(nn.MultiheadAttention, "forward")
 ENCODER_LAYER = PatchPoint(nn.TransformerEncoderLayer, "forward")
 ENCODER = PatchPoint(nn.TransformerEncoder, "forward")
 CAUSAL_MASK = PatchPoint(torch.nn.modules.transformer, "_detect_is_causal_mask")
-OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether these let a class override torch's functions
+OVERRIDES = PatchPoint(torch.overrides, "has_torch_function")  # whether an argument's class overrides torch's functions
 IS_TRACED_BY_FX = PatchPoint(activation, "_is_make_fx_tracing")
 
 INTERPOLATE = PatchPoint(nn.functional, "interpolate")
-# Whether a distribution checks its parameters, and the values that it is asked about.
+# Whether a distribution checks its parameters and the values that are passed to its methods.
 CHECKS_OF_DISTRIBUTIONS = PatchPoint(torch.distributions.Distribution, "_validate_args")
 REGISTRATION = PatchPoint(nn.Module, "register_parameter")  # of the parameters of modules that are being built
 
@@ -74,7 +74,7 @@ with look_up():
     RECURRENT_OPERATORS: tuple[Any, ...] = tuple(
         getattr(getattr(torch.ops.aten, name), form)
         for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")
-        for form in ("input", "data")  # that of packed sequences
+        for form in ("input", "data")  # "data" is the overload for packed sequences
     )
 for _operator in RECURRENT_OPERATORS:
     expect(_operator, "py_kernels", "_dispatch_cache")

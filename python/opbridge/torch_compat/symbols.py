@@ -41,9 +41,9 @@ with look_up():
         find(_functions, _name)
     sym_log2 = find(torch, "_sym_log2")
 
-EXPECTATION = find(SymNode, "expect_true").__code__  # of the method by which torch._check asks
-CONVERSION_TO_INT = find(SymNode, "int_").__code__  # of the method by which int() and C++ ask
-_SIGNATURE = fake_signature(len, 1).__code__  # of the lambda by which torch gives a function a signature
+EXPECTATION = find(SymNode, "expect_true").__code__  # torch._check calls this method
+CONVERSION_TO_INT = find(SymNode, "int_").__code__  # int() and C++ call this method
+_SIGNATURE = fake_signature(len, 1).__code__  # the code of a lambda that gives a function of torch a signature
 INT_OF_SYMBOL = PatchPoint(SymNode, "guard_int")
 FLOAT_OF_SYMBOL = PatchPoint(SymNode, "guard_float")
 BOOL_OF_SYMBOL = PatchPoint(SymNode, "guard_bool")
@@ -51,7 +51,7 @@ EXPECTED_SYMBOL = PatchPoint(SymNode, "expect_true")
 FLOAT_ARITHMETIC = tuple(PatchPoint(SymNode, name) for name in ("_add", "_sub", "_mul"))
 SYMBOL_REPLACEMENT = PatchPoint(ShapeEnv, "_set_replacement")  # called when an equation fixes a symbol
 BIT_LENGTH = PatchPoint(torch.SymInt, "bit_length")
-ROUND = PatchPoint(torch.SymInt, "__round__")  # which ignores the digits
+ROUND = PatchPoint(torch.SymInt, "__round__")  # torch's method ignores the digits
 INT_TEXT = PatchPoint(torch.SymInt, "__repr__")
 FLOAT_TEXT = PatchPoint(torch.SymFloat, "__repr__")
 BOOL_TEXT = PatchPoint(torch.SymBool, "__repr__")
@@ -60,19 +60,19 @@ AS_TENSOR = PatchPoint(torch, "as_tensor")
 AS_ARRAY = PatchPoint(torch, "asarray")
 PAD = PatchPoint(torch.nn.functional, "pad")
 NEW_TENSOR = PatchPoint(torch.Tensor, "new_tensor")
-SPLIT = PatchPoint(torch, "tensor_split")  # which compares the remainder of a size with the index of each part
+SPLIT = PatchPoint(torch, "tensor_split")  # it compares the remainder of a size with the index of each part
 SPLIT_METHOD = PatchPoint(torch.Tensor, "tensor_split")
-OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # which asks of each size whether it is 1
-UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # which takes a dim below 0 for an index into the sizes
+OVERLAP = PatchPoint(torch, "_debug_has_internal_overlap")  # it asks whether each size is 1
+UNIQUE_SHAPES = PatchPoint(fake_impls, "_unique")  # it uses a negative dim as an index into the sizes
 
 # The code of the functions that determine the shape of a broadcast.
 BROADCASTING = frozenset(
     find(owner, name).__code__
     for owner, name in ((torch._refs, "_broadcast_shapes"), (torch._refs, "expand"), (fake_impls, "infer_size"))
 )
-# The code of the functions that find out whether a view of memory exists, which does not decide what a result is.
+# The code of the functions that find out whether a tensor can be a view. This does not change the values of a result.
 LAYOUT = frozenset(find(fake_impls, name).__code__ for name in ("_is_contiguous_with_hinted_checks", "_hinted_eq"))
-FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # which halves a size again and again
+FILE_OF_ASSOCIATIVE_SCAN = generic_associative_scan.__code__.co_filename  # it halves a size again and again
 FILE_OF_TENSOR = str(torch._tensor.__file__)  # the methods that are written in Python
 LOGGER = symbolic_shapes.__name__
 
@@ -83,7 +83,7 @@ def always(env: Any, expression: Any) -> Any:
 
 
 def is_signature(code: CodeType) -> bool:
-    """Whether it is the code of a lambda of torch that only calls a function: its file is that of code from a text."""
+    """Whether ``code`` is a lambda of torch that only calls a function: its file is that of code from a text."""
     return code.co_filename == _SIGNATURE.co_filename and code.co_names == _SIGNATURE.co_names
 
 

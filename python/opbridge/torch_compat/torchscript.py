@@ -14,7 +14,7 @@ with look_up():
     from torch.jit import _state
 
     _bindings: Any = torch._C
-    _compiled: Any = _state._python_cu  # what this process has compiled, unlike what it has loaded
+    _compiled: Any = _state._python_cu  # what this process has compiled, without what it has loaded from files
     expect(_compiled, "find_function", "get_class")
     expect(Graph, "copy", "inputs", "outputs", "nodes", "return_node")
     expect(Node, "kind", "schema", "sourceRange", "blocks", "pyobj", "cconv", "scalar_args", "pyname", "tys", "s", "i")

@@ -1,8 +1,8 @@
 """Symbolic functions that are written for torch.onnx's TorchScript exporter run unchanged.
 
-Such a function looks at its arguments as at values of a TorchScript graph (``value.node().kind()``, ``value.type()``,
-``isinstance(value, torch._C.Value)``), itself or through ``torch.onnx.symbolic_helper``. So it gets real ones: the call
-has a TorchScript graph of its own, in which ``g.op`` makes nodes. When the function has returned, torch's passes
+Such a function treats its arguments as values of a TorchScript graph (``value.node().kind()``, ``value.type()``,
+``isinstance(value, torch._C.Value)``), itself or through ``torch.onnx.symbolic_helper``. So it gets such values: the
+call has a TorchScript graph of its own, in which ``g.op`` makes nodes. When the function has returned, torch's passes
 complete this graph, as they did in the exporter, and its nodes are made again in the ONNX graph.
 
 - ``form``: which functions are called in this way.

@@ -21,8 +21,8 @@ from opbridge.torch_compat.torchscript_exporter import (
     tensor_type,
 )
 
-# A constant of the model of at most so many bytes is a constant to the function too, which may want to know it. A
-# larger one is an input of the graph, as a parameter is under torch.onnx.
+# A constant of the model of at most this many bytes is a constant of the graph too, since the function may read its
+# value. A larger one is an input of the graph, as a parameter is under torch.onnx.
 _LARGEST_CONSTANT = 4096
 
 # The enumerators of c10::Layout and c10::MemoryFormat.
@@ -38,7 +38,7 @@ _ENUMERATORS = {
 
 
 class Arguments:
-    """Makes the values. ``tensors`` are the values of the ONNX graph behind them, by their number in the graph.
+    """Makes the values. ``tensors`` maps the id of each value that stands for a tensor to the value of the ONNX graph.
 
     Inputs of the TorchScript graph are made first, since the inference of types begins with these.
     """

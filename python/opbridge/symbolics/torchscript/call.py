@@ -135,8 +135,8 @@ class _Call:
 
 @contextlib.contextmanager
 def _enter_export(opset: int) -> Iterator[None]:
-    """The state of torch.onnx while it exports: helpers ask for the opset, functions whether there is an export. Models
-    that train in other threads ask for the latter, too, so it holds in this thread alone."""
+    """Sets the state that torch.onnx has while it exports: helpers ask for the opset, and functions ask whether an
+    export runs. Models that train in other threads ask that too, so the flag is set only in this thread."""
     with (
         _one_at_a_time,
         patch(onnx_exporter.IS_EXPORTING, True),
@@ -151,8 +151,8 @@ def _enter_export(opset: int) -> Iterator[None]:
 
 
 def _with_sizes_of(result: ValueType, declared: TensorType, name: str) -> ValueType:
-    """The type that the function declares. A size that it leaves open is that of PyTorch's result if that is symbolic;
-    otherwise it depends on data, and the example's size does not hold."""
+    """The type that the function declares. A size that the function leaves open is taken from PyTorch's result if it is
+    symbolic there; otherwise it depends on data, and the example's size does not hold."""
     dtype, sizes = declared.dtype(), declared.varyingSizes()
     element_type = result.element_type if dtype is None else ELEMENT_TYPES[dtype]
     if sizes is None or result.dims is None or len(sizes) != len(result.dims):

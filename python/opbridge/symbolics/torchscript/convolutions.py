@@ -1,4 +1,4 @@
-"""Convolutions by functions for ``aten::_convolution``.
+"""Maps convolutions by functions that are registered for ``aten::_convolution``.
 
 In a TorchScript trace, for which functions are registered with torch.onnx, every convolution calls this operator, or
 ``aten::_convolution_mode`` if its padding is "same" or "valid". opbridge's captures have the operators that the model

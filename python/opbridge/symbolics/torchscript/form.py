@@ -16,9 +16,10 @@ _EMPTY = types.CellType()
 
 
 def uses_torch_onnx(function: Callable[..., Any]) -> bool:
-    """Whether the function is of torch.onnx, is decorated by it, or names something of it or of TorchScript's graphs.
+    """Whether the function is defined in torch.onnx, is decorated by it, or uses a name of it or of TorchScript's
+    graphs.
 
-    The functions around it, those that it decorates, and those of its module that it calls count too.
+    The same is asked of the functions around it, those that it decorates, and those of its module that it calls.
     """
     return any(
         _is_of_torch_onnx(each.__module__) or any(_names_torch_onnx(code, each.__globals__) for code in _codes(each))
